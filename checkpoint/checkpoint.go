@@ -1,0 +1,123 @@
+// Package checkpoint has the record that says how far a feed has been
+// published, the bytes in which it lies on the bus, and the errors that
+// concern it.
+//
+// A checkpoint is stored by the same commit that publishes the entities before
+// it, so it is never ahead of the topic and never behind it.
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Checkpoint says how far a feed has been published to a topic. The zero
+// Checkpoint is that of a topic to which nothing was published yet.
+type Checkpoint struct {
+	// Feed is the configured name of the feed that the topic belongs to.
+	Feed string
+	// Source is the kind of source that made Cursor, such as
+	// "datareplication".
+	Source string
+	// Cursor is where to read on.
+	Cursor feed.Cursor
+	// Count is the number of entities that were published to the topic up to
+	// here.
+	Count uint64
+	// At is when the commit was made, by the clock of the copy that made it.
+	At time.Time
+	// Writer names the copy that made the commit. It serves people; what
+	// decides between copies is the fence of the sink.
+	Writer string
+}
+
+// IsZero says whether nothing has been published yet.
+func (cp Checkpoint) IsZero() bool {
+	return cp.Feed == "" && cp.Source == "" && len(cp.Cursor) == 0 && cp.Count == 0
+}
+
+// The errors that concern checkpoints. Sinks and bridges wrap them with what
+// happened and with what an operator can do.
+var (
+	// ErrConflict says that another writer has committed to the topic since
+	// this one last looked. Nothing was published; Resume tells where the
+	// topic stands now.
+	ErrConflict = errors.New("another copy has committed to this topic")
+	// ErrForeign says that the topic's checkpoint was made for another feed
+	// or by another kind of source.
+	ErrForeign = errors.New("the topic belongs to another feed")
+	// ErrMissing says that the topic is not empty but has no checkpoint, so
+	// that nobody can tell how far the feed was published. It is never taken
+	// for a fresh start.
+	ErrMissing = errors.New("the topic has messages but no checkpoint")
+	// ErrUnreadable says that the stored bytes are not a checkpoint that this
+	// version can read.
+	ErrUnreadable = errors.New("the stored checkpoint cannot be read")
+)
+
+// Check returns an error that matches [ErrForeign] and [feed.ErrPermanent]
+// unless cp is zero or was made for that feed by that kind of source.
+func (cp Checkpoint) Check(name, source string) error {
+	if cp.IsZero() || cp.Feed == name && cp.Source == source {
+		return nil
+	}
+	return feed.Permanent(fmt.Errorf("%w: its checkpoint was made for feed %q of kind %q, this is feed %q of kind %q; "+
+		"give the feed a topic of its own, or discard the checkpoint with 'feedbridge checkpoint reset %s'",
+		ErrForeign, cp.Feed, cp.Source, name, source, name))
+}
+
+// version is the version of the stored form. A reader refuses newer ones: a
+// checkpoint that is half understood would move the feed's place.
+const version = 1
+
+type stored struct {
+	Version int       `json:"version"`
+	Feed    string    `json:"feed"`
+	Source  string    `json:"source"`
+	Cursor  []byte    `json:"cursor"`
+	Count   uint64    `json:"count"`
+	At      time.Time `json:"at"`
+	Writer  string    `json:"writer,omitempty"`
+}
+
+// Encode returns the bytes in which cp is stored: a JSON object with a version.
+// What any released version wrote is read for ever; see testdata.
+func Encode(cp Checkpoint) []byte {
+	data, err := json.Marshal(stored{version, cp.Feed, cp.Source, cp.Cursor, cp.Count, cp.At.UTC().Truncate(time.Millisecond), cp.Writer})
+	if err != nil {
+		// Strings, bytes, an integer, and a time: the last fails for years
+		// that have more than four digits.
+		panic(fmt.Sprintf("checkpoint: %v", err))
+	}
+	return data
+}
+
+// Decode reads what [Encode] wrote. Its errors match [ErrUnreadable] and
+// [feed.ErrPermanent]. Keys that it does not know are ignored, so that a later
+// version may add some.
+func Decode(data []byte) (Checkpoint, error) {
+	var s stored
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Checkpoint{}, unreadable(err)
+	}
+	switch {
+	case s.Version < 1:
+		return Checkpoint{}, unreadable(errors.New("it has no version"))
+	case s.Version > version:
+		return Checkpoint{}, unreadable(fmt.Errorf("it has version %d and this program reads up to %d; run a newer feedbridge", s.Version, version))
+	case s.Feed == "" || s.Source == "":
+		return Checkpoint{}, unreadable(errors.New("it names no feed or no source"))
+	}
+	if len(s.Cursor) == 0 {
+		s.Cursor = nil
+	}
+	return Checkpoint{s.Feed, s.Source, s.Cursor, s.Count, s.At.UTC(), s.Writer}, nil
+}
+
+func unreadable(err error) error {
+	return feed.Permanent(fmt.Errorf("%w: %w", ErrUnreadable, err))
+}

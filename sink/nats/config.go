@@ -1,0 +1,73 @@
+package nats
+
+import (
+	"time"
+
+	"github.com/feedbridge/feedbridge/secret"
+)
+
+// Config says how to reach a NATS system. Its yaml tags are the keys of the
+// configuration file. At most one of CredentialsFile, NKeyFile, Username and
+// Token (or TokenFile) may be set.
+type Config struct {
+	// URL is one server or several, separated by commas:
+	// nats://127.0.0.1:4222, tls://..., ws://..., wss://...
+	URL string `yaml:"url"`
+	// CredentialsFile is a .creds file: a user's JWT and nkey seed.
+	CredentialsFile string `yaml:"credentials_file"`
+	// NKeyFile has an nkey seed.
+	NKeyFile string `yaml:"nkey_file"`
+	Username string `yaml:"username"`
+	// Password, or a file that has it, read again at every connect.
+	Password     secret.String `yaml:"password"`
+	PasswordFile string        `yaml:"password_file"`
+	// Token, or a file that has it, read again at every connect.
+	Token     secret.String `yaml:"token"`
+	TokenFile string        `yaml:"token_file"`
+	TLS       TLS           `yaml:"tls"`
+	// InboxPrefix replaces _INBOX, for accounts that allow only their own.
+	InboxPrefix string `yaml:"inbox_prefix"`
+	// Timeout bounds connecting and every request to the bus but a commit's
+	// acknowledgement, which has three times as long. Default 10s.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// TLS has PEM files: a client certificate with its key, and the authorities
+// to trust in place of the system's.
+type TLS struct {
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	CAFile   string `yaml:"ca_file"`
+	// First starts TLS before the server's greeting, as servers with
+	// handshake_first want it.
+	First bool `yaml:"first"`
+}
+
+// Stream says what the stream is like that a topic lies in.
+type Stream struct {
+	// Name is the stream's name. Default: the topic, with every character
+	// that a stream's name may not have replaced by _.
+	Name string `yaml:"name"`
+	// Create says whether to create the stream when it is missing. Default
+	// true. An existing stream is never changed.
+	Create bool `yaml:"create"`
+	// Replicas, MaxAge and MaxBytes are given to a stream that is created.
+	// Defaults: 1, and no limits.
+	Replicas int           `yaml:"replicas"`
+	MaxAge   time.Duration `yaml:"max_age"`
+	MaxBytes int64         `yaml:"max_bytes"`
+}
+
+// Topic says where in the NATS system a feed goes, and how.
+type Topic struct {
+	// Feed is the name of the feed; it goes into the Feedbridge-Feed header.
+	Feed string `yaml:"-"`
+	// Subject is the subject of every entity. It has no wildcards and no
+	// token that starts with an underscore or a dollar sign.
+	Subject string `yaml:"topic"`
+	// Stream says what the stream is like.
+	Stream Stream `yaml:"stream"`
+	// Window is how many of the newest IDs of the topic are held in memory to
+	// tell duplicates by. Default 100,000.
+	Window int `yaml:"-"`
+}

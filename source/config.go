@@ -1,0 +1,102 @@
+package source
+
+import (
+	"time"
+
+	"github.com/feedbridge/feedbridge/secret"
+)
+
+// Config says how to speak to one feed's upstream. Its yaml tags are the keys
+// of the configuration file.
+type Config struct {
+	// URL is the feed's entry point: http or https, and absolute. Its scheme,
+	// host and port are the origin that headers and credentials go to.
+	URL string `yaml:"url"`
+	// Headers are added to every request to the origin, each "Name: value".
+	// All of their values count as secrets.
+	Headers []secret.String `yaml:"headers"`
+	// Auth has the credentials for the origin.
+	Auth Auth `yaml:"auth"`
+	// AllowHosts names other hosts ("host" or "host:port") to which links and
+	// redirects may lead. They never get Headers or Auth.
+	AllowHosts []string `yaml:"allow_hosts"`
+	// Timeouts bound how long the upstream may keep a request waiting.
+	Timeouts Timeouts `yaml:"timeouts"`
+	// Limits bound what the upstream may make this program hold.
+	Limits Limits `yaml:"limits"`
+}
+
+// Auth has the ways to prove who asks: at most one of Bearer, BearerFile,
+// Basic and OAuth2, and a client certificate in TLS beside any of them.
+type Auth struct {
+	// Bearer is a token for "Authorization: Bearer".
+	Bearer secret.String `yaml:"bearer"`
+	// BearerFile has such a token. It is read again when it changes.
+	BearerFile string `yaml:"bearer_file"`
+	Basic      Basic  `yaml:"basic"`
+	OAuth2     OAuth2 `yaml:"oauth2"`
+	TLS        TLS    `yaml:"tls"`
+}
+
+// Basic is a user name with its password, or with a file that has it, read
+// again when it changes.
+type Basic struct {
+	Username     string        `yaml:"username"`
+	Password     secret.String `yaml:"password"`
+	PasswordFile string        `yaml:"password_file"`
+}
+
+// OAuth2 is the client credentials grant of RFC 6749, section 4.4.
+type OAuth2 struct {
+	TokenURL         string        `yaml:"token_url"`
+	ClientID         string        `yaml:"client_id"`
+	ClientSecret     secret.String `yaml:"client_secret"`
+	ClientSecretFile string        `yaml:"client_secret_file"`
+	Scopes           []string      `yaml:"scopes"`
+}
+
+// TLS has PEM files: a client certificate with its key, and the authorities
+// to trust in place of the system's.
+type TLS struct {
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	CAFile   string `yaml:"ca_file"`
+}
+
+// Timeouts bound how long the upstream may keep a request waiting.
+type Timeouts struct {
+	// Connect bounds name resolution, connecting and the TLS handshake.
+	// Default 10s.
+	Connect time.Duration `yaml:"connect"`
+	// Header bounds the wait from the request to the end of the response's
+	// header. Default 30s.
+	Header time.Duration `yaml:"header"`
+	// Idle bounds the wait for the next bytes of a body; a body that keeps
+	// coming may take as long as it likes. Default 30s.
+	Idle time.Duration `yaml:"idle"`
+}
+
+// Limits bound what the upstream may make this program hold or do.
+type Limits struct {
+	// Page is the largest page, in bytes, after decompression. What comes
+	// over the wire may not be larger either. Default 1 GiB: pages are read as a
+	// stream and never held whole.
+	Page int64 `yaml:"page"`
+	// Header is the largest response header, in bytes. Default 64 KiB.
+	Header int64 `yaml:"header"`
+	// Entity is the largest entity, in bytes, body and headers. Default 8 MiB.
+	Entity int64 `yaml:"entity"`
+	// Redirects is how many redirects in a row are followed. Default 5.
+	Redirects int `yaml:"redirects"`
+	// Rate is the number of requests a second to one host, over all feeds of
+	// the process that name the same number. Default 50.
+	Rate float64 `yaml:"rate"`
+}
+
+// Defaults returns a Config with every default set.
+func Defaults() Config {
+	return Config{
+		Timeouts: Timeouts{Connect: 10 * time.Second, Header: 30 * time.Second, Idle: 30 * time.Second},
+		Limits:   Limits{Page: 1 << 30, Header: 64 << 10, Entity: 8 << 20, Redirects: 5, Rate: 50},
+	}
+}

@@ -1,0 +1,119 @@
+package datareplication
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Start is where the reading of a feed starts when there is no checkpoint yet.
+// The zero Start is the beginning of the feed.
+type Start struct {
+	// Now starts behind the newest entity that there is at the first poll.
+	Now bool
+	// At starts with the first entity that was modified at that time, in
+	// whole seconds, or later.
+	At time.Time
+	// ID, with At, starts behind the entity with that Content-ID, which was
+	// modified at that time. It matches with or without one pair of angle
+	// brackets.
+	ID string
+}
+
+// ParseStart reads a start position as the configuration writes it:
+//
+//	beginning
+//	now
+//	2026-01-01T00:00:00Z          (RFC 3339)
+//	id:<content-id>@<time>        (the time in RFC 3339)
+func ParseStart(s string) (Start, error) {
+	switch {
+	case s == "" || s == "beginning":
+		return Start{}, nil
+	case s == "now":
+		return Start{Now: true}, nil
+	case strings.HasPrefix(s, "snapshot:"):
+		return Start{}, fmt.Errorf("start %q: snapshots are not in this version of feedbridge", s)
+	case strings.HasPrefix(s, "id:"):
+		// A Content-ID may have an @ of its own; the time has none.
+		id, at, ok := cutLast(strings.TrimPrefix(s, "id:"), "@")
+		if !ok || id == "" {
+			return Start{}, fmt.Errorf("start %q: want id:<content-id>@<time>, such as id:<42@shop.example.com>@2026-01-01T00:00:00Z", s)
+		}
+		t, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			return Start{}, fmt.Errorf("start %q: the time after the last @ must look like 2026-01-01T00:00:00Z", s)
+		}
+		return Start{ID: id, At: t.UTC()}, nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return Start{}, fmt.Errorf("start %q: want beginning, now, a time such as 2026-01-01T00:00:00Z, or id:<content-id>@<time>", s)
+	}
+	return Start{At: t.UTC()}, nil
+}
+
+// String returns the form that [ParseStart] reads.
+func (s Start) String() string {
+	switch {
+	case s.Now:
+		return "now"
+	case s.ID != "":
+		return "id:" + s.ID + "@" + s.At.Format(time.RFC3339Nano)
+	case !s.At.IsZero():
+		return s.At.Format(time.RFC3339Nano)
+	}
+	return "beginning"
+}
+
+// UnmarshalText is [ParseStart].
+func (s *Start) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseStart(string(text))
+	return err
+}
+
+// MarshalText is [Start.String].
+func (s Start) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// Gap says what to do when the place in the cursor is no longer in the feed.
+type Gap string
+
+// The ways to go on after a gap. None of them is taken silently: each counts
+// as a violation.
+const (
+	// GapHalt stops with an error until a person decides, or until the feed
+	// has the place again.
+	GapHalt Gap = "halt"
+	// GapResume goes on with the first entity that was modified at the time
+	// of the last one that was published, or later. What the topic holds
+	// already is left out.
+	GapResume Gap = "resume-at-timestamp"
+	// GapRestart goes on from the beginning of what is left of the feed. What
+	// the topic holds already is left out, as far as its newest IDs reach.
+	GapRestart Gap = "restart"
+)
+
+// ParseGap reads a gap policy; the empty string is halt.
+func ParseGap(s string) (Gap, error) {
+	switch g := Gap(s); g {
+	case "":
+		return GapHalt, nil
+	case GapHalt, GapResume, GapRestart:
+		return g, nil
+	}
+	return "", fmt.Errorf("gap %q: want halt, resume-at-timestamp or restart", s)
+}
+
+// UnmarshalText is [ParseGap].
+func (g *Gap) UnmarshalText(text []byte) (err error) {
+	*g, err = ParseGap(string(text))
+	return err
+}

@@ -1,0 +1,59 @@
+package datareplication
+
+import (
+	"fmt"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// The kinds of violation of the specification. Those in the first group stop
+// the reading (they come as errors that match [feed.ErrPermanent]); the others
+// are counted and reading goes on.
+const (
+	MissingSelf          = "missing_self_link"
+	MissingNext          = "missing_next_link"
+	BadLink              = "bad_link"
+	MissingModified      = "missing_last_modified"
+	BadModified          = "invalid_last_modified"
+	MissingContentType   = "missing_content_type"
+	BadContentType       = "invalid_content_type"
+	MissingBoundary      = "missing_boundary"
+	MissingEntityType    = "missing_content_type_in_entity"
+	MissingEntityTime    = "missing_last_modified_in_entity"
+	BadEntityTime        = "invalid_last_modified_in_entity"
+	MissingID            = "missing_content_id"
+	MissingOperation     = "missing_operation_type"
+	BadOperation         = "invalid_operation_type"
+	BadPart              = "invalid_multipart"
+	BadPartHeader        = "invalid_part_header"
+	UndecodablePart      = "undecodable_part_header"
+	PageTooLarge         = "page_too_large"
+	EntityTooLarge       = "entity_too_large"
+	EntityHeaderTooLarge = "entity_header_too_large"
+	Loop                 = "loop"
+	IDNotFound           = "content_id_not_found"
+	NotOldEnough         = "feed_not_old_enough"
+	PageGone             = "page_gone"
+
+	RepeatedLink      = "repeated_link"
+	WrongWeekday      = "wrong_weekday"
+	EmptyPage         = "empty_page"
+	TransferEncoding  = "content_transfer_encoding"
+	LengthMismatch    = "content_length_mismatch"
+	LinksAsymmetric   = "links_asymmetric"
+	TimeRunsBack      = "time_runs_back"
+	PageTimeRunsBack  = "page_time_runs_back"
+	PageOlderThanLast = "page_older_than_entity"
+	RepeatedID        = "repeated_content_id"
+	PageChanged       = "page_changed"
+)
+
+// violation is a breach that reading goes on after.
+func violation(kind, page, format string, args ...any) feed.Violation {
+	return feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}
+}
+
+// broken is a breach that reading cannot go on after.
+func broken(kind, page, format string, args ...any) error {
+	return feed.Permanent(&feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)})
+}
