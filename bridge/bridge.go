@@ -1,4 +1,29 @@
 // Package bridge copies one feed to one topic, exactly.
+//
+// A [Bridge] has a [Source], which reads the feed from a cursor, and a [Sink],
+// which appends entities to the topic together with the checkpoint that holds
+// the next cursor. The bus is the only state: the loop asks the sink where the
+// topic stands, reads on from there and commits, and after any error, a lost
+// answer, a conflict with another copy or a crash, it asks again. Starting and
+// recovering are the same code.
+//
+// # Non-obvious
+//
+// Each of these has been got wrong once, and a test holds it now.
+//
+//   - Commit only what moves. A copy that commits empty batches while it has
+//     nothing to say beats the busy copy's compare-and-set for ever.
+//   - A batch that says More without moving must not be asked for again at
+//     once: the loop would spin.
+//   - Waits have jitter, or copies that failed together try again together.
+//   - Reading ahead ends, and has ended, before Resume is called again. What
+//     was read and not committed is gone with its session, for the sink's
+//     memory of IDs takes it back at Resume.
+//   - A stop lets the commit in flight finish: a commit whose answer nobody
+//     waits for is harmless, but the next start would have to find out.
+//   - A copy that sits idle looks at the checkpoint now and then. Nothing else
+//     tells it that a person has moved the checkpoint, or that another copy
+//     has published what it is about to read.
 package bridge
 
 import (

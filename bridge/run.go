@@ -1,0 +1,245 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+const (
+	// Waits after transient errors double from the first to the second.
+	minBackoff = 500 * time.Millisecond
+	maxBackoff = time.Minute
+	// Waits after permanent errors: a person has to act, and will want the
+	// feed to go on soon after that.
+	minHalt = 15 * time.Second
+	maxHalt = 5 * time.Minute
+	// How long a copy that lost a race leaves the feed to the winner is twice
+	// the poll interval, within these bounds.
+	minStandby = time.Second
+	maxStandby = 30 * time.Second
+	// How old its knowledge of the checkpoint may get while a copy is idle.
+	recheck = 30 * time.Second
+	// How often a long stretch of reading is heard of in the log.
+	progress = 10 * time.Second
+)
+
+// Bridge copies one feed to one topic. Its fields are set before Run is called
+// and left alone from then on.
+type Bridge struct {
+	// Feed is the feed's name and Kind the kind of its source. A topic whose
+	// checkpoint names others is refused.
+	Feed, Kind string
+	// Writer names this copy in the checkpoints that it makes.
+	Writer string
+
+	Source Source
+	Sink   Sink
+
+	// Every is how long to wait between polls when there is nothing new.
+	Every time.Duration
+	// Limits is how large a commit may get by joining batches that are at
+	// hand. A batch that is larger by itself is committed as it is.
+	Limits Limits
+	// ReadAhead is how many bytes of entities may wait, read, for earlier
+	// commits. One more batch is read beyond it.
+	ReadAhead int
+
+	Log      *slog.Logger
+	Observer Observer
+
+	// The rest is owned by the goroutine in Run.
+
+	// failures counts the sessions that ended in an error since one got
+	// anywhere.
+	failures int
+	// last is the newest checkpoint that this copy has seen.
+	last checkpoint.Checkpoint
+	// The current stretch of reading, for the log: when it began or was last
+	// reported, and the entities published since.
+	stretch time.Time
+	moved   int
+}
+
+// Run copies until ctx ends, and then returns nil once the commit in flight has
+// ended. Whatever goes wrong meanwhile is reported to the Observer and tried
+// again; Run never gives up.
+func (b *Bridge) Run(ctx context.Context) error {
+	b.enter(Status{State: Starting})
+	defer func() { b.enter(Status{State: Stopped}) }()
+	for {
+		err := b.session(ctx)
+		for errors.Is(err, checkpoint.ErrConflict) && ctx.Err() == nil {
+			err = b.standby(ctx, err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			b.fail(ctx, err)
+		}
+	}
+}
+
+// session asks where the topic stands and copies from there on. It returns nil
+// when it is time to ask again, and otherwise why it could not go on.
+func (b *Bridge) session(ctx context.Context) error {
+	cp, err := b.Sink.Resume(ctx)
+	if err != nil {
+		return fmt.Errorf("find out where the topic stands: %w", err)
+	}
+	if err := cp.Check(b.Feed, b.Kind); err != nil {
+		return err
+	}
+	b.last = cp
+	b.enter(Status{State: Reading})
+
+	r := b.startReading(ctx, cp.Cursor)
+	defer r.stop()
+	for looked := time.Now(); time.Since(looked) < recheck; {
+		batch, err := r.next(ctx)
+		if err != nil {
+			return err
+		}
+		moved, err := b.settle(ctx, batch)
+		if err != nil {
+			return err
+		}
+		b.failures = 0
+		if moved {
+			looked = time.Now()
+		}
+		if batch.More {
+			continue
+		}
+		if b.pause(ctx, Status{State: Idle}, b.Every) != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// settle commits the batch if it moves anything.
+func (b *Bridge) settle(ctx context.Context, batch feed.Batch) (moved bool, err error) {
+	if len(batch.Entities) == 0 && bytes.Equal(batch.Cursor, b.last.Cursor) {
+		b.Observer.Settled(batch, 0)
+		b.report(false)
+		return false, nil
+	}
+	cp := checkpoint.Checkpoint{
+		Feed:   b.Feed,
+		Source: b.Kind,
+		Cursor: batch.Cursor,
+		Count:  b.last.Count + uint64(len(batch.Entities)),
+		At:     time.Now(),
+		Writer: b.Writer,
+	}
+	// The stop of the process does not reach the commit: see the package
+	// comment. The sink bounds it in time. If the process dies here, all of
+	// the batch is published and cp is stored, or nothing of it is.
+	if err := b.Sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp); err != nil {
+		return false, fmt.Errorf("publish %d entities: %w", len(batch.Entities), err)
+	}
+	took := time.Since(cp.At)
+	b.last = cp
+	b.moved += len(batch.Entities)
+	b.Observer.Settled(batch, took)
+	b.Log.Debug("committed", "entities", len(batch.Entities), "bytes", batch.Size(), "count", cp.Count, "took", took)
+	b.report(batch.More)
+	return true, nil
+}
+
+// report logs what was published: at the end of a stretch of reading, and now
+// and then within a long one.
+func (b *Bridge) report(more bool) {
+	if b.stretch.IsZero() {
+		b.stretch = time.Now()
+	}
+	took := time.Since(b.stretch)
+	if more && took < progress {
+		return
+	}
+	if b.moved > 0 {
+		b.Log.Info("published", "entities", b.moved, "count", b.last.Count, "took", took.Round(time.Millisecond), "caught_up", !more)
+	}
+	b.stretch, b.moved = time.Time{}, 0
+	if more {
+		b.stretch = time.Now()
+	}
+}
+
+// standby leaves the feed to the copy that won the race until the checkpoint
+// stands still. It returns nil when it is this copy's turn to try.
+func (b *Bridge) standby(ctx context.Context, lost error) error {
+	wait := min(max(2*b.Every, minStandby), maxStandby)
+	seen := b.last
+	for first := true; ; first = false {
+		if first {
+			b.Log.Info("another copy publishes this feed; standing by", "error", lost)
+		}
+		if err := b.pause(ctx, Status{State: Standby, Err: lost}, wait); err != nil {
+			return err
+		}
+		cp, err := b.Sink.Resume(ctx)
+		if err != nil {
+			return fmt.Errorf("look at the other copy's checkpoint: %w", err)
+		}
+		b.last = cp
+		if bytes.Equal(cp.Cursor, seen.Cursor) && cp.Count == seen.Count {
+			return nil
+		}
+		seen = cp
+	}
+}
+
+// fail says what went wrong and waits for as long as it makes sense to.
+func (b *Bridge) fail(ctx context.Context, err error) {
+	state, least, most := Retrying, minBackoff, maxBackoff
+	if errors.Is(err, feed.ErrPermanent) {
+		state, least, most = Halted, minHalt, maxHalt
+	}
+	wait := most
+	if b.failures < 10 {
+		wait = min(least<<b.failures, most)
+	}
+	b.failures++
+	var later RetryLater
+	if errors.As(err, &later) {
+		wait = max(wait, later.RetryAfter())
+	}
+	level := slog.LevelWarn
+	if state == Halted {
+		level = slog.LevelError
+	}
+	b.Log.Log(ctx, level, "feed "+string(state), "error", err, "attempt", b.failures, "next_attempt_in", wait)
+	_ = b.pause(ctx, Status{State: state, Err: err}, wait)
+}
+
+// pause enters the state and waits for about as long as d, or until ctx ends,
+// whose error it returns then.
+func (b *Bridge) pause(ctx context.Context, s Status, d time.Duration) error {
+	d += time.Duration((rand.Float64() - 0.5) * 0.2 * float64(d))
+	s.Until = time.Now().Add(d)
+	b.enter(s)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *Bridge) enter(s Status) {
+	s.Since = time.Now()
+	s.Checkpoint = b.last
+	b.Observer.Entered(s)
+}
