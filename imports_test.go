@@ -1,0 +1,124 @@
+// Package feedbridge_test keeps the packages in their layers.
+package feedbridge_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/feedbridge/feedbridge"
+
+// layers says what each package of the module may import of the module. A
+// package that is not here is an error: whoever adds one decides where it
+// stands. The picture has no arrow up.
+var layers = map[string][]string{
+	"feed":       {},
+	"secret":     {},
+	"checkpoint": {"feed"},
+	"bridge":     {"feed", "checkpoint"},
+	"admin":      {"bridge", "feed", "checkpoint"},
+
+	"source":                        {"feed", "secret"},
+	"source/datareplication":        {"source", "feed"},
+	"source/datareplication/sample": {"feed"},
+
+	"sink":               {"feed", "checkpoint"},
+	"sink/sinktest":      {"sink", "feed", "checkpoint"},
+	"sink/nats":          {"sink", "feed", "checkpoint", "secret"},
+	"sink/nats/embedded": {},
+
+	"config":         {"feed", "secret", "source", "source/datareplication", "sink", "sink/nats"},
+	"cmd/feedbridge": {"*"},
+}
+
+// alone are the modules that one package (and its tests) imports, so that
+// another library in their place is a change of one package.
+var alone = map[string]string{
+	"github.com/spf13/viper":           "config",
+	"github.com/nats-io/nats.go":       "sink/nats",
+	"github.com/nats-io/nats-server":   "sink/nats/embedded",
+	"github.com/tomnomnom/linkheader":  "source/datareplication",
+	"github.com/spf13/cobra":           "cmd/feedbridge",
+	"github.com/prometheus":            "admin",
+	"golang.org/x/oauth2":              "source",
+	"github.com/go-viper/mapstructure": "config",
+}
+
+// standard are the packages that may import nothing but the standard library.
+var standard = []string{"feed", "secret", "checkpoint"}
+
+// badNames are names that say nothing.
+var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}
+
+func TestImportsRunOneWay(t *testing.T) {
+	seen := map[string]bool{}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && file != ".") {
+			return fs.SkipDir
+		}
+		dir := filepath.ToSlash(filepath.Dir(file))
+		if dir == "." || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		seen[dir] = true
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			checkImport(t, file, dir, imported)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := range seen {
+		if _, ok := layers[dir]; !ok {
+			t.Errorf("package %s stands in no layer: add it to layers, and to the picture in docs/design.md", dir)
+		}
+		if slices.Contains(badNames, path.Base(dir)) {
+			t.Errorf("package %s has a name that says nothing", dir)
+		}
+	}
+	for dir := range layers {
+		if !seen[dir] {
+			t.Errorf("layers names package %s, which does not exist", dir)
+		}
+	}
+}
+
+func checkImport(t *testing.T, file, dir, imported string) {
+	t.Helper()
+	if ours, ok := strings.CutPrefix(imported, module+"/"); ok {
+		if allowed := layers[dir]; !slices.Contains(allowed, ours) && !slices.Contains(allowed, "*") {
+			t.Errorf("%s: package %s must not import %s, only %v", file, dir, ours, allowed)
+		}
+		return
+	}
+	if strings.Contains(strings.SplitN(imported, "/", 2)[0], ".") && slices.Contains(standard, dir) {
+		t.Errorf("%s: package %s must not import %s, only the standard library", file, dir, imported)
+	}
+	for prefix, owner := range alone {
+		if (imported == prefix || strings.HasPrefix(imported, prefix+"/")) && dir != owner {
+			t.Errorf("%s: %s is for package %s alone", file, imported, owner)
+		}
+	}
+	if imported == "net/http" && slices.Contains([]string{"feed", "checkpoint", "bridge"}, dir) {
+		t.Errorf("%s: package %s must not import net/http", file, dir)
+	}
+}
