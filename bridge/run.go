@@ -103,7 +103,7 @@ func (b *Bridge) session(ctx context.Context) error {
 
 	r := b.startReading(ctx, cp.Cursor)
 	defer r.stop()
-	for looked := time.Now(); time.Since(looked) < recheck; {
+	for looked := time.Now(); ctx.Err() == nil && time.Since(looked) < recheck; {
 		batch, err := r.next(ctx)
 		if err != nil {
 			return err

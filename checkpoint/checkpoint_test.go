@@ -1,0 +1,140 @@
+package checkpoint
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+var update = flag.Bool("update", false, "write the golden file of the current version")
+
+// golden is the checkpoint that the files of testdata hold, as each version
+// wrote it. A file is never changed once a release has written such bytes.
+var golden = Checkpoint{
+	Feed:   "orders",
+	Source: "datareplication",
+	Cursor: feed.Cursor(`{"v":1,"page":"https://shop.example.com/feed/7","index":3,"last":"<42@shop.example.com>"}`),
+	Count:  20_003,
+	At:     time.Date(2026, 11, 21, 9, 30, 15, 123_000_000, time.UTC),
+	Writer: "host-7-a1b2c3",
+}
+
+func TestEncodeWritesTheGoldenBytes(t *testing.T) {
+	file := filepath.Join("testdata", "v1.json")
+	got := append(Encode(golden), '\n')
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("the stored form has changed (-golden +now):\n%s", diff)
+	}
+}
+
+func TestWhatEveryVersionWroteIsRead(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode(data)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if diff := cmp.Diff(golden, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+func TestDecodeRefusesWhatItCannotBeSureOf(t *testing.T) {
+	for name, data := range map[string]string{
+		"nothing":             ``,
+		"not JSON":            `checkpoint`,
+		"another JSON":        `[1]`,
+		"no version":          `{"feed":"orders","source":"datareplication"}`,
+		"a later version":     `{"version":2,"feed":"orders","source":"datareplication"}`,
+		"no feed":             `{"version":1,"source":"datareplication"}`,
+		"no source":           `{"version":1,"feed":"orders"}`,
+		"cursor not base64":   `{"version":1,"feed":"orders","source":"datareplication","cursor":"%"}`,
+		"negative count":      `{"version":1,"feed":"orders","source":"datareplication","count":-1}`,
+		"something behind it": `{"version":1,"feed":"orders","source":"datareplication"} {}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			cp, err := Decode([]byte(data))
+			if !errors.Is(err, ErrUnreadable) || !errors.Is(err, feed.ErrPermanent) {
+				t.Errorf("got %+v, %v", cp, err)
+			}
+		})
+	}
+}
+
+func TestDecodeIgnoresKeysOfLaterReleases(t *testing.T) {
+	cp, err := Decode([]byte(`{"version":1,"feed":"orders","source":"datareplication","mood":"fine"}`))
+	if err != nil || cp.Feed != "orders" {
+		t.Errorf("got %+v, %v", cp, err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct {
+		cp      Checkpoint
+		foreign bool
+	}{
+		"an empty topic": {Checkpoint{}, false},
+		"ours":           {golden, false},
+		"another feed":   {Checkpoint{Feed: "letters", Source: "datareplication"}, true},
+		"another kind":   {Checkpoint{Feed: "orders", Source: "atom"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.cp.Check("orders", "datareplication")
+			if got := errors.Is(err, ErrForeign); got != test.foreign {
+				t.Errorf("Check: %v", err)
+			}
+			if test.foreign && (!errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "checkpoint reset orders")) {
+				t.Errorf("the error does not say what to do: %v", err)
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(Encode(golden))
+	f.Add([]byte(`{"version":1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cp, err := Decode(data)
+		if err != nil {
+			if !errors.Is(err, ErrUnreadable) {
+				t.Errorf("Decode: %v", err)
+			}
+			return
+		}
+		// Encode keeps milliseconds.
+		cp.At = cp.At.Truncate(time.Millisecond)
+		again, err := Decode(Encode(cp))
+		if err != nil {
+			t.Fatalf("what was decoded cannot be encoded and decoded: %v", err)
+		}
+		if diff := cmp.Diff(cp, again); diff != "" {
+			t.Errorf("(-first +second):\n%s", diff)
+		}
+	})
+}
