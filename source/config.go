@@ -7,18 +7,21 @@ import (
 )
 
 // Config says how to speak to one feed's upstream. Its yaml tags are the keys
-// of the configuration file.
+// of the configuration file. Start from [Defaults]: a limit or a timeout of
+// zero is refused, not taken for "none".
 type Config struct {
 	// URL is the feed's entry point: http or https, and absolute. Its scheme,
 	// host and port are the origin that headers and credentials go to.
 	URL string `yaml:"url"`
 	// Headers are added to every request to the origin, each "Name: value".
-	// All of their values count as secrets.
+	// All of their values count as secrets. They may replace User-Agent and
+	// Accept-Encoding ("Accept-Encoding: identity" turns compression off).
 	Headers []secret.String `yaml:"headers"`
 	// Auth has the credentials for the origin.
 	Auth Auth `yaml:"auth"`
-	// AllowHosts names other hosts ("host" or "host:port") to which links and
-	// redirects may lead. They never get Headers or Auth.
+	// AllowHosts names other hosts to which links and redirects may lead:
+	// "host" for the port that belongs to the scheme, or "host:port". They never
+	// get Headers or Auth.
 	AllowHosts []string `yaml:"allow_hosts"`
 	// Timeouts bound how long the upstream may keep a request waiting.
 	Timeouts Timeouts `yaml:"timeouts"`
@@ -55,8 +58,9 @@ type OAuth2 struct {
 	Scopes           []string      `yaml:"scopes"`
 }
 
-// TLS has PEM files: a client certificate with its key, and the authorities
-// to trust in place of the system's.
+// TLS has PEM files: a client certificate with its key, read again at every
+// handshake, and the authorities to trust in place of the system's, read once
+// at the start.
 type TLS struct {
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
@@ -65,11 +69,11 @@ type TLS struct {
 
 // Timeouts bound how long the upstream may keep a request waiting.
 type Timeouts struct {
-	// Connect bounds name resolution, connecting and the TLS handshake.
-	// Default 10s.
+	// Connect bounds name resolution, connecting and the TLS handshake, the
+	// proxy's part included. Default 10s.
 	Connect time.Duration `yaml:"connect"`
-	// Header bounds the wait from the request to the end of the response's
-	// header. Default 30s.
+	// Header bounds the wait from there to the end of the response's header.
+	// Default 30s.
 	Header time.Duration `yaml:"header"`
 	// Idle bounds the wait for the next bytes of a body; a body that keeps
 	// coming may take as long as it likes. Default 30s.
@@ -86,7 +90,8 @@ type Limits struct {
 	Header int64 `yaml:"header"`
 	// Entity is the largest entity, in bytes, body and headers. Default 8 MiB.
 	Entity int64 `yaml:"entity"`
-	// Redirects is how many redirects in a row are followed. Default 5.
+	// Redirects is how many redirects in a row are followed. Default 5; zero
+	// follows none.
 	Redirects int `yaml:"redirects"`
 	// Rate is the number of requests a second to one host, over all feeds of
 	// the process that name the same number. Default 50.

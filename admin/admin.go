@@ -1,0 +1,145 @@
+// Package admin is what operators see of a running feedbridge: a small HTTP
+// server that says whether the process works, whether its feeds are fresh, how
+// much it does, and what it is doing right now, in a sentence.
+//
+//	/healthz      200 as long as the process answers
+//	/readyz       200 if every bus answers and every feed is fresh, else 503; the body says why
+//	/metrics      Prometheus
+//	/status       JSON, a row per feed; /status/NAME has one
+//
+// A [Feed] watches one bridge: it is a [bridge.Observer]. All that it is told
+// goes into one record, which metrics, status and readiness are made from when
+// somebody asks, so that they cannot disagree.
+//
+// Scripts read what is served here. Keys, metrics and labels are only added.
+package admin
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Options describe the process.
+type Options struct {
+	// Version is the version of the program.
+	Version string
+	// Started is when the process started.
+	Started time.Time
+	// Writer names this copy, as its checkpoints do.
+	Writer string
+	// Buses are asked whether they answer by /readyz and /status.
+	Buses []Bus
+	// Log gets what goes wrong in the server itself.
+	Log *slog.Logger
+}
+
+// Server shows the state of a process. Its methods may be called from any
+// goroutine.
+type Server struct {
+	opts     Options
+	buses    []*busCheck
+	registry *prometheus.Registry
+	times    histograms
+
+	mu    sync.Mutex // guards feeds
+	feeds []*Feed    // sorted by name
+}
+
+// New returns a Server that has no feeds yet.
+func New(opts Options) *Server {
+	s := &Server{opts: opts, registry: prometheus.NewRegistry()}
+	for _, bus := range opts.Buses {
+		s.buses = append(s.buses, &busCheck{Bus: bus})
+	}
+	s.times = register(s.registry, s, opts.Version)
+	return s
+}
+
+// AddFeed returns the observer of the bridge that copies the feed. Names are
+// unique among a Server's feeds.
+func (s *Server) AddFeed(opts FeedOptions) *Feed {
+	f := newFeed(opts, s.opts.Writer, s.times)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(s.feeds, f, func(a, b *Feed) int { return cmp.Compare(a.opts.Name, b.opts.Name) })
+	s.feeds = slices.Insert(s.feeds, i, f)
+	return f
+}
+
+func (s *Server) allFeeds() []*Feed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.feeds)
+}
+
+const index = `feedbridge
+/healthz      whether the process answers
+/readyz       whether every bus answers and every feed is fresh, and if not, why
+/metrics      Prometheus metrics
+/status       what every feed is doing; /status/NAME for one
+`
+
+// Handler serves the paths in the package comment. They answer to GET and HEAD.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", text(index))
+	mux.HandleFunc("GET /healthz", text("ok\n"))
+	mux.HandleFunc("GET /readyz", s.serveReady)
+	mux.HandleFunc("GET /status", s.serveStatus)
+	mux.HandleFunc("GET /status/{feed}", s.serveFeed)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
+		ErrorLog:      slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelError),
+		ErrorHandling: promhttp.ContinueOnError,
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func text(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+// writeJSON answers with v, indented: people read it with curl.
+func (s *Server) writeJSON(w http.ResponseWriter, status int, v any) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		s.opts.Log.Error("cannot put the status into JSON", "error", err)
+		http.Error(w, "cannot put the status into JSON: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes())
+}
+
+// clip bounds what comes from outside: one line of at most 300 characters.
+func clip(s string) string {
+	const most = 300
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\n", "; ")
+	n := 0
+	for i := range s {
+		if n++; n > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}

@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Bus is a bus that feeds are copied to.
+type Bus struct {
+	// Name is the configured name, and Kind the kind of bus, such as "nats".
+	Name, Kind string
+	// Check returns nil if the bus answers. Its context ends after 2s.
+	Check func(ctx context.Context) error
+}
+
+const (
+	checkTimeout = 2 * time.Second
+	// checkAge is how old an answer of a bus may be: however often probes
+	// come, the bus is asked once in that time.
+	checkAge = time.Second
+)
+
+var errNoAnswer = fmt.Errorf("no answer within %v", checkTimeout)
+
+// busCheck asks a bus whether it answers, and remembers what it said.
+type busCheck struct {
+	Bus
+
+	mu      sync.Mutex // guards what follows
+	at      time.Time  // of the last answer
+	err     error      // the last answer
+	running chan struct{}
+}
+
+type busStatus struct {
+	Bus       string     `json:"bus"`
+	Kind      string     `json:"kind"`
+	OK        bool       `json:"ok"`
+	CheckedAt *time.Time `json:"checked_at"`
+	Error     string     `json:"error,omitempty"`
+}
+
+// checkBuses asks all buses at once.
+func (s *Server) checkBuses(ctx context.Context) []busStatus {
+	answers := make([]busStatus, len(s.buses))
+	var asked sync.WaitGroup
+	for i, c := range s.buses {
+		asked.Go(func() {
+			at, err := c.ask(ctx)
+			answers[i] = busStatus{Bus: c.Name, Kind: c.Kind, OK: err == nil, CheckedAt: stamp(at)}
+			if err != nil {
+				answers[i].Error = clip(err.Error())
+			}
+		})
+	}
+	asked.Wait()
+	return answers
+}
+
+// ask returns an answer that is at most checkAge old. It waits no longer than
+// checkTimeout, even for a check that overruns its context: a second one is not
+// started beside it.
+func (c *busCheck) ask(ctx context.Context) (time.Time, error) {
+	c.mu.Lock()
+	if c.running == nil && time.Since(c.at) >= checkAge {
+		c.running = make(chan struct{})
+		// The answer is for everyone, so it does not end with the request
+		// that happened to ask first.
+		go c.check(context.WithoutCancel(ctx), c.running)
+	}
+	running := c.running
+	c.mu.Unlock()
+	if running != nil {
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return time.Now(), errNoAnswer
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at, c.err
+}
+
+func (c *busCheck) check(ctx context.Context, done chan<- struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	err := c.Check(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errNoAnswer
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at, c.err, c.running = time.Now(), err, nil
+	close(done)
+}

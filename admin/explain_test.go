@@ -1,0 +1,163 @@
+package admin_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+func TestExplanations(t *testing.T) {
+	t.Parallel()
+	lost := fmt.Errorf("publish 3 entities: %w", checkpoint.ErrConflict)
+	broken := feed.Permanent(errors.New("the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'"))
+	idle := func(f *admin.Feed) {
+		enter(f, bridge.Reading, at(20000, own, 5*time.Second), 0, nil)
+		same := batch(strings.Repeat("x", 20000), 0, false)
+		f.Polled(same, nil, time.Second)
+		f.Settled(same, 0)
+		enter(f, bridge.Idle, at(20000, own, 5*time.Second), 7*time.Second, nil)
+	}
+	for _, c := range []struct {
+		situation   string
+		do          func(f *admin.Feed)
+		after       time.Duration
+		state, want string
+	}{
+		{
+			"just started", func(*admin.Feed) {}, time.Second,
+			"starting", "starting: waiting for bus main to say where topic orders.v1 stands",
+		},
+		{
+			"first poll of an empty topic",
+			func(f *admin.Feed) { enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil) },
+			3 * time.Second,
+			"reading", "polling: nothing is published yet, and the feed's answer has been awaited for 3s",
+		},
+		{
+			"first poll of a topic that another copy has filled",
+			func(f *admin.Feed) { enter(f, bridge.Reading, at(1, "host-12", time.Hour), 0, nil) },
+			time.Minute,
+			"reading", "polling: 1 entity is published, the last commit was 1h1m ago by host-12, and the feed's answer has been awaited for 1m",
+		},
+		{
+			"catching up before the first commit",
+			func(f *admin.Feed) {
+				enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil)
+				f.Polled(batch("a", 10, true), nil, time.Second)
+			},
+			0,
+			"reading", "catching up: nothing is published yet, and how much is to come is not known",
+		},
+		{
+			"catching up",
+			func(f *admin.Feed) {
+				enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil)
+				b := batch("a", 10, true)
+				b.Newest = time.Date(1999, 1, 1, 3, 30, 0, 0, time.UTC)
+				f.Polled(b, nil, time.Second)
+				f.Settled(b, 40*time.Millisecond)
+			},
+			2 * time.Second,
+			"reading", "catching up: 10 entities are published, the last commit was 2s ago, 3h21m behind the newest entity of the feed",
+		},
+		{
+			"waiting for the next poll", idle, 0,
+			"idle", "caught up: 20000 entities are published, the last commit was 5s ago, the next poll is in 7s",
+		},
+		{
+			"entities were left out",
+			func(f *admin.Feed) {
+				idle(f)
+				f.Settled(feed.Batch{Cursor: feed.Cursor(strings.Repeat("x", 20000)), Oversized: 2}, 0)
+			},
+			0,
+			"idle", "caught up: 20000 entities are published (2 left out as too large for the bus), the last commit was 5s ago, the next poll is in 7s",
+		},
+		{
+			"the next poll hangs", idle, 27 * time.Second,
+			"reading", "polling: 20000 entities are published, the last commit was 32s ago, and the feed's answer has been awaited for 20s",
+		},
+		{
+			"another copy was faster",
+			func(f *admin.Feed) { enter(f, bridge.Standby, at(3, "host-12", 0), 20*time.Second, lost) },
+			time.Second,
+			"standby", "standing by: host-12 publishes this feed; this copy takes over when its checkpoint stands still",
+		},
+		{
+			"another copy was faster, and who is not known yet",
+			func(f *admin.Feed) { enter(f, bridge.Standby, at(3, own, 0), 20*time.Second, lost) },
+			time.Second,
+			"standby", "standing by: another copy publishes this feed; this copy takes over when its checkpoint stands still",
+		},
+		{
+			"upstream is down",
+			func(f *admin.Feed) {
+				for range 4 {
+					f.Polled(feed.Batch{}, errDown, time.Second)
+					enter(f, bridge.Retrying, at(3, own, 0), 14*time.Second, errDown)
+				}
+			},
+			2 * time.Second,
+			"retrying", "retrying in 12s after attempt 4: GET https://shop.example.com/feed/latest: 503 Service Unavailable",
+		},
+		{
+			"upstream was down and is asked again",
+			func(f *admin.Feed) { enter(f, bridge.Retrying, at(3, own, 0), 14*time.Second, errDown) },
+			14 * time.Second,
+			"retrying", "trying again now after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable",
+		},
+		{
+			"upstream was down, worked, and is down again",
+			func(f *admin.Feed) {
+				enter(f, bridge.Retrying, at(3, own, 0), time.Second, errDown)
+				f.Settled(batch("b", 1, false), 0)
+				enter(f, bridge.Retrying, at(4, own, 0), time.Second, errDown)
+			},
+			0,
+			"retrying", "retrying in 1s after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable",
+		},
+		{
+			"a person has to act",
+			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) },
+			30 * time.Second,
+			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is mended, and it is tried again in 4m30s",
+		},
+		{
+			"a person has to act, and may have",
+			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) },
+			6 * time.Minute,
+			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is mended, and it is being tried again now",
+		},
+		{
+			"shutting down",
+			func(f *admin.Feed) { enter(f, bridge.Stopped, at(3, own, 0), 0, nil) },
+			350 * time.Millisecond,
+			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 350ms ago",
+		},
+	} {
+		t.Run(c.situation, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				f := addOrders(s)
+				c.do(f)
+				time.Sleep(c.after)
+				got := row(t, s)
+				if got["state"] != c.state {
+					t.Errorf("state is %v, want %s", got["state"], c.state)
+				}
+				if got["explanation"] != c.want {
+					t.Errorf("got:  %v\nwant: %s", got["explanation"], c.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+)
+
+type readiness struct {
+	Ready   bool            `json:"ready"`
+	Reasons []string        `json:"reasons"`
+	Feeds   []feedReadiness `json:"feeds"`
+	Buses   []busStatus     `json:"buses"`
+}
+
+type feedReadiness struct {
+	Feed  string       `json:"feed"`
+	Ready bool         `json:"ready"`
+	State bridge.State `json:"state"`
+	// FreshAt is when the feed was last known to be copied, and Limit for how
+	// long that is good enough.
+	FreshAt *time.Time `json:"fresh_at"`
+	Limit   string     `json:"limit"`
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
+	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: s.checkBuses(req.Context())}
+	now := time.Now()
+	for _, f := range s.allFeeds() {
+		r := f.snapshot()
+		reason := f.stale(&r, now)
+		if reason != "" {
+			answer.Reasons = append(answer.Reasons, fmt.Sprintf("feed %s: %s", f.opts.Name, reason))
+		}
+		state, _ := r.state(now)
+		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, stamp(r.freshAt), span(f.opts.Freshness)})
+	}
+	for _, bus := range answer.Buses {
+		if !bus.OK {
+			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus, bus.Error))
+		}
+	}
+	answer.Ready = len(answer.Reasons) == 0
+	status := http.StatusOK
+	if !answer.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	s.writeJSON(w, status, answer)
+}
+
+// stale says why the feed makes the process not ready; it is empty if the feed
+// does not. A halted feed is ready until its limit has passed, like any other:
+// that is what the limit is for.
+func (f *Feed) stale(r *record, now time.Time) string {
+	age, limit := now.Sub(r.freshAt), f.opts.Freshness
+	var what string
+	switch {
+	case r.status.State == bridge.Stopped:
+		return "stopping"
+	case r.freshAt.IsZero() && r.goodPoll.IsZero():
+		what = "has not been read yet"
+	case r.freshAt.IsZero():
+		what = "has not been published yet"
+	case age <= limit:
+		return ""
+	case now.Sub(r.goodPoll) <= limit:
+		what = fmt.Sprintf("is read, but has not been published for %s (limit %s)", span(age), span(limit))
+	default:
+		what = fmt.Sprintf("has not been read for %s (limit %s)", span(age), span(limit))
+	}
+	state, since := r.state(now)
+	switch state {
+	case bridge.Retrying, bridge.Halted:
+		return what + ": " + r.lastError.text
+	}
+	return fmt.Sprintf("%s: %s for %s", what, state, span(now.Sub(since)))
+}

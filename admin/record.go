@@ -1,0 +1,160 @@
+package admin
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// record is all that is known of a feed. It holds no entities and its size is
+// bounded, whatever the feed does.
+type record struct {
+	// status is what the bridge entered last; its Checkpoint is kept current.
+	status bridge.Status
+	// attempts counts the failures since a batch was settled.
+	attempts int
+	// freshAt is when the feed was last known to be copied: a batch was
+	// settled, or another copy was seen at work. A poll alone does not count,
+	// for a feed may be read again and again and never get published.
+	freshAt   time.Time
+	lastError fault
+
+	polls    map[outcome]uint64
+	lastPoll poll
+	goodPoll time.Time // when one last worked
+	pollErr  error     // of the last one
+	readTo   feed.Cursor
+	stuckOn  breachAt // what ends every poll at present
+
+	requests map[request]uint64
+
+	commits, published, publishedBytes uint64 // by this process
+	committedAt                        time.Time
+	commitErrors                       map[class]uint64
+	duplicates, oversized              uint64
+
+	violations map[string]breach // by kind
+
+	// What the lag is told by: whether the last that was read, and is
+	// published, was all that there was; the newest modification that
+	// upstream has; and that of the last entity published.
+	caughtUp        bool
+	newest, reached time.Time
+}
+
+type (
+	outcome string // of a poll
+	class   string // of an error of the bus
+)
+
+const (
+	moved          outcome = "moved"
+	unchanged      outcome = "unchanged"
+	transientError outcome = "error"
+	permanentError outcome = "permanent_error"
+
+	conflict  class = "conflict"
+	transient class = "transient"
+	permanent class = "permanent"
+)
+
+type poll struct {
+	at      time.Time
+	outcome outcome
+	took    time.Duration
+}
+
+type fault struct {
+	at   time.Time
+	text string
+}
+
+// breach is how often a kind of violation was seen, and where last.
+type breach struct {
+	count        uint64
+	at           time.Time
+	page, detail string
+}
+
+// breachAt tells one violation from another.
+type breachAt struct{ kind, page string }
+
+// request is how HTTP requests are counted: both fields have few values.
+type request struct{ method, code string }
+
+func requestOf(method string, status int, err error) request {
+	if method != "GET" && method != "HEAD" {
+		method = "other"
+	}
+	class := status / 100
+	if err != nil || class < 2 || class > 5 {
+		return request{method, "error"}
+	}
+	return request{method, fmt.Sprintf("%dxx", class)}
+}
+
+// newRecord has every counter at zero, so that rates are right from the first
+// event on.
+func newRecord() record {
+	r := record{
+		status:       bridge.Status{State: bridge.Starting, Since: time.Now()},
+		polls:        map[outcome]uint64{moved: 0, unchanged: 0, transientError: 0, permanentError: 0},
+		requests:     make(map[request]uint64),
+		commitErrors: map[class]uint64{conflict: 0, transient: 0, permanent: 0},
+		violations:   make(map[string]breach),
+	}
+	for _, method := range []string{"GET", "HEAD", "other"} {
+		for _, code := range []string{"2xx", "3xx", "4xx", "5xx", "error"} {
+			r.requests[request{method, code}] = 0
+		}
+	}
+	return r
+}
+
+func (r *record) clone() record {
+	c := *r
+	c.polls = maps.Clone(r.polls)
+	c.requests = maps.Clone(r.requests)
+	c.commitErrors = maps.Clone(r.commitErrors)
+	c.violations = maps.Clone(r.violations)
+	return c
+}
+
+// maxKinds bounds the kinds of violation that are told apart. Sources have a
+// few dozen.
+const maxKinds = 64
+
+func (r *record) violated(v feed.Violation, at time.Time) {
+	if _, known := r.violations[v.Kind]; !known && len(r.violations) >= maxKinds {
+		v.Kind = "other"
+	}
+	r.violations[v.Kind] = breach{r.violations[v.Kind].count + 1, at, clip(v.Page), clip(v.Detail)}
+}
+
+// state is what the bridge does now. When its wait for the next poll is over it
+// reads, without saying so.
+func (r *record) state(now time.Time) (bridge.State, time.Time) {
+	s := r.status
+	if s.State == bridge.Idle && !now.Before(s.Until) {
+		return bridge.Reading, s.Until
+	}
+	return s.State, s.Since
+}
+
+// lag is by how much the last entity published is older than the newest that
+// upstream has. It is zero when all is published, and not known before there
+// is something to tell it by, while another copy does the work, and when
+// nobody can tell any more whether all is published.
+func (r *record) lag() (lag time.Duration, known bool) {
+	switch {
+	case r.caughtUp:
+		s := r.status.State
+		return 0, r.pollErr == nil && (s == bridge.Reading || s == bridge.Idle)
+	case r.newest.IsZero() || r.reached.IsZero():
+		return 0, false
+	}
+	return max(r.newest.Sub(r.reached), 0), true
+}

@@ -1,0 +1,63 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// grace is how long requests may go on after the end of Serve's context.
+const grace = 3 * time.Second
+
+// Listen opens the address of the configuration's admin.listen. Its errors say
+// how to cure them and match [feed.ErrPermanent].
+func Listen(addr string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		err = fmt.Errorf("%s is in use by another program; set another address or \"off\"", addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		err = fmt.Errorf("%s is not an address of this machine; set one that is, or \"off\"", addr)
+	case errors.Is(err, syscall.EACCES):
+		err = fmt.Errorf("the system does not let this user listen on %s; set a port above 1023, or \"off\"", addr)
+	}
+	return nil, feed.Permanent(fmt.Errorf("admin.listen: %w", err))
+}
+
+// Serve answers on l until ctx ends, and returns nil then, once the requests
+// under way have been answered or 3s have passed. It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
+	}
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+	})
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return fmt.Errorf("serve health and status on %s: %w", l.Addr(), err)
+	}
+	<-closed
+	return nil
+}

@@ -1,0 +1,196 @@
+package config
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// wrong has what each testdata/*.bad.yaml is refused with, from the line on.
+// Each file has one fault, which is reported once. Where ... stands the text is
+// an adapter's.
+var wrong = map[string]string{
+	"admin_listen":            `:4: admin.listen: want host:port, such as 127.0.0.1:9321; or off`,
+	"auth_twice":              `:4: feeds.orders.auth: ...`,
+	"bool_not_one":            `:4: feeds.orders.to.stream.create: want true or false`,
+	"bus_embedded_twice":      `:7: buses.two.embedded: the bus one is embedded already; there can be only one such`,
+	"bus_listen":              `:5: buses.main.embedded.listen: want host:port, such as 127.0.0.1:9321`,
+	"bus_name_with_dot":       `:3: buses."eu.west": a name has only lower-case letters, digits and -, and starts with a letter`,
+	"bus_not_chosen":          `:2: feeds.orders.to.bus: there are several buses; want main or spare`,
+	"bus_url_missing":         `:5: buses.main.nats.url: ...`,
+	"bus_unknown":             `:6: feeds.orders.to.bus: there is no bus "mian"; want main`,
+	"bus_with_two_kinds":      `:5: buses.main: want exactly one kind of bus, nats or embedded`,
+	"bus_without_kind":        `:5: buses.main: want exactly one kind of bus, nats or embedded`,
+	"data_dir_empty":          `:1: data_dir: must not be empty, as the bus embedded keeps its streams there`,
+	"dedupe_window_negative":  `:4: feeds.orders.dedupe_window: must be from 0 to 10000000`,
+	"dedupe_window_too_large": `:4: feeds.orders.dedupe_window: must be from 0 to 10000000`,
+	"duplicate_feed":          `:4: feeds.orders: the key is here twice; the first is in line 2`,
+	"duplicate_key":           `:5: feeds.orders.every: the key is here twice; the first is in line 4`,
+	"duration_in_days":        `:5: feeds.orders.to.stream.max_age: the longest unit is the hour: write 168h`,
+	"duration_not_one":        `:4: feeds.orders.every: want a duration with a unit, such as 30s`,
+	"duration_without_unit":   `:4: feeds.orders.every: want a duration with a unit, such as 30s`,
+	"empty":                   `: the file is empty; it needs at least a feed`,
+	"every_too_short":         `:4: feeds.orders.every: must be 100ms or more`,
+	"feeds_empty":             `:1: feeds: there are no feeds; add one here or set FEEDBRIDGE_FEEDS_<NAME>_URL`,
+	"format_atom":             `:4: feeds.orders.format: atom is not in this version of feedbridge`,
+	"format_unknown":          `:4: feeds.orders.format: want auto or datareplication; did you mean "datareplication"?`,
+	"freshness_negative":      `:4: feeds.orders.freshness: must not be negative`,
+	"gap_unknown":             `:4: feeds.orders.gap: want halt, resume-at-timestamp or restart`,
+	"grace_negative":          `:1: grace: must not be negative`,
+	"header_without_colon":    `:4: feeds.orders.headers[1]: ...`,
+	"header_without_quotes":   `:5: feeds.orders.headers[0]: want text; write an item with ": " in it in quotes`,
+	"headers_is_mapping":      `:5: feeds.orders.headers: want a list, such as ["Name: value"]`,
+	"kafka":                   `:5: buses.lake.kafka: kafka is not in this version of feedbridge`,
+	"key_not_text":            `:4: feeds.orders: a key must be plain text`,
+	"list_is_text":            `:4: feeds.orders.allow_hosts: want a list, such as [a, b]`,
+	"log_level_unknown":       `:1: log.level: want debug, info, warn or error`,
+	"mapping_is_text":         `:4: feeds.orders.to: want a mapping, such as {bus: ...}`,
+	"merge_key":               `:5: feeds.returns.<<: merge keys are not known here; name an anchor for each value, or repeat them`,
+	"message_key":             `:4: feeds.orders.key: a key for messages is not in this version of feedbridge`,
+	"name_with_capital":       `:2: feeds.Orders: a name has only lower-case letters, digits and -, and starts with a letter; try "orders"`,
+	"name_with_digit_first":   `:2: feeds.1st: a name has only lower-case letters, digits and -, and starts with a letter`,
+	"name_with_underscore":    `:2: feeds.my_orders: a name has only lower-case letters, digits and -, and starts with a letter; try "my-orders"`,
+	"names_is_list":           `:2: feeds: want a mapping of names, such as {main: {url: ...}}`,
+	"no_feeds":                `: feeds: there are no feeds; add one here or set FEEDBRIDGE_FEEDS_<NAME>_URL`,
+	"not_yaml":                `:2: not YAML: did not find expected ',' or '}'`,
+	"not_yaml_indent":         `:2: not YAML: did not find expected key`,
+	"not_yaml_quote":          `:4: not YAML: found unexpected end of stream`,
+	"null_feed":               `:2: feeds.orders: the value is missing; want a mapping, such as {url: ...}, or leave the key out`,
+	"null_value":              `:4: feeds.orders.every: the value is missing; want a duration with a unit, such as 30s, or leave the key out`,
+	"number_not_one":          `:4: feeds.orders.limits.rate: want a number, such as 2.5`,
+	"number_not_whole":        `:4: feeds.orders.dedupe_window: want a whole number, such as 1000`,
+	"number_with_unit":        `:4: feeds.orders.limits.page: want a whole number, such as 1000`,
+	"only_comments":           `: the file is empty; it needs at least a feed`,
+	"oversize_unknown":        `:4: feeds.orders.oversize: want stop or skip`,
+	"secret_like_anchor":      `:4: no such anchor; write a value that starts with * in quotes`,
+	"secret_like_tag":         `:5: feeds.orders.auth.bearer: tags are not known here; write a value that starts with ! in quotes`,
+	"serve":                   `:4: serve: serving a topic as a feed is not in this version of feedbridge`,
+	"start_snapshot":          `:4: feeds.orders.start: ...`,
+	"start_unknown":           `:4: feeds.orders.start: ...`,
+	"tab":                     `:3: the line is indented with a tab; YAML wants spaces`,
+	"text_is_mapping":         `:3: feeds.orders.url: want text, such as "abc"`,
+	"top_is_list":             `:1: want a mapping, such as {data_dir: ...}`,
+	"topic_reserved":          `:4: feeds.orders.to.topic: ...`,
+	"topic_shared":            `:7: feeds.returns.to.topic: shop on bus embedded belongs to the feed orders already; each feed needs its own`,
+	"topic_with_empty_part":   `:4: feeds.orders.to.topic: ...`,
+	"topic_with_space":        `:4: feeds.orders.to.topic: ...`,
+	"topic_with_wildcard":     `:4: feeds.orders.to.topic: ...`,
+	"two_documents":           `:4: a second document starts here; the file must have only one`,
+	"unknown_key":             `:4: feeds.orders.evry: unknown key; did you mean "every"?`,
+	"unknown_key_case":        `:4: feeds.orders.allowHosts: unknown key; did you mean "allow_hosts"?`,
+	"unknown_key_deep":        `:4: feeds.orders.timeouts.conect: unknown key; did you mean "connect"?`,
+	"unknown_key_far":         `:4: feeds.orders.colour: unknown key; known here: url, headers, auth, allow_hosts, timeouts, limits, format, every, start, gap, oversize, dedupe_window, freshness, to`,
+	"unknown_key_misplaced":   `:4: feeds.orders.topic: unknown key; did you mean "to.topic"?`,
+	"unknown_key_top":         `:4: fees: unknown key; did you mean "feeds"?`,
+	"url_missing":             `:2: feeds.orders.url: ...`,
+	"url_with_password":       `:3: feeds.orders.url: ...`,
+	"url_without_scheme":      `:3: feeds.orders.url: ...`,
+	"variable_nested":         `:4: feeds.orders.auth.bearer: want ${NAME} or ${NAME:-default}, not nested; write $${ where ${ itself is meant`,
+	"variable_not_closed":     `:4: feeds.orders.auth.bearer: want ${NAME} or ${NAME:-default}, not nested; write $${ where ${ itself is meant`,
+	"variable_unset":          `:4: feeds.orders.auth.bearer: the variable ORDERS_TOKEN is not set; give it a default with ${ORDERS_TOKEN:-default}`,
+	"variable_wrong_type":     `:4: feeds.orders.every: want a duration with a unit, such as 30s`,
+}
+
+func TestBadFiles(t *testing.T) {
+	t.Parallel()
+	files, _ := filepath.Glob("testdata/*.bad.yaml")
+	if len(files) != len(wrong) {
+		t.Errorf("%d bad files and %d expectations", len(files), len(wrong))
+	}
+	for _, file := range files {
+		want := file + wrong[strings.TrimSuffix(filepath.Base(file), ".bad.yaml")]
+		_, err := Load(Options{File: file})
+		if !says(err, want) {
+			t.Errorf("%s:\n got %v\nwant %s", file, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("the error shows a secret: %v", err)
+		}
+	}
+}
+
+// says reports whether err has the text want, where ... at the end stands for
+// anything in one line.
+func says(err error, want string) bool {
+	if err == nil {
+		return false
+	}
+	got := err.Error()
+	start, open := strings.CutSuffix(want, "...")
+	return got == want || open && len(got) > len(start) && strings.HasPrefix(got, start) && !strings.Contains(got, "\n")
+}
+
+func TestFileThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"testdata/none.yaml": "testdata/none.yaml: there is no such file; name another with -c",
+		"testdata":           "testdata: this is a directory; name the file in it with -c",
+		"config.go/x.yaml":   "config.go/x.yaml: cannot be read: not a directory",
+	} {
+		_, err := Load(Options{File: file})
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+func TestAllErrorsAtOnceInOrder(t *testing.T) {
+	t.Parallel()
+	l := newLoader([]string{"FEEDBRIDGE_GRACE=x", "FEEDBRIDGE_ADMIN_LISTEN=x"})
+	l.readYAML("f.yaml", []byte(`
+grace: 1
+feeds:
+  b: {url: ftp://shop.example.com/, every: 1ms}
+  a:
+    url: [x]
+    gap: none
+    to: {bus: none}
+log: {levle: info}
+`))
+	_, err := l.load("")
+	var errs Errors
+	if !errors.As(err, &errs) {
+		t.Fatalf("error %v, want Errors", err)
+	}
+	want := []string{
+		"f.yaml:2: grace: want a duration with a unit, such as 30s",
+		"f.yaml:4: feeds.b.every: must be 100ms or more",
+		"f.yaml:4: feeds.b.url: ...",
+		"f.yaml:6: feeds.a.url: want text, such as \"abc\"",
+		"f.yaml:7: feeds.a.gap: want halt, resume-at-timestamp or restart",
+		`f.yaml:8: feeds.a.to.bus: there is no bus "none"; want embedded`,
+		`f.yaml:9: log.levle: unknown key; did you mean "level"?`,
+		"FEEDBRIDGE_ADMIN_LISTEN: admin.listen: want host:port, such as 127.0.0.1:9321; or off",
+		"FEEDBRIDGE_GRACE: grace: want a duration with a unit, such as 30s",
+	}
+	same := func(got *Error, want string) bool { return says(got, want) }
+	if !slices.EqualFunc(errs, want, same) {
+		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
+	}
+}
+
+// A setting that cannot be read is one error, and not a second one for what is
+// missing without it.
+func TestNoErrorFollowsFromAnother(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{
+		"feeds: {a: {ulr: 'https://shop.example.com/'}}",
+		"feeds: {a: 1}",
+		"feeds: []",
+		"feeds: {A: {url: 'https://shop.example.com/'}}",
+		"buses: {m: {nats: 1}}\nfeeds: {a: {url: 'https://shop.example.com/', to: {bus: m}}}",
+		"buses: {m: {natz: {}}}\nfeeds: {a: {url: 'https://shop.example.com/'}}",
+		"buses: []\nfeeds: {a: {url: 'https://shop.example.com/', to: {bus: m}}}",
+		"buses: {M: {embedded: {}}}\nfeeds: {a: {url: 'https://shop.example.com/', to: {bus: M}}}",
+		"feeds: {a: {url: '${NOT_SET}'}}",
+	} {
+		l := newLoader(nil)
+		l.readYAML("f.yaml", []byte(file))
+		_, err := l.load("")
+		if err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s:\n%v\nwant one error", file, err)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+// Package config reads the configuration of feedbridge: from a YAML file, from
+// the environment, or from a feed's URL alone. [Load] fills in every default,
+// checks the whole, and reports all that is wrong at once.
+//
+// # The environment
+//
+// Every key can be set by a variable: FEEDBRIDGE_ and its path in upper case,
+// with _ between the parts and for -. No file is needed, and a variable wins
+// over the file:
+//
+//	FEEDBRIDGE_FEEDS_MY_ORDERS_URL=https://...    feeds.my-orders.url
+//	FEEDBRIDGE_BUSES_MAIN_NATS_URL=nats://...     buses.main.nats.url
+//	FEEDBRIDGE_ADMIN_LISTEN=                      admin.listen, switched off
+//
+// Where a variable can be read in several ways, the name that the file has is
+// meant, else the longest key. If the file has both names it is an error. A
+// variable with the prefix that names no key is an error as well; only
+// FEEDBRIDGE_CONFIG, the file's path, and what Kubernetes and Docker set for a
+// service called feedbridge are left alone.
+//
+// A list is either a YAML list, [a, b], or has its items separated by commas or
+// line ends; headers by line ends only, as their values may have commas. The
+// value of a variable is taken as it is: ${VAR} in it means nothing.
+//
+// # Variables in the file
+//
+// In a value ${VAR} stands for the variable VAR, and ${VAR:-text} for text if
+// VAR is unset or empty. $${ stands for ${ itself; every other $ is a $. This
+// takes place after the YAML has been parsed, so a variable may stand in a
+// comment, and what it holds is neither read as YAML nor replaced again.
+//
+// # Values
+//
+// Durations have units (500ms, 10s, 5m, 168h) and whole numbers have digits
+// only. Text may stand without quotes wherever YAML lets it: a value is what
+// is written there, so that a password of 0123 keeps its zero.
+package config
+
+import (
+	"time"
+
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication"
+)
+
+// Config is a configuration with every default filled in. Its yaml tags, and
+// those of the structs in it, are the keys of the file.
+type Config struct {
+	// DataDir is where the embedded bus keeps its streams. Nothing else is
+	// written to disk. Default ./feedbridge-data.
+	DataDir string `yaml:"data_dir"`
+	Log     Log    `yaml:"log"`
+	// Grace is how long a stop may take before it is cut short. Default 30s.
+	Grace time.Duration `yaml:"grace"`
+	// Buses are by name. Default: one called embedded, of that kind.
+	Buses map[string]Bus `yaml:"buses"`
+	// Feeds are by name; there is at least one.
+	Feeds map[string]Feed `yaml:"feeds"`
+	Admin Admin           `yaml:"admin"`
+}
+
+// Log says what is logged, and how.
+type Log struct {
+	// Level is the least level that is logged. Default info.
+	Level Level `yaml:"level"`
+	// Format is text, json, or auto: text on a terminal and JSON elsewhere.
+	// Default auto.
+	Format LogFormat `yaml:"format"`
+}
+
+// Level is debug, info, warn or error; slog.Level reads it as text.
+type Level string
+
+// LogFormat is auto, text or json.
+type LogFormat string
+
+// Bus is a message bus: exactly one of its fields is set.
+type Bus struct {
+	NATS     *nats.Config `yaml:"nats"`
+	Embedded *Embedded    `yaml:"embedded"`
+}
+
+// Embedded is a JetStream server in this process, with its streams in
+// Config.DataDir. There is at most one.
+type Embedded struct {
+	// Listen is the host:port where it takes clients. Default 127.0.0.1:4222.
+	Listen string `yaml:"listen"`
+}
+
+// Feed is a feed and the topic that it is copied to.
+type Feed struct {
+	// Source says how to speak to the feed's upstream.
+	Source source.Config `yaml:",inline"`
+	// Format is the kind of feed; auto goes by what the upstream answers.
+	// Default auto.
+	Format Format `yaml:"format"`
+	// Every is the wait between polls that find nothing new: at least 100ms.
+	// Default 10s.
+	Every time.Duration `yaml:"every"`
+	// Start is where reading starts when the topic has no checkpoint. Default
+	// beginning.
+	Start datareplication.Start `yaml:"start"`
+	// Gap says what to do when the feed no longer has the place that was
+	// reached. Default halt.
+	Gap datareplication.Gap `yaml:"gap"`
+	// Oversize says what to do with an entity that the bus does not take
+	// because of its size. Default stop.
+	Oversize sink.Oversize `yaml:"oversize"`
+	// DedupeWindow is how many of the topic's newest IDs are held in memory to
+	// tell repeated entities by, 0 to 10,000,000. Default 100,000.
+	DedupeWindow int `yaml:"dedupe_window"`
+	// Freshness is how long ago the last good poll may be for the feed to
+	// count as ready. Zero stands for the default, 5m or three times Every,
+	// whichever is longer.
+	Freshness time.Duration `yaml:"freshness"`
+	To        To            `yaml:"to"`
+}
+
+// Format is the kind of a feed: auto or datareplication.
+type Format string
+
+// To is the topic that a feed is copied to. It belongs to that feed alone.
+type To struct {
+	// Bus is a name in Config.Buses. Default: the only one that there is.
+	Bus string `yaml:"bus"`
+	// Topic is the subject of the feed's messages. Default: the feed's name.
+	Topic string `yaml:"topic"`
+	// Stream says what the stream is like that the topic lies in.
+	Stream nats.Stream `yaml:"stream"`
+}
+
+// Admin is the server for health, metrics and status.
+type Admin struct {
+	// Listen is its host:port. Empty, or off in the file, means no server.
+	// Default 127.0.0.1:9321.
+	Listen string `yaml:"listen"`
+}
+
+// Options say where a configuration is to be found. What stands in more than
+// one place is taken from URL, else from Environ, else from File.
+type Options struct {
+	// File is the path of the YAML file; empty for none.
+	File string
+	// Environ has the environment, as os.Environ returns it.
+	Environ []string
+	// URL adds a feed with this URL, whose name is made from the host and path.
+	URL string
+}

@@ -1,0 +1,267 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication"
+)
+
+// defaults returns what a feed that has only a name and a URL amounts to.
+func defaults(name, url string) Feed {
+	src := source.Defaults()
+	src.URL = url
+	return Feed{
+		Source: src, Format: "auto", Every: 10 * time.Second, Gap: "halt", Oversize: "stop",
+		DedupeWindow: 100_000, Freshness: 5 * time.Minute,
+		To: To{Bus: "embedded", Topic: name, Stream: nats.Stream{Create: true, Replicas: 1}},
+	}
+}
+
+// minimal is what a file with nothing but the feed orders amounts to.
+func minimal() *Config {
+	return &Config{
+		DataDir: "./feedbridge-data",
+		Log:     Log{Level: "info", Format: "auto"},
+		Grace:   30 * time.Second,
+		Buses:   map[string]Bus{"embedded": {Embedded: &Embedded{Listen: "127.0.0.1:4222"}}},
+		Feeds:   map[string]Feed{"orders": defaults("orders", "https://shop.example.com/feed")},
+		Admin:   Admin{Listen: "127.0.0.1:9321"},
+	}
+}
+
+// with returns the minimal configuration after change.
+func with(change func(c *Config, orders *Feed)) *Config {
+	c := minimal()
+	orders := c.Feeds["orders"]
+	change(c, &orders)
+	if _, ok := c.Feeds["orders"]; ok {
+		c.Feeds["orders"] = orders
+	}
+	return c
+}
+
+// goodEnv is what the good files need.
+var goodEnv = []string{"ORDERS_EVERY=7s", "API_KEY=a, [b]: ${ORDERS_EVERY} #c"}
+
+func TestGoodFiles(t *testing.T) {
+	t.Parallel()
+	want := map[string]*Config{
+		"minimal": minimal(),
+		"embedded": with(func(c *Config, orders *Feed) {
+			c.DataDir = "/var/lib/feedbridge"
+			c.Buses = map[string]Bus{"here": {Embedded: &Embedded{Listen: "127.0.0.1:4222"}}}
+			c.Admin.Listen = ""
+			orders.Source.URL = "http://127.0.0.1:8080/feed"
+			orders.To.Bus = "here"
+		}),
+		"variables": with(func(_ *Config, orders *Feed) {
+			orders.Every = 7 * time.Second
+			orders.DedupeWindow = 5
+			orders.Source.Headers = []secret.String{
+				"X-Api-Key: a, [b]: ${ORDERS_EVERY} #c", // neither parsed nor replaced again
+				"X-Price: $5, ${API_KEY}",
+			}
+			orders.To.Stream.Create = false
+		}),
+		"anchors": with(func(c *Config, orders *Feed) {
+			auth := source.Auth{Basic: source.Basic{Username: "me", Password: "0123"}}
+			orders.Source.URL = "https://shop.example.com/orders"
+			orders.Source.Auth = auth
+			returns := defaults("returns", "https://shop.example.com/returns")
+			returns.Source.Auth = auth
+			c.Feeds["returns"] = returns
+		}),
+		"full": full(),
+	}
+	files, _ := filepath.Glob("testdata/*.good.yaml")
+	if len(files) != len(want) {
+		t.Errorf("%d good files and %d expectations", len(files), len(want))
+	}
+	for _, file := range files {
+		got, err := Load(Options{File: file, Environ: goodEnv})
+		if err != nil {
+			t.Errorf("%v", err)
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".good.yaml")
+		if diff := cmp.Diff(want[name], got, reveal); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+// reveal makes cmp compare what secrets hold and not how they show.
+var reveal = cmp.Transformer("reveal", secret.String.Reveal)
+
+// full is testdata/full.good.yaml, in which every kind of key is set.
+func full() *Config {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	orders := Feed{
+		Source: source.Config{
+			URL:     "https://shop.example.com/feed/latest",
+			Headers: []secret.String{"X-Api-Key: K3y, With: Case", "Accept-Encoding: identity"},
+			Auth: source.Auth{
+				OAuth2: source.OAuth2{
+					TokenURL: "https://login.example.com/token", ClientID: "feedbridge",
+					ClientSecret: "s3cret", Scopes: []string{"read", "feed"},
+				},
+				TLS: source.TLS{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem"},
+			},
+			AllowHosts: []string{"cdn.example.com", "cdn.example.com:8443"},
+			Timeouts:   source.Timeouts{Connect: time.Second, Header: 2 * time.Second, Idle: 3 * time.Second},
+			Limits:     source.Limits{Page: 1_000_000, Header: 10_000, Entity: 100_000, Redirects: 0, Rate: 0.5},
+		},
+		Format: "datareplication", Every: 500 * time.Millisecond, Start: datareplication.Start{At: at},
+		Gap: "resume-at-timestamp", Oversize: "skip", DedupeWindow: 0, Freshness: time.Hour,
+		To: To{Bus: "main", Topic: "shop.orders", Stream: nats.Stream{
+			Name: "SHOP", Create: false, Replicas: 3, MaxAge: 168 * time.Hour, MaxBytes: 1 << 30,
+		}},
+	}
+	returns := defaults("returns", "https://shop.example.com/returns")
+	returns.Start = datareplication.Start{ID: "<42@shop.example.com>", At: at}
+	returns.Source.Auth.BearerFile = "/run/secrets/token"
+	returns.To.Bus = "here"
+	return &Config{
+		DataDir: "/var/lib/feedbridge",
+		Log:     Log{Level: "debug", Format: "json"},
+		Grace:   90 * time.Second,
+		Buses: map[string]Bus{
+			"main": {NATS: &nats.Config{
+				URL:             "nats://a.example.com:4222,nats://b.example.com:4222",
+				CredentialsFile: "/run/secrets/nats.creds",
+				InboxPrefix:     "_INBOX_feedbridge",
+				Timeout:         5 * time.Second,
+				TLS:             nats.TLS{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem", First: true},
+			}},
+			"here": {Embedded: &Embedded{Listen: "127.0.0.1:4333"}},
+		},
+		Feeds: map[string]Feed{"my-orders": orders, "returns": returns},
+		Admin: Admin{Listen: "[::1]:9321"},
+	}
+}
+
+func TestFreshnessFollowsEvery(t *testing.T) {
+	t.Parallel()
+	got, err := Load(Options{URL: "https://shop.example.com/", Environ: []string{"FEEDBRIDGE_FEEDS_SHOP_EXAMPLE_COM_EVERY=10m"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := got.Feeds["shop-example-com"]; f.Freshness != 30*time.Minute {
+		t.Errorf("freshness is %v with every 10m, want 30m", f.Freshness)
+	}
+}
+
+func TestFeedURL(t *testing.T) {
+	t.Parallel()
+	for url, name := range map[string]string{
+		"https://Shop.Example.com/feed/Latest/?page=1": "shop-example-com-feed-latest",
+		"http://127.0.0.1:8080/feed":                   "feed-127-0-0-1-8080-feed",
+		"https://[::1]/":                               "feed-1",
+	} {
+		got, err := Load(Options{URL: url})
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if f, ok := got.Feeds[name]; !ok || f.Source.URL != url || f.To.Topic != name {
+			t.Errorf("%s makes the feeds %v, want the name %s", url, got.Feeds, name)
+		}
+	}
+	for _, url := range []string{"http://", "%zz", "shop.example.com"} {
+		_, err := Load(Options{URL: url})
+		if err == nil || !strings.HasPrefix(err.Error(), "URL: feeds.") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want one about the URL", url, err)
+		}
+	}
+}
+
+func TestNothingConfigured(t *testing.T) {
+	t.Parallel()
+	_, err := Load(Options{Environ: []string{"HOME=/root", "FEEDBRIDGE_CONFIG=/elsewhere"}})
+	const want = "feeds: there are no feeds; add one here or set FEEDBRIDGE_FEEDS_<NAME>_URL"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+func TestErrorsArePermanent(t *testing.T) {
+	t.Parallel()
+	_, err := Load(Options{})
+	if !errors.Is(err, feed.ErrPermanent) {
+		t.Errorf("%v does not match ErrPermanent", err)
+	}
+}
+
+// TestSample keeps the sample that operators copy whole and true: it loads, it
+// mentions every key, and what it shows as switched off is the default.
+func TestSample(t *testing.T) {
+	t.Parallel()
+	const file = "../deploy/feedbridge.yaml"
+	got, err := Load(Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := got.Feeds["orders"]; f.To.Bus != "main" || f.To.Topic != "orders" {
+		t.Errorf("the sample's feed is %+v", f)
+	}
+
+	l := newLoader([]string{
+		"API_KEY=x", "NATS_PASSWORD=x", "NATS_TOKEN=x", "ORDERS_TOKEN=x", "ORDERS_PASSWORD=x", "ORDERS_CLIENT_SECRET=x",
+	})
+	l.readYAML(file, switchOn(t, file))
+	for _, err := range l.errs {
+		t.Errorf("with everything switched on: %v", err)
+	}
+	root.settings(func(s *spec) {
+		path := strings.NewReplacer("feeds.*", "feeds.orders", "buses.*.nats", "buses.main.nats", "buses.*", "buses.local").Replace(s.path)
+		if _, ok := l.places[path]; !ok {
+			t.Errorf("the sample does not mention %s", s.path)
+		}
+		if value := at(l.document, path); s.preset != "" && s.name != "url" && value != s.preset {
+			t.Errorf("the sample has %s: %v, the default is %s", path, value, s.preset)
+		}
+	})
+}
+
+func at(tree map[string]any, path string) any {
+	key, rest, more := strings.Cut(path, ".")
+	if below, ok := tree[key].(map[string]any); ok && more {
+		return at(below, rest)
+	}
+	return tree[key]
+}
+
+// switchOn returns the file with its settings in comments switched on.
+func switchOn(t *testing.T, file string) []byte {
+	t.Helper()
+	lines := bytes.Split(read(t, file), []byte("\n"))
+	for i, line := range lines {
+		if setting, ok := bytes.CutPrefix(line, []byte("#")); ok && isSetting.Match(setting) {
+			lines[i] = setting
+		}
+	}
+	return bytes.Join(lines, []byte("\n"))
+}
+
+var isSetting = regexp.MustCompile(`^ *(- |[a-z0-9_]+:)`)
+
+func read(t testing.TB, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

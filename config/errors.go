@@ -1,0 +1,66 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Error is one thing that is wrong in the configuration. Its text never has
+// the value of a secret.
+type Error struct {
+	// Source is the file or the environment variable that has it; empty if
+	// something is missing everywhere.
+	Source string
+	// Line is the line in the file, from 1; 0 if there is none to point to.
+	Line int
+	// Key is the path of the key, such as feeds.orders.every; empty if the
+	// whole is meant.
+	Key string
+	// Text says what is wrong and how to mend it.
+	Text string
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.Source != "" {
+		b.WriteString(e.Source)
+		if e.Line > 0 {
+			fmt.Fprintf(&b, ":%d", e.Line)
+		}
+		b.WriteString(": ")
+	}
+	if e.Key != "" {
+		b.WriteString(e.Key + ": ")
+	}
+	b.WriteString(e.Text)
+	return b.String()
+}
+
+// Errors is all that is wrong in a configuration: first what is in the file,
+// in the order of its lines, then the rest in the order of the variables.
+type Errors []*Error
+
+// Error has one line for each error.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, err := range e {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Is reports that only a person can cure it: Errors match [feed.ErrPermanent].
+func (e Errors) Is(target error) bool { return target == feed.ErrPermanent }
+
+func (e Errors) sort() {
+	slices.SortStableFunc(e, func(a, b *Error) int {
+		if (a.Line > 0) != (b.Line > 0) {
+			return cmp.Compare(b.Line, a.Line)
+		}
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Key, b.Key))
+	})
+}

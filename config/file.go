@@ -1,0 +1,93 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func (l *loader) readFile(name string) {
+	data, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		l.fault(place{source: name}, "", "there is no such file; name another with -c")
+	case errors.Is(err, syscall.EISDIR):
+		l.fault(place{source: name}, "", "this is a directory; name the file in it with -c")
+	case err != nil:
+		var cause *fs.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		l.fault(place{source: name}, "", fmt.Sprintf("cannot be read: %v", err))
+	default:
+		l.readYAML(name, data)
+	}
+}
+
+func (l *loader) readYAML(name string, data []byte) {
+	l.file = name
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	err := decoder.Decode(&doc)
+	switch {
+	case errors.Is(err, io.EOF) || err == nil && isNull(doc.Content[0]):
+		l.fault(place{source: name}, "", "the file is empty; it needs at least a feed")
+		return
+	case err == nil:
+		err = decoder.Decode(&second)
+	}
+	switch {
+	case err == nil:
+		l.fault(place{name, second.Line}, "", "a second document starts here; the file must have only one")
+	case !errors.Is(err, io.EOF):
+		line, text := syntaxError(err, data)
+		l.fault(place{name, line}, "", text)
+	default:
+		if tree, ok := l.read(root, "", doc.Content[0]); ok {
+			l.document = tree.(map[string]any)
+		}
+	}
+}
+
+var (
+	errorLine     = regexp.MustCompile(`\bline (\d+): `)
+	unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
+	// parserError matches errors whose line the YAML parser counts from zero,
+	// as against those of its scanner.
+	parserError = regexp.MustCompile(`did not find expected (key$|node content|'-' indicator|',' or|<)`)
+	tabIndent   = regexp.MustCompile(`(?m)^[ \t]*\t`)
+)
+
+// syntaxError says what err, from the YAML parser, is about. It does not quote
+// the file: a password that starts with * looks like a reference.
+func syntaxError(err error, data []byte) (line int, text string) {
+	text = strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := errorLine.FindStringSubmatchIndex(text); m != nil {
+		line, _ = strconv.Atoi(text[m[2]:m[3]])
+		text = text[:m[0]] + text[m[1]:]
+	}
+	if parserError.MatchString(text) {
+		line++
+	}
+	if m := unknownAnchor.FindStringSubmatch(text); m != nil {
+		at := max(0, bytes.Index(data, []byte("*"+m[1])))
+		return 1 + bytes.Count(data[:at], []byte("\n")), "no such anchor; write a value that starts with * in quotes"
+	}
+	if at := tabIndent.FindIndex(data); at != nil {
+		return 1 + bytes.Count(data[:at[0]], []byte("\n")), "the line is indented with a tab; YAML wants spaces"
+	}
+	return line, "not YAML: " + text
+}
+
+func isNull(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
+}

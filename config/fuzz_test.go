@@ -1,0 +1,30 @@
+package config
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzLoad reads any bytes as a file. What loads can be printed, and what is
+// printed says the same.
+func FuzzLoad(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.yaml")
+	for _, file := range append(files, "../deploy/feedbridge.yaml") {
+		f.Add(read(f, file))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l := newLoader(goodEnv)
+		l.readYAML("fuzz.yaml", data)
+		cfg, err := l.load("")
+		if err == nil {
+			checkRoundTrip(t, cfg)
+			return
+		}
+		var errs Errors
+		if !errors.As(err, &errs) || len(strings.Split(err.Error(), "\n")) != len(errs) {
+			t.Errorf("want one line for each error:\n%v", err)
+		}
+	})
+}

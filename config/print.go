@@ -1,0 +1,115 @@
+package config
+
+import (
+	"bytes"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/feedbridge/feedbridge/secret"
+)
+
+// YAML returns the configuration as a file that says the same: with every
+// default, but without text and lists that are empty by default. Secrets, the
+// values of headers, and what stands before the @ of a URL show as ***.
+func (c *Config) YAML() ([]byte, error) {
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(encode(root, reflect.ValueOf(*c))); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), encoder.Close()
+}
+
+// encode returns nil for what needs no mention.
+func encode(s *spec, v reflect.Value) *yaml.Node {
+	if s.optional {
+		if v.IsNil() {
+			return nil
+		}
+		v = v.Elem()
+	}
+	switch {
+	case s.isNames():
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		for _, name := range slices.Sorted(maps.Keys(byName(v))) {
+			add(n, name, encode(s.elem, byName(v)[name]))
+		}
+		return n
+	case s.isList():
+		n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for i := range v.Len() {
+			n.Content = append(n.Content, scalar(s.elem, s.elem.show(v.Index(i))))
+		}
+		if v.Len() == 0 {
+			return nil
+		}
+		return n
+	case s.isScalar():
+		text := s.show(v)
+		if text == "" && s.preset == "" {
+			return nil
+		}
+		return scalar(s, text)
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, k := range s.keys {
+		add(n, k.name, encode(k, v.FieldByIndex(k.index)))
+	}
+	if len(n.Content) == 0 && !s.optional {
+		return nil
+	}
+	return n
+}
+
+func byName(v reflect.Value) map[string]reflect.Value {
+	values := make(map[string]reflect.Value, v.Len())
+	for _, key := range v.MapKeys() {
+		values[key.String()] = v.MapIndex(key)
+	}
+	return values
+}
+
+func add(n *yaml.Node, key string, value *yaml.Node) {
+	if value != nil {
+		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
+	}
+}
+
+// scalar leaves text without quotes only where every reader takes it for text.
+func scalar(s *spec, text string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: escape(text)}
+	switch s.typ.Kind() {
+	case reflect.String, reflect.Struct:
+		if !plain.MatchString(text) || n.ShortTag() != "!!str" {
+			n.Style = yaml.DoubleQuotedStyle
+		}
+	}
+	return n
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./]([A-Za-z0-9._/:@-]*[A-Za-z0-9_/])?$`)
+
+// show writes a scalar without what is secret in it.
+func (s *spec) show(v reflect.Value) string {
+	text := encodeText(v)
+	switch {
+	case s.path == "feeds.*.headers":
+		name, _, _ := strings.Cut(v.Interface().(secret.String).Reveal(), ":")
+		return name + ": " + text
+	case s.name == "url" || strings.HasSuffix(s.name, "_url"):
+		return mask(text)
+	}
+	return text
+}
+
+// mask takes the credentials out of one URL, or out of several with commas
+// between them; they need no scheme.
+func mask(urls string) string { return userinfo.ReplaceAllString(urls, "$1***@") }
+
+var userinfo = regexp.MustCompile(`((?:^|,|://)\s*)[^/?#,\s]*@`)

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/feedbridge/feedbridge/secret"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares got with a file that is reviewed like code.
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(read(t, file)), string(got)); diff != "" {
+		t.Errorf("%s (-want +got), -update writes it:\n%s", file, diff)
+	}
+}
+
+func TestPrintedForm(t *testing.T) {
+	t.Parallel()
+	cfg, err := Load(Options{File: "testdata/full.good.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := cfg.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/full.golden", got)
+}
+
+// What is printed can be loaded, and says the same but for what is secret.
+func TestPrintedFormLoads(t *testing.T) {
+	t.Parallel()
+	files, _ := filepath.Glob("testdata/*.good.yaml")
+	for _, file := range append(files, "../deploy/feedbridge.yaml") {
+		cfg, err := Load(Options{File: file, Environ: goodEnv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkRoundTrip(t, cfg)
+	}
+}
+
+func checkRoundTrip(t *testing.T, cfg *Config) {
+	t.Helper()
+	printed, err := cfg.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLoader(nil)
+	l.readYAML("printed.yaml", printed)
+	again, err := l.load("")
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, printed)
+	}
+	masked := cmp.Comparer(func(a, b secret.String) bool { return (a == "") == (b == "") })
+	urls := cmp.FilterPath(func(p cmp.Path) bool { return strings.HasSuffix(p.Last().String(), "URL") },
+		cmp.Comparer(func(a, b string) bool { return mask(a) == mask(b) }))
+	if diff := cmp.Diff(cfg, again, masked, urls, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("-first +again:\n%s\n%s", diff, printed)
+	}
+	if twice, err := again.YAML(); err != nil || !bytes.Equal(twice, printed) {
+		t.Fatalf("printed twice (error %v):\n%s\nand once:\n%s", err, twice, printed)
+	}
+}
+
+func TestPrintingMasksSecrets(t *testing.T) {
+	t.Parallel()
+	cfg, err := Load(Options{Environ: []string{
+		"FEEDBRIDGE_FEEDS_A_URL=" + shop,
+		"FEEDBRIDGE_FEEDS_A_HEADERS=X-Api-Key: s3cret: s3cret",
+		"FEEDBRIDGE_FEEDS_A_AUTH_BASIC_USERNAME=me",
+		"FEEDBRIDGE_FEEDS_A_AUTH_BASIC_PASSWORD=s3cret",
+		"FEEDBRIDGE_FEEDS_A_START=id:$${x}${@2026-01-01T00:00:00Z",
+		"FEEDBRIDGE_BUSES_M_NATS_URL=nats://s3cret@10.0.0.1:4222",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkRoundTrip(t, cfg)
+	got, err := cfg.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(got, []byte("s3cret")) {
+		t.Errorf("a secret shows in\n%s", got)
+	}
+	for _, want := range []string{`headers: ["X-Api-Key: ***"]`, "username: me\n", `password: "***"`, `url: "nats://***@10.0.0.1:4222"`} {
+		if !bytes.Contains(got, []byte(want)) {
+			t.Errorf("%s is missing in\n%s", want, got)
+		}
+	}
+}
+
+func TestMask(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"https://shop.example.com/@me/feed?to=a@b":    "https://shop.example.com/@me/feed?to=a@b",
+		"nats://a:b@h:4222":                           "nats://***@h:4222",
+		"nats://a:b@c@h:4222":                         "nats://***@h:4222",
+		"nats://h1:4222, nats://t@h2:4222,tls://t@h3": "nats://h1:4222, nats://***@h2:4222,tls://***@h3",
+		"a:b@h1:4222,t@h2":                            "***@h1:4222,***@h2",
+	} {
+		if got := mask(url); got != want {
+			t.Errorf("%s is masked as %s, want %s", url, got, want)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"encoding/json"
+	"reflect"
+	"strconv"
+)
+
+// object is a JSON object.
+type object = map[string]any
+
+// Schema returns the JSON Schema (draft 2020-12) of the configuration file.
+func Schema() ([]byte, error) {
+	s := schemaOf(root)
+	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	s["title"] = "Configuration of feedbridge"
+	s["$defs"] = object{"variable": object{"type": "string", "pattern": `\$\{`}}
+	return json.MarshalIndent(s, "", "  ")
+}
+
+func schemaOf(s *spec) object {
+	switch {
+	case s.isNames():
+		return object{
+			"type":                 "object",
+			"propertyNames":        object{"pattern": nameForm.String()},
+			"additionalProperties": schemaOf(s.elem),
+		}
+	case s.isList():
+		return object{"type": "array", "items": schemaOf(s.elem)}
+	case s.isScalar():
+		return scalarSchema(s)
+	}
+	properties := object{}
+	for _, k := range s.keys {
+		properties[k.name] = schemaOf(k)
+	}
+	return object{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
+// scalarSchema lets ${VAR} stand for any value, and text do without quotes.
+func scalarSchema(s *spec) object {
+	form := object{"type": "string"}
+	var preset any = s.preset
+	switch {
+	case s.typ == durationType:
+		form["pattern"] = `^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
+	case s.typ == startType:
+		form["pattern"] = `^(beginning|now|id:.+@.+|[0-9]{4}-[0-9]{2}-[0-9]{2}T.+)$`
+	case enums[s.typ] != nil:
+		form["enum"] = enums[s.typ]
+	case s.typ.Kind() == reflect.Bool:
+		form["type"] = "boolean"
+		preset = s.preset == "true"
+	case s.typ.Kind() == reflect.Float64:
+		form["type"] = "number"
+		preset, _ = strconv.ParseFloat(s.preset, 64)
+	case s.isText():
+		form["type"] = []string{"string", "number", "boolean"}
+	default:
+		form["type"] = "integer"
+		preset, _ = strconv.ParseInt(s.preset, 10, 64)
+	}
+	schema := object{"anyOf": []any{form, object{"$ref": "#/$defs/variable"}}}
+	if s.isText() {
+		schema = form
+	}
+	if s.preset != "" {
+		schema["default"] = preset
+	}
+	return schema
+}
+
+// isText reports whether any text will do for s.
+func (s *spec) isText() bool { return s.typ.Kind() == reflect.String && enums[s.typ] == nil }

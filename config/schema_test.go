@@ -1,0 +1,182 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func TestSchemaForm(t *testing.T) {
+	t.Parallel()
+	got, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/schema.golden", append(got, '\n'))
+}
+
+func TestSchemaTakesGoodFiles(t *testing.T) {
+	t.Parallel()
+	files, _ := filepath.Glob("testdata/*.good.yaml")
+	for _, file := range append(files, "../deploy/feedbridge.yaml") {
+		if err := validate(t, read(t, file)); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"bool_not_one", "bus_name_with_dot", "duration_in_days", "duration_not_one", "duration_without_unit",
+		"format_atom", "gap_unknown", "header_without_quotes", "headers_is_mapping", "kafka", "list_is_text",
+		"log_level_unknown", "mapping_is_text", "name_with_capital", "names_is_list", "null_feed", "null_value",
+		"number_not_one", "number_not_whole", "number_with_unit", "oversize_unknown", "serve", "start_snapshot",
+		"start_unknown", "text_is_mapping", "top_is_list", "unknown_key", "unknown_key_deep", "unknown_key_top",
+	} {
+		if err := validate(t, read(t, filepath.Join("testdata", name+".bad.yaml"))); err == nil {
+			t.Errorf("%s.bad.yaml satisfies the schema", name)
+		}
+	}
+}
+
+// validate checks a file against the schema, as far as Schema makes use of
+// JSON Schema.
+func validate(t *testing.T, file []byte) error {
+	t.Helper()
+	text, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc yaml.Node
+	var schema object
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(file, &doc); err != nil {
+		t.Fatal(err)
+	}
+	c := checker{defs: schema["$defs"].(object)}
+	return c.check("", schema, jsonOf(doc.Content[0]))
+}
+
+// jsonOf returns what the core schema of YAML 1.2 makes of a node: it has no
+// timestamps.
+func jsonOf(n *yaml.Node) any {
+	switch n.Kind {
+	case yaml.AliasNode:
+		return jsonOf(n.Alias)
+	case yaml.MappingNode:
+		m := object{}
+		for i := 0; i < len(n.Content); i += 2 {
+			m[n.Content[i].Value] = jsonOf(n.Content[i+1])
+		}
+		return m
+	case yaml.SequenceNode:
+		list := []any{}
+		for _, item := range n.Content {
+			list = append(list, jsonOf(item))
+		}
+		return list
+	}
+	var v any
+	if n.ShortTag() == "!!timestamp" || n.Decode(&v) != nil {
+		return n.Value
+	}
+	if i, ok := v.(int); ok {
+		return float64(i)
+	}
+	return v
+}
+
+type checker struct{ defs object }
+
+func (c checker) check(path string, schema object, v any) error {
+	keywords := slices.Sorted(maps.Keys(schema))
+	for _, keyword := range keywords {
+		arg := schema[keyword]
+		text, isText := v.(string)
+		ok := true
+		switch keyword {
+		case "type":
+			names, several := arg.([]any)
+			if !several {
+				names = []any{arg}
+			}
+			ok = slices.ContainsFunc(names, func(name any) bool { return isType(name.(string), v) })
+		case "enum":
+			ok = slices.ContainsFunc(arg.([]any), func(e any) bool { return reflect.DeepEqual(e, v) })
+		case "pattern":
+			ok = !isText || regexp.MustCompile(arg.(string)).MatchString(text)
+		case "$ref":
+			return c.check(path, c.defs[strings.TrimPrefix(arg.(string), "#/$defs/")].(object), v)
+		case "anyOf":
+			ok = slices.ContainsFunc(arg.([]any), func(s any) bool { return c.check(path, s.(object), v) == nil })
+		case "items", "propertyNames", "properties", "additionalProperties":
+			if err := c.checkBelow(path, schema, v); err != nil {
+				return err
+			}
+		case "default", "title", "$schema", "$defs":
+		default:
+			return fmt.Errorf("%s: the keyword %s is not known to this test", path, keyword)
+		}
+		if !ok {
+			return fmt.Errorf("%s: %v does not satisfy %s %v", path, v, keyword, arg)
+		}
+	}
+	return nil
+}
+
+func (c checker) checkBelow(path string, schema object, v any) error {
+	list, _ := v.([]any)
+	for i, item := range list {
+		if items, ok := schema["items"].(object); ok {
+			if err := c.check(fmt.Sprintf("%s[%d]", path, i), items, item); err != nil {
+				return err
+			}
+		}
+	}
+	m, _ := v.(object)
+	for key, value := range m {
+		if names, ok := schema["propertyNames"].(object); ok {
+			if err := c.check(path, names, key); err != nil {
+				return err
+			}
+		}
+		properties, _ := schema["properties"].(object)
+		below, known := properties[key].(object)
+		if !known {
+			if below, known = schema["additionalProperties"].(object); !known {
+				return fmt.Errorf("%s: %s is not known", path, key)
+			}
+		}
+		if err := c.check(join(path, key), below, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isType(name string, v any) bool {
+	switch v := v.(type) {
+	case object:
+		return name == "object"
+	case []any:
+		return name == "array"
+	case string:
+		return name == "string"
+	case bool:
+		return name == "boolean"
+	case float64:
+		return name == "number" || name == "integer" && v == float64(int64(v))
+	}
+	return false
+}

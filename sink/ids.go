@@ -1,0 +1,146 @@
+package sink
+
+import (
+	"crypto/sha256"
+	"slices"
+	"sync"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// DefaultWindow is the number of IDs that an [IDs] holds unless told otherwise.
+const DefaultWindow = 100_000
+
+// IDs are the newest IDs that a topic holds, so that an entity which its feed
+// repeats can be told. They are memory that the topic can always rebuild: a
+// sink loads them when it resumes and advances them when it commits.
+//
+// Reading runs ahead of committing, so an ID is first added as read, and made
+// permanent when its entity has been committed. What was read and not committed
+// is forgotten by [IDs.Rollback] when a sink resumes.
+//
+// IDs take about 50 bytes each. They are safe for concurrent use: a reader adds
+// while a writer commits.
+type IDs struct {
+	window int
+
+	mu sync.Mutex
+	// held has the keys of ring and read, and which of the two has each.
+	held map[key]state
+	// ring has the permanent keys. It grows up to window; from then on oldest
+	// is the place of the oldest, which the next one replaces.
+	ring   []key
+	oldest int
+	// read has the keys that were added and not committed, in their order. It
+	// does not count towards the window: a permanent key never makes room for
+	// one that may yet be forgotten.
+	read []key
+}
+
+// key is a hash cut to 128 bits: two of 100,000 IDs share one with a chance of
+// 1 in 10^28, and nobody can make them do so.
+type key [16]byte
+
+type state uint8
+
+const (
+	_ state = iota
+	tentative
+	permanent
+)
+
+// NewIDs returns an empty IDs that holds the newest window permanent IDs;
+// [DefaultWindow] if window is 0.
+func NewIDs(window int) *IDs {
+	if window <= 0 {
+		window = DefaultWindow
+	}
+	return &IDs{window: window, held: make(map[key]state)}
+}
+
+func keyOf(id string) key {
+	sum := sha256.Sum256([]byte(id))
+	return key(sum[:len(key{})])
+}
+
+// Add takes an ID as read, and says whether it is fresh: neither held by the
+// topic nor read before.
+func (s *IDs) Add(id string) (fresh bool) {
+	k := keyOf(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[k] != 0 {
+		return false
+	}
+	s.held[k] = tentative
+	s.read = append(s.read, k)
+	return true
+}
+
+// Commit makes the IDs of entities permanent, whether they were added or not.
+// They are the newest from then on.
+func (s *IDs) Commit(entities []feed.Entity) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range entities {
+		s.keep(keyOf(entities[i].ID))
+	}
+}
+
+// Load makes an ID permanent that the topic is seen to hold.
+func (s *IDs) Load(id string) {
+	k := keyOf(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep(k)
+}
+
+// keep makes k permanent. One that is permanent already keeps its place: only
+// duplicates come twice, and the gate leaves those out.
+func (s *IDs) keep(k key) {
+	switch s.held[k] {
+	case permanent:
+		return
+	case tentative:
+		// Commits come in the order of reading, so this is the first one.
+		i := slices.Index(s.read, k)
+		if i == 0 {
+			s.read = s.read[1:]
+		} else {
+			s.read = slices.Delete(s.read, i, i+1)
+		}
+	}
+	s.held[k] = permanent
+	if len(s.ring) < s.window {
+		s.ring = append(s.ring, k)
+		return
+	}
+	delete(s.held, s.ring[s.oldest])
+	s.ring[s.oldest] = k
+	s.oldest = (s.oldest + 1) % s.window
+}
+
+// Rollback forgets the IDs that were added and not committed.
+func (s *IDs) Rollback() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.read {
+		delete(s.held, k)
+	}
+	s.read = nil
+}
+
+// Reset forgets all IDs.
+func (s *IDs) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = make(map[key]state)
+	s.ring, s.oldest, s.read = nil, 0, nil
+}
+
+// Len is the number of IDs held, permanent or not.
+func (s *IDs) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.held)
+}

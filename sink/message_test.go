@@ -1,0 +1,145 @@
+package sink_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+var modified = time.Date(2023, 10, 5, 6, 7, 8, 0, time.UTC)
+
+func TestHeader(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		feed string
+		in   feed.Entity
+		want feed.Header
+	}{
+		"what the feed has is kept as it is": {
+			feed: "orders",
+			in: feed.Entity{ID: "<1@x>", Op: feed.Put, Modified: modified, Page: "http://x/1", Header: feed.Header{
+				{Name: "content-id", Value: "<1@x>"}, {Name: "Last-Modified", Value: "Thu, 5 Oct 2023 06:07:08 GMT"},
+				{Name: "Link", Value: "a"}, {Name: "Operation-Type", Value: "http-equiv=PUT"}, {Name: "Link", Value: "b"},
+			}},
+			want: feed.Header{
+				{Name: "content-id", Value: "<1@x>"}, {Name: "Last-Modified", Value: "Thu, 5 Oct 2023 06:07:08 GMT"},
+				{Name: "Link", Value: "a"}, {Name: "Operation-Type", Value: "http-equiv=PUT"}, {Name: "Link", Value: "b"},
+				{Name: "Feedbridge-Feed", Value: "orders"}, {Name: "Feedbridge-Page", Value: "http://x/1"},
+			},
+		},
+		"what the format does not have is added": {
+			in: feed.Entity{ID: "urn:1", Op: feed.Delete, Modified: modified},
+			want: feed.Header{
+				{Name: "Content-ID", Value: "urn:1"}, {Name: "Last-Modified", Value: "Thu, 05 Oct 2023 06:07:08 GMT"},
+				{Name: "Operation-Type", Value: "http-equiv=DELETE"},
+			},
+		},
+		"what a bus would obey is escaped": {
+			in: feed.Entity{ID: "1", Header: feed.Header{
+				{Name: "Content-ID", Value: "1"}, {Name: "Nats-Rollup", Value: "all"}, {Name: "nats-ttl", Value: "1s"},
+				{Name: "Feedbridge-Feed", Value: "other"}, {Name: "Status", Value: "503"}, {Name: "KV-Operation", Value: "PURGE"},
+				{Name: "Natsy", Value: "n"},
+			}},
+			want: feed.Header{
+				{Name: "Content-ID", Value: "1"}, {Name: "Feedbridge-Header-Nats-Rollup", Value: "all"},
+				{Name: "Feedbridge-Header-nats-ttl", Value: "1s"}, {Name: "Feedbridge-Header-Feedbridge-Feed", Value: "other"},
+				{Name: "Feedbridge-Header-Status", Value: "503"}, {Name: "Feedbridge-Header-KV-Operation", Value: "PURGE"},
+				{Name: "Natsy", Value: "n"},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, sink.Header(test.feed, test.in)); diff != "" {
+				t.Errorf("header (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEntityComesBackFromItsMessage(t *testing.T) {
+	t.Parallel()
+	names := rapid.OneOf(
+		rapid.SampledFrom([]string{
+			"Content-Type", "X", "x", "Nats-Rollup", "NATS-MSG-ID", "nats-", "Feedbridge-Feed", "feedbridge-page",
+			"Feedbridge-Header-X", "Status", "status", "Kv-Operation",
+		}),
+		rapid.StringMatching(`[A-Za-z][A-Za-z-]{0,20}`),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		e := feed.Entity{
+			ID:       rapid.StringN(1, 40, -1).Draw(t, "id"),
+			Op:       rapid.SampledFrom([]feed.Operation{feed.Put, feed.Patch, feed.Delete}).Draw(t, "op"),
+			Modified: modified,
+			Page:     rapid.SampledFrom([]string{"", "http://x/1"}).Draw(t, "page"),
+			Body:     rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
+		}
+		for range rapid.IntRange(0, 5).Draw(t, "fields") {
+			name := names.Draw(t, "name")
+			switch strings.ToLower(name) {
+			case "content-id", "last-modified", "operation-type":
+				continue
+			}
+			e.Header = append(e.Header, feed.Field{Name: name, Value: rapid.String().Draw(t, "value")})
+		}
+		e.Header = append(e.Header,
+			feed.Field{Name: "content-id", Value: e.ID},
+			feed.Field{Name: "Last-Modified", Value: "Thu, 5 Oct 2023 06:07:08 GMT"},
+			feed.Field{Name: "Operation-Type", Value: "HTTP-Equiv=" + strings.ToLower(string(e.Op))})
+		h := sink.Header("orders", e)
+		// A bus adds its own.
+		h = append(h, feed.Field{Name: "Nats-Batch-Id", Value: "x"})
+		got, err := sink.Entity(h, e.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(e, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("entity (-sent +got):\n%s", diff)
+		}
+	})
+}
+
+func TestEntityReadsWhatThereIs(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		in   feed.Header
+		want feed.Entity
+		err  string
+	}{
+		"nothing":             {},
+		"operation alone":     {in: feed.Header{{Name: "Operation-Type", Value: " patch "}}, want: feed.Entity{Op: feed.Patch}},
+		"one-digit day":       {in: feed.Header{{Name: "Last-Modified", Value: "Thu, 5 Oct 2023 06:07:08 GMT"}}, want: feed.Entity{Modified: modified}},
+		"offset":              {in: feed.Header{{Name: "Last-Modified", Value: "Thu, 05 Oct 2023 08:07:08 +0200"}}, want: feed.Entity{Modified: modified}},
+		"wrong day of a week": {in: feed.Header{{Name: "Last-Modified", Value: "Fri, 05 Oct 2023 06:07:08 UTC"}}, want: feed.Entity{Modified: modified}},
+		"no date":             {in: feed.Header{{Name: "Last-Modified", Value: "yesterday"}}, err: `message "": Last-Modified "yesterday" is not a date`},
+		"no operation": {
+			in:  feed.Header{{Name: "Content-ID", Value: "7"}, {Name: "Operation-Type", Value: "http-equiv=POST"}},
+			err: `message "7": Operation-Type "http-equiv=POST" is not PUT, PATCH or DELETE`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := sink.Entity(test.in, nil)
+			if text := errText(err); text != test.err {
+				t.Fatalf("error %q, want %q", text, test.err)
+			}
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(feed.Entity{}, "Header")); diff != "" {
+				t.Errorf("entity (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,119 @@
+package nats_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// BenchmarkCommit compares the sink with a bare publisher that sends the same
+// bytes, which it has converted beforehand, in the same batches over the same
+// kind of connection.
+func BenchmarkCommit(b *testing.B) {
+	for _, n := range []int{1, 100, 500, nats.MaxEntities} {
+		entities := sinktest.Entities(0, n)
+		for i := range entities {
+			entities[i].Body = bytes.Repeat([]byte("x"), 1024)
+		}
+		b.Run(fmt.Sprintf("sink/%d", n), func(b *testing.B) {
+			server := runServer(b, &server.Options{JetStream: true})
+			s := connect(b, nats.Config{URL: server.ClientURL()}).Sink(orders())
+			resume(b, s)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := s.Commit(b.Context(), entities, sinktest.At(n)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N*n)/b.Elapsed().Seconds(), "entities/s")
+		})
+		b.Run(fmt.Sprintf("bare/%d", n), func(b *testing.B) {
+			server := runServer(b, &server.Options{JetStream: true})
+			p := newBare(b, server.ClientURL(), entities)
+			b.ReportAllocs()
+			for b.Loop() {
+				p.commit(b)
+			}
+			b.ReportMetric(float64(b.N*n)/b.Elapsed().Seconds(), "entities/s")
+		})
+	}
+}
+
+// bare has the messages of a batch, ready but for the batch's ID and the fence.
+type bare struct {
+	nc    *natsgo.Conn
+	fence uint64
+	msgs  []*natsgo.Msg
+	last  *natsgo.Msg
+}
+
+func newBare(b *testing.B, url string, entities []feed.Entity) *bare {
+	nc, err := natsgo.Connect(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{
+		Name: "bare", Subjects: []string{"shop.orders", "_feedbridge.shop.orders"},
+		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
+	}); err != nil {
+		b.Fatal(err)
+	}
+	p := &bare{nc: nc}
+	for i, e := range entities {
+		msg := &natsgo.Msg{Subject: "shop.orders", Data: e.Body, Header: natsgo.Header{"Nats-Batch-Sequence": {strconv.Itoa(i + 1)}}}
+		for _, f := range sink.Header("orders", e) {
+			msg.Header[f.Name] = append(msg.Header[f.Name], f.Value)
+		}
+		p.msgs = append(p.msgs, msg)
+	}
+	p.last = &natsgo.Msg{
+		Subject: "_feedbridge.shop.orders", Data: checkpoint.Encode(sinktest.At(len(entities))),
+		Header: natsgo.Header{
+			"Nats-Batch-Sequence": {strconv.Itoa(len(entities) + 1)}, "Nats-Batch-Commit": {"1"},
+			"Nats-Rollup": {"sub"}, "Nats-TTL": {"never"},
+		},
+	}
+	return p
+}
+
+func (p *bare) commit(b *testing.B) {
+	id := []string{nuid.Next()}
+	for _, msg := range p.msgs {
+		msg.Header["Nats-Batch-Id"] = id
+		if err := p.nc.PublishMsg(msg); err != nil {
+			b.Fatal(err)
+		}
+	}
+	p.last.Header["Nats-Batch-Id"] = id
+	p.last.Header["Nats-Expected-Last-Subject-Sequence"] = []string{strconv.FormatUint(p.fence, 10)}
+	reply, err := p.nc.RequestMsgWithContext(b.Context(), p.last)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var ack struct {
+		Seq   uint64
+		Count int
+	}
+	if err := json.Unmarshal(reply.Data, &ack); err != nil || ack.Count != len(p.msgs)+1 {
+		b.Fatalf("%s: %v", reply.Data, err)
+	}
+	p.fence = ack.Seq
+}

@@ -1,0 +1,172 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// How large a commit is best: a server takes 1,000 messages in a batch, of which
+// one is the checkpoint; and it holds a batch back until it is whole.
+const (
+	MaxEntities = 999
+	MaxBytes    = 4 << 20
+)
+
+// The headers that the server obeys.
+const (
+	batchID       = "Nats-Batch-Id"
+	batchSequence = "Nats-Batch-Sequence"
+	batchCommit   = "Nats-Batch-Commit"
+	expectedLast  = "Nats-Expected-Last-Subject-Sequence"
+	rollup        = "Nats-Rollup"
+	ttl           = "Nats-TTL"
+)
+
+// Commit appends entities, at most [MaxEntities], and stores cp in one atomic
+// batch. It waits for the acknowledgement for three times the configured
+// timeout.
+func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	// If anything goes wrong from here on, nobody knows whether the commit took
+	// place until Resume has looked.
+	ses := s.session
+	s.session = nil
+	switch now, err := s.conn.current(); {
+	case ctx.Err() != nil:
+		return fmt.Errorf("commit: %w", context.Cause(ctx))
+	case ses == nil:
+		return errors.New("commit: the sink has not resumed since its last error")
+	case len(entities) > MaxEntities:
+		return feed.Permanent(fmt.Errorf("commit: %d entities, and a batch takes %d", len(entities), MaxEntities))
+	case err != nil:
+		return fmt.Errorf("commit: %w", err)
+	case now != ses:
+		return errors.New("commit: the connection to NATS is a new one since the sink resumed")
+	}
+	before := s.conn.nc.LastError()
+	ctx, cancel := s.conn.within(ctx, ses, 3*s.conn.cfg.Timeout)
+	defer cancel()
+	sequence, err := s.publish(ctx, s.fence, entities, cp)
+	if err != nil {
+		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, s.conn.explain(ctx, before, err))
+	}
+	// All of it is stored now. If the process ends here, Resume finds it so.
+	s.ids.Commit(entities)
+	s.session, s.fence = ses, sequence
+	s.seen.sequence, s.seen.count = sequence, cp.Count
+	return nil
+}
+
+// publish publishes entities and cp, if the newest checkpoint is still the one
+// with the sequence fence, and returns the sequence of the new one.
+func (s *Sink) publish(ctx context.Context, fence uint64, entities []feed.Entity, cp checkpoint.Checkpoint) (uint64, error) {
+	last := &nats.Msg{Subject: s.checkpoint, Data: checkpoint.Encode(cp), Header: nats.Header{
+		expectedLast: {strconv.FormatUint(fence, 10)},
+		// One checkpoint is kept, and the stream's age limit spares it.
+		rollup: {"sub"},
+		ttl:    {"never"},
+	}}
+	// A checkpoint alone is a plain message, which costs the server much less
+	// than a batch.
+	var id string
+	if len(entities) > 0 {
+		id = nuid.Next()
+		if err := s.publishBatch(id, entities); err != nil {
+			return 0, err
+		}
+		last.Header[batchID] = []string{id}
+		last.Header[batchSequence] = []string{strconv.Itoa(len(entities) + 1)}
+		last.Header[batchCommit] = []string{"1"}
+	}
+	reply, err := s.conn.nc.RequestMsgWithContext(ctx, last)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return 0, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", s.topic.Stream.Name)
+	}
+	if err != nil {
+		return 0, causeOf(ctx, err)
+	}
+	return s.acknowledged(reply.Data, id, len(entities)+1)
+}
+
+// publishBatch publishes all of a batch but its last message. Nothing is stored
+// before that has come: what breaks off here the server forgets.
+func (s *Sink) publishBatch(id string, entities []feed.Entity) error {
+	// PublishMsg has copied all that is in a message when it returns, so one
+	// message with one map serves for all.
+	msg := &nats.Msg{Subject: s.topic.Subject, Header: make(nats.Header, 16)}
+	ids := []string{id}
+	var fields feed.Header
+	var values []string
+	for i := range entities {
+		e := &entities[i]
+		fields = sink.AppendHeader(fields[:0], s.topic.Feed, *e)
+		if err := s.fits(fields, len(e.Body)); err != nil {
+			// The gate has asked already, but the server may take less since.
+			return feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
+		}
+		clear(msg.Header)
+		values = values[:0]
+		for _, f := range fields {
+			if before := msg.Header[f.Name]; before != nil {
+				msg.Header[f.Name] = append(before, f.Value)
+				continue
+			}
+			values = append(values, f.Value)
+			msg.Header[f.Name] = one(values)
+		}
+		values = append(values, strconv.Itoa(i+1))
+		msg.Header[batchSequence] = one(values)
+		msg.Header[batchID] = ids
+		msg.Data = e.Body
+		if err := s.conn.nc.PublishMsg(msg); errors.Is(err, nats.ErrReconnectBufExceeded) {
+			return errLost
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one is the last of values as a list of its own, to which appending copies.
+func one(values []string) []string {
+	n := len(values)
+	return values[n-1 : n : n]
+}
+
+// acknowledged reads the server's answer to a batch of n messages, or to a plain
+// message if id is empty.
+func (s *Sink) acknowledged(data []byte, id string, n int) (sequence uint64, err error) {
+	var ack struct {
+		Error    *jetstream.APIError `json:"error"`
+		Stream   string              `json:"stream"`
+		Sequence uint64              `json:"seq"`
+		Batch    string              `json:"batch"`
+		Count    int                 `json:"count"`
+	}
+	switch err := json.Unmarshal(data, &ack); {
+	case err != nil:
+		return 0, fmt.Errorf("NATS answered what is not an acknowledgement: %w", err)
+	case ack.Error != nil:
+		return 0, refusal(ack.Error, s.topic.Stream.Name)
+	case ack.Stream != s.topic.Stream.Name:
+		return 0, feed.Permanent(fmt.Errorf("stream %s acknowledged what was meant for %s; which of them has the subject %s?",
+			ack.Stream, s.topic.Stream.Name, s.checkpoint))
+	case ack.Sequence == 0:
+		return 0, errors.New("NATS acknowledged without a sequence")
+	case id != "" && (ack.Batch != id || ack.Count != n):
+		// A server that knows no batches has stored each message by itself.
+		return 0, feed.Permanent(fmt.Errorf("NATS acknowledged %d messages as batch %q in place of %d as %q: this server has no atomic batches, "+
+			"and the topic may now hold part of a commit; make every server of the cluster 2.%d or newer", ack.Count, ack.Batch, n, id, minor))
+	}
+	return ack.Sequence, nil
+}

@@ -1,0 +1,192 @@
+// Package embedded runs a NATS server with JetStream inside the process, so
+// that feedbridge needs nothing else to start with, and its tests neither. It
+// is the real server: the nats command and any NATS client can attach to it.
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// DefaultListen is where a server listens unless told otherwise.
+const DefaultListen = "127.0.0.1:4222"
+
+// MaxPayload is the largest message that the server takes, in bytes, headers
+// included.
+const MaxPayload = 8 << 20
+
+// startTimeout is how long a server may take to open its store and listen.
+const startTimeout = time.Minute
+
+// ErrLocked says that a server runs on the directory already, in this process or
+// in another.
+var ErrLocked = errors.New("another process uses")
+
+// Config says where a server keeps its data and where it listens.
+type Config struct {
+	// Dir is the directory of the store; it is created if it is missing. One
+	// server at a time uses it.
+	Dir string
+	// Listen is a host and port; port 0 is any free one. Default
+	// [DefaultListen]. The server asks nobody for a password: whoever reaches
+	// the port may read and write.
+	Listen string
+	// Log gets what the server logs: warnings and errors as warnings, the rest
+	// as debug messages.
+	Log *slog.Logger
+}
+
+// Server is a running server.
+type Server struct {
+	server *server.Server
+	lock   *flock.Flock
+	once   sync.Once
+}
+
+// Start starts a server, and returns when clients can connect. What the server
+// acknowledges it has written to the disk, so that it survives a power cut too.
+func Start(cfg Config) (*Server, error) {
+	if cfg.Listen == "" {
+		cfg.Listen = DefaultListen
+	}
+	host, port, err := splitListen(cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS: listen %q: %w", cfg.Listen, err)
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("embedded NATS: %w", err)
+	}
+	// Two servers on one store would each overwrite what the other wrote. The
+	// lock is the kernel's: it is gone with the process, however that ends.
+	lock := flock.New(filepath.Join(cfg.Dir, "lock"))
+	switch locked, err := lock.TryLock(); {
+	case err != nil:
+		return nil, fmt.Errorf("embedded NATS: lock %s: %w", cfg.Dir, err)
+	case !locked:
+		return nil, fmt.Errorf("embedded NATS: %w %s; stop that feedbridge, or set another data_dir", ErrLocked, cfg.Dir)
+	}
+	s := &Server{lock: lock}
+	if err := s.start(cfg, host, port); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("embedded NATS: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Server) start(cfg Config, host string, port int) error {
+	if err := checkFree(cfg.Listen); err != nil {
+		return err
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	srv, err := server.NewServer(&server.Options{
+		ServerName: "feedbridge",
+		Host:       host,
+		Port:       port,
+		MaxPayload: MaxPayload,
+		JetStream:  true,
+		StoreDir:   cfg.Dir,
+		SyncAlways: true,
+		NoSigs:     true, // the process has its own way with signals
+	})
+	if err != nil {
+		return err
+	}
+	s.server = srv
+	log := &logger{log: cfg.Log, fatal: make(chan string, 1)}
+	srv.SetLoggerV2(log, false, false, false)
+	ready := make(chan bool, 1)
+	go func() {
+		srv.Start()
+		ready <- srv.ReadyForConnections(startTimeout)
+	}()
+	select {
+	case reason := <-log.fatal:
+		return errors.New(reason)
+	case ok := <-ready:
+		if !ok {
+			return fmt.Errorf("not ready within %v", startTimeout)
+		}
+	}
+	if !srv.JetStreamEnabled() {
+		return fmt.Errorf("JetStream does not start on %s; see the warnings in the log", cfg.Dir)
+	}
+	return nil
+}
+
+// URL is where clients connect to.
+func (s *Server) URL() string { return s.server.ClientURL() }
+
+// Close stops the server, waits until its store is closed, and leaves the
+// directory to others.
+func (s *Server) Close() {
+	s.once.Do(func() {
+		if s.server != nil {
+			s.server.Shutdown()
+			s.server.WaitForShutdown()
+		}
+		// The kernel unlocks at the latest when the process ends.
+		_ = s.lock.Close()
+	})
+}
+
+func splitListen(listen string) (host string, port int, err error) {
+	host, p, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err = strconv.Atoi(p)
+	if err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("%q is not a port", p)
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	return host, port, nil
+}
+
+// checkFree finds out that a port is taken sooner, and more clearly, than the
+// server does.
+func checkFree(listen string) error {
+	l, err := net.Listen("tcp", listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s is in use, perhaps by a NATS server: configure a bus with url: nats://%[1]s to use that one, or let the embedded one listen elsewhere", listen)
+	}
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// logger passes the server's log on.
+type logger struct {
+	log   *slog.Logger
+	fatal chan string // the first reason why the server cannot run
+}
+
+func (l *logger) Noticef(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
+func (l *logger) Debugf(format string, args ...any)  { l.log.Debug(fmt.Sprintf(format, args...)) }
+func (l *logger) Tracef(format string, args ...any)  { l.log.Debug(fmt.Sprintf(format, args...)) }
+func (l *logger) Warnf(format string, args ...any)   { l.log.Warn(fmt.Sprintf(format, args...)) }
+func (l *logger) Errorf(format string, args ...any)  { l.log.Warn(fmt.Sprintf(format, args...)) }
+
+func (l *logger) Fatalf(format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	l.log.Warn(reason)
+	select {
+	case l.fatal <- reason:
+	default:
+	}
+}

@@ -1,0 +1,227 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// eventually waits until what is so. Each try has the effect of waiting.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// lastSequence is that of the topic's stream.
+func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream.CachedInfo().State.LastSeq
+}
+
+func TestAnswerOfACommitIsLost(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
+	s := connect(t, nats.Config{URL: p.url()}).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 3)
+
+	js := admin(t, server.URL())
+	before := lastSequence(t, js)
+	p.set(true)
+	done := make(chan error, 1)
+	go func() { done <- s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7)) }()
+	eventually(t, "the commit arrives", func() bool { return lastSequence(t, js) > before })
+	p.cut()
+	// The error comes with the loss of the connection, not with a timeout.
+	wantError(t, <-done, false, nil, "the connection to NATS was lost")
+	p.set(false)
+
+	if err := s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7)); err == nil {
+		t.Error("a commit without a resume is not refused")
+	}
+	eventually(t, "the sink resumes", func() bool {
+		cp, err := s.Resume(t.Context())
+		if err == nil && cp.Count != 7 {
+			t.Fatalf("checkpoint %+v, want that of the commit", cp)
+		}
+		return err == nil
+	})
+	if s.IDs().Len() != 7 {
+		t.Errorf("%d IDs, want 7", s.IDs().Len())
+	}
+	commit(t, s, 7, 9)
+	wantFeed(t, s, 9)
+}
+
+// lateCommit returns a sink whose commit of the entities 2 to 5 is on its way
+// and arrives when the function is called. Another sink shares the topic.
+func lateCommit(t *testing.T) (late, other *nats.Sink, arrive func()) {
+	t.Helper()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
+	conn := connect(t, nats.Config{URL: p.url()})
+	late = conn.Sink(orders())
+	other = connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, late)
+	commit(t, late, 0, 2)
+	resume(t, other)
+
+	p.keepBack()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err := late.Commit(ctx, sinktest.Entities(2, 3), sinktest.At(5))
+	wantError(t, err, false, context.DeadlineExceeded)
+	return late, other, func() {
+		p.release()
+		// What is said on the same connection afterwards arrives afterwards.
+		if err := conn.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCommitArrivesAfterAnotherWriterCommitted(t *testing.T) {
+	t.Parallel()
+	late, other, arrive := lateCommit(t)
+	commit(t, other, 2, 3)
+	arrive()
+	wantFeed(t, other, 3)
+	commit(t, other, 3, 4)
+	if cp := resume(t, late); cp.Count != 4 {
+		t.Errorf("checkpoint %+v, want that of the other", cp)
+	}
+	wantFeed(t, late, 4)
+}
+
+func TestCommitArrivesAfterAnotherWriterLooked(t *testing.T) {
+	t.Parallel()
+	late, other, arrive := lateCommit(t)
+	resume(t, other)
+	arrive()
+	err := other.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3))
+	wantError(t, err, false, checkpoint.ErrConflict)
+	if cp := resume(t, other); cp.Count != 5 {
+		t.Errorf("checkpoint %+v, want that of the late commit", cp)
+	}
+	commit(t, other, 5, 6)
+	wantFeed(t, late, 6)
+}
+
+func TestServerRestartsInTheMiddleOfACopy(t *testing.T) {
+	t.Parallel()
+	const n = 600
+	dir := t.TempDir()
+	server := startServer(t, dir, "127.0.0.1:0")
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	half := make(chan struct{})
+	var once sync.Once
+	done := make(chan error, 1)
+	go func() {
+		done <- copyFeed(t.Context(), s, n, 7, func(i int) {
+			if i > n/2 {
+				once.Do(func() { close(half) })
+			}
+		})
+	}()
+	<-half
+	listen := strings.TrimPrefix(server.URL(), "nats://")
+	server.Close()
+	startServer(t, dir, listen)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	wantFeed(t, s, n)
+}
+
+func TestLeaderOfAReplicatedStreamStopsInTheMiddleOfACopy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a cluster")
+	}
+	t.Parallel()
+	const n = 3000
+	servers, urls := runCluster(t)
+	topic := orders()
+	topic.Stream.Replicas = 3
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+
+	half := make(chan struct{})
+	var once sync.Once
+	var group sync.WaitGroup
+	for w := range 2 {
+		s := connect(t, nats.Config{URL: urls, Timeout: 4 * time.Second}).Sink(topic)
+		group.Go(func() {
+			err := copyFeed(ctx, s, n, 20+w, func(i int) {
+				if i > n/2 {
+					once.Do(func() { close(half) })
+				}
+			})
+			if err != nil {
+				t.Errorf("writer %d: %v", w, err)
+			}
+		})
+	}
+	select {
+	case <-half:
+	case <-ctx.Done():
+		t.Fatal("the copy does not get half way")
+	}
+	stream, err := admin(t, urls).Stream(ctx, "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := stream.CachedInfo().Cluster.Leader
+	for _, s := range servers {
+		if s.Name() == leader {
+			s.Shutdown()
+		}
+	}
+	group.Wait()
+
+	s := connect(t, nats.Config{URL: urls}).Sink(topic)
+	if cp := resume(t, s); cp.Count != n {
+		t.Errorf("checkpoint %+v, want count %d", cp, n)
+	}
+	if s.IDs().Len() != n {
+		t.Errorf("%d IDs, want %d", s.IDs().Len(), n)
+	}
+	wantFeed(t, s, n)
+}
+
+func TestReplicatedStreamConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a cluster")
+	}
+	t.Parallel()
+	_, urls := runCluster(t)
+	js := admin(t, urls)
+	eventually(t, "the cluster has a leader", func() bool {
+		_, err := js.AccountInfo(t.Context())
+		return !errors.Is(err, jetstream.ErrJetStreamNotEnabled) && err == nil
+	})
+	conform(t, urls, 3)
+}

@@ -1,0 +1,186 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/nats/embedded"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+var (
+	_ bridge.Sink   = (*nats.Sink)(nil)
+	_ sinktest.Sink = (*nats.Sink)(nil)
+)
+
+var silent = slog.New(slog.DiscardHandler)
+
+func startServer(t testing.TB, dir, listen string) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(embedded.Config{Dir: dir, Listen: listen, Log: silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func connect(t testing.TB, cfg nats.Config) *nats.Conn {
+	t.Helper()
+	c, err := nats.Connect(t.Context(), cfg, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// admin is a client like the nats command.
+func admin(t testing.TB, url string) jetstream.JetStream {
+	t.Helper()
+	nc, err := natsgo.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// orders is a topic whose stream is created.
+func orders() nats.Topic {
+	return nats.Topic{Feed: "orders", Subject: "shop.orders", Stream: nats.Stream{Create: true}}
+}
+
+func resume(t testing.TB, s *nats.Sink) checkpoint.Checkpoint {
+	t.Helper()
+	cp, err := s.Resume(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cp
+}
+
+func commit(t testing.TB, s *nats.Sink, from, to int) {
+	t.Helper()
+	if err := s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantFeed checks that the topic holds the first n entities of the feed.
+func wantFeed(t testing.TB, s *nats.Sink, n int) {
+	t.Helper()
+	want := sinktest.Entities(0, n)
+	i := 0
+	for m, err := range s.Messages(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i < n && m.Entity.ID != want[i].ID {
+			t.Fatalf("entity %d is %s, want %s", i, m.Entity.ID, want[i].ID)
+		}
+		i++
+	}
+	if i != n {
+		t.Errorf("the topic holds %d entities, want %d", i, n)
+	}
+}
+
+// wantError checks that err is permanent or not, matches is unless that is nil,
+// and has all of the texts.
+func wantError(t testing.TB, err error, permanent bool, is error, texts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", texts)
+	}
+	if got := errors.Is(err, feed.ErrPermanent); got != permanent {
+		t.Errorf("permanent is %v, want %v: %v", got, permanent, err)
+	}
+	if is != nil && !errors.Is(err, is) {
+		t.Errorf("error %v does not match %v", err, is)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("error\n%s\nhas no\n%s", err, text)
+		}
+	}
+}
+
+func TestSinkConforms(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	conform(t, server.URL(), 1)
+}
+
+// conform runs the suite on a server; each sink has a connection of its own.
+func conform(t *testing.T, url string, replicas int) {
+	var topics atomic.Int32
+	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
+		topic := orders()
+		topic.Subject = fmt.Sprintf("conform.%d", topics.Add(1))
+		topic.Stream.Replicas = replicas
+		open := func() *nats.Sink { return connect(t, nats.Config{URL: url}).Sink(topic) }
+		return sinktest.Topic{
+			Open: func() sinktest.Sink { return open() },
+			Read: func(ctx context.Context) iter.Seq2[feed.Entity, error] {
+				return func(yield func(feed.Entity, error) bool) {
+					for m, err := range open().Messages(ctx, 0) {
+						if !yield(m.Entity, err) {
+							return
+						}
+					}
+				}
+			},
+			MaxEntities: nats.MaxEntities,
+		}
+	})
+}
+
+// copyFeed commits the entities up to n with s as a bridge does: any error leads
+// back to Resume. It gives up when the context ends.
+func copyFeed(ctx context.Context, s *nats.Sink, n, step int, committed func(int)) error {
+	for {
+		err := copyOn(ctx, s, n, step, committed)
+		if err == nil || ctx.Err() != nil || errors.Is(err, feed.ErrPermanent) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func copyOn(ctx context.Context, s *nats.Sink, n, step int, committed func(int)) error {
+	cp, err := s.Resume(ctx)
+	if err != nil {
+		return err
+	}
+	for i := int(cp.Count); i < n; {
+		to := min(n, i+step)
+		if err := s.Commit(ctx, sinktest.Entities(i, to-i), sinktest.At(to)); err != nil {
+			return err
+		}
+		i = to
+		committed(i)
+	}
+	return nil
+}

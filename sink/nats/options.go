@@ -1,0 +1,143 @@
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/feedbridge/feedbridge/secret"
+)
+
+// options returns the options that prove who connects. It reads every file
+// once, so that one that cannot be read is an error now and not a puzzle later.
+func (c Config) options() ([]nats.Option, error) {
+	var opts []nats.Option
+	switch {
+	case c.CredentialsFile != "":
+		if err := checkCredentials(c.CredentialsFile); err != nil {
+			return nil, fmt.Errorf("credentials_file: %w", err)
+		}
+		opts = append(opts, nats.UserCredentials(c.CredentialsFile))
+	case c.NKeyFile != "":
+		opt, err := nats.NkeyOptionFromSeed(c.NKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("nkey_file: %w", err)
+		}
+		opts = append(opts, opt)
+	case c.Username != "":
+		password, err := secretOrFile(c.Password, c.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("password_file: %w", err)
+		}
+		opts = append(opts, nats.UserInfoHandler(func() (string, string) { return c.Username, password() }))
+	case c.Token != "" || c.TokenFile != "":
+		token, err := secretOrFile(c.Token, c.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("token_file: %w", err)
+		}
+		opts = append(opts, nats.TokenHandler(token))
+	}
+	if c.TLS.CAFile != "" {
+		opt := nats.RootCAs(c.TLS.CAFile)
+		if err := try(opt); err != nil {
+			return nil, fmt.Errorf("tls.ca_file: %w", err)
+		}
+		opts = append(opts, opt)
+	}
+	if c.TLS.CertFile != "" {
+		opt := nats.ClientCert(c.TLS.CertFile, c.TLS.KeyFile)
+		if err := try(opt); err != nil {
+			return nil, fmt.Errorf("tls.cert_file, tls.key_file: %w", err)
+		}
+		opts = append(opts, opt)
+	}
+	if c.TLS.First {
+		opts = append(opts, nats.TLSHandshakeFirst())
+	}
+	if c.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
+	}
+	return opts, nil
+}
+
+// try applies an option that reads files, and calls what it leaves for later.
+func try(opt nats.Option) error {
+	var o nats.Options
+	if err := opt(&o); err != nil {
+		return err
+	}
+	if o.RootCAsCB != nil {
+		if _, err := o.RootCAsCB(); err != nil {
+			return err
+		}
+	}
+	if o.TLSCertCB != nil {
+		if _, err := o.TLSCertCB(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkCredentials(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	// The errors of nkeys quote nothing of what they read.
+	if _, err := nkeys.ParseDecoratedJWT(data); err != nil {
+		return fmt.Errorf("%s has no user JWT: %w", file, err)
+	}
+	if _, err := nkeys.ParseDecoratedUserNKey(data); err != nil {
+		return fmt.Errorf("%s has no user nkey: %w", file, err)
+	}
+	return nil
+}
+
+// secretOrFile returns a function that returns s, or what the file has now: the
+// file is read again at every connect, so that a rotated secret is taken up. If
+// that fails the server is given an empty one, and its refusal is reported.
+func secretOrFile(s secret.String, file string) (func() string, error) {
+	if file == "" {
+		return s.Reveal, nil
+	}
+	readFile := func() (string, error) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		text := strings.TrimRight(string(data), "\r\n")
+		if text == "" {
+			return "", errors.New(file + " is empty")
+		}
+		return text, nil
+	}
+	if _, err := readFile(); err != nil {
+		return nil, err
+	}
+	return func() string {
+		text, _ := readFile()
+		return text
+	}, nil
+}
+
+// proof says in what way c proves who connects, for an error about it.
+func (c Config) proof() string {
+	switch {
+	case c.CredentialsFile != "":
+		return "credentials_file"
+	case c.NKeyFile != "":
+		return "nkey_file"
+	case c.Username != "":
+		return "username and password"
+	case c.Token != "" || c.TokenFile != "":
+		return "token"
+	case c.TLS.CertFile != "":
+		return "tls.cert_file"
+	}
+	return "that the bus needs none of credentials_file, nkey_file, username and token: none is configured"
+}

@@ -1,0 +1,112 @@
+package nats_test
+
+import (
+	"net"
+	"sync"
+	"testing"
+)
+
+// proxy stands between clients and a server, and breaks what passes.
+type proxy struct {
+	listener net.Listener
+	server   string
+
+	mu    sync.Mutex
+	conns []net.Conn
+	// mute drops what the server says.
+	mute bool
+	// hold, while not nil, keeps back what clients say until it is closed.
+	hold chan struct{}
+}
+
+func runProxy(t *testing.T, server string) *proxy {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: l, server: server}
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, client, server)
+			p.mu.Unlock()
+			group.Go(func() { p.pass(client, server, false) })
+			group.Go(func() { p.pass(server, client, true) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		p.release()
+		p.cut()
+		group.Wait()
+	})
+	return p
+}
+
+func (p *proxy) url() string { return "nats://" + p.listener.Addr().String() }
+
+func (p *proxy) pass(from, to net.Conn, answers bool) {
+	defer to.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		mute, hold := p.mute, p.hold
+		p.mu.Unlock()
+		if answers && mute {
+			continue
+		}
+		if !answers && hold != nil {
+			<-hold
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (p *proxy) set(mute bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mute = mute
+}
+
+func (p *proxy) keepBack() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hold = make(chan struct{})
+}
+
+// release lets go what was kept back.
+func (p *proxy) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hold != nil {
+		close(p.hold)
+		p.hold = nil
+	}
+}
+
+// cut breaks all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}

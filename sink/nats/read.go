@@ -1,0 +1,183 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// Message is an entity as the topic holds it.
+type Message struct {
+	Seq    uint64 // its sequence in the stream
+	Time   time.Time
+	Entity feed.Entity
+}
+
+// Messages returns what the topic holds from the stream sequence from on, in
+// order, up to the checkpoint that is the newest at the time of the call. It is
+// safe for concurrent use.
+//
+// The fields of a header come sorted by name, values of the same name in their
+// order: NATS clients keep headers in maps.
+func (s *Sink) Messages(ctx context.Context, from uint64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		stopped := false
+		err := s.ask(ctx, func(ctx context.Context, _ *session) error {
+			last, err := s.lastCheckpoint(ctx)
+			if err != nil || last == nil || from > last.Sequence {
+				return err
+			}
+			consumer, err := s.consumer(ctx, max(1, from), false)
+			if err != nil {
+				return err
+			}
+			return s.scan(ctx, consumer, last.Sequence, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+				e, err := sink.Entity(header(msg.Headers()), msg.Data())
+				if err != nil {
+					return false, fmt.Errorf("sequence %d: %w", meta.Sequence.Stream, err)
+				}
+				stopped = !yield(Message{meta.Sequence.Stream, meta.Timestamp, e}, nil)
+				return !stopped, nil
+			})
+		})
+		if err != nil && !stopped {
+			yield(Message{}, fmt.Errorf("read: %w", err))
+		}
+	}
+}
+
+// catchUp makes ids hold the newest IDs of the topic up to the checkpoint with
+// the sequence to and that count. It reads nothing if it has seen that one, and
+// never much more than the window.
+func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to, count uint64) error {
+	seen := &s.seen
+	if !info.Created.Equal(seen.created) || to < seen.sequence || count < seen.count || info.State.FirstSeq > seen.sequence {
+		// The stream is another one, or was purged, or a person has moved the
+		// checkpoint back: what ids has may be gone.
+		s.forget(info.Created)
+	}
+	if to == seen.sequence {
+		return nil
+	}
+	consumer, err := s.tail(ctx, max(1, info.State.FirstSeq, seen.sequence+1), to)
+	if err != nil {
+		return err
+	}
+	err = s.scan(ctx, consumer, to, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
+		if id, ok := header(msg.Headers()).Get(sink.ContentID); ok {
+			s.ids.Load(id)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the newest IDs: %w", err)
+	}
+	seen.sequence, seen.count = to, count
+	return nil
+}
+
+// tail returns a consumer of about the newest messages up to the sequence to: of
+// a window of them at least, or of all from first on. Sequences have gaps where
+// checkpoints were, and a shared stream has other subjects' messages between.
+func (s *Sink) tail(ctx context.Context, first, to uint64) (jetstream.Consumer, error) {
+	window := uint64(s.topic.Window)
+	if window == 0 {
+		window = sink.DefaultWindow
+	}
+	for span := 2 * window; ; span *= 4 {
+		from := first
+		if to > span {
+			from = max(first, to-span)
+		}
+		consumer, err := s.consumer(ctx, from, true)
+		if err != nil || from == first || consumer.CachedInfo().NumPending > window {
+			return consumer, err
+		}
+		s.remove(ctx, consumer)
+	}
+}
+
+// consumer returns a new consumer of the topic and its checkpoint.
+func (s *Sink) consumer(ctx context.Context, from uint64, headersOnly bool) (jetstream.Consumer, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	consumer, err := s.conn.js.CreateConsumer(ctx, s.topic.Stream.Name, jetstream.ConsumerConfig{
+		FilterSubjects:    s.subjects(),
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       from,
+		HeadersOnly:       headersOnly,
+		AckPolicy:         jetstream.AckNonePolicy,
+		Replicas:          1,
+		MemoryStorage:     true,
+		InactiveThreshold: max(time.Minute, 3*s.conn.cfg.Timeout),
+	})
+	return consumer, causeOf(ctx, err)
+}
+
+// remove deletes a consumer sooner than the server does by itself.
+func (s *Sink) remove(ctx context.Context, consumer jetstream.Consumer) {
+	ctx, cancel := s.bounded(context.WithoutCancel(ctx))
+	defer cancel()
+	_ = s.conn.js.DeleteConsumer(ctx, s.topic.Stream.Name, consumer.CachedInfo().Name)
+}
+
+// scan calls visit for the messages of the topic that consumer delivers, until
+// it has seen the checkpoint with the sequence to, or a message behind that.
+// This is how it knows that it has seen all: the consumer may be on a server
+// that has not stored them yet, but the checkpoint comes last.
+func (s *Sink) scan(ctx context.Context, consumer jetstream.Consumer, to uint64, visit func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
+	defer s.remove(ctx, consumer)
+	timeout := max(2*time.Second, s.conn.cfg.Timeout)
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1000), jetstream.PullExpiry(timeout),
+		jetstream.PullHeartbeat(timeout/2), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	for delivered := uint64(1); ; delivered++ {
+		msg, err := messages.Next(jetstream.NextMaxWait(timeout))
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
+			return err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return err
+		}
+		if meta.Sequence.Consumer != delivered {
+			return errors.New("a message was lost on the way from NATS")
+		}
+		if meta.Sequence.Stream < to && msg.Subject() == s.topic.Subject {
+			if more, err := visit(msg, meta); err != nil || !more {
+				return err
+			}
+		}
+		if meta.Sequence.Stream >= to {
+			return nil
+		}
+	}
+}
+
+// header is h as a list; see [Sink.Messages].
+func header(h nats.Header) feed.Header {
+	list := make(feed.Header, 0, len(h))
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		for _, value := range h[name] {
+			list = append(list, feed.Field{Name: name, Value: value})
+		}
+	}
+	return list
+}

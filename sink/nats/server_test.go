@@ -1,0 +1,70 @@
+package nats_test
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// runServer runs a server that is configured otherwise than the embedded one.
+func runServer(t testing.TB, opts *server.Options) *server.Server {
+	t.Helper()
+	if opts.Port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
+	if opts.StoreDir == "" {
+		opts.StoreDir = t.TempDir()
+	}
+	opts.Host, opts.NoSigs, opts.NoLog = "127.0.0.1", true, true
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return s
+}
+
+// runCluster runs three servers and returns them with the URLs of all.
+func runCluster(t testing.TB) (servers []*server.Server, urls string) {
+	t.Helper()
+	var ports []int
+	var routes, clients []string
+	for range 3 {
+		port := freePort(t)
+		ports = append(ports, port)
+		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", port))
+	}
+	for i, port := range ports {
+		s := runServer(t, &server.Options{
+			ServerName: "n" + strconv.Itoa(i),
+			JetStream:  true,
+			Cluster:    server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port},
+			Routes:     server.RoutesFromStr(strings.Join(routes, ",")),
+		})
+		servers = append(servers, s)
+		clients = append(clients, s.ClientURL())
+	}
+	return servers, strings.Join(clients, ",")
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,224 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// checkpointPrefix is put before a topic's subject to make that of its
+// checkpoint.
+const checkpointPrefix = "_feedbridge."
+
+// Sink appends to one topic and keeps its checkpoint beside it; see the package
+// comment. But for IDs, Fits and Messages it is used by one goroutine at a time.
+type Sink struct {
+	conn       *Conn
+	topic      Topic
+	checkpoint string // the checkpoint's subject
+	ids        *sink.IDs
+
+	// limit is the largest message that server and stream take, in bytes,
+	// headers included; 0 before the first Resume.
+	limit atomic.Int64
+
+	// session is that of the last Resume; nil if there was none since the last
+	// error. What follows holds while it lasts.
+	session *session
+	// fence is the stream sequence of the newest checkpoint that this sink has
+	// seen; 0 if there is none. A commit is refused unless it still is the
+	// newest.
+	fence uint64
+
+	// seen says up to where in the stream ids has been caught up, and of what
+	// stream: its creation, the sequence of a checkpoint in it, and the count
+	// in that. It outlives errors.
+	seen struct {
+		created  time.Time
+		sequence uint64
+		count    uint64
+	}
+}
+
+// Sink returns a sink for a topic. The stream is looked at, and created if need
+// be, by Resume.
+func (c *Conn) Sink(t Topic) *Sink {
+	if t.Stream.Name == "" {
+		t.Stream.Name = streamName(t.Subject)
+	}
+	return &Sink{conn: c, topic: t, checkpoint: checkpointPrefix + t.Subject, ids: sink.NewIDs(t.Window)}
+}
+
+// IDs returns the newest IDs that the topic holds, as of the last Resume or
+// Commit. It always returns the same.
+func (s *Sink) IDs() *sink.IDs { return s.ids }
+
+// Resume checks that the stream is fit to be committed to, and creates it if it
+// is missing and the configuration says so. It returns the stored checkpoint,
+// having caught up IDs with it. It takes the answers of the stream's leader
+// alone.
+func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
+	s.session = nil
+	s.ids.Rollback()
+	var cp checkpoint.Checkpoint
+	err := s.ask(ctx, func(ctx context.Context, ses *session) error {
+		info, err := s.checkStream(ctx)
+		if err != nil {
+			return err
+		}
+		last, err := s.lastCheckpoint(ctx)
+		if err != nil {
+			return err
+		}
+		if last == nil {
+			if err := s.checkEmpty(ctx, info); err != nil {
+				return err
+			}
+			s.forget(info.Created)
+			s.session, s.fence = ses, 0
+			return nil
+		}
+		if cp, err = checkpoint.Decode(last.Data); err != nil {
+			return fmt.Errorf("%w; set it anew with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, s.topic.Feed)
+		}
+		if err := s.catchUp(ctx, info, last.Sequence, cp.Count); err != nil {
+			return err
+		}
+		s.session, s.fence = ses, last.Sequence
+		return nil
+	})
+	if err != nil {
+		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
+	}
+	return cp, nil
+}
+
+// ask runs f with a session and makes its errors understandable. The context
+// ends with the session; f bounds its requests.
+func (s *Sink) ask(ctx context.Context, f func(context.Context, *session) error) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	ses, err := s.conn.current()
+	if err != nil {
+		return err
+	}
+	if err := s.conn.checkVersion(); err != nil {
+		return err
+	}
+	before := s.conn.nc.LastError()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(ses.lost, func() { cancel(errLost) })()
+	if err := f(ctx, ses); err != nil {
+		return fmt.Errorf("topic %q: %w", s.topic.Subject, s.conn.explain(ctx, before, err))
+	}
+	return nil
+}
+
+// bounded is ctx for one request.
+func (s *Sink) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	d := s.conn.cfg.Timeout
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer from NATS within %v", d))
+}
+
+// Overwrite stores cp whatever checkpoint the topic has, also if it has none or
+// one that cannot be read. Like a commit it is refused with
+// [checkpoint.ErrConflict] if someone commits at the same moment. It is for a
+// person who moves a feed's place; the sink must Resume afterwards.
+func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
+	s.session = nil
+	err := s.ask(ctx, func(ctx context.Context, _ *session) error {
+		if _, err := s.checkStream(ctx); err != nil {
+			return err
+		}
+		last, err := s.lastCheckpoint(ctx)
+		if err != nil {
+			return err
+		}
+		var fence uint64
+		if last != nil {
+			fence = last.Sequence
+		}
+		ctx, cancel := s.bounded(ctx)
+		defer cancel()
+		_, err = s.publish(ctx, fence, nil, cp)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("overwrite: %w", err)
+	}
+	return nil
+}
+
+// stored is a message as the leader of the stream has it.
+type stored struct {
+	Sequence uint64 `json:"seq"`
+	Data     []byte `json:"data"`
+}
+
+func (s *Sink) lastCheckpoint(ctx context.Context) (*stored, error) {
+	return s.last(ctx, s.checkpoint)
+}
+
+// last returns the newest message on a subject, or nil. It asks the leader:
+// others may be behind, and Direct Get asks any of them.
+func (s *Sink) last(ctx context.Context, subject string) (*stored, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	request, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		return nil, err
+	}
+	reply, err := s.conn.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+s.topic.Stream.Name, request)
+	if err != nil {
+		return nil, causeOf(ctx, err)
+	}
+	var answer struct {
+		Message *stored             `json:"message"`
+		Error   *jetstream.APIError `json:"error"`
+	}
+	switch err := json.Unmarshal(reply.Data, &answer); {
+	case err != nil:
+		return nil, fmt.Errorf("NATS answered what is not JSON: %w", err)
+	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
+		return nil, nil
+	case answer.Error != nil:
+		return nil, answer.Error
+	case answer.Message == nil:
+		return nil, errors.New("NATS answered without a message")
+	}
+	return answer.Message, nil
+}
+
+// checkEmpty returns an error that matches [checkpoint.ErrMissing] if the topic
+// has had messages. That it has no checkpoint is known.
+func (s *Sink) checkEmpty(ctx context.Context, info *jetstream.StreamInfo) error {
+	last, err := s.last(ctx, s.topic.Subject)
+	if err != nil {
+		return err
+	}
+	// In a stream that is the topic's alone even messages that are gone count.
+	if last == nil && (info.State.LastSeq == 0 || len(info.Config.Subjects) != len(s.subjects())) {
+		return nil
+	}
+	return feed.Permanent(fmt.Errorf("stream %s: %w; say where to read on with 'feedbridge checkpoint set %s', "+
+		"or start the feed over with 'feedbridge checkpoint reset %[3]s'", info.Config.Name, checkpoint.ErrMissing, s.topic.Feed))
+}
+
+func (s *Sink) subjects() []string { return []string{s.topic.Subject, s.checkpoint} }
+
+// forget starts ids over, for a stream that was created then.
+func (s *Sink) forget(created time.Time) {
+	s.ids.Reset()
+	s.seen.created, s.seen.sequence, s.seen.count = created, 0, 0
+}

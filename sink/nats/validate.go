@@ -1,0 +1,151 @@
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode"
+)
+
+// Validate returns everything that is wrong with c, each error starting with
+// the key that it is about. It opens no file; [Connect] does.
+func (c Config) Validate() []error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	servers, err := c.servers()
+	if err != nil {
+		fail("url: %w", err)
+	}
+	websocket := 0
+	for _, u := range servers {
+		if u.Scheme == "ws" || u.Scheme == "wss" {
+			websocket++
+		}
+	}
+	if websocket != 0 && websocket != len(servers) {
+		fail("url: ws:// and wss:// cannot be mixed with other schemes")
+	}
+	var ways []string
+	for _, way := range []struct {
+		key string
+		set bool
+	}{
+		{"credentials_file", c.CredentialsFile != ""},
+		{"nkey_file", c.NKeyFile != ""},
+		{"username", c.Username != ""},
+		{"token", c.Token != ""},
+		{"token_file", c.TokenFile != ""},
+	} {
+		if way.set {
+			ways = append(ways, way.key)
+		}
+	}
+	if len(ways) > 1 {
+		fail("%s: exclude each other: keep one", strings.Join(ways, ", "))
+	}
+	if c.Password != "" && c.PasswordFile != "" {
+		fail("password, password_file: exclude each other: keep one")
+	}
+	if c.Username == "" && (c.Password != "" || c.PasswordFile != "") {
+		fail("username: is missing beside the password")
+	}
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		fail("tls: cert_file and key_file need each other")
+	}
+	if p := c.InboxPrefix; strings.ContainsAny(p, "*> \t") || strings.HasPrefix(p, ".") || strings.HasSuffix(p, ".") {
+		fail("inbox_prefix: %q is not the start of a subject", p)
+	}
+	if c.Timeout < 0 {
+		fail("timeout: must be more than zero")
+	}
+	return errs
+}
+
+// servers returns the URLs of the servers. Its errors show no user name or
+// password.
+func (c Config) servers() ([]*url.URL, error) {
+	var servers []*url.URL
+	for s := range strings.SplitSeq(c.URL, ",") {
+		s = strings.TrimSpace(s)
+		if s == "" {
+			continue
+		}
+		if !strings.Contains(s, "://") {
+			s = "nats://" + s
+		}
+		u, err := url.Parse(s)
+		if err != nil {
+			// The error of url.Parse quotes the URL, which may have a password.
+			var parse *url.Error
+			if errors.As(err, &parse) {
+				err = parse.Err
+			}
+			if strings.Contains(s, "@") {
+				return nil, errors.New("one of the URLs cannot be read; are the special characters of its password escaped?")
+			}
+			return nil, fmt.Errorf("one of the URLs cannot be read: %w", err)
+		}
+		switch u.Scheme {
+		case "nats", "tls", "ws", "wss":
+		default:
+			return nil, fmt.Errorf("%s: the scheme must be nats, tls, ws or wss", redacted(u))
+		}
+		if u.Hostname() == "" {
+			return nil, fmt.Errorf("%s: has no host", redacted(u))
+		}
+		servers = append(servers, u)
+	}
+	if len(servers) == 0 {
+		return nil, errors.New("is missing; want one such as nats://127.0.0.1:4222")
+	}
+	return servers, nil
+}
+
+func redacted(u *url.URL) string { return u.Scheme + "://" + u.Host }
+
+// Validate returns everything that is wrong with t, each error starting with
+// the key that it is about.
+func (t Topic) Validate() []error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	for token := range strings.SplitSeq(t.Subject, ".") {
+		switch {
+		case token == "":
+			fail("topic: %q is not a subject: want words with dots between them, such as shop.orders", t.Subject)
+		case strings.ContainsAny(token, "*>") || strings.ContainsFunc(token, unicode.IsSpace) || strings.ContainsFunc(token, unicode.IsControl):
+			fail("topic: %q has a wildcard or white space", t.Subject)
+		case token[0] == '_' || token[0] == '$':
+			fail("topic: %q: no word may start with _ or $", t.Subject)
+		default:
+			continue
+		}
+		break
+	}
+	if name := t.Stream.Name; name != "" && name != streamName(name) {
+		fail("stream.name: %q: a stream's name has no dots, wildcards, slashes or white space", name)
+	}
+	if t.Stream.Replicas < 0 || t.Stream.Replicas > 5 {
+		fail("stream.replicas: %d: want 1 to 5", t.Stream.Replicas)
+	}
+	if t.Stream.MaxAge < 0 {
+		fail("stream.max_age: must not be negative")
+	}
+	if t.Stream.MaxBytes < 0 {
+		fail("stream.max_bytes: must not be negative")
+	}
+	return errs
+}
+
+// streamName is subject without the characters that the name of a stream may
+// not have.
+func streamName(subject string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`.*>/\`, r) || unicode.IsSpace(r) || unicode.IsControl(r) {
+			return '_'
+		}
+		return r
+	}, subject)
+}

@@ -1,0 +1,143 @@
+// Package sinktest has the conformance suite that every sink passes, and
+// [Memory], a topic in memory whose sinks fail on demand.
+package sinktest
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// Sink is what the suite tests: a bridge's sink, and the IDs that it keeps.
+type Sink interface {
+	Resume(ctx context.Context) (checkpoint.Checkpoint, error)
+	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error
+	IDs() *sink.IDs
+}
+
+// Topic is a fresh topic of a bus.
+type Topic struct {
+	// Open returns another sink on the topic. Sinks share nothing but the
+	// topic, as if each were in a process of its own.
+	Open func() Sink
+	// Read returns what the topic holds, in order.
+	Read func(context.Context) iter.Seq2[feed.Entity, error]
+	// MaxEntities is how many entities fit into one commit.
+	MaxEntities int
+}
+
+// Test runs the suite. Each of its tests asks open for a topic.
+func Test(t *testing.T, open func(t *testing.T) Topic) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Topic)
+	}{
+		{"an empty topic has the zero checkpoint", emptyTopic},
+		{"a checkpoint comes back byte for byte", checkpointComesBack},
+		{"entities come back in order", order},
+		{"a commit without entities moves the checkpoint", moveCheckpoint},
+		{"a writer that resumed from an empty topic is stale after another's commit", staleFromZero},
+		{"a writer is stale after another's commit, whatever it committed before", staleAfterCommits},
+		{"a stale writer that moves the checkpoint alone is refused", staleMove},
+		{"a conflict heals by resuming", conflictHeals},
+		{"two writers that race yield the feed exactly", race},
+		{"headers survive and do no harm", headers},
+		{"bodies survive", bodies},
+		{"the largest commit is one commit", largest},
+		{"a new sink knows the IDs that the topic holds", idsOfNewSink},
+		{"a sink learns the IDs that another committed", idsOfOther},
+		{"IDs that were never committed are forgotten", idsForgotten},
+		{"a foreign checkpoint is returned as it is", foreign},
+		{"a cancelled context starts nothing", cancelled},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, open(t))
+		})
+	}
+}
+
+// Entities returns the n entities of a feed that follow the first from ones.
+func Entities(from, n int) []feed.Entity {
+	entities := make([]feed.Entity, n)
+	for i := range entities {
+		id := fmt.Sprintf("<%d@feed.example.com>", from+i)
+		modified := time.Date(2024, 1, 1, 0, 0, from+i, 0, time.UTC)
+		entities[i] = feed.Entity{
+			ID: id, Op: feed.Put, Modified: modified, Page: "http://feed.example.com/1",
+			Header: feed.Header{
+				{Name: "Content-ID", Value: id},
+				{Name: "Content-Type", Value: "application/json"},
+				{Name: "Last-Modified", Value: modified.Format("Mon, 02 Jan 2006 15:04:05 GMT")},
+				{Name: "Operation-Type", Value: "http-equiv=PUT"},
+			},
+			Body: fmt.Appendf(nil, `{"n":%d}`, from+i),
+		}
+	}
+	return entities
+}
+
+// At returns the checkpoint behind the first n entities of the feed that
+// [Entities] has.
+func At(n int) checkpoint.Checkpoint {
+	return checkpoint.Checkpoint{
+		Feed: "orders", Source: "test", Cursor: fmt.Appendf(nil, "%d", n), Count: uint64(n),
+		At: time.Date(2024, 2, 1, 12, 0, 0, 0, time.UTC), Writer: "copy-1",
+	}
+}
+
+func resume(t *testing.T, s Sink) checkpoint.Checkpoint {
+	t.Helper()
+	cp, err := s.Resume(t.Context())
+	if err != nil {
+		t.Fatalf("resume: %v", err)
+	}
+	return cp
+}
+
+// commit commits the entities from up to to, and the checkpoint behind them.
+func commit(t *testing.T, s Sink, from, to int) {
+	t.Helper()
+	if err := s.Commit(t.Context(), Entities(from, to-from), At(to)); err != nil {
+		t.Fatalf("commit of %d to %d: %v", from, to, err)
+	}
+}
+
+func read(t *testing.T, topic Topic) []feed.Entity {
+	t.Helper()
+	var entities []feed.Entity
+	for e, err := range topic.Read(t.Context()) {
+		if err != nil {
+			t.Fatalf("read: %v", err)
+		}
+		entities = append(entities, e)
+	}
+	return entities
+}
+
+func wantCheckpoint(t *testing.T, got, want checkpoint.Checkpoint) {
+	t.Helper()
+	if g, w := checkpoint.Encode(got), checkpoint.Encode(want); string(g) != string(w) {
+		t.Errorf("checkpoint\n%s\nwant\n%s", g, w)
+	}
+}
+
+// wantFeed checks that the topic holds the first n entities of the feed.
+func wantFeed(t *testing.T, topic Topic, n int) {
+	t.Helper()
+	got := read(t, topic)
+	if len(got) != n {
+		t.Errorf("the topic holds %d entities, want %d", len(got), n)
+	}
+	for i, want := range Entities(0, min(n, len(got))) {
+		if got[i].ID != want.ID || string(got[i].Body) != string(want.Body) {
+			t.Fatalf("entity %d is %s %s, want %s", i, got[i].ID, got[i].Body, want.ID)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package source
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	// bombFloor and bombRatio bound what a compressed body may become: after
+	// the first 16 MiB, text of real feeds has never shrunk to a 500th, while
+	// a body made to exhaust its reader shrinks to a 1000th.
+	bombFloor = 16 << 20
+	bombRatio = 500
+	// drainBytes and drainTime bound the effort to read a body to its end, so
+	// that the connection can be used again.
+	drainBytes = 64 << 10
+	drainTime  = time.Second
+)
+
+// drainTimeout ends a drain. Nobody sees it: the connection is given up.
+var drainTimeout = &timeoutError{what: "the rest of the body did not come", limit: drainTime}
+
+// body is a response's body as the caller reads it: decoded, limited before
+// and after that, and with a deadline for each read. Its errors name the request.
+type body struct {
+	request string // "GET https://..."
+	wire    *wire
+	decoded io.Reader // wire, or what unpacks it
+	n       int64     // bytes read from decoded
+	limit   int64
+	err     error // what ended the body; every later Read returns it
+}
+
+// newBody returns the body of c. With idle, it bounds the wait for each read;
+// without, a deadline that is running goes on.
+func newBody(c *call, packed bool, idle *timeoutError) *body {
+	limit := c.client.cfg.Limits.Page
+	w := &wire{raw: c.response.Body, deadline: c.deadline, idle: idle, limit: limit}
+	b := &body{request: c.String(), wire: w, decoded: w, limit: limit}
+	if packed {
+		b.decoded = &gunzip{wire: w}
+	}
+	return b
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	n, err := b.decoded.Read(p)
+	b.n += int64(n)
+	if over := b.n - b.limit; over > 0 {
+		n, err = n-int(over), tooLarge("the page has more than %d bytes (limits.page)", b.limit)
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // only the bare value is a good end
+		if reason := b.wire.deadline.reason(); reason != nil {
+			err = reason
+		} else if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("the body ended early: %w", err)
+		}
+		err = fmt.Errorf("%s: %w", b.request, err)
+	}
+	b.err = err
+	return n, err
+}
+
+// Close gives the connection back, or up if too much of the body is left.
+func (b *body) Close() error {
+	if b.err == nil {
+		b.wire.drain()
+		b.err = fmt.Errorf("%s: %w", b.request, http.ErrBodyReadAfterClose)
+	}
+	err := b.wire.raw.Close()
+	b.wire.deadline.close()
+	return err
+}
+
+// wire is the body as it comes from the connection.
+type wire struct {
+	raw      io.ReadCloser
+	deadline *deadline
+	idle     *timeoutError
+	n, limit int64
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	if w.idle != nil {
+		w.deadline.start(w.idle)
+		defer w.deadline.stop()
+	}
+	n, err := w.raw.Read(p)
+	w.n += int64(n)
+	if over := w.n - w.limit; over > 0 {
+		return n - int(over), tooLarge("the page has more than %d bytes on the wire (limits.page)", w.limit)
+	}
+	return n, err
+}
+
+func (w *wire) drain() {
+	w.deadline.start(drainTimeout)
+	_, _ = io.CopyN(io.Discard, w.raw, drainBytes)
+	w.deadline.stop()
+}
+
+// gunzip unpacks a body. Unlike [gzip.Reader] it reads nothing before the
+// first Read, and does not take an empty body for an empty page.
+type gunzip struct {
+	wire *wire
+	unz  *gzip.Reader
+	n    int64
+}
+
+func (g *gunzip) Read(p []byte) (int, error) {
+	if g.unz == nil {
+		unz, err := gzip.NewReader(bufio.NewReaderSize(g.wire, 32<<10))
+		if err == io.EOF { //nolint:errorlint // only the bare value means that there was nothing
+			return 0, io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return 0, err
+		}
+		g.unz = unz
+	}
+	n, err := g.unz.Read(p)
+	g.n += int64(n)
+	if g.n > bombFloor && g.n > bombRatio*g.wire.n {
+		return 0, tooLarge("the page unpacks to more than %d times its size; if that is right, add the header \"Accept-Encoding: identity\"", bombRatio)
+	}
+	return n, err
+}

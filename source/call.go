@@ -1,0 +1,226 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+const (
+	// maxWait bounds a Retry-After, lest a typing error stops a feed for good.
+	maxWait = time.Hour
+	// maxExcerpt is how much of an error's body is shown, in bytes. More is
+	// read, so that no secret is cut in half before it is masked.
+	maxExcerpt = 200
+	// readExcerpt is how much is read for it.
+	readExcerpt = 4 << 10
+)
+
+// call is one request under way and its response.
+type call struct {
+	client   *Client
+	deadline *deadline
+	request  *http.Request
+	response *http.Response
+	token    *token // the oauth2 token that was sent, if any
+	date     time.Time
+}
+
+// String names the request in errors.
+func (c *call) String() string { return c.request.Method + " " + shown(c.request.URL) }
+
+// close gives up what is left of the call, its connection if need be.
+func (c *call) close() {
+	_ = newBody(c, false, nil).Close()
+}
+
+// call sends a request to u and returns with the header of the response. The
+// caller must end it with close, fail or result.
+func (c *Client) call(ctx context.Context, r Request, u *url.URL) (*call, error) {
+	x := &call{client: c}
+	asked := *u
+	asked.Fragment, asked.RawFragment = "", ""
+	x.request = &http.Request{Method: r.Method, URL: &asked, Host: asked.Host, Header: make(http.Header)}
+	if err := c.hosts.wait(ctx, hostPort(u), c.cfg.Limits.Rate); err != nil {
+		return nil, fmt.Errorf("%s: %w", x, err)
+	}
+
+	header := x.request.Header
+	header.Set("User-Agent", c.userAgent)
+	header.Set("Accept-Encoding", "gzip")
+	if r.IfNoneMatch != "" {
+		header.Set("If-None-Match", r.IfNoneMatch)
+	}
+	if r.IfModifiedSince != "" {
+		header.Set("If-Modified-Since", r.IfModifiedSince)
+	}
+	transport := c.abroad
+	if c.atOrigin(u) {
+		var err error
+		transport = c.home
+		if x.token, err = c.credentials.add(ctx, header); err != nil {
+			return nil, fmt.Errorf("%s: %w", x, err)
+		}
+	}
+
+	x.deadline = newDeadline(ctx)
+	timeouts := c.cfg.Timeouts
+	x.request = x.request.WithContext(httptrace.WithClientTrace(x.deadline.ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) {
+			x.deadline.start(&timeoutError{"no answer came", timeouts.Header, "timeouts.header"})
+		},
+	}))
+	x.deadline.start(&timeoutError{"no connection was made", timeouts.Connect, "timeouts.connect"})
+	var err error
+	x.response, err = observed{transport, c.observe}.RoundTrip(x.request) //nolint:bodyclose // the call owns it
+	x.deadline.stop()
+	if err != nil {
+		if reason := x.deadline.reason(); reason != nil {
+			err = reason
+		} else {
+			err = explain(err, c.cfg.Limits)
+		}
+		x.deadline.close()
+		return nil, fmt.Errorf("%s: %w", x, err)
+	}
+	if x.date, err = http.ParseTime(x.response.Header.Get("Date")); err != nil {
+		x.date = time.Now()
+	}
+	switch x.response.StatusCode {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if wait := retryAfter(x.response.Header, x.date); wait > 0 {
+			c.hosts.pause(hostPort(u), wait)
+		}
+	}
+	return x, nil
+}
+
+// result turns the response into the caller's, or into an error.
+func (c *call) result(conditional bool) (*Response, error) {
+	res := &Response{Status: c.response.StatusCode, Header: c.response.Header, URL: c.request.URL, Body: http.NoBody, Date: c.date}
+	switch {
+	case res.Status == http.StatusOK && c.request.Method == http.MethodGet:
+		packed, err := c.packed()
+		if size := c.response.ContentLength; err == nil && size > c.client.cfg.Limits.Page {
+			err = tooLarge("the page has %d bytes and may have %d (limits.page)", size, c.client.cfg.Limits.Page)
+		}
+		if err != nil {
+			c.close()
+			return nil, fmt.Errorf("%s: %w", c, err)
+		}
+		res.Body = newBody(c, packed, &timeoutError{"no bytes of the body came", c.client.cfg.Timeouts.Idle, "timeouts.idle"})
+		return res, nil
+	case res.Status == http.StatusOK, res.Status == http.StatusNoContent, res.Status == http.StatusNotModified && conditional:
+		c.close()
+		return res, nil
+	case res.Status == http.StatusNotModified:
+		return nil, c.fail("the request had no condition")
+	case res.Status == http.StatusUnauthorized && c.token != nil && !c.token.fresh:
+		// The next request shows whether the token was at fault.
+		c.client.credentials.tokens.drop(c.token)
+		err := c.fail("the token was dropped: the next request has a new one")
+		err.transient = true
+		return nil, err
+	case res.Status == http.StatusUnauthorized, res.Status == http.StatusForbidden:
+		if c.token != nil {
+			c.client.credentials.tokens.drop(c.token)
+		}
+		if !c.client.atOrigin(c.request.URL) {
+			return nil, c.fail("auth and headers are not sent there: it is not the origin of the feed")
+		}
+		return nil, c.fail("check auth and headers of the feed")
+	}
+	return nil, c.fail("")
+}
+
+// packed says whether the body is compressed by gzip.
+func (c *call) packed() (bool, error) {
+	switch encoding := strings.ToLower(strings.TrimSpace(strings.Join(c.response.Header.Values("Content-Encoding"), ","))); encoding {
+	case "", "identity":
+		return false, nil
+	case "gzip", "x-gzip":
+		return true, nil
+	default:
+		return false, feed.Permanent(fmt.Errorf("the body has the Content-Encoding %q; only gzip can be read", encoding))
+	}
+}
+
+// fail ends the call with an error that names the status.
+func (c *call) fail(note string) *StatusError {
+	err := &StatusError{
+		Method: c.request.Method, URL: shown(c.request.URL), Status: c.response.StatusCode, note: note,
+		Wait: retryAfter(c.response.Header, c.date),
+	}
+	packed, unreadable := c.packed()
+	c.deadline.start(drainTimeout)
+	body := newBody(c, packed, nil)
+	if unreadable == nil && isText(c.response.Header.Get("Content-Type")) {
+		text, _ := io.ReadAll(io.LimitReader(body, readExcerpt))
+		err.Excerpt = excerpt(c.client.credentials.mask(string(text), c.request.Header))
+	}
+	_ = body.Close()
+	return err
+}
+
+func isText(contentType string) bool {
+	kind, _, _ := mime.ParseMediaType(contentType)
+	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "xml")
+}
+
+// excerpt is the start of a text in one line of printable characters.
+func excerpt(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+	text = strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	if len(text) > maxExcerpt {
+		text = strings.ToValidUTF8(text[:maxExcerpt-len("…")], "") + "…"
+	}
+	return text
+}
+
+// retryAfter reads Retry-After in both its forms, the second of them by the
+// server's own clock. What it cannot read is no wait.
+func retryAfter(header http.Header, date time.Time) time.Duration {
+	value := strings.TrimSpace(header.Get("Retry-After"))
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(at.Sub(date), 0), maxWait)
+	}
+	if value == "" || strings.Trim(value, "0123456789") != "" {
+		return 0
+	}
+	seconds, err := strconv.Atoi(value)
+	if err != nil || seconds > int(maxWait/time.Second) { // the only error left is too many digits
+		return maxWait
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// observed tells of each exchange that a transport makes.
+type observed struct {
+	transport http.RoundTripper
+	observe   func(Exchange)
+}
+
+func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
+	start := time.Now()
+	response, err := o.transport.RoundTrip(r)
+	e := Exchange{Method: r.Method, Host: r.URL.Host, Err: err, Took: time.Since(start)}
+	if response != nil {
+		e.Status = response.StatusCode
+	}
+	o.observe(e)
+	return response, err
+}

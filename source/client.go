@@ -1,0 +1,217 @@
+// Package source has what the sources share: an HTTP client with good manners.
+//
+// A [Client] reads one feed. It sends conditional requests when it is asked
+// to, keeps to a rate for each host, heeds Retry-After, bounds what the
+// upstream may make it hold and how long it may keep it waiting, and sends
+// credentials nowhere but to the origin that they were configured for.
+//
+// It never repeats a request. Whoever uses it backs off after an error, for
+// which errors say whether they need a person ([feed.ErrPermanent]) and how
+// long to wait at least (RetryAfter).
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Options are what a client has from the program and not from the feed's
+// configuration.
+type Options struct {
+	// UserAgent tells upstreams who asks, and where to complain. Default
+	// "feedbridge (+https://github.com/feedbridge/feedbridge)".
+	UserAgent string
+	// Observe is called after each exchange with a server, for metrics. It
+	// may be called by several goroutines at a time.
+	Observe func(Exchange)
+	// Hosts is what the clients of a process share. Nil shares nothing.
+	Hosts *Hosts
+}
+
+// Exchange is one request and the header of its response.
+type Exchange struct {
+	Method string
+	Host   string // as in the URL; only hosts that the configuration names
+	Status int    // 0 if there was no response
+	Err    error
+	Took   time.Duration // to the end of the header
+}
+
+// Client speaks to the upstream of one feed. Any number of goroutines may use
+// it.
+type Client struct {
+	cfg         Config
+	origin      *url.URL
+	allowed     []string // AllowHosts
+	credentials credentials
+	userAgent   string
+	observe     func(Exchange)
+	hosts       *Hosts
+	home        *http.Transport // to the origin and the token server
+	abroad      *http.Transport // to other hosts: has no client certificate
+}
+
+// NewClient returns a client for cfg. Its errors are those of
+// [Config.Validate], and those of the files that auth.tls names.
+func NewClient(cfg Config, opts Options) (*Client, error) {
+	if err := errors.Join(cfg.Validate()...); err != nil {
+		return nil, feed.Permanent(err)
+	}
+	origin, err := url.Parse(cfg.URL)
+	if err != nil {
+		return nil, feed.Permanent(err)
+	}
+	c := &Client{
+		cfg: cfg, origin: origin, allowed: cfg.AllowHosts,
+		credentials: credentials{headers: make(http.Header), auth: cfg.Auth},
+		userAgent:   opts.UserAgent, observe: opts.Observe, hosts: opts.Hosts,
+	}
+	if c.userAgent == "" {
+		c.userAgent = "feedbridge (+https://github.com/feedbridge/feedbridge)"
+	}
+	if c.observe == nil {
+		c.observe = func(Exchange) {}
+	}
+	if c.hosts == nil {
+		c.hosts = new(Hosts)
+	}
+	for _, line := range cfg.Headers {
+		name, value, err := parseHeader(line)
+		if err != nil {
+			return nil, feed.Permanent(err)
+		}
+		c.credentials.headers.Add(name, value)
+	}
+	if c.home, err = c.hosts.transport(cfg, true); err != nil {
+		return nil, err
+	}
+	if c.abroad, err = c.hosts.transport(cfg, false); err != nil {
+		return nil, err
+	}
+	if cfg.Auth.OAuth2.set() {
+		c.credentials.tokens = newTokens(cfg, observed{c.home, c.observe})
+	}
+	return c, nil
+}
+
+// CloseIdle closes the connections that wait for another request. Clients that
+// share them open new ones when they need them.
+func (c *Client) CloseIdle() {
+	c.home.CloseIdleConnections()
+	c.abroad.CloseIdleConnections()
+}
+
+// Request is one question to the upstream.
+type Request struct {
+	// Method is GET or HEAD. It outlives every redirect.
+	Method string
+	// URL is absolute. It may come from the feed: what Config does not allow
+	// is refused without a request.
+	URL string
+	// IfNoneMatch and IfModifiedSince are sent if they are set. They make 304
+	// a good answer.
+	IfNoneMatch, IfModifiedSince string
+}
+
+// Response is a good answer: 200, 204, or 304 to a conditional request.
+type Response struct {
+	Status int
+	// Header is as received. Its Content-Length and Content-Encoding are
+	// those of the body on the wire.
+	Header http.Header
+	// URL is where the answer came from, after redirects. It is what relative
+	// links start from.
+	URL *url.URL
+	// Body is decoded, and empty unless a GET was answered with 200. The
+	// caller reads it from one goroutine and must close it. Its errors name
+	// the request.
+	Body io.ReadCloser
+	// Date is the server's clock: the Date header, or this machine's time if
+	// there is none.
+	Date time.Time
+}
+
+// Do asks once, following redirects. It does not try again after an error.
+// Errors name the request; a status that is not a good answer is a
+// [StatusError].
+func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return nil, fmt.Errorf("%s %s: a feed is read with GET and HEAD", r.Method, r.URL)
+	}
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return nil, feed.Permanent(fmt.Errorf("%s %q: this is not a URL: %w", r.Method, r.URL, parseError(err)))
+	}
+	if err := c.permit(c.origin, u); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.Method, shown(u), err)
+	}
+	for redirects := 0; ; redirects++ {
+		answer, err := c.call(ctx, r, u)
+		if err != nil {
+			return nil, err
+		}
+		location := answer.response.Header.Get("Location")
+		if location == "" || !slices.Contains(followed, answer.response.StatusCode) {
+			return answer.result(r.IfNoneMatch != "" || r.IfModifiedSince != "")
+		}
+		if redirects == c.cfg.Limits.Redirects {
+			return nil, answer.fail(fmt.Sprintf("after %d redirects in a row (limits.redirects)", redirects))
+		}
+		answer.close()
+		next, err := u.Parse(location)
+		if err != nil {
+			return nil, feed.Permanent(fmt.Errorf("%s: redirect to %q: this is not a URL: %w", answer, location, parseError(err)))
+		}
+		if err := c.permit(u, next); err != nil {
+			return nil, fmt.Errorf("%s: redirect to %s: %w", answer, shown(next), err)
+		}
+		u = next
+	}
+}
+
+// followed are the redirects that lead to the same thing in another place.
+// None of them turns a HEAD into a GET here.
+var followed = []int{
+	http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+	http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
+}
+
+// permit says whether a link or a redirect may lead from one URL to another.
+func (c *Client) permit(from, to *url.URL) error {
+	refuse := func(format string, args ...any) error { return feed.Permanent(fmt.Errorf(format, args...)) }
+	switch {
+	case to.Scheme != "http" && to.Scheme != "https":
+		return refuse("only http and https URLs can be read, and they must be absolute")
+	case to.Hostname() == "":
+		return refuse("the URL has no host")
+	case to.User != nil:
+		return refuse("links and redirects must not contain credentials")
+	case to.Scheme == "http" && (from.Scheme == "https" || c.origin.Scheme == "https"):
+		return refuse("the way from https back to http is refused")
+	case c.atOrigin(to) || c.allows(to):
+		return nil
+	case to.Scheme == "https" && strings.EqualFold(to.Hostname(), c.origin.Hostname()):
+		return refuse("%s is not the origin of the feed, %s://%s: if the feed has moved to https, write that in its url, or name %s in allow_hosts",
+			to.Host, c.origin.Scheme, c.origin.Host, to.Host)
+	}
+	return refuse("%s is not the host of the feed, %s: name it in allow_hosts if the feed may lead there", to.Host, c.origin.Host)
+}
+
+func (c *Client) atOrigin(u *url.URL) bool {
+	return u.Scheme == c.origin.Scheme && hostPort(u) == hostPort(c.origin)
+}
+
+func (c *Client) allows(u *url.URL) bool {
+	return slices.ContainsFunc(c.allowed, func(host string) bool {
+		return hostPort(&url.URL{Scheme: u.Scheme, Host: host}) == hostPort(u)
+	})
+}

@@ -1,0 +1,126 @@
+package datareplication
+
+import (
+	"strings"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// newEntity reads an entity out of a part of a page. index is the part's place
+// on the page, from 0. All headers are kept as they are; of those that the
+// entity's fields are read from, the first of a name counts.
+//
+// An entity without a Content-ID is refused and gets no made-up one: the ID is
+// what a repetition is told by.
+func newEntity(p part, page string, index int) (feed.Entity, []feed.Violation, error) {
+	f := readFields(p)
+	refuse := func(kind, what, value string) (feed.Entity, []feed.Violation, error) {
+		return feed.Entity{}, nil, broken(kind, page, "entity %d, at byte %d of the page, %s%s", index, p.offset, what, excerpt(value))
+	}
+	if f.contentType == "" {
+		return refuse(MissingEntityType, "has no Content-Type", "")
+	}
+	if f.modified == "" {
+		return refuse(MissingEntityTime, "has no Last-Modified", "")
+	}
+	modified, ok, weekdayWrong := parseDate(f.modified)
+	if !ok {
+		return refuse(BadEntityTime, "has a Last-Modified that is no HTTP date: ", f.modified)
+	}
+	if f.id == "" {
+		return refuse(MissingID, "has no Content-ID", "")
+	}
+	if f.operation == "" {
+		return refuse(MissingOperation, "has no Operation-Type", "")
+	}
+	op, ok := parseOperation(f.operation)
+	if !ok {
+		return refuse(BadOperation, "has an Operation-Type that is not PUT, PATCH or DELETE: ", f.operation)
+	}
+
+	var violations []feed.Violation
+	if weekdayWrong {
+		violations = append(violations, violation(WrongWeekday, page, "entity %q has a Last-Modified with the wrong weekday: %s", excerpt(f.id), excerpt(f.modified)))
+	}
+	if f.wrongLength != nil {
+		violations = append(violations, violation(LengthMismatch, page, "entity %q has %d bytes and a Content-Length of %q", excerpt(f.id), len(p.body), excerpt(f.wrongLength.Value)))
+	}
+	if f.encoding != nil {
+		violations = append(violations, violation(TransferEncoding, page, "entity %q has the Content-Transfer-Encoding %s; its body is passed on undecoded", excerpt(f.id), f.encoding.Value))
+	}
+	return feed.Entity{ID: f.id, Op: op, Modified: modified, Header: p.header, Body: p.body, Page: page}, violations, nil
+}
+
+// entityFields are the fields that matter to an entity.
+type entityFields struct {
+	// The first field of each name; "" if it is missing or has no value.
+	contentType, modified, id, operation string
+	// wrongLength is a Content-Length that is not the body's. Parts end at
+	// their delimiter, whatever it says.
+	wrongLength *feed.Field
+	// encoding is a Content-Transfer-Encoding that a mail program would undo.
+	encoding *feed.Field
+}
+
+func readFields(p part) (f entityFields) {
+	first := func(at *string, value string) {
+		if *at == "" {
+			*at = value
+		}
+	}
+	for i := range p.header {
+		field := &p.header[i]
+		switch {
+		case isNamed(field.Name, "Content-ID"):
+			first(&f.id, field.Value)
+		case isNamed(field.Name, "Content-Type"):
+			first(&f.contentType, field.Value)
+		case isNamed(field.Name, "Last-Modified"):
+			first(&f.modified, field.Value)
+		case isNamed(field.Name, "Operation-Type"):
+			first(&f.operation, field.Value)
+		case isNamed(field.Name, "Content-Length"):
+			if number(field.Value) != len(p.body) {
+				f.wrongLength = field
+			}
+		case isNamed(field.Name, "Content-Transfer-Encoding"):
+			if isNamed(field.Value, "base64") || isNamed(field.Value, "quoted-printable") {
+				f.encoding = field
+			}
+		}
+	}
+	return f
+}
+
+// isNamed says whether a name, in any case, is the one wanted. Few names are of
+// the same length, and most of those have the usual case, so a comparison
+// without case is rare.
+func isNamed(name, want string) bool {
+	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
+}
+
+// parseOperation reads an Operation-Type: http-equiv=PUT and the like, or the
+// operation alone, in any case and with or without quotes.
+func parseOperation(s string) (feed.Operation, bool) {
+	s = unquote(s)
+	if name, value, ok := strings.Cut(s, "="); ok {
+		if !isNamed(trimBlanks(name), "http-equiv") {
+			return "", false
+		}
+		s = unquote(value)
+	}
+	for _, op := range [...]feed.Operation{feed.Put, feed.Patch, feed.Delete} {
+		if isNamed(s, string(op)) {
+			return op, true
+		}
+	}
+	return "", false
+}
+
+func unquote(s string) string {
+	s = trimBlanks(s)
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		s = trimBlanks(s[1 : len(s)-1])
+	}
+	return s
+}

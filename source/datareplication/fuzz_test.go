@@ -1,0 +1,308 @@
+package datareplication
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tomnomnom/linkheader"
+)
+
+// FuzzLinks writes a well-formed header out of what it is given, reads it back,
+// and then reads it with one byte changed. No change may lose a link silently.
+func FuzzLinks(f *testing.F) {
+	f.Add("/2", "a title", "x", uint8(0), uint16(0), byte(0))
+	f.Add("/feed,1;v=2?a=b&c=%2C", `quo"ted, \ ; rel=prev`, "prev-archive", uint8(3), uint16(20), byte('<'))
+	f.Add("2", "<x>; rel=self", "last", uint8(5), uint16(3), byte('"'))
+	f.Fuzz(func(t *testing.T, path, title, relation string, form uint8, at uint16, char byte) {
+		base := mustURL(t, "https://x.example/feed/latest")
+		// Whatever it is, it must not panic.
+		_, _, _ = parseLinks([]string{path, title}, base)
+
+		path, title = keepBytes(path, isURLByte), keepBytes(title, isFieldByte)
+		next, ok := resolveLink(base, "/p"+path)
+		relation = keepBytes(strings.ToLower(relation), func(c byte) bool { return c >= 'a' && c <= 'z' || c == '-' })
+		if !ok || ours.MatchString(relation) || relation == "" || relation[0] == '-' {
+			return
+		}
+		want := links{self: p2, next: next}
+		quotedTitle := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(title) + `"`
+		values := []string{
+			"<" + p2 + ">; rel=self",
+			"</other>; title=" + quotedTitle + "; rel=" + relation + "; nopush",
+			"</p" + path + ">; title=" + quotedTitle + `; rel="next"`,
+		}
+		values = slices.Concat(values[form%3:], values[:form%3])
+		if form&4 != 0 {
+			slices.Reverse(values)
+		}
+		field := strings.Join(values, ", ")
+		if got, violations, err := parseLinks([]string{field}, base); err != nil || violations != nil || got != want {
+			t.Fatalf("%s:\ngot %+v, %v, %v", field, got, violations, err)
+		}
+		if got, _, err := parseLinks(values, base); err != nil || got != want {
+			t.Fatalf("%q:\ngot %+v, %v", values, got, err)
+		}
+
+		// linkheader is right about headers without commas, semicolons and
+		// backslashes in the wrong places.
+		if !strings.ContainsAny(path+title, `,;\"`) && title == strings.TrimSpace(title) {
+			found := linkheader.Parse(field).FilterByRel("next")
+			if len(found) != 1 || found[0].URL != "/p"+path {
+				t.Fatalf("%s: linkheader found %v", field, found)
+			}
+		}
+
+		// With one byte removed, replaced or added before it, a parameter
+		// rel="next" still stands there. So there is a next link, or an error.
+		// A byte of the URL changes the URL.
+		intact := ` rel="next"`
+		end := strings.LastIndex(field, intact)
+		i := int(at) % end
+		for _, broken := range []string{
+			field[:i] + field[i+1:],
+			field[:i] + string(rune(char&0x7f)) + field[i+1:],
+			field[:i] + string(rune(char&0x7f)) + field[i:],
+		} {
+			// RFC 8288: of two rel parameters the first counts. A blank
+			// target is an absent link.
+			if strings.Count(strings.ToLower(broken), "rel") != strings.Count(strings.ToLower(field), "rel") || blankTarget(broken) {
+				continue
+			}
+			if got, _, err := parseLinks([]string{broken}, base); err == nil && got.next == "" {
+				t.Fatalf("lost the next link:\n%s\n%s\ngot %+v", field, broken, got)
+			}
+		}
+	})
+}
+
+// blankTarget says whether a link value may be one without a target.
+func blankTarget(field string) bool {
+	for value := range linkValues(field) {
+		if target, _, _ := cutTarget(value); target == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func keepBytes(s string, keep func(c byte) bool) string {
+	return string(slices.DeleteFunc([]byte(s), func(c byte) bool { return !keep(c) }))
+}
+
+func isURLByte(c byte) bool {
+	return c > ' ' && c < 0x7f && !strings.ContainsRune("<>\"#%", rune(c))
+}
+
+func isFieldByte(c byte) bool { return c >= ' ' && c < 0x7f }
+
+func FuzzDate(f *testing.F) {
+	for _, s := range []string{
+		"Thu, 05 Oct 2023 03:00:13 GMT", "Thu, 5 Oct 2023 03:00:13 GMT", "Sunday, 06-Nov-94 08:49:37 GMT",
+		"Sun Nov  6 08:49:37 1994", "Fri, 05 Oct 2023 05:00:13 +0200", "2023-10-05T03:00:13Z", "thu, 05 oct 2023 03:00 utc",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, ok, weekdayWrong := parseDate(s)
+		if ok {
+			if got.Location() != time.UTC || got.Nanosecond() != 0 {
+				t.Fatalf("%q: got %v", s, got)
+			}
+			// What is written in the usual form reads back.
+			if year := got.Year(); year >= 0 && year <= 9999 {
+				again, ok, wrong := parseDate(got.Format(http.TimeFormat))
+				if !ok || wrong || !again.Equal(got) {
+					t.Fatalf("%q: %v reads back as %v, %v, %v", s, got, again, ok, wrong)
+				}
+			}
+		}
+		want, err := http.ParseTime(s)
+		if err != nil {
+			return
+		}
+		// net/http takes zones that it does not know, such as EST, for UTC.
+		if want.Location() != time.UTC && !strings.HasSuffix(s, " GMT") {
+			return
+		}
+		if !ok || !got.Equal(want.UTC().Truncate(time.Second)) {
+			t.Fatalf("%q: got %v, %v; net/http has %v", s, got, ok, want)
+		}
+		if named := strings.EqualFold(s[:3], want.UTC().Weekday().String()[:3]); weekdayWrong == named {
+			t.Fatalf("%q: wrong weekday: %v", s, weekdayWrong)
+		}
+	})
+}
+
+func FuzzMediaType(f *testing.F) {
+	for _, s := range []string{
+		"multipart/mixed; boundary=b", `multipart/package; boundary="<random-boundary>"`, "multipart/package; boundary=<random-boundary>",
+		"MULTIPART; x; BOUNDARY=FOO", `multipart/mixed; boundary="a\"b`, "text/plain",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := parseBoundary(s, "page")
+		if (err == nil) != (got != "") || err != nil && !slices.Contains([]string{MissingContentType, BadContentType, MissingBoundary}, kindOf(err)) {
+			t.Fatalf("%q: got %q, %v", s, got, err)
+		}
+		// mime keeps backslashes that RFC 9110 has removed, and trims and
+		// splits by other rules outside of ASCII.
+		mediaType, params, mimeErr := mime.ParseMediaType(s)
+		main, _, _ := strings.Cut(mediaType, "/")
+		if mimeErr == nil && main == "multipart" && params["boundary"] != "" && !strings.ContainsAny(s, `\*`) && len(keepBytes(s, isFieldByte)) == len(s) {
+			if got != params["boundary"] {
+				t.Fatalf("%q: got %q, %v; mime has %q", s, got, err, params["boundary"])
+			}
+		}
+		// Anything printable can be a boundary, if it is written properly.
+		if boundary := keepBytes(s, isFieldByte); boundary != "" {
+			written := mime.FormatMediaType("multipart/mixed", map[string]string{"boundary": boundary})
+			if got, err := parseBoundary(written, "page"); err != nil || got != boundary {
+				t.Fatalf("%s: got %q, %v", written, got, err)
+			}
+		}
+	})
+}
+
+// FuzzMultipart reads what it is given as a page, and as the makings of a page
+// that mime/multipart writes.
+func FuzzMultipart(f *testing.F) {
+	f.Add("b", "--b\r\nA: 1\r\n\r\nfirst\r\n--b\r\nA: 2\n\n--b--", "A", "1", uint16(20))
+	f.Add("b", "--b \nA: 1\n 2\n\n--bc\n--b--x\r\n--b\n", "Content-ID", "<x>", uint16(3))
+	f.Add("bound-ary", "\r\n--bound-ary\r\n\r\n\r\n--bound-ary--", "x", "", uint16(70))
+	f.Fuzz(func(t *testing.T, boundary, text, name, value string, cut uint16) {
+		if len(boundary) > 100 || len(text) > 1<<12 {
+			return
+		}
+		readEveryWay(t, text, boundary, 1<<20)
+		readEveryWay(t, text, boundary, 20)
+
+		page, want, ok := writePage(boundary, text, name, value)
+		if !ok {
+			return
+		}
+		whole, err := readEveryWay(t, page, boundary, 1<<20)
+		if err != nil {
+			t.Fatalf("%q: %v", page, err)
+		}
+		if diff := cmp.Diff(want, readCanonical(t, page, boundary)); diff != "" {
+			t.Fatalf("%q: %s", page, diff)
+		}
+
+		// Cut anywhere before the end of the closing delimiter, it is known
+		// to be cut, and what was whole is there.
+		end := strings.LastIndex(page, "--"+boundary+"--") + len("--"+boundary+"--")
+		part := page[:int(cut)%end]
+		got, err := readEveryWay(t, part, boundary, 1<<20)
+		if !errors.Is(err, errTruncated) {
+			t.Fatalf("%q: got %v", part, err)
+		}
+		if len(got) > len(whole) || !slices.Equal(got, whole[:len(got)]) {
+			t.Fatalf("%q: got %q of %q", part, got, whole)
+		}
+	})
+}
+
+// readEveryWay fails the test if it makes a difference how the bytes arrive.
+func readEveryWay(t *testing.T, page, boundary string, maxEntity int) ([]string, error) {
+	t.Helper()
+	want, wantErr := readParts(newPartReader(strings.NewReader(page), boundary, "https://x.example/2", maxEntity))
+	for how, r := range readers(page, boundary, maxEntity) {
+		got, err := readParts(r)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) || !slices.Equal(got, want) {
+			t.Fatalf("%s: %q: got %q, %v; at once: %q, %v", how, page, got, err, want, wantErr)
+		}
+	}
+	return want, wantErr
+}
+
+// writePage has mime/multipart write a page whose parts are the lines of text,
+// and read it again. It is not ok if that cannot be a proper page.
+func writePage(boundary, text, name, value string) (page string, parts []string, ok bool) {
+	value = strings.ToValidUTF8(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, value), "")
+	if !isToken(name) || strings.Contains(text, "--"+boundary) || strings.HasPrefix(name, "--"+boundary) {
+		return "", nil, false
+	}
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	if w.SetBoundary(boundary) != nil {
+		return "", nil, false
+	}
+	for i, body := range strings.Split(text, "\x00") {
+		header := textproto.MIMEHeader{"X-Number": {fmt.Sprint(i)}, name: {value, url.PathEscape(body)}}
+		if i%3 == 2 {
+			header = nil
+		}
+		p, err := w.CreatePart(header)
+		if err != nil {
+			return "", nil, false
+		}
+		_, _ = io.WriteString(p, body)
+	}
+	if w.Close() != nil {
+		return "", nil, false
+	}
+
+	r := multipart.NewReader(bytes.NewReader(b.Bytes()), boundary)
+	for {
+		p, err := r.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return b.String(), parts, true
+		}
+		if err != nil {
+			return "", nil, false
+		}
+		body, err := io.ReadAll(p)
+		if err != nil {
+			return "", nil, false
+		}
+		parts = append(parts, canonical(p.Header, body))
+	}
+}
+
+// readCanonical reads a page and shows its parts as mime/multipart would, which
+// loses the case and the order of names.
+func readCanonical(t *testing.T, page, boundary string) (parts []string) {
+	t.Helper()
+	r := newPartReader(strings.NewReader(page), boundary, "page", 1<<20)
+	for {
+		p, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return parts
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", page, err)
+		}
+		header := textproto.MIMEHeader{}
+		for _, f := range p.header {
+			header.Add(f.Name, f.Value)
+		}
+		parts = append(parts, canonical(header, p.body))
+	}
+}
+
+func canonical(header textproto.MIMEHeader, body []byte) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		fmt.Fprintf(&b, "%s: %q\n", name, header[name])
+	}
+	return b.String() + "\n" + string(body)
+}

@@ -1,0 +1,143 @@
+package datareplication
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func mustURL(tb testing.TB, s string) *url.URL {
+	tb.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return u
+}
+
+const (
+	p1 = "https://x.example/feed/1"
+	p2 = "https://x.example/feed/2"
+	p3 = "https://x.example/feed/3"
+)
+
+func TestParseLinks(t *testing.T) {
+	t.Parallel()
+	all := links{self: p2, prev: p1, next: p3}
+	tests := []struct {
+		name   string
+		fields []string
+		want   links
+	}{
+		{"case 33: a line for each link", []string{"<" + p2 + ">; rel=self", "<" + p1 + ">; rel=prev", "<" + p3 + ">; rel=next"}, all},
+		{"case 34: only self", []string{"<" + p2 + ">; rel=self"}, links{self: p2}},
+		{"case 35: one line, self first", []string{"<" + p2 + ">; rel=self, <" + p1 + ">; rel=prev, <" + p3 + ">; rel=next"}, all},
+		{"case 35: one line, self last", []string{"<" + p3 + ">; rel=next, <" + p1 + ">; rel=prev, <" + p2 + ">; rel=self"}, all},
+		{"case 35: one line, self between", []string{"<" + p1 + ">;rel=prev,<" + p2 + ">;rel=self,<" + p3 + ">;rel=next"}, all},
+		{"case 35: a list with empty elements", []string{", ,<" + p2 + ">; rel=self,,<" + p1 + ">; rel=prev ,"}, links{self: p2, prev: p1}},
+		{"case 36: no angle brackets", []string{p2 + ";rel=self", p1 + " ; rel=\"prev\"", p3 + ";rel=next"}, all},
+		{"case 36: no angle brackets, one line", []string{p2 + ";rel=self, " + p1 + ";rel=prev," + p3 + ";rel=next"}, all},
+		{"case 37: quotes", []string{"<" + p2 + `>; rel="self"`}, links{self: p2}},
+		{"case 37: name in upper case", []string{"<" + p2 + `>; REL=self`}, links{self: p2}},
+		{"case 37: relation in upper case", []string{"<" + p2 + `>; rel=SELF`}, links{self: p2}},
+		{"case 37: several relations", []string{"<" + p1 + `>; rel="prev  x"`, "<" + p2 + `>; rel="Next last self"`}, links{prev: p1, self: p2, next: p2}},
+		{"case 37: blanks around the equals sign", []string{"<" + p2 + `> ;rel = "self"`}, links{self: p2}},
+		{"case 37: a backslash in quotes", []string{"<" + p2 + `>; rel="s\elf"`}, links{self: p2}},
+		{"case 38: semicolon in the URL", []string{"<" + p2 + ";v=1>; rel=self"}, links{self: p2 + ";v=1"}},
+		{"case 38: comma in the URL", []string{"<" + p1 + "?a=1,2>; rel=prev, <" + p2 + "?a=3,4;5>; rel=self"}, links{prev: p1 + "?a=1,2", self: p2 + "?a=3,4;5"}},
+		{"case 38: what the guard escapes", []string{"<" + p2 + "%2C%252C?q=a%20b+c&d=%22>; rel=self"}, links{self: p2 + "%2C%252C?q=a%20b+c&d=%22"}},
+		{"case 38: comma and semicolon in a title", []string{"<" + p1 + `>; title="a, b; rel=next \" c"; rel=prev, <` + p2 + ">; rel=self"}, links{prev: p1, self: p2}},
+		{"case 39: preload with a parameter without a value", []string{"</a.css>; rel=preload; as=style; nopush", "<" + p2 + ">; rel=self"}, links{self: p2}},
+		{"case 39: semicolon at the end", []string{"</a.css>; rel=preload;", "<" + p2 + ">; rel=self;", "<" + p1 + ">;; rel=prev ; ;"}, links{self: p2, prev: p1}},
+		{"case 39: preload in the same line", []string{"</_next/a.css>; rel=preload; nopush, <" + p2 + ">; rel=self, <https://cdn.example>; rel=preconnect; crossorigin"}, links{self: p2}},
+		{"case 39: unreadable, but nothing of ours", []string{"<a.css; rel=preload", `<b>; rel="preload`, "c d e", "</f>; title=a b c", "<" + p2 + ">; rel=self"}, links{self: p2}},
+		{"case 39: a target that is no URL", []string{"<:>; rel=preload", "<" + p2 + ">; rel=self"}, links{self: p2}},
+		{"case 39: relations that only look like ours", []string{"<" + p1 + `>; rel="prev-archive https://x.example/rel/next selfie"`, "<" + p2 + ">; rel=self"}, links{self: p2}},
+		{"case 39: our words in other parameters", []string{"<" + p1 + `>; rel=alternate; title=next; x="rel=prev"`, "<" + p2 + ">; rel=self"}, links{self: p2}},
+		{"case 40: relative targets", []string{"<2>; rel=self", "<../feed/1?x>; rel=prev", "<//y.example/3>; rel=next"}, links{self: p2, prev: p1 + "?x", next: "https://y.example/3"}},
+		{"case 40: an absolute path", []string{"</2>; rel=self"}, links{self: "https://x.example/2"}},
+		{"case 42: no target", []string{"; rel=self", " ;rel=next"}, links{}},
+		{"case 42: a blank target", []string{"<>; rel=self", "< >; rel=prev"}, links{}},
+		{"a second rel parameter does not count", []string{"<" + p2 + ">; rel=self; rel=next"}, links{self: p2}},
+		{"blanks within the angle brackets", []string{"< " + p2 + " >; rel=self"}, links{self: p2}},
+		{"user info and fragments are dropped", []string{"<https://u:p@x.example/feed/2#f>; rel=self", "<1>; rel=prev"}, links{self: p2, prev: p1}},
+		{"no links", nil, links{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, violations, err := parseLinks(tt.fields, mustURL(t, "https://me:secret@x.example/feed/latest"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != tt.want {
+				t.Errorf("got %+v\nwant %+v", got, tt.want)
+			}
+			if violations != nil {
+				t.Errorf("got violations %v", violations)
+			}
+		})
+	}
+
+	t.Run("case 43: two self links", func(t *testing.T) {
+		t.Parallel()
+		got, violations, err := parseLinks([]string{"<" + p2 + ">; rel=self, <" + p1 + ">; rel=self", "<" + p3 + ">; rel=self"}, mustURL(t, p2))
+		if err != nil || got.self != p2 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if kinds := kindsOf(violations); !slices.Equal(kinds, []string{RepeatedLink, RepeatedLink}) {
+			t.Errorf("got violations %v", violations)
+		}
+	})
+}
+
+// Each of these may have been meant for a link of ours. Taking it for nothing
+// would end the feed early without a word.
+func TestParseLinksLosesNone(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, field string }{
+		{"no closing bracket", "<" + p3 + "; rel=next"},
+		{"no opening bracket", p3 + ">; rel=next"},
+		{"no closing bracket in the link before", "<" + p1 + "; rel=x, <" + p3 + ">; rel=next"},
+		{"no semicolon", "<" + p3 + "> rel=next"},
+		{"no equals sign", "<" + p3 + `>; rel "next"`},
+		{"a colon for the equals sign", "<" + p3 + ">; rel: next"},
+		{"no closing quote", "<" + p3 + `>; rel="next`},
+		{"no opening quote", "<" + p3 + `>; rel=next"`},
+		{"single quotes", "<" + p3 + `>; rel='next'`},
+		{"relations without quotes", "<" + p3 + ">; rel=last next"},
+		{"relations with commas", "<" + p3 + `>; rel="last,next"`},
+		{"no closing quote in a title", "<" + p3 + `>; title="a; rel=next`},
+		{"no closing quote in the link before", "<" + p1 + `>; rel=x; title="a, <` + p3 + ">; rel=next"},
+		{"inches in the link before and behind", "<" + p1 + `>; rel=x; title=5" disk, <` + p3 + ">; rel=next; title=6\" disk"},
+		{"no comma", "<" + p2 + ">; rel=self <" + p3 + ">; rel=next"},
+		{"a semicolon for the comma", "<" + p2 + ">; rel=self; <" + p3 + ">; rel=next"},
+		{"a backslash within the word", "<" + p3 + `> rel="n\ext"`},
+		{"no angle brackets and a comma in the URL", "https://x.example/a,b;rel=next"},
+		{"no angle brackets and a semicolon in the URL", "https://x.example/a;v=1;rel=next"},
+		{"no angle brackets and a relative URL", "/feed/3;rel=next"},
+		{"a blank in the URL", "<https://x.example/a b>; rel=next"},
+		{"a port that is none", "<https://x.example:port/3>; rel=next"},
+		{"not http", "<ftp://x.example/3>; rel=next"},
+		{"no host", "<https:///3>; rel=next"},
+		{"the link of another page", "<" + p3 + `>; rel=next; anchor="` + p1 + `"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, _, err := parseLinks([]string{"<" + p2 + ">; rel=self", tt.field}, mustURL(t, p2))
+			if kindOf(err) != BadLink {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestLinkErrorsHideUserInfo(t *testing.T) {
+	t.Parallel()
+	_, _, err := parseLinks([]string{"<https://me:secret@x.example/3>; rel=next'"}, mustURL(t, "https://me:secret@x.example/feed"))
+	if kindOf(err) != BadLink || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,336 @@
+package datareplication
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// errTruncated says that a page broke off before its closing delimiter. It is
+// transient: the next request may get the whole page.
+var errTruncated = fmt.Errorf("the page breaks off before its closing delimiter: %w", io.ErrUnexpectedEOF)
+
+const (
+	firstChunk    = 16 << 10 // bytes; small, because most polls find a few entities
+	largestChunk  = 64 << 10 // bytes; larger ones fall out of the processor's cache before they are read
+	largestHeader = 64 << 10 // bytes that a part's header may have
+	// largestPadding is how many blanks may follow a delimiter. It keeps a
+	// reader from waiting for the end of a line without end.
+	largestPadding = 1 << 10
+)
+
+// part is one part of a page. Its header and body share memory with other parts
+// and must not be written to; they stay as they are when the reader goes on.
+type part struct {
+	header feed.Header
+	body   []byte
+	offset int64 // of the part's first byte, behind its delimiter line, in the page
+}
+
+// partReader reads the parts of a page. It takes CRLF and LF, in any mixture,
+// for the end of a line. A delimiter is a line that starts with "--" and the
+// boundary, and goes on with nothing but blanks, or with "--", after which the
+// page has ended. Every other line is data.
+//
+// Parts are handed out without copying: each is a slice of the chunk that it
+// was read into. A chunk is written to only behind what was read before, so
+// what was handed out never changes; it is garbage when all its parts are.
+// Chunks have 64 KiB at most; a part that is larger gets a chunk of its own, of
+// no more than twice its size and no more than maxEntity and 64 KiB. Parts
+// above maxEntity are refused as soon as that much of them was read.
+type partReader struct {
+	r         io.Reader
+	page      string // for errors
+	maxEntity int    // bytes, headers and body
+	// delimiter is what every delimiter starts with: a line end, "--" and the
+	// boundary.
+	delimiter []byte
+
+	// chunk[start:end] was read and not yet handed out. All positions below
+	// count from start.
+	chunk      []byte
+	start, end int
+	offset     int64 // of chunk[start] in the page
+	nextChunk  int   // size of the chunk after this one
+	readErr    error // of r, which is not read again after it
+
+	begun  bool  // the first delimiter is behind us
+	closed bool  // so is the closing one
+	err    error // what next has returned, and returns from then on
+
+	fieldEnds []int        // of the header that was read last
+	last      feed.Header  // of the part that was handed out last
+	fields    []feed.Field // that headers are cut from
+}
+
+// newPartReader returns a reader of the page that r has the bytes of. page is
+// the page's name in errors.
+func newPartReader(r io.Reader, boundary, page string, maxEntity int) *partReader {
+	p := &partReader{
+		r: r, page: page, maxEntity: maxEntity,
+		delimiter: []byte("\n--" + boundary),
+		chunk:     make([]byte, firstChunk), nextChunk: 2 * firstChunk,
+	}
+	// The page's first line may be a delimiter too, so it is given a line end
+	// to stand behind.
+	p.chunk[0] = '\n'
+	p.end, p.offset = 1, -1
+	return p
+}
+
+// next returns the next part once the delimiter behind it has been seen.
+// It returns [io.EOF] behind the closing delimiter; what the page has after
+// that is ignored and may be left unread in r. If the page ends in any other
+// way, the error matches [errTruncated]; what r fails with is returned as it
+// is; a malformed page gives an error that matches [feed.ErrPermanent]. After
+// an error, next returns it again.
+func (p *partReader) next() (part, error) {
+	if p.err != nil {
+		return part{}, p.err
+	}
+	var next part
+	next, p.err = p.readPart()
+	return next, p.err
+}
+
+func (p *partReader) readPart() (part, error) {
+	if !p.begun {
+		if err := p.skipPreamble(); err != nil {
+			return part{}, err
+		}
+		p.begun = true
+	}
+	if p.closed {
+		return part{}, io.EOF
+	}
+	header, err := p.readHeader()
+	if err != nil {
+		return part{}, err
+	}
+	// The line end of the blank line may be the delimiter's too, if there is
+	// no body.
+	bodyEnd, behind, err := p.readBody(header.blank)
+	if err != nil {
+		return part{}, err
+	}
+	b := p.unread()
+	body := b[min(header.end, bodyEnd):bodyEnd:bodyEnd]
+	fields, err := p.parseHeader(b[:header.size], header)
+	if err != nil {
+		return part{}, err
+	}
+	next := part{header: fields, body: body, offset: p.offset}
+	p.skip(behind)
+	return next, nil
+}
+
+// A search for a delimiter finds one of these.
+type delimiterKind int
+
+const (
+	noDelimiter      delimiterKind = iota
+	unfinished                     // it takes more bytes to tell
+	opening                        // another part follows
+	closing                        // the page ends here
+	delimiterTooLong               // it is followed by more blanks than we read
+)
+
+// skipPreamble skips everything up to and with the first delimiter.
+func (p *partReader) skipPreamble() error {
+	for {
+		at, behind, kind := p.search(0)
+		switch kind {
+		case opening, closing:
+			p.skip(behind)
+			p.closed = kind == closing
+			return nil
+		case delimiterTooLong:
+			return p.broken(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+		}
+		p.skip(at)
+		if err := p.fill(); err != nil {
+			return err
+		}
+	}
+}
+
+// headerExtent says where a part's header lies. The ends of its fields are in
+// partReader.fieldEnds.
+type headerExtent struct {
+	size    int  // of the fields
+	blank   int  // the last byte of the blank line that ends the header
+	end     int  // behind the blank line
+	folded  bool // whether some field has several lines
+	returns int  // how many carriage returns belong to the ends of lines
+}
+
+// readHeader reads up to and with the blank line behind a part's header.
+func (p *partReader) readHeader() (headerExtent, error) {
+	p.fieldEnds = p.fieldEnds[:0]
+	var extent headerExtent
+	line, scanned := 0, 0
+	for {
+		b := p.unread()
+		i := bytes.IndexByte(b[scanned:], '\n')
+		if i < 0 {
+			scanned = len(b)
+			if len(b) > largestHeader+len("\r\n") {
+				return headerExtent{}, p.headerTooLarge()
+			}
+			if err := p.fill(); err != nil {
+				return headerExtent{}, err
+			}
+			continue
+		}
+		eol := scanned + i
+		if eol == line || eol == line+1 && b[line] == '\r' {
+			extent.size, extent.blank, extent.end = line, eol, eol+1
+			return extent, nil
+		}
+		if eol > largestHeader {
+			return headerExtent{}, p.headerTooLarge()
+		}
+		if mark := p.delimiter[1:]; b[line] == '-' && bytes.HasPrefix(b[line:], mark) {
+			if _, kind := classify(b[line+len(mark) : eol+1]); kind != noDelimiter {
+				return headerExtent{}, p.broken(BadPart, line, "a part's header ends in a delimiter, without a blank line")
+			}
+		}
+		if b[eol-1] == '\r' {
+			extent.returns++
+		}
+		// A line that starts with a blank continues the field before it.
+		if last := len(p.fieldEnds) - 1; isBlank(b[line]) && last >= 0 {
+			p.fieldEnds[last] = eol + 1
+			extent.folded = true
+		} else {
+			p.fieldEnds = append(p.fieldEnds, eol+1)
+		}
+		line, scanned = eol+1, eol+1
+	}
+}
+
+func (p *partReader) headerTooLarge() error {
+	return p.broken(EntityHeaderTooLarge, 0, "a part's header is larger than %d bytes", largestHeader)
+}
+
+// readBody reads up to and with the next delimiter that starts at from or
+// later. It returns where the body in front of it ends, and what is behind it.
+func (p *partReader) readBody(from int) (bodyEnd, behind int, err error) {
+	for {
+		at, behind, kind := p.search(from)
+		b := p.unread()
+		bodyEnd = at
+		if at > 0 && b[at-1] == '\r' {
+			bodyEnd--
+		}
+		// Without a delimiter, at is the first place where one may yet start.
+		if bodyEnd > p.maxEntity {
+			return 0, 0, p.broken(EntityTooLarge, 0, "an entity is larger than the limit of %d bytes", p.maxEntity)
+		}
+		switch kind {
+		case opening, closing:
+			p.closed = kind == closing
+			return bodyEnd, behind, nil
+		case delimiterTooLong:
+			return 0, 0, p.broken(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+		}
+		from = at
+		if err := p.fill(); err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+// search looks for a delimiter that starts at from or later. If there is one,
+// or may be one, it starts at at; else at is the first place where one may yet
+// start. behind is the end of the delimiter's line.
+func (p *partReader) search(from int) (at, behind int, kind delimiterKind) {
+	b := p.unread()
+	for {
+		i := bytes.Index(b[from:], p.delimiter)
+		if i < 0 {
+			return max(from, len(b)-len(p.delimiter)+1), 0, noDelimiter
+		}
+		at = from + i
+		behind = at + len(p.delimiter)
+		if n, kind := classify(b[behind:]); kind != noDelimiter {
+			return at, behind + n, kind
+		}
+		from = at + 1
+	}
+}
+
+// classify looks at what follows "--" and the boundary on a line. For a
+// delimiter, n is how much of it belongs to the delimiter.
+func classify(rest []byte) (n int, kind delimiterKind) {
+	if len(rest) > 0 && rest[0] == '-' {
+		switch {
+		case len(rest) == 1:
+			return 0, unfinished
+		case rest[1] == '-':
+			return 2, closing
+		}
+		return 0, noDelimiter
+	}
+	for n < len(rest) && (rest[n] == ' ' || rest[n] == '\t') {
+		n++
+	}
+	switch rest = rest[n:]; {
+	case n > largestPadding:
+		return 0, delimiterTooLong
+	case len(rest) == 0 || len(rest) == 1 && rest[0] == '\r':
+		return 0, unfinished
+	case rest[0] == '\n':
+		return n + 1, opening
+	case rest[0] == '\r' && rest[1] == '\n':
+		return n + 2, opening
+	}
+	return 0, noDelimiter
+}
+
+// unread is what was read and not yet handed out.
+func (p *partReader) unread() []byte { return p.chunk[p.start:p.end] }
+
+// skip leaves the first n unread bytes behind.
+func (p *partReader) skip(n int) {
+	p.start += n
+	p.offset += int64(n)
+}
+
+// fill reads more. It returns nil only if it got something.
+func (p *partReader) fill() error {
+	if p.end == len(p.chunk) {
+		rest := p.unread()
+		// No part takes more than this, so neither does a chunk.
+		enough := p.maxEntity + len(p.delimiter) + largestChunk
+		chunk := make([]byte, max(p.nextChunk, min(2*len(rest), enough)))
+		p.start, p.end = 0, copy(chunk, rest)
+		p.chunk = chunk
+		p.nextChunk = min(2*p.nextChunk, largestChunk)
+	}
+	for range 100 {
+		if p.readErr != nil {
+			break
+		}
+		var n int
+		n, p.readErr = p.r.Read(p.chunk[p.end:])
+		if n > 0 {
+			p.end += n
+			return nil
+		}
+	}
+	switch p.readErr {
+	case nil:
+		return io.ErrNoProgress
+	case io.EOF:
+		return fmt.Errorf("%s ends at byte %d: %w", p.page, p.offset+int64(p.end-p.start), errTruncated)
+	}
+	return p.readErr
+}
+
+// broken is a breach at an unread byte.
+func (p *partReader) broken(kind string, at int, format string, args ...any) error {
+	return broken(kind, p.page, format+", at byte %d", append(args, p.offset+int64(at))...)
+}

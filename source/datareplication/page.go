@@ -1,0 +1,66 @@
+package datareplication
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// pageHeader is what the header of a page says about the page.
+type pageHeader struct {
+	// self, prev and next are absolute URLs. A page has a self link; without
+	// prev it is the oldest page, without next the latest.
+	self, prev, next string
+	// modified is the page's Last-Modified, in UTC and whole seconds.
+	modified time.Time
+	// boundary separates the page's parts; "" for the answer to a HEAD.
+	boundary string
+}
+
+// parsePageHeader reads the header of a page that was got from base, which is
+// the URL after all redirects. The answer to a HEAD request has no body, so
+// wantBody is false and nothing is asked of its Content-Type.
+//
+// A page without a self link is refused, entry point or not: what it is cannot
+// be told apart from another page, so no cursor could name it.
+func parsePageHeader(h http.Header, base *url.URL, wantBody bool) (pageHeader, []feed.Violation, error) {
+	page := pageName(base)
+	found, violations, err := parseLinks(h.Values("Link"), base)
+	if err != nil {
+		return pageHeader{}, nil, err
+	}
+	if found.self == "" {
+		return pageHeader{}, nil, broken(MissingSelf, page, "the page has no Link with rel=self")
+	}
+	header := pageHeader{self: found.self, prev: found.prev, next: found.next}
+
+	value := h.Get("Last-Modified")
+	if value == "" {
+		return pageHeader{}, nil, broken(MissingModified, page, "the page has no Last-Modified")
+	}
+	modified, ok, weekdayWrong := parseDate(value)
+	if !ok {
+		return pageHeader{}, nil, broken(BadModified, page, "the page's Last-Modified %q is no HTTP date", excerpt(value))
+	}
+	if weekdayWrong {
+		violations = append(violations, violation(WrongWeekday, page, "the page's Last-Modified %q has the wrong weekday", excerpt(value)))
+	}
+	header.modified = modified
+
+	if wantBody {
+		if header.boundary, err = parseBoundary(h.Get("Content-Type"), page); err != nil {
+			return pageHeader{}, nil, err
+		}
+	}
+	return header, violations, nil
+}
+
+// pageName is how a page shows in errors and violations: its URL without user
+// info.
+func pageName(u *url.URL) string {
+	shown := *u
+	shown.User = nil
+	return shown.String()
+}

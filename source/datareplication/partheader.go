@@ -1,0 +1,77 @@
+package datareplication
+
+import (
+	"strings"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// arenaFields is how many fields are allocated at once, so that a part does not
+// cost an allocation for each of its own.
+const arenaFields = 128
+
+// newHeader returns an empty header with room for n fields. It shares memory
+// with other headers that was never theirs.
+func (p *partReader) newHeader(n int) feed.Header {
+	if cap(p.fields)-len(p.fields) < n {
+		p.fields = make([]feed.Field, 0, max(arenaFields, n))
+	}
+	from := len(p.fields)
+	p.fields = p.fields[:from+n]
+	return p.fields[from : from : from+n]
+}
+
+// parseHeader reads the header of the part that is at the start of what is
+// unread. block has its fields, which end at p.fieldEnds.
+func (p *partReader) parseHeader(block []byte, extent headerExtent) (feed.Header, error) {
+	// What was read into a chunk is never written again, so it may be seen as
+	// a string; copying it would take a tenth of the time that a part takes.
+	text := unsafe.String(unsafe.SliceData(block), len(block))
+	if !utf8.ValidString(text) {
+		return nil, p.broken(UndecodablePart, 0, "a part's header is not UTF-8")
+	}
+	if strings.Count(text, "\r") > extent.returns || strings.IndexByte(text, 0) >= 0 {
+		return nil, p.broken(BadPartHeader, 0, "a part's header has a carriage return within a line, or a zero byte")
+	}
+	header := p.newHeader(len(p.fieldEnds))
+	start := 0
+	for _, end := range p.fieldEnds {
+		field := strings.TrimSuffix(text[start:end-1], "\r")
+		if extent.folded {
+			field = unfold(field)
+		}
+		n := p.nameLength(field, len(header))
+		value := trimBlanks(field[n:])
+		if n == 0 || value == "" || value[0] != ':' {
+			return nil, p.broken(BadPartHeader, start, "a header line is not a name, a colon and a value: %q", excerpt(field))
+		}
+		header = append(header, feed.Field{Name: field[:n], Value: trimBlanks(value[1:])})
+		start = end
+	}
+	p.last = header
+	return header, nil
+}
+
+// nameLength returns how many bytes of a part's i-th field are its name. The
+// parts of a page mostly have the same names in the same order, so the name in
+// the part before is tried first.
+func (p *partReader) nameLength(field string, i int) int {
+	if i < len(p.last) {
+		if name := p.last[i].Name; strings.HasPrefix(field, name) && len(field) > len(name) && field[len(name)] == ':' {
+			return len(name)
+		}
+	}
+	n := 0
+	for n < len(field) && isTokenByte[field[n]] {
+		n++
+	}
+	return n
+}
+
+// unfold joins the lines of a field. As RFC 5322 has it, the ends of the lines
+// go and the blanks at their starts stay.
+func unfold(field string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(field, "\r\n", ""), "\n", "")
+}

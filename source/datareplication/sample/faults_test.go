@@ -1,0 +1,98 @@
+package sample_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	faults := &sample.Faults{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Good", "yes")
+		w.Header().Set("Content-Length", "10")
+		_, _ = io.WriteString(w, "0123456789")
+	})}
+	server := httptest.NewServer(faults)
+	t.Cleanup(server.Close)
+
+	type got struct {
+		status int
+		body   string
+		header http.Header
+		err    error // of the request or of the body
+	}
+	ask := func(t *testing.T, method, path string, read int) (g got) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := server.Client().Do(r)
+		if err != nil {
+			return got{err: err}
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(io.LimitReader(res.Body, int64(read)))
+		return got{res.StatusCode, string(body), res.Header, err}
+	}
+	const all = 100
+
+	for name, test := range map[string]struct {
+		fault sample.Fault
+		read  int
+		body  string
+		cut   bool
+	}{
+		"cut":                 {sample.Cut(4), all, "0123", true},
+		"cut behind the end":  {sample.Cut(40), all, "0123456789", false},
+		"stall":               {sample.Stall(3), 3, "012", false},
+		"a length too small":  {sample.Length(6), all, "012345", false},
+		"a length too large":  {sample.Length(16), all, "0123456789", true},
+		"edit":                {sample.Edit(func(_ http.Header, b []byte) []byte { return append([]byte("+"), b...) }), all, "+0123456789", false},
+		"nothing spoiled yet": {sample.Pass, all, "0123456789", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults.Add("", "", test.fault)
+			g := ask(t, "GET", "/", test.read)
+			if g.body != test.body || errors.Is(g.err, io.ErrUnexpectedEOF) != test.cut || g.header.Get("X-Good") != "yes" {
+				t.Errorf("got %+v, want %q, cut %v", g, test.body, test.cut)
+			}
+		})
+	}
+	t.Run("status", func(t *testing.T) {
+		faults.Add("", "", sample.Status(503, "Retry-After", "7", "X-Two", "a"))
+		if g := ask(t, "GET", "/", all); g.status != 503 || g.header.Get("Retry-After") != "7" || g.header.Get("X-Two") != "a" || g.body != "" {
+			t.Errorf("got %+v", g)
+		}
+	})
+	t.Run("reset", func(t *testing.T) {
+		faults.Add("", "", sample.Reset, sample.Reset) // net/http may try once more
+		if g := ask(t, "GET", "/", all); g.err == nil {
+			t.Errorf("got %+v", g)
+		}
+		for faults.Left() > 0 {
+			ask(t, "GET", "/", all)
+		}
+	})
+	t.Run("each request takes what is meant for it", func(t *testing.T) {
+		faults.Add("HEAD", "/a", sample.Status(501))
+		faults.Add("GET", "/a", sample.Pass, sample.Status(502))
+		faults.Add("", "/b", sample.Status(503))
+		for _, want := range []struct {
+			method, path string
+			status       int
+		}{{"GET", "/c", 200}, {"GET", "/b", 503}, {"GET", "/a", 200}, {"GET", "/a", 502}, {"GET", "/a", 200}, {"HEAD", "/a", 501}, {"GET", "/b", 200}} {
+			if g := ask(t, want.method, want.path, all); g.status != want.status {
+				t.Errorf("%s %s = %d, want %d", want.method, want.path, g.status, want.status)
+			}
+		}
+		if n := faults.Left(); n != 0 {
+			t.Errorf("%d faults are left", n)
+		}
+	})
+}

@@ -1,0 +1,231 @@
+// Package sample is a made-up datareplication feed that grows: for the demo,
+// for tests and for benchmarks.
+//
+// A [Feed] stores nothing. Its entities are computed from their numbers each
+// time that they are asked for, so a feed of a billion entities costs no more
+// memory than one of ten.
+package sample
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// boundary separates the entities of every page. It must not occur in them.
+const boundary = "a-sample-of-a-feed-7d1f0c52"
+
+// Options say what a feed is like.
+type Options struct {
+	// Entity returns entity i, counted from 0: the same at every call, and
+	// never older than entity i-1. Its Header has what the feed shall carry
+	// beside the headers that the other fields become. Page is not used.
+	Entity func(i int) feed.Entity
+	// PageSize is the number of entities on a full page. Default 100.
+	PageSize int
+	// Base is the path under which the feed lies. Default /feed.
+	Base string
+	// NoETag leaves out the ETag, so that nothing but Last-Modified tells
+	// whether a page has changed.
+	NoETag bool
+	// Gzip compresses pages for clients that accept it.
+	Gzip bool
+}
+
+// Feed is the feed as an [http.Handler]. Its entry point is <base>/latest,
+// which answers with the newest page in place; page k, counted from 0, is
+// <base>/pages/<k>. A feed without entities answers 204.
+//
+// Any number of goroutines may use it.
+type Feed struct {
+	opts    Options
+	length  atomic.Int64
+	buffers sync.Pool // of *bytes.Buffer: one page each
+}
+
+// New returns a feed that is empty until [Feed.SetLen] is called.
+func New(opts Options) *Feed {
+	if opts.PageSize == 0 {
+		opts.PageSize = 100
+	}
+	if opts.Base == "" {
+		opts.Base = "/feed"
+	}
+	f := &Feed{opts: opts}
+	f.buffers.New = func() any { return new(bytes.Buffer) }
+	return f
+}
+
+// Len is the number of entities in the feed.
+func (f *Feed) Len() int { return int(f.length.Load()) }
+
+// SetLen publishes entities up to number n-1.
+func (f *Feed) SetLen(n int) { f.length.Store(int64(n)) }
+
+// page is one page at one moment.
+type page struct {
+	number     int
+	first, end int  // its entities are [first, end)
+	next       bool // whether there is another behind it
+}
+
+// find returns the page that a path means. There is none on an empty feed.
+func (f *Feed) find(path string) (p page, empty, ok bool) {
+	n, size := f.Len(), f.opts.PageSize
+	rest, ok := strings.CutPrefix(path, f.opts.Base+"/")
+	if !ok {
+		return page{}, false, false
+	}
+	if rest == "latest" {
+		if n == 0 {
+			return page{}, true, true
+		}
+		p.number = (n - 1) / size
+	} else {
+		digits, ok := strings.CutPrefix(rest, "pages/")
+		k, err := strconv.Atoi(digits)
+		if !ok || err != nil || strconv.Itoa(k) != digits || k < 0 || k > (n-1)/size || n == 0 {
+			return page{}, false, false
+		}
+		p.number = k
+	}
+	p.first = p.number * size
+	p.end = min(p.first+size, n)
+	p.next = p.end < n
+	return p, false, true
+}
+
+func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "a feed is read with GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	p, empty, ok := f.find(r.URL.Path)
+	switch {
+	case !ok:
+		http.NotFound(w, r)
+		return
+	case empty:
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	packed := f.opts.Gzip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+	f.describe(w.Header(), r, p, packed)
+	if tag := w.Header().Get("ETag"); tag != "" && slices.Contains(strings.Split(r.Header.Get("If-None-Match"), ", "), tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	w.Header().Set("Content-Type", `multipart/mixed; boundary="`+boundary+`"`)
+
+	body := f.buffers.Get().(*bytes.Buffer)
+	defer f.buffers.Put(body)
+	body.Reset()
+	f.render(body, p)
+	if packed {
+		small := f.buffers.Get().(*bytes.Buffer)
+		defer f.buffers.Put(small)
+		small.Reset()
+		pack(small, body.Bytes())
+		body = small
+		w.Header().Set("Content-Encoding", "gzip")
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	_, _ = w.Write(body.Bytes()) // net/http drops what answers a HEAD; a client that has left is its own affair
+}
+
+// describe sets the headers that a 304 has too.
+func (f *Feed) describe(h http.Header, r *http.Request, p page, packed bool) {
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	link := func(number int, rel string) {
+		h.Add("Link", fmt.Sprintf("<%s://%s%s/pages/%d>; rel=%s", scheme, r.Host, f.opts.Base, number, rel))
+	}
+	link(p.number, "self")
+	if p.number > 0 {
+		link(p.number-1, "prev")
+	}
+	if p.next {
+		link(p.number+1, "next")
+	}
+	h.Set("Last-Modified", f.opts.Entity(p.end-1).Modified.UTC().Format(http.TimeFormat))
+	if f.opts.Gzip {
+		h.Set("Vary", "Accept-Encoding")
+	}
+	if !f.opts.NoETag {
+		form := "plain"
+		if packed {
+			form = "gzip"
+		}
+		h.Set("ETag", fmt.Sprintf(`"%d-%d-%t-%s"`, p.number, p.end-p.first, p.next, form))
+	}
+}
+
+// render writes the page's body. It depends on the page's entities alone: a
+// page that gets more of them, or a next page, keeps the bytes that it has up
+// to its close delimiter.
+func (f *Feed) render(b *bytes.Buffer, p page) {
+	var scratch [64]byte
+	for i := p.first; i < p.end; i++ {
+		e := f.opts.Entity(i)
+		b.WriteString("--" + boundary + "\r\n")
+		if _, ok := e.Header.Get("Content-Type"); !ok {
+			b.WriteString("Content-Type: application/json\r\n")
+		}
+		b.WriteString("Last-Modified: ")
+		b.Write(e.Modified.UTC().AppendFormat(scratch[:0], http.TimeFormat))
+		b.WriteString("\r\nContent-ID: ")
+		b.WriteString(e.ID)
+		b.WriteString("\r\nOperation-Type: http-equiv=")
+		b.WriteString(string(e.Op))
+		b.WriteString("\r\nContent-Length: ")
+		b.Write(strconv.AppendInt(scratch[:0], int64(len(e.Body)), 10))
+		b.WriteString("\r\n")
+		for _, field := range e.Header {
+			if !fromField(field.Name) {
+				b.WriteString(field.Name)
+				b.WriteString(": ")
+				b.WriteString(field.Value)
+				b.WriteString("\r\n")
+			}
+		}
+		b.WriteString("\r\n")
+		b.Write(e.Body)
+		b.WriteString("\r\n")
+	}
+	b.WriteString("--" + boundary + "--\r\n")
+}
+
+// fromField says whether a header comes from one of an entity's fields, so
+// that an entity that was read from a feed is not given it twice.
+func fromField(name string) bool {
+	for _, field := range [...]string{"Last-Modified", "Content-ID", "Operation-Type", "Content-Length"} {
+		if strings.EqualFold(name, field) {
+			return true
+		}
+	}
+	return false
+}
+
+func pack(to *bytes.Buffer, page []byte) {
+	w, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
+	if err == nil {
+		_, err = w.Write(page)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic(err) // a known level, and a buffer in memory
+	}
+}

@@ -1,0 +1,218 @@
+package datareplication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// search is the way to the place where reading starts: back by HEAD from the
+// entry point to the page to start at, then forward by GET past the entities
+// in front of the place (specification §1.1). It is part of the cursor, so that
+// a restart goes on with it, and has the same size however long the feed is.
+type search struct {
+	// Start is the configured start that this search is for; empty if it is
+	// for the cure of a gap. Another start in the configuration begins another
+	// search.
+	Start string `json:"start,omitempty"`
+
+	// What is looked for: the end of the feed if Now, else the entity behind
+	// the one with ID, which has the time From, else the first entity of the
+	// time From (Unix seconds) or later, else the first of all.
+	Now  bool   `json:"now,omitempty"`
+	ID   string `json:"id,omitempty"`
+	From *int64 `json:"from,omitempty"`
+	// Skip are Content-IDs of the time From that are published already.
+	Skip []string `json:"skip,omitempty"`
+	// Gap says that pages are known to be missing: going back ends where they
+	// begin.
+	Gap bool `json:"gap,omitempty"`
+
+	// Back is the page to look at next on the way back, empty for the entry
+	// point, and Newer the page whose prev link led there, with its time.
+	Back      string `json:"back,omitempty"`
+	Newer     string `json:"newer,omitempty"`
+	NewerTime int64  `json:"newer_time,omitempty"`
+	// Trail notices loops.
+	Trail trail `json:"trail,omitzero"`
+	// Oldest says that the way back ended at the oldest page there is.
+	Oldest bool `json:"oldest,omitempty"`
+}
+
+func (s *search) String() string {
+	switch {
+	case s.Now:
+		return "the end of the feed"
+	case s.ID != "":
+		return fmt.Sprintf("the entity after %s of %s", s.ID, unix(*s.From))
+	case s.From != nil:
+		return "the first entity since " + unix(*s.From)
+	}
+	return "the first entity of the feed"
+}
+
+func unix(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+
+// newSearch returns the search for a configured start.
+func newSearch(start Start) *search {
+	s := &search{Start: start.String(), Now: start.Now, ID: start.ID}
+	if !start.At.IsZero() {
+		// Feeds have whole seconds: one that is asked for with a fraction
+		// must not lose the entities of its second (case 19).
+		from := start.At.Unix()
+		s.From = &from
+	}
+	return s
+}
+
+// verdict is what a search says of an entity.
+type verdict int
+
+const (
+	before  verdict = iota // the entity lies before the place
+	found                  // the entity lies behind the place
+	last                   // the entity is the last before the place
+	missing                // the place is not in the feed
+)
+
+// judge says where e lies from the place that is looked for.
+func (s *search) judge(e *feed.Entity) verdict {
+	at := e.Modified.Unix()
+	switch {
+	case s.Now:
+		return before
+	case s.ID != "":
+		switch {
+		case at < *s.From:
+			return before
+		case sameID(e.ID, s.ID):
+			return last
+		case at > *s.From:
+			return missing
+		}
+		return before
+	case s.From != nil:
+		if at < *s.From || at == *s.From && slices.Contains(s.Skip, e.ID) {
+			return before
+		}
+	}
+	return found
+}
+
+// sameID compares an ID of the feed with one that a person may have typed: one
+// pair of angle brackets more or less does not matter (case 56).
+func sameID(id, wanted string) bool {
+	return id == wanted || strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">") == strings.TrimSuffix(strings.TrimPrefix(wanted, "<"), ">")
+}
+
+// headsPerCall bounds how far one call of back goes.
+const headsPerCall = 100
+
+// errEmpty says that the feed has no page yet (case 89).
+var errEmpty = errors.New("the feed is empty")
+
+// back goes on towards older pages, by at most limit requests if limit is not
+// 0. It returns the URL of the page to start at, or "" if it has not got there
+// yet.
+func (s *Source) back(ctx context.Context, sr *search, limit int, seen *sightings) (start string, err error) {
+	for n := 0; limit == 0 || n < limit; n++ {
+		page, err := s.lookBack(ctx, sr)
+		if err != nil {
+			return "", err
+		}
+		seen.add(page.violations...)
+		if sr.Newer == "" {
+			s.newest.set(page.modified)
+		} else if err := sr.compare(page, seen); err != nil {
+			return "", err
+		}
+
+		switch {
+		case sr.Now:
+			return page.self, nil
+		case sr.From != nil && page.modified.Unix() < *sr.From && page.next != "":
+			return page.next, nil
+		case sr.From != nil && page.modified.Unix() < *sr.From:
+			// The feed ends before the place, and its last page tells where
+			// new entities will come (case 17).
+			return page.self, nil
+		case page.prev == "":
+			sr.Oldest = true
+			if sr.From != nil && sr.ID == "" {
+				seen.add(violation(NotOldEnough, page.self, "the oldest page is of %s, so the feed may have lost entities since %s", page.modified.Format(time.RFC3339), unix(*sr.From)))
+			}
+			return page.self, nil
+		}
+		if page.prev == page.self || sr.Trail.visit(page.prev) {
+			return "", broken(Loop, page.self, "the prev links lead in a circle by way of %s", page.prev)
+		}
+		sr.Newer, sr.NewerTime, sr.Back = page.self, page.modified.Unix(), page.prev
+	}
+	return "", nil
+}
+
+// lookBack asks for the header of the next page on the way back.
+func (s *Source) lookBack(ctx context.Context, sr *search) (head, error) {
+	if sr.Back == "" {
+		page, err := s.head(ctx, s.cfg.URL)
+		if errors.Is(err, errNoContent) {
+			return head{}, errEmpty
+		}
+		return page, err
+	}
+	page, err := s.head(ctx, sr.Back)
+	if sr.Gap && isGone(err) {
+		// What is left of the feed begins with the page that led here.
+		page, err = s.head(ctx, sr.Newer)
+		page.prev = ""
+		sr.Newer = ""
+	}
+	return page, err
+}
+
+// compare looks at two neighbours: page, and the newer one that led to it. A
+// page that ends the feed although a newer one links back to it would be taken
+// for the latest on the way forward, and all after it be lost in silence
+// (case 18).
+func (sr *search) compare(page head, seen *sightings) error {
+	if page.next == "" {
+		return broken(MissingNext, page.self, "the page has no next link although the page %s links back to it", sr.Newer)
+	}
+	if page.next != sr.Newer {
+		seen.add(violation(LinksAsymmetric, page.self, "its next link leads to %s, but the page that links back to it is %s", page.next, sr.Newer))
+	}
+	if at := page.modified.Unix(); at > sr.NewerTime {
+		seen.add(violation(PageTimeRunsBack, page.self, "it is of %s, and the page after it of %s", unix(at), unix(sr.NewerTime)))
+	}
+	return nil
+}
+
+// again returns the search as it was before it got anywhere.
+func (s *search) again() *search {
+	return &search{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap}
+}
+
+// trail notices when a walk comes back to where it was, in constant memory
+// and after at most about three times as many steps as there are pages
+// (Brent's algorithm: a mark that is moved on at every power of two).
+type trail struct {
+	Mark  string `json:"mark,omitempty"`
+	Steps int    `json:"steps,omitempty"`
+	Power int    `json:"power,omitempty"`
+}
+
+// visit takes a step and says whether it closes a circle.
+func (t *trail) visit(page string) bool {
+	if page == t.Mark {
+		return true
+	}
+	if t.Steps++; t.Steps > t.Power {
+		t.Mark, t.Steps, t.Power = page, 0, max(2*t.Power, 1)
+	}
+	return false
+}

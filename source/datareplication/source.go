@@ -1,0 +1,250 @@
+// Package datareplication reads feeds of the datareplication format: pages of
+// multipart entities, linked to each other by Link headers and read from the
+// oldest to the newest.
+//
+// A [Source] finds the place to start at by HEAD requests back from the entry
+// point, walks forward by GET, and from then on polls the newest page with one
+// conditional request. Its cursor holds the page, the number of entities read
+// of it, the Content-ID before the place and its time, so it knows when the
+// place is no longer what it was, and finds it again when the page is gone.
+//
+// Pages are parsed as they arrive: what is held in memory is one batch and one
+// buffer, however large the page is.
+package datareplication
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
+)
+
+const (
+	// batchBytes is how large a batch gets by default.
+	batchBytes = 1 << 20
+	// trustETag is for how long "not modified" is believed. There are servers
+	// whose ETag does not change with the page (users lost data to them), so
+	// the page is read in full now and then.
+	trustETag = time.Hour
+	// lookEvery is how often the entry point is asked how far the feed has
+	// got, while older pages are being read.
+	lookEvery = 30 * time.Second
+	// weak is how old a page must be, by the server's own clock, for its
+	// Last-Modified to prove that nothing came after it in the same second
+	// (RFC 9110, 8.8.2.2).
+	weak = 2 * time.Second
+)
+
+// Source reads one feed. Next keeps the contract of a bridge's Source: what a
+// Source remembers between calls saves requests and decides nothing. It is for
+// one goroutine at a time.
+type Source struct {
+	cfg    Config
+	client *source.Client
+	log    *slog.Logger
+
+	// at is the page that is being read, if its end has not been reached.
+	at *page
+	// end is what is known of the end of the feed.
+	end end
+	// newest is the newest time that was seen on the entry point.
+	newest newest
+	// trail notices next links that lead in a circle. It starts anew where
+	// reading does not go on from expect.
+	trail trail
+	// expect is the cursor that was returned last, or that the last error was
+	// the answer to.
+	expect feed.Cursor
+	// noHead says that the server does not know HEAD.
+	noHead bool
+	// changed is the digest of a changed page that was reported.
+	changed digest
+}
+
+// New returns a Source for the feed that cfg names.
+func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
+	if cfg.BatchBytes <= 0 {
+		cfg.BatchBytes = batchBytes
+	}
+	if cfg.Gap == "" {
+		cfg.Gap = GapHalt
+	}
+	return &Source{cfg: cfg, client: client, log: log}
+}
+
+// Next reads on from after: at most one page of new entities, or a stretch of
+// the way to the starting place.
+func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+	if !bytes.Equal(after, s.expect) {
+		s.closePage()
+		s.trail = trail{}
+	}
+	batch, err := s.next(ctx, after)
+	if err != nil {
+		s.closePage()
+		s.expect = after
+		return feed.Batch{}, err
+	}
+	batch.Newest = s.newest.at
+	s.expect = batch.Cursor
+	return batch, nil
+}
+
+func (s *Source) next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+	cur, err := decodeCursor(after)
+	if err != nil {
+		return feed.Batch{}, err
+	}
+	fresh := cur.Page == "" && cur.Search == nil
+	moved := cur.Search != nil && cur.Search.Start != "" && cur.Search.Start != s.cfg.Start.String()
+	if fresh || moved {
+		cur = cursor{Version: cursorVersion, Search: newSearch(s.cfg.Start)}
+	}
+	var seen sightings
+	if cur.Page != "" {
+		return s.walk(ctx, cur, after, seen)
+	}
+	start, err := s.back(ctx, cur.Search, headsPerCall, &seen)
+	switch {
+	case errors.Is(err, errEmpty) && cur.Search.Now:
+		// The feed ends here and now: what comes is new.
+		cur.Search.Now = false
+		return feed.Batch{Cursor: cur.encode(), Violations: seen}, nil
+	case errors.Is(err, errEmpty):
+		return feed.Batch{Cursor: after, Violations: seen}, nil
+	case err != nil:
+		return feed.Batch{}, err
+	case start == "":
+		s.log.Info("looking for the place to start at", "place", cur.Search.String(), "at", cur.Search.Back)
+		return feed.Batch{Cursor: cur.encode(), More: true, Violations: seen}, nil
+	}
+	cur.Page = start
+	return s.walk(ctx, cur, after, seen)
+}
+
+// head is what a HEAD request tells of a page.
+type head struct {
+	pageHeader
+	length     int64 // Content-Length, or -1
+	violations []feed.Violation
+}
+
+// head asks for the header of a page, by GET where the server does not know
+// HEAD (case 88).
+func (s *Source) head(ctx context.Context, url string) (head, error) {
+	method := http.MethodHead
+	if s.noHead {
+		method = http.MethodGet
+	}
+	resp, err := s.client.Do(ctx, source.Request{Method: method, URL: url})
+	if status := statusOf(err); !s.noHead && (status == http.StatusMethodNotAllowed || status == http.StatusNotImplemented) {
+		s.noHead = true
+		s.log.Info("the server does not answer HEAD; using GET", "url", url)
+		return s.head(ctx, url)
+	}
+	if err != nil {
+		return head{}, err
+	}
+	defer resp.Body.Close()
+	if resp.Status == http.StatusNoContent {
+		return head{}, errNoContent
+	}
+	header, violations, err := parsePageHeader(resp.Header, resp.URL, false)
+	return head{header, contentLength(resp.Header), violations}, err
+}
+
+// page is a page that is being read.
+type page struct {
+	head
+	etag   string
+	date   time.Time
+	body   io.Closer
+	parts  *partReader
+	parsed int // number of entities so far
+}
+
+// get asks for a page. It returns nil if the page is not modified.
+func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
+	resp, err := s.client.Do(ctx, source.Request{Method: http.MethodGet, URL: url, IfNoneMatch: etag})
+	if err != nil {
+		return nil, err
+	}
+	switch resp.Status {
+	case http.StatusNotModified:
+		defer resp.Body.Close()
+		if l, _, err := parseLinks(resp.Header.Values("Link"), resp.URL); err == nil && l.next != "" {
+			// The ETag covers the entities and not the links.
+			return s.get(ctx, url, "")
+		}
+		return nil, nil
+	case http.StatusNoContent:
+		resp.Body.Close()
+		return nil, errNoContent
+	}
+	header, violations, err := parsePageHeader(resp.Header, resp.URL, true)
+	if err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return &page{
+		head:  head{header, contentLength(resp.Header), violations},
+		etag:  resp.Header.Get("ETag"),
+		date:  resp.Date,
+		body:  resp.Body,
+		parts: newPartReader(resp.Body, header.boundary, header.self, int(s.cfg.Limits.Entity)),
+	}, nil
+}
+
+// entity returns the next entity of the page, and io.EOF at its end.
+func (p *page) entity(seen *sightings) (feed.Entity, error) {
+	part, err := p.parts.next()
+	if err != nil {
+		return feed.Entity{}, err
+	}
+	e, violations, err := newEntity(part, p.self, p.parsed)
+	seen.add(violations...)
+	p.parsed++
+	return e, err
+}
+
+func (s *Source) closePage() {
+	if s.at != nil {
+		s.at.body.Close()
+		s.at = nil
+	}
+}
+
+// end is what is known of the page at whose end the feed ended, to tell with
+// little effort whether it still does.
+type end struct {
+	page     string
+	index    int
+	etag     string
+	modified time.Time
+	length   int64
+	settled  bool      // modified proves something
+	full     time.Time // when the page was last read in full
+}
+
+func (e end) matches(cur cursor) bool { return e.page == cur.Page && e.index == cur.Index }
+
+// newest is the newest time that upstream is known to have.
+type newest struct{ at, looked time.Time }
+
+func (n *newest) set(t time.Time) {
+	n.looked = time.Now()
+	if n.at.Before(t) {
+		n.at = t
+	}
+}
+
+// sightings collects violations.
+type sightings []feed.Violation
+
+func (s *sightings) add(v ...feed.Violation) { *s = append(*s, v...) }

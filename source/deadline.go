@@ -1,0 +1,73 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// deadline ends a request whose upstream keeps it waiting: for a connection,
+// for the header, then for each stretch of the body. It does so by cancelling
+// the request's context, which is the one thing that ends all of them.
+type deadline struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex // guards what follows; the timer runs in a goroutine of its own
+	timer *time.Timer
+	wait  *timeoutError // what is being waited for, nil if nothing is
+}
+
+func newDeadline(ctx context.Context) *deadline {
+	d := &deadline{}
+	d.ctx, d.cancel = context.WithCancelCause(ctx)
+	return d
+}
+
+// start begins a wait and ends the one before it.
+func (d *deadline) start(wait *timeoutError) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wait = wait
+	if d.timer == nil {
+		d.timer = time.AfterFunc(wait.limit, d.expire)
+		return
+	}
+	d.timer.Reset(wait.limit)
+}
+
+func (d *deadline) expire() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// If the wait has ended in this very moment and another has begun, that
+	// one is ended: the upstream was as late as it may be anyway.
+	if d.wait != nil {
+		d.cancel(d.wait)
+	}
+}
+
+// stop ends the wait.
+func (d *deadline) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wait = nil
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}
+
+// close ends the request.
+func (d *deadline) close() {
+	d.stop()
+	d.cancel(nil)
+}
+
+// reason is why the request was ended from this side: a timeout of ours, or
+// the end of the caller's context. It is nil if it was not.
+func (d *deadline) reason() error {
+	if late, ok := errors.AsType[*timeoutError](context.Cause(d.ctx)); ok {
+		return late
+	}
+	return d.ctx.Err()
+}

@@ -1,0 +1,127 @@
+package source
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// ErrTooLarge is matched, beside [feed.ErrPermanent], by the errors that say
+// that a page or a header is larger than the configured limit.
+var ErrTooLarge = errors.New("larger than the limit")
+
+func tooLarge(format string, args ...any) error {
+	return feed.Permanent(fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrTooLarge))
+}
+
+// StatusError says that the upstream answered with a status that does not
+// carry what was asked for. It matches [feed.ErrPermanent] unless the status
+// is a 5xx or one of 408, 421, 425 and 429, which pass by themselves.
+type StatusError struct {
+	Method string
+	URL    string // without credentials
+	Status int
+	// Wait is how long the upstream has asked to be left alone, at most an
+	// hour; zero if it did not ask.
+	Wait time.Duration
+	// Excerpt is the start of a textual body, in one line.
+	Excerpt string
+
+	note      string // what the status alone does not say
+	transient bool   // passes by itself, whatever the status
+}
+
+func (e *StatusError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: %d", e.Method, e.URL, e.Status)
+	if text := http.StatusText(e.Status); text != "" {
+		b.WriteString(" " + text)
+	}
+	if e.note != "" {
+		b.WriteString(" (" + e.note + ")")
+	}
+	if e.Excerpt != "" {
+		fmt.Fprintf(&b, ": %q", e.Excerpt)
+	}
+	if e.Wait > 0 {
+		fmt.Fprintf(&b, "; it asks to wait %v", e.Wait)
+	}
+	return b.String()
+}
+
+// Is makes the error match [feed.ErrPermanent] if its status does not pass by
+// itself.
+func (e *StatusError) Is(target error) bool {
+	return target == feed.ErrPermanent && !e.transient && !passes(e.Status)
+}
+
+// RetryAfter is Wait.
+func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
+
+func passes(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
+}
+
+// timeoutError says which of the configured timeouts has passed.
+type timeoutError struct {
+	what   string
+	limit  time.Duration
+	option string
+}
+
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("%s for %v (%s)", e.what, e.limit, e.option)
+}
+func (e *timeoutError) Timeout() bool { return true }
+
+// explain puts into words the failures that an operator meets before there is
+// a response.
+func explain(err error, limits Limits) error {
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("the host's name cannot be resolved: %w", err)
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return feed.Permanent(fmt.Errorf("the server's certificate is not signed by a trusted authority; name its authority in auth.tls.ca_file: %w", err))
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return feed.Permanent(fmt.Errorf("the server's certificate is not valid for this: %w", err))
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return feed.Permanent(fmt.Errorf("the server does not speak TLS on this port; should the url start with http:// instead: %w", err))
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		return fmt.Errorf("the server refused the TLS connection; it may want another client certificate in auth.tls: %w", err)
+	}
+	// net/http has no values for the last two, only texts (HTTP/1 and HTTP/2).
+	switch text := err.Error(); {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("nothing accepts connections there: %w", err)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		// Not io.EOF itself, which a reader would take for a good end.
+		return fmt.Errorf("the server closed the connection before it had answered: %w", io.ErrUnexpectedEOF)
+	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):
+		return tooLarge("the header of the response has more than %d bytes (limits.header)", limits.Header)
+	}
+	return err
+}
+
+// shown is u as it may stand in an error.
+func shown(u *url.URL) string {
+	plain := *u
+	plain.User = nil
+	return plain.String()
+}

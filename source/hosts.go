@@ -1,0 +1,101 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Hosts is what the clients of a process share, so that a thousand feeds of
+// one host are one polite visitor: the rate of requests to a host, the pause
+// that a host has asked for, and the connections. The zero Hosts is ready for
+// use.
+type Hosts struct {
+	// Dial makes the connections. Nil stands for a [net.Dialer]. It must be
+	// set before the first client is made.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	mu         sync.Mutex // guards what follows
+	limiters   map[limiterKey]*rate.Limiter
+	pauses     map[string]time.Time // by host, until when it wants no requests
+	transports map[transportKey]*http.Transport
+}
+
+type limiterKey struct {
+	host string
+	rate float64
+}
+
+// wait returns when the host may be asked. A host that has asked for a pause
+// is an error at once: a feed that sleeps in here could not say why it lags.
+func (h *Hosts) wait(ctx context.Context, host string, perSecond float64) error {
+	h.mu.Lock()
+	left := time.Until(h.pauses[host])
+	if left <= 0 {
+		delete(h.pauses, host)
+	}
+	key := limiterKey{host, perSecond}
+	limiter := h.limiters[key]
+	if limiter == nil {
+		if h.limiters == nil {
+			h.limiters = make(map[limiterKey]*rate.Limiter)
+		}
+		// A tenth of a second's requests at once hides scheduling jitter
+		// and is no burst that a host would notice.
+		limiter = rate.NewLimiter(rate.Limit(perSecond), max(1, int(math.Min(perSecond/10, 100))))
+		h.limiters[key] = limiter
+	}
+	h.mu.Unlock()
+
+	if left > 0 {
+		return &pausedError{host, left}
+	}
+	if err := limiter.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for a turn within %v requests a second (limits.rate): %w", perSecond, err)
+	}
+	return nil
+}
+
+// pause keeps requests away from host for d. A shorter pause does not end a
+// longer one.
+func (h *Hosts) pause(host string, d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pauses == nil {
+		h.pauses = make(map[string]time.Time)
+	}
+	if until := time.Now().Add(d); until.After(h.pauses[host]) {
+		h.pauses[host] = until
+	}
+}
+
+// pausedError says that a request was not made because its host asked, in
+// answer to an earlier one, to be left alone for a while.
+type pausedError struct {
+	host string
+	wait time.Duration
+}
+
+func (e *pausedError) Error() string {
+	return fmt.Sprintf("not asked: %s wants no requests for another %v (Retry-After)", e.host, e.wait.Round(100*time.Millisecond))
+}
+
+// RetryAfter says how much of the pause is left.
+func (e *pausedError) RetryAfter() time.Duration { return e.wait }
+
+// hostPort is u's host and port in the one form that hosts are compared in.
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}

@@ -1,0 +1,101 @@
+package source
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// idlePerHost is how many connections to one host are kept for the next poll.
+// A thousand feeds that are polled every ten seconds have a handful of requests
+// under way at any time.
+const idlePerHost = 16
+
+// transportKey has the settings in which transports differ. Clients that agree
+// in them share one, and its connections.
+type transportKey struct {
+	connect time.Duration
+	header  int64
+	tls     TLS
+}
+
+// transport returns the shared transport for cfg, made with the client
+// certificate or without it. Transports live as long as Hosts: there are as
+// many as there are different settings.
+func (h *Hosts) transport(cfg Config, certificate bool) (*http.Transport, error) {
+	key := transportKey{cfg.Timeouts.Connect, cfg.Limits.Header, cfg.Auth.TLS}
+	if !certificate {
+		key.tls.CertFile, key.tls.KeyFile = "", ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.transports[key]; t != nil {
+		return t, nil
+	}
+	settings, err := key.tls.settings()
+	if err != nil {
+		return nil, err
+	}
+	// A dial goes on when the request that wanted it has given up, for the
+	// next request's sake. Twice the time lets the request's own deadline come
+	// first and word the error.
+	lapse := 2 * key.connect
+	dial := h.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: lapse}).DialContext
+	}
+	t := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dial,
+		TLSHandshakeTimeout:    lapse,
+		TLSClientConfig:        settings,
+		MaxResponseHeaderBytes: key.header,
+		MaxIdleConnsPerHost:    idlePerHost,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     true, // body does it, with limits
+		ForceAttemptHTTP2:      true,
+		// Without pings a dead HTTP/2 connection would be reused until TCP
+		// gives up, a quarter of an hour later.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+	}
+	if h.transports == nil {
+		h.transports = make(map[transportKey]*http.Transport)
+	}
+	h.transports[key] = t
+	return t, nil
+}
+
+// settings reads the files once, so that a wrong one is found at the start.
+func (t TLS) settings() (*tls.Config, error) {
+	settings := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, feed.Permanent(fmt.Errorf("auth.tls.ca_file: %w", err))
+		}
+		settings.RootCAs = x509.NewCertPool()
+		if !settings.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, feed.Permanent(fmt.Errorf("auth.tls.ca_file: %s has no certificate in PEM form", t.CAFile))
+		}
+	}
+	if t.CertFile != "" {
+		load := func() (*tls.Certificate, error) {
+			certificate, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+			if err != nil {
+				return nil, feed.Permanent(fmt.Errorf("auth.tls.cert_file %s with key_file %s: %w", t.CertFile, t.KeyFile, err))
+			}
+			return &certificate, nil
+		}
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		settings.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	}
+	return settings, nil
+}

@@ -1,0 +1,194 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/feedbridge/feedbridge/secret"
+)
+
+// Validate returns everything that is wrong with c, each error starting with
+// the key that it is about. It opens no file; [NewClient] does.
+func (c Config) Validate() []error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if err := checkURL(c.URL); err != nil {
+		fail("url: %w", err)
+	}
+	authorization := false
+	for i, line := range c.Headers {
+		name, _, err := parseHeader(line)
+		if err != nil {
+			fail("headers[%d]: %w", i, err)
+		}
+		authorization = authorization || strings.EqualFold(name, "Authorization")
+	}
+	for i, host := range c.AllowHosts {
+		if err := checkHost(host); err != nil {
+			fail("allow_hosts[%d]: %w", i, err)
+		}
+	}
+	kinds := c.Auth.kinds()
+	if len(kinds) > 1 {
+		fail("auth: %s exclude each other: keep one", strings.Join(kinds, " and "))
+	}
+	if len(kinds) > 0 && authorization {
+		fail("headers: Authorization and auth.%s exclude each other: keep one", kinds[0])
+	}
+	errs = append(errs, c.Auth.validate()...)
+
+	for _, d := range []struct {
+		key      string
+		positive bool
+	}{
+		{"timeouts.connect", c.Timeouts.Connect > 0},
+		{"timeouts.header", c.Timeouts.Header > 0},
+		{"timeouts.idle", c.Timeouts.Idle > 0},
+		{"limits.page", c.Limits.Page > 0},
+		{"limits.header", c.Limits.Header > 0},
+		{"limits.entity", c.Limits.Entity > 0},
+		{"limits.rate", c.Limits.Rate > 0 && !math.IsInf(c.Limits.Rate, 0)},
+	} {
+		if !d.positive {
+			fail("%s: must be more than zero", d.key)
+		}
+	}
+	if c.Limits.Redirects < 0 {
+		fail("limits.redirects: must not be negative")
+	}
+	return errs
+}
+
+// kinds lists the keys under auth that set an Authorization header.
+func (a Auth) kinds() []string {
+	var kinds []string
+	for _, k := range []struct {
+		key string
+		set bool
+	}{
+		{"bearer", a.Bearer != ""},
+		{"bearer_file", a.BearerFile != ""},
+		{"basic", a.Basic != Basic{}},
+		{"oauth2", a.OAuth2.set()},
+	} {
+		if k.set {
+			kinds = append(kinds, k.key)
+		}
+	}
+	return kinds
+}
+
+func (o OAuth2) set() bool {
+	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || o.ClientSecretFile != "" || len(o.Scopes) > 0
+}
+
+func (a Auth) validate() []error {
+	var errs []error
+	fail := func(text string) { errs = append(errs, errors.New(text)) }
+
+	if !httpguts.ValidHeaderFieldValue(a.Bearer.Reveal()) {
+		fail("auth.bearer: has characters that a header cannot carry, such as a line break")
+	}
+	if b := a.Basic; b != (Basic{}) {
+		switch {
+		case b.Username == "":
+			fail("auth.basic.username: is missing")
+		case strings.Contains(b.Username, ":"):
+			fail("auth.basic.username: must not contain a colon (RFC 7617)")
+		}
+		if (b.Password == "") == (b.PasswordFile == "") {
+			fail("auth.basic: set one of password and password_file")
+		}
+	}
+	if o := a.OAuth2; o.set() {
+		if err := checkURL(o.TokenURL); err != nil {
+			errs = append(errs, fmt.Errorf("auth.oauth2.token_url: %w", err))
+		}
+		if o.ClientID == "" {
+			fail("auth.oauth2.client_id: is missing")
+		}
+		if (o.ClientSecret == "") == (o.ClientSecretFile == "") {
+			fail("auth.oauth2: set one of client_secret and client_secret_file")
+		}
+	}
+	switch t := a.TLS; {
+	case t.CertFile != "" && t.KeyFile == "":
+		fail("auth.tls.key_file: is missing beside cert_file")
+	case t.CertFile == "" && t.KeyFile != "":
+		fail("auth.tls.cert_file: is missing beside key_file")
+	}
+	return errs
+}
+
+// checkURL wants an absolute http or https URL without credentials. Its errors
+// do not repeat a URL that may hold a password.
+func checkURL(raw string) error {
+	u, err := url.Parse(raw)
+	web := err == nil && (u.Scheme == "http" || u.Scheme == "https")
+	switch {
+	case raw == "":
+		return errors.New("is missing")
+	case err == nil && u.User != nil:
+		return errors.New("must not contain credentials: set auth.basic")
+	case web && u.Hostname() == "":
+		return fmt.Errorf("%q has no host", raw)
+	case web:
+		return nil
+	case strings.Contains(raw, "@"):
+		return errors.New("cannot be parsed; it must look like https://shop.example.com/feed, without credentials: set auth.basic")
+	case !strings.Contains(raw, "://"):
+		return fmt.Errorf("%q has no scheme: write https://%s", raw, strings.TrimPrefix(raw, "//"))
+	case err != nil:
+		return fmt.Errorf("%q cannot be parsed: %w", raw, parseError(err))
+	}
+	return fmt.Errorf("%q has the scheme %s: feeds are read over https and http", raw, u.Scheme)
+}
+
+// parseError is what is wrong with a URL, without the URL.
+func parseError(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+func checkHost(host string) error {
+	u, err := url.Parse("//" + host)
+	if err != nil || host == "" || u.Host != host || u.Hostname() == "" || strings.Contains(host, "*") {
+		return fmt.Errorf("%q is not a host: write shop.example.com or shop.example.com:8443", host)
+	}
+	return nil
+}
+
+// reserved are the headers that the client sets by itself, or that would turn
+// a whole page into something else.
+var reserved = []string{
+	"Connection", "Content-Length", "Host", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range",
+	"If-Unmodified-Since", "Range", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// parseHeader reads a line "Name: value". Its errors do not show the value.
+func parseHeader(line secret.String) (name, value string, err error) {
+	name, value, ok := strings.Cut(line.Reveal(), ":")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	switch {
+	case !ok:
+		return "", "", errors.New(`has no colon: write "Name: value"`)
+	case !httpguts.ValidHeaderFieldName(name):
+		return "", "", errors.New(`does not start with a header's name: write "Name: value"`)
+	case !httpguts.ValidHeaderFieldValue(value):
+		return name, "", fmt.Errorf("the value of %s has characters that a header cannot carry, such as a line break", name)
+	}
+	for _, r := range reserved {
+		if strings.EqualFold(name, r) {
+			return name, "", fmt.Errorf("%s is set by feedbridge itself", r)
+		}
+	}
+	return name, value, nil
+}
