@@ -3,12 +3,14 @@ package admin_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/feed"
@@ -40,49 +42,101 @@ func TestListenSaysHowToCureIt(t *testing.T) {
 	}
 }
 
-// A stop lets the request under way end, and takes no other.
+// pipes is a listener whose connections stay in the process, so that they may
+// be used in virtual time.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A stop lets the request under way end, for a while, and takes no other.
 func TestServeStopsInGoodOrder(t *testing.T) {
 	t.Parallel()
-	asked, answer := make(chan struct{}), make(chan struct{})
-	s := newServer(admin.Bus{Name: "main", Check: func(context.Context) error {
-		close(asked)
-		<-answer
-		return nil
-	}})
-	l, err := admin.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l) }()
-
-	got := make(chan string, 1)
-	go func() {
-		resp, err := http.Get("http://" + l.Addr().String() + "/readyz")
-		if err != nil {
-			got <- err.Error()
-			return
-		}
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		got <- resp.Status + " " + string(body)
-	}()
-	<-asked
-	cancel()
-	for { // until the door is closed
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			break
-		}
-		conn.Close()
-	}
-	close(answer)
-	if body := <-got; !strings.HasPrefix(body, "200 OK") {
-		t.Errorf("the request under way got %s", body)
-	}
-	if err := <-served; err != nil {
-		t.Errorf("Serve: %v", err)
+	for _, c := range []struct {
+		situation   string
+		answers     time.Duration // after the stop
+		want        string
+		servedAfter time.Duration
+	}{
+		{"the request under way ends soon", time.Second, "200 OK", time.Second},
+		{"the request under way takes too long", 10 * time.Second, "EOF", 3 * time.Second},
+	} {
+		t.Run(c.situation, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				s := newServer()
+				s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(feed.Cursor) any {
+					<-release
+					return nil
+				}}).Settled(batch("a", 1, false), 0)
+				l := newPipes()
+				client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
+				ctx, cancel := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- s.Serve(ctx, l) }()
+				answered := make(chan string, 1)
+				go func() {
+					resp, err := client.Get("http://feedbridge/status/orders")
+					if err != nil {
+						answered <- err.Error()
+						return
+					}
+					resp.Body.Close()
+					answered <- resp.Status
+				}()
+				synctest.Wait()
+				stopped := time.Now()
+				cancel()
+				time.AfterFunc(c.answers, func() { close(release) })
+				synctest.Wait()
+				if _, err := l.dial(t.Context(), "", ""); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("a connection after the stop got %v", err)
+				}
+				if err := <-served; err != nil {
+					t.Errorf("Serve: %v", err)
+				}
+				// Shutdown looks every half second, or so, whether all have ended.
+				if took := time.Since(stopped); took < c.servedAfter || took > c.servedAfter+time.Second {
+					t.Errorf("Serve returned %v after the stop", took)
+				}
+				if got := <-answered; !strings.Contains(got, c.want) {
+					t.Errorf("the request under way got %s, want %s", got, c.want)
+				}
+				time.Sleep(c.answers)
+			})
+		})
 	}
 }
 

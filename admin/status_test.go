@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -108,23 +109,24 @@ func TestLag(t *testing.T) {
 		situation string
 		do        func(f *admin.Feed)
 		want      float64
+		all       bool // is published
 	}{
-		{"nothing is known", func(*admin.Feed) {}, unknown},
-		{"read, not published", func(f *admin.Feed) { f.Polled(first, nil, 0) }, unknown},
+		{"nothing is known", func(*admin.Feed) {}, unknown, false},
+		{"read, not published", func(f *admin.Feed) { f.Polled(first, nil, 0) }, unknown, false},
 		{"published in part", func(f *admin.Feed) {
 			f.Polled(first, nil, 0)
 			f.Settled(first, 0)
-		}, 600},
+		}, 600, false},
 		{"published in part, and the bus is down", func(f *admin.Feed) {
 			f.Polled(first, nil, 0)
 			f.Settled(first, 0)
 			enter(f, bridge.Retrying, after(first), time.Second, errors.New("no responders"))
-		}, 600},
+		}, 600, false},
 		{"published in whole", func(f *admin.Feed) {
 			f.Polled(last, nil, 0)
 			f.Settled(last, 0)
 			enter(f, bridge.Idle, after(last), time.Second, nil)
-		}, 0},
+		}, 0, true},
 		{"caught up, and more is read", func(f *admin.Feed) {
 			f.Polled(first, nil, 0)
 			f.Settled(first, 0)
@@ -134,34 +136,34 @@ func TestLag(t *testing.T) {
 			late := batch("c", 1, false)
 			late.Newest = last.Newest.Add(time.Minute)
 			f.Polled(late, nil, 0)
-		}, 60},
+		}, 60, false},
 		{"caught up, and upstream is down", func(f *admin.Feed) {
 			f.Settled(last, 0)
 			f.Polled(feed.Batch{}, errDown, 0)
 			enter(f, bridge.Reading, after(last), 0, nil)
-		}, unknown},
+		}, unknown, false},
 		{"caught up, and the bus is down", func(f *admin.Feed) {
 			f.Settled(last, 0)
 			enter(f, bridge.Retrying, after(last), time.Second, errors.New("no responders"))
-		}, unknown},
+		}, unknown, false},
 		{"another copy publishes", func(f *admin.Feed) {
 			f.Polled(first, nil, 0)
 			f.Settled(first, 0)
 			enter(f, bridge.Standby, after(first), time.Second, lost)
-		}, unknown},
+		}, unknown, false},
 		{"a person has moved the checkpoint", func(f *admin.Feed) {
 			f.Polled(first, nil, 0)
 			f.Settled(first, 0)
 			f.Polled(last, nil, 0)
 			f.Settled(last, 0)
 			enter(f, bridge.Reading, at(1, "a person", 0), 0, nil)
-		}, unknown},
+		}, unknown, false},
 		{"upstream's clock runs back", func(f *admin.Feed) {
 			b := batch("a", 1, true)
 			b.Newest = b.Entities[0].Modified.Add(-time.Hour)
 			f.Polled(b, nil, 0)
 			f.Settled(b, 0)
-		}, 0},
+		}, 0, false},
 	} {
 		t.Run(c.situation, func(t *testing.T) {
 			t.Parallel()
@@ -169,13 +171,71 @@ func TestLag(t *testing.T) {
 			f := addOrders(s)
 			enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil)
 			c.do(f)
+			lag := row(t, s)["lag"].(map[string]any)
 			got := unknown
-			if v, ok := row(t, s)["lag"].(map[string]any)["seconds"].(float64); ok {
+			if v, ok := lag["seconds"].(float64); ok {
 				got = v
 			}
 			if got != c.want {
 				t.Errorf("lag is %v, want %v", got, c.want)
 			}
+			if all := lag["entities"] == 0.0; all != c.all {
+				t.Errorf("entities is %v", lag["entities"])
+			}
+			if shown := strings.Contains(ours(t, s), fmt.Sprintf("\nfeedbridge_lag_seconds{feed=%q} %v\n", "orders", c.want)); shown != (c.want != unknown) {
+				t.Errorf("the metric lag_seconds is there: %v", shown)
+			}
+			if shown := strings.Contains(ours(t, s), "\nfeedbridge_lag_entities{feed=\"orders\"} 0\n"); shown != c.all {
+				t.Errorf("the metric lag_entities is there: %v", shown)
+			}
 		})
+	}
+}
+
+// Next_attempt is when the wait ends; there is none while an attempt is made.
+func TestNextAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		f := addOrders(s)
+		for _, state := range []bridge.State{bridge.Idle, bridge.Standby, bridge.Retrying, bridge.Halted} {
+			enter(f, state, at(3, own, 0), 10*time.Second, errDown)
+			want := time.Now().Add(10 * time.Second).UTC().Format(time.RFC3339)
+			if got := row(t, s)["next_attempt"]; got != want {
+				t.Errorf("%s: next attempt is %v, want %v", state, got, want)
+			}
+			time.Sleep(10 * time.Second)
+			if got := row(t, s)["next_attempt"]; got != nil {
+				t.Errorf("%s: next attempt is %v while it is made", state, got)
+			}
+		}
+	})
+}
+
+func TestOutcomesOfPolls(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	f := addOrders(s)
+	cp := func(cursor string) checkpoint.Checkpoint { return checkpoint.Checkpoint{Cursor: feed.Cursor(cursor)} }
+	enter(f, bridge.Reading, cp("a"), 0, nil)
+	for _, c := range []struct {
+		situation string
+		batch     feed.Batch
+		err       error
+		want      string
+	}{
+		{"nothing new after a restart", batch("a", 0, false), nil, "unchanged"},
+		{"nothing new, though it says more", batch("a", 0, true), nil, "unchanged"},
+		{"entities", batch("b", 1, false), nil, "moved"},
+		{"another place without entities", batch("c", 0, true), nil, "moved"},
+		{"nothing new there", batch("c", 0, false), nil, "unchanged"},
+		{"upstream is down", feed.Batch{}, errDown, "error"},
+		{"nothing new, still", batch("c", 0, false), nil, "unchanged"},
+		{"a person has to act", feed.Batch{}, feed.Permanent(errDown), "permanent_error"},
+	} {
+		f.Polled(c.batch, c.err, 0)
+		if got := row(t, s)["last_poll"].(map[string]any)["outcome"]; got != c.want {
+			t.Errorf("%s: %v, want %s", c.situation, got, c.want)
+		}
 	}
 }

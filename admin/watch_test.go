@@ -3,7 +3,6 @@ package admin_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -146,41 +145,51 @@ func TestWatchesABridge(t *testing.T) {
 	})
 }
 
-// The bridge calls from two goroutines while anyone looks.
+// The bridge calls from two goroutines, and its source from others, while
+// anyone looks.
 func TestManyLookWhileTheBridgeWorks(t *testing.T) {
 	t.Parallel()
 	s := newServer(admin.Bus{Name: "main", Check: func(context.Context) error { return nil }})
 	f := addOrders(s)
 	b := batch("a", 3, true)
 	b.Violations = []feed.Violation{{Kind: "empty_page"}}
-	const rounds = 200
-	var all sync.WaitGroup
-	again := func(do func(i int)) {
-		all.Go(func() {
-			for i := range rounds {
-				do(i)
+	broken := feed.Permanent(&feed.Violation{Kind: "loop"})
+
+	looking, stop := context.WithCancel(t.Context())
+	var workers, lookers sync.WaitGroup
+	settled := 0
+	for _, work := range []func(){
+		func() {
+			f.Polled(b, nil, time.Millisecond)
+			f.Polled(feed.Batch{}, broken, time.Millisecond)
+		},
+		func() {
+			enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil)
+			f.Settled(b, time.Millisecond)
+			enter(f, bridge.Retrying, checkpoint.Checkpoint{}, time.Second, errDown)
+			settled++
+		},
+		func() { f.Exchanged("GET", 200, nil, time.Millisecond) },
+		func() { f.Exchanged("HEAD", 0, errDown, time.Millisecond) },
+	} {
+		workers.Go(func() {
+			for looking.Err() == nil {
+				work()
 			}
 		})
 	}
-	again(func(int) { f.Polled(b, nil, time.Millisecond) })
-	again(func(int) { f.Exchanged("GET", 200, nil, time.Millisecond) })
-	again(func(i int) {
-		f.Settled(b, time.Millisecond)
-		if i%10 == 0 {
-			s.AddFeed(admin.FeedOptions{Name: fmt.Sprint("feed-", i)})
-		}
-	})
-	again(func(int) { f.Polled(feed.Batch{}, errors.New("no"), time.Millisecond) })
 	for _, path := range []string{"/status", "/status/orders", "/readyz", "/metrics"} {
-		again(func(i int) {
-			if i%10 == 0 {
+		lookers.Go(func() {
+			for i := range 20 {
 				getWith(t.Context(), s, path)
+				s.AddFeed(admin.FeedOptions{Name: fmt.Sprint(path, i)})
 			}
 		})
 	}
-	all.Wait()
-	row := row(t, s)
-	if row["published"] != 3.0*rounds {
-		t.Errorf("published is %v", row["published"])
+	lookers.Wait()
+	stop()
+	workers.Wait()
+	if got := row(t, s)["published"]; got != float64(3*settled) {
+		t.Errorf("published is %v, want %d", got, 3*settled)
 	}
 }

@@ -172,7 +172,7 @@ body
 
 func TestHeadIsGetWithoutBody(t *testing.T) {
 	t.Parallel()
-	f := sample.New(sample.Options{Entity: sample.Sized(100), PageSize: 3, Gzip: true})
+	f := sample.New(sample.Options{Entity: sample.Sized(2000), PageSize: 3, Gzip: true})
 	f.SetLen(8)
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)

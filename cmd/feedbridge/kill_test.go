@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	killLength = 20_000 // entities of the feed
+	killPage   = 100    // entities on a page
+	kills      = 20
+)
+
+// The real program is killed twenty times, at random, while it copies a feed of
+// 20,000 entities. Whatever it was doing then, the topic holds the feed in the
+// end: nothing lost, nothing twice, nothing out of order.
+func TestNothingIsLostOrRepeatedWhenTheProgramIsKilled(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		copies int
+		server bool // is killed too
+	}{
+		{"one copy", 1, false},
+		{"two copies at once", 2, false},
+		{"two copies at once, and the NATS server", 2, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			k := newKilling(t)
+			victims := make([]func(), 0, test.copies+1)
+			for n := range test.copies {
+				victims = append(victims, k.startCopy(n))
+			}
+			if test.server {
+				victims = append(victims, k.killServer)
+			}
+			for range kills {
+				k.pause(50, 400)
+				victims[rand.IntN(len(victims))]()
+			}
+			if n := k.published(); n >= killLength {
+				t.Errorf("all %d entities were published before the last kill, which proves nothing then", n)
+			}
+			k.waitFor(killLength)
+			k.check()
+		})
+	}
+}
+
+// killing is a feed, a bus, and copies of the program that come to harm.
+type killing struct {
+	t       *testing.T
+	dir     string
+	feedURL string
+	natsURL string
+	server  *exec.Cmd
+}
+
+func newKilling(t *testing.T) *killing {
+	k := &killing{t: t, dir: t.TempDir()}
+	k.feedURL, _ = startServer(t, "upstream", "127.0.0.1:0", strconv.Itoa(killPage), strconv.Itoa(killLength), "100")
+	k.natsURL, k.server = startServer(t, "nats", k.dir, "-1")
+	return k
+}
+
+// startCopy starts a copy of the program, and returns what kills it and starts
+// another in its place.
+func (k *killing) startCopy(n int) (kill func()) {
+	start := func() *exec.Cmd {
+		cmd, _ := spawn(k.t, "feedbridge", []string{
+			"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + k.natsURL,
+			"FEEDBRIDGE_FEEDS_ORDERS_URL=" + k.feedURL,
+			"FEEDBRIDGE_FEEDS_ORDERS_EVERY=200ms",
+			// Slow enough to be still at it when the last kill comes.
+			"FEEDBRIDGE_FEEDS_ORDERS_LIMITS_RATE=40",
+			"FEEDBRIDGE_ADMIN_LISTEN=",
+		}, "run")
+		return cmd
+	}
+	cmd := start()
+	return func() {
+		if err := cmd.Process.Kill(); err != nil {
+			k.t.Errorf("copy %d had ended by itself: %v", n, err)
+		}
+		_ = cmd.Wait()
+		cmd = start()
+	}
+}
+
+// killServer kills the NATS server, and starts it on the same data.
+func (k *killing) killServer() {
+	if err := k.server.Process.Kill(); err != nil {
+		k.t.Fatal(err)
+	}
+	_ = k.server.Wait()
+	_, k.server = startServer(k.t, "nats", k.dir, portOf(k.natsURL))
+}
+
+func portOf(url string) string {
+	for i := len(url) - 1; i >= 0; i-- {
+		if url[i] == ':' {
+			return url[i+1:]
+		}
+	}
+	return ""
+}
+
+// pause waits for some milliseconds between least and most.
+func (k *killing) pause(least, most int) {
+	select {
+	case <-time.After(time.Duration(least+rand.IntN(most-least)) * time.Millisecond):
+	case <-k.t.Context().Done():
+	}
+}
+
+// published is how many messages the topic has.
+func (k *killing) published() uint64 {
+	nc, err := nats.Connect(k.natsURL)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer nc.Close()
+	return k.info(k.stream(nc)).State.Subjects["orders"]
+}
+
+func (k *killing) stream(nc *nats.Conn) jetstream.Stream {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(k.t.Context(), 10*time.Second)
+	defer cancel()
+	stream, err := js.Stream(ctx, "orders")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return stream
+}
+
+func (k *killing) info(stream jetstream.Stream) *jetstream.StreamInfo {
+	ctx, cancel := context.WithTimeout(k.t.Context(), 10*time.Second)
+	defer cancel()
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("orders"))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return info
+}
+
+// waitFor waits until the topic has n messages at least, and then a moment for
+// what should not come.
+func (k *killing) waitFor(n uint64) {
+	for k.published() < n {
+		k.pause(100, 200)
+	}
+	k.pause(500, 600)
+}
+
+// check reads the topic and compares it with the feed.
+func (k *killing) check() {
+	nc, err := nats.Connect(k.natsURL)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer nc.Close()
+	stream := k.stream(nc)
+	held := k.info(stream).State.Subjects["orders"]
+	if held != killLength {
+		k.t.Errorf("the topic has %d entities, and the feed %d", held, killLength)
+	}
+	consumer, err := stream.OrderedConsumer(k.t.Context(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"orders"}, HeadersOnly: true})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer messages.Stop()
+	for i := range held {
+		msg, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
+		if err != nil {
+			k.t.Fatalf("message %d: %v", i, err)
+		}
+		if got, want := msg.Headers().Get("Content-ID"), fmt.Sprintf("%d@sample", i); got != want {
+			k.t.Fatalf("message %d is %s, want %s", i, got, want)
+		}
+	}
+}

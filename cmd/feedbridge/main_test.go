@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+// testMainRole makes the test's own binary play another part, in a process of
+// its own: the program, a NATS server, or an upstream.
+const testMainRole = "FEEDBRIDGE_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(testMainRole)
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	// Variables with the program's prefix belong to its configuration.
+	os.Unsetenv(testMainRole)
+	if err := play(role); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func play(role string) error {
+	switch role {
+	case "feedbridge":
+		os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	case "nats":
+		// nats DIR PORT: a server as it is without a configuration
+		port, err := strconv.Atoi(os.Args[2])
+		if err != nil {
+			return err
+		}
+		srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: os.Args[1], NoSigs: true})
+		if err != nil {
+			return err
+		}
+		srv.Start()
+		if !srv.ReadyForConnections(30 * time.Second) {
+			return errors.New("the NATS server does not start")
+		}
+		fmt.Println(srv.ClientURL())
+	case "upstream":
+		// upstream LISTEN PAGE-SIZE ENTITIES BODY-BYTES
+		var numbers [3]int
+		for i, arg := range os.Args[2:] {
+			var err error
+			if numbers[i], err = strconv.Atoi(arg); err != nil {
+				return err
+			}
+		}
+		listener, err := net.Listen("tcp", os.Args[1])
+		if err != nil {
+			return err
+		}
+		feed := sample.New(sample.Options{PageSize: numbers[0], Entity: sample.Sized(numbers[2])})
+		feed.SetLen(numbers[1])
+		fmt.Println("http://" + listener.Addr().String() + "/feed/latest")
+		go func() { _ = serve(context.Background(), listener, feed) }()
+	default:
+		return fmt.Errorf("there is no role %q", role)
+	}
+	// Until the test that started it ends, and with it standard input.
+	_, err := os.Stdin.Read(make([]byte, 1))
+	_ = err
+	return nil
+}
+
+// spawn starts a process of the test's own binary that plays a part, with more
+// variables in its environment.
+func spawn(tb testing.TB, role string, env []string, args ...string) (*exec.Cmd, io.Reader) {
+	tb.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), testMainRole+"="+role), env...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, out
+}
+
+// startServer starts one of the servers, and returns the URL that it prints
+// when it is ready.
+func startServer(tb testing.TB, role string, args ...string) (url string, cmd *exec.Cmd) {
+	tb.Helper()
+	cmd, out := spawn(tb, role, nil, args...)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		tb.Fatalf("%s did not start: %v", role, err)
+	}
+	return strings.TrimSpace(line), cmd
+}
