@@ -37,8 +37,9 @@ type result struct {
 	room  int64
 }
 
-// queue is how many batches may wait, however small they are.
-const queue = 1024
+// queue is how many batches may wait, however small they are. Every session
+// makes room for them, also those of a thousand idle feeds.
+const queue = 64
 
 func (b *Bridge) startReading(ctx context.Context, after feed.Cursor) *reader {
 	ctx, cancel := context.WithCancel(ctx)

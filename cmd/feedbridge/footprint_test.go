@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// BenchmarkMemory copies 1 GB of feed to a NATS server with the real program,
+// and reports its resident memory: the peak, what it had after the first tenth,
+// and what it had in the end.
+//
+//	go test -run '^$' -bench Memory -benchtime 1x ./cmd/feedbridge
+func BenchmarkMemory(b *testing.B) {
+	const (
+		length = 1_000_000
+		tenth  = length / 10
+	)
+	for b.Loop() {
+		natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
+		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
+		pid, status := runProgram(b, map[string]string{
+			"BUSES_MAIN_NATS_URL":     natsURL,
+			"FEEDS_BIG_URL":           feedURL,
+			"FEEDS_BIG_LIMITS_RATE":   "100000",
+			"FEEDS_BIG_DEDUPE_WINDOW": "100000",
+		})
+		waitUntil(b, func() bool { return published(b, status) >= tenth })
+		early := memory(b, pid, "VmRSS")
+		waitUntil(b, func() bool { return published(b, status) >= length })
+		b.ReportMetric(early, "MiB-after-100MB")
+		b.ReportMetric(memory(b, pid, "VmRSS"), "MiB-after-1GB")
+		b.ReportMetric(memory(b, pid, "VmHWM"), "MiB-peak")
+	}
+}
+
+// BenchmarkIdle polls 1,000 feeds every 10 seconds, all of which answer that
+// nothing is new, and reports how much of a core the program takes.
+//
+//	go test -run '^$' -bench Idle -benchtime 1x ./cmd/feedbridge
+func BenchmarkIdle(b *testing.B) {
+	const (
+		feeds = 1000
+		watch = time.Minute
+	)
+	for b.Loop() {
+		natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
+		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "100", "10", "100")
+		var file bytes.Buffer
+		fmt.Fprintf(&file, "buses: {main: {nats: {url: %q}}}\nfeeds:\n", natsURL)
+		for n := range feeds {
+			fmt.Fprintf(&file, "  feed-%d: {url: %q, every: 10s, limits: {rate: 1000}}\n", n, feedURL)
+		}
+		path := filepath.Join(b.TempDir(), "feedbridge.yaml")
+		if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+			b.Fatal(err)
+		}
+		pid, status := runProgram(b, map[string]string{"CONFIG": path})
+		waitUntil(b, func() bool { return published(b, status) >= 10*feeds })
+		waitFor(b, 15*time.Second) // every feed has been polled once more
+		before := cpuTime(b, pid)
+		waitFor(b, watch)
+		b.ReportMetric((cpuTime(b, pid)-before).Seconds()/watch.Seconds(), "cores")
+		b.ReportMetric(memory(b, pid, "VmRSS"), "MiB")
+	}
+}
+
+// runProgram starts the program with these variables, which get its prefix. It
+// returns its process id and the URL of its status.
+func runProgram(b *testing.B, variables map[string]string) (pid int, status string) {
+	admin := freeAddress(b)
+	env := []string{"FEEDBRIDGE_ADMIN_LISTEN=" + admin, "FEEDBRIDGE_LOG_LEVEL=error"}
+	for name, value := range variables {
+		env = append(env, "FEEDBRIDGE_"+name+"="+value)
+	}
+	cmd, _ := spawn(b, "feedbridge", env, "run")
+	return cmd.Process.Pid, "http://" + admin + "/status"
+}
+
+func freeAddress(b *testing.B) string {
+	listener, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// published is how many entities the program has published; 0 if it does not
+// answer yet.
+func published(b *testing.B, url string) int {
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	var status struct{ Feeds []struct{ Published int } }
+	if err := json.NewDecoder(resp.Body).Decode(&status); err != nil {
+		b.Fatal(err)
+	}
+	sum := 0
+	for _, f := range status.Feeds {
+		sum += f.Published
+	}
+	return sum
+}
+
+func waitUntil(b *testing.B, done func() bool) {
+	for deadline := time.Now().Add(10 * time.Minute); !done(); waitFor(b, 200*time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatal("nothing came of it in ten minutes")
+		}
+	}
+}
+
+func waitFor(b *testing.B, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-b.Context().Done():
+	}
+}
+
+// memory returns a field of the process's status, in MiB.
+func memory(b *testing.B, pid int, field string) float64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Skip("memory is read from /proc: ", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if name, value, _ := strings.Cut(line, ":"); name == field {
+			kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kilobytes / 1024
+		}
+	}
+	b.Fatalf("there is no %s in %s", field, data)
+	return 0
+}
+
+// cpuTime is the processor time that the process has used.
+func cpuTime(b *testing.B, pid int) time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Skip("processor time is read from /proc: ", err)
+	}
+	// Behind the name, which is in parentheses: fields 14 and 15, in ticks of
+	// 10ms, counted from 3.
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	ticks := 0
+	for _, f := range fields[11:13] {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
