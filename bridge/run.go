@@ -99,7 +99,11 @@ func (b *Bridge) session(ctx context.Context) error {
 		return err
 	}
 	b.last = cp
-	b.enter(Status{State: Reading})
+	if b.failures == 0 {
+		// After a failure the state says so until something works: a state
+		// that changes with every attempt would hide it from whoever watches.
+		b.enter(Status{State: Reading})
+	}
 
 	r := b.startReading(ctx, cp.Cursor)
 	defer r.stop()
@@ -112,7 +116,10 @@ func (b *Bridge) session(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.failures = 0
+		if b.failures > 0 {
+			b.failures = 0
+			b.enter(Status{State: Reading})
+		}
 		if moved {
 			looked = time.Now()
 		}

@@ -78,8 +78,8 @@ func (l *loader) checkFeeds(cfg *Config) {
 		if f.Every < 100*time.Millisecond {
 			l.wrong(join(path, "every"), "must be 100ms or more")
 		}
-		if f.DedupeWindow < 0 || f.DedupeWindow > 10_000_000 {
-			l.wrong(join(path, "dedupe_window"), "must be from 0 to 10000000")
+		if f.DedupeWindow < 1 || f.DedupeWindow > 10_000_000 {
+			l.wrong(join(path, "dedupe_window"), "must be from 1 to 10000000")
 		}
 		if f.Freshness < 0 {
 			l.wrong(join(path, "freshness"), "must not be negative")

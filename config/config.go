@@ -109,7 +109,7 @@ type Feed struct {
 	// because of its size. Default stop.
 	Oversize sink.Oversize `yaml:"oversize"`
 	// DedupeWindow is how many of the topic's newest IDs are held in memory to
-	// tell repeated entities by, 0 to 10,000,000. Default 100,000.
+	// tell repeated entities by, 1 to 10,000,000. Default 100,000.
 	DedupeWindow int `yaml:"dedupe_window"`
 	// Freshness is how long ago the last good poll may be for the feed to
 	// count as ready. Zero stands for the default, 5m or three times Every,

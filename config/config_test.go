@@ -124,7 +124,7 @@ func full() *Config {
 			Limits:     source.Limits{Page: 1_000_000, Header: 10_000, Entity: 100_000, Redirects: 0, Rate: 0.5},
 		},
 		Format: "datareplication", Every: 500 * time.Millisecond, Start: datareplication.Start{At: at},
-		Gap: "resume-at-timestamp", Oversize: "skip", DedupeWindow: 0, Freshness: time.Hour,
+		Gap: "resume-at-timestamp", Oversize: "skip", DedupeWindow: 1, Freshness: time.Hour,
 		To: To{Bus: "main", Topic: "shop.orders", Stream: nats.Stream{
 			Name: "SHOP", Create: false, Replicas: 3, MaxAge: 168 * time.Hour, MaxBytes: 1 << 30,
 		}},

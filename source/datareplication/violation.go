@@ -7,8 +7,10 @@ import (
 )
 
 // The kinds of violation of the specification. Those in the first group stop
-// the reading (they come as errors that match [feed.ErrPermanent]); the others
-// are counted and reading goes on.
+// the reading: they come as errors that match [feed.ErrPermanent]. Those in the
+// last are counted, and reading goes on. Those between do the one or the other:
+// a place that is lost stops the reading unless it is found elsewhere, or the
+// configuration says to go on.
 const (
 	MissingSelf          = "missing_self_link"
 	MissingNext          = "missing_next_link"
@@ -27,13 +29,14 @@ const (
 	BadPart              = "invalid_multipart"
 	BadPartHeader        = "invalid_part_header"
 	UndecodablePart      = "undecodable_part_header"
-	PageTooLarge         = "page_too_large"
 	EntityTooLarge       = "entity_too_large"
 	EntityHeaderTooLarge = "entity_header_too_large"
 	Loop                 = "loop"
-	IDNotFound           = "content_id_not_found"
-	NotOldEnough         = "feed_not_old_enough"
-	PageGone             = "page_gone"
+
+	IDNotFound   = "content_id_not_found"
+	NotOldEnough = "feed_not_old_enough"
+	PageGone     = "page_gone"
+	PageChanged  = "page_changed"
 
 	RepeatedLink      = "repeated_link"
 	WrongWeekday      = "wrong_weekday"
@@ -45,7 +48,6 @@ const (
 	PageTimeRunsBack  = "page_time_runs_back"
 	PageOlderThanLast = "page_older_than_entity"
 	RepeatedID        = "repeated_content_id"
-	PageChanged       = "page_changed"
 )
 
 // violation is a breach that reading goes on after.

@@ -1,0 +1,498 @@
+package feedbridge_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// The documents for operators, which the tests in this file compare with the
+// program.
+const (
+	operations = "docs/operations.md"
+	guarantees = "docs/guarantees.md"
+)
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// column returns a column of all tables in document whose first row starts with
+// head.
+func column(document, head string, n int) []string {
+	var cells []string
+	within := false
+	for line := range strings.Lines(document) {
+		row := strings.Split(strings.TrimSpace(line), "|")
+		switch {
+		case len(row) < n+3:
+			within = false
+		case strings.TrimSpace(row[1]) == head:
+			within = true
+		case within && !strings.HasPrefix(row[1], "---"):
+			cells = append(cells, strings.TrimSpace(row[n+1]))
+		}
+	}
+	return cells
+}
+
+var code = regexp.MustCompile("`([^`]+)`")
+
+// named returns what a column has in code. In each cell it is the first thing, or
+// there is none.
+func named(document, head string, n int) []string {
+	cells := column(document, head, n)
+	for i, cell := range cells {
+		if m := code.FindStringSubmatch(cell); m != nil {
+			cells[i] = m[1]
+		}
+	}
+	return cells
+}
+
+// wantSame checks that the documents name everything that there is, and nothing
+// that there is not.
+func wantSame(t *testing.T, what string, is, documented []string) {
+	t.Helper()
+	if len(is) == 0 {
+		t.Errorf("no %s was found in the program: this test looks in the wrong place", what)
+	}
+	for _, name := range is {
+		if !slices.Contains(documented, name) {
+			t.Errorf("%s does not tell of the %s %s", operations, what, name)
+		}
+	}
+	for _, name := range documented {
+		if !slices.Contains(is, name) {
+			t.Errorf("%s tells of the %s %q, which does not exist", operations, what, name)
+		}
+	}
+}
+
+// sources has the module's files of Go, by path.
+func sources(t *testing.T, tests bool) map[string]*ast.File {
+	t.Helper()
+	files := map[string]*ast.File{}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") != tests {
+			return err
+		}
+		files[filepath.ToSlash(file)], err = parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// text is what an expression of literals and their sums says.
+func text(e ast.Expr) (string, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		s, err := strconv.Unquote(e.Value)
+		return s, err == nil && e.Kind == token.STRING
+	case *ast.BinaryExpr:
+		x, _ := text(e.X)
+		y, _ := text(e.Y)
+		return x + y, x+y != ""
+	}
+	return "", false
+}
+
+func TestOptionsAreDocumented(t *testing.T) {
+	schema, err := config.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type node struct {
+		Properties map[string]json.RawMessage
+		// A mapping by names; false elsewhere.
+		AdditionalProperties json.RawMessage
+		Default              json.RawMessage
+	}
+	defaults := map[string]string{}
+	var walk func(path string, raw json.RawMessage)
+	walk = func(path string, raw json.RawMessage) {
+		var n node
+		if err := json.Unmarshal(raw, &n); err != nil {
+			t.Fatal(err)
+		}
+		for key, below := range n.Properties {
+			walk(strings.TrimPrefix(path+"."+key, "."), below)
+		}
+		switch {
+		case n.Properties != nil:
+		case n.AdditionalProperties != nil:
+			walk(path+".NAME", n.AdditionalProperties)
+		default:
+			defaults[path] = strings.Trim(string(n.Default), `"`)
+		}
+	}
+	walk("", schema)
+
+	document := read(t, operations)
+	keys := named(document, "Key", 0)
+	wantSame(t, "option", slices.Collect(maps.Keys(defaults)), keys)
+	variables, presets := named(document, "Key", 1), named(document, "Key", 3)
+	for i, key := range keys {
+		if want := "FEEDBRIDGE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_")); variables[i] != want {
+			t.Errorf("%s: the variable for %s is %s, not %s", operations, key, want, variables[i])
+		}
+		if want := defaults[key]; want != "" && presets[i] != want {
+			t.Errorf("%s: the default of %s is %s, not %s", operations, key, want, presets[i])
+		}
+	}
+}
+
+func TestMetricsAreDocumented(t *testing.T) {
+	server := admin.New(admin.Options{Version: "v1", Log: slog.New(slog.DiscardHandler)})
+	f := server.AddFeed(admin.FeedOptions{Name: "orders", Freshness: time.Minute})
+	// Whatever is known only later is known now.
+	f.Entered(bridge.Status{State: bridge.Reading, Checkpoint: checkpoint.Checkpoint{At: time.Now()}})
+	batch := feed.Batch{
+		Entities: []feed.Entity{{ID: "1", Modified: time.Now()}}, Cursor: feed.Cursor("1"), Newest: time.Now(),
+		Violations: []feed.Violation{{Kind: "loop"}},
+	}
+	f.Polled(batch, nil, time.Second)
+	f.Settled(batch, time.Second)
+
+	answer := httptest.NewRecorder()
+	server.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	var is []string
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (feedbridge_\w+)`).FindAllStringSubmatch(answer.Body.String(), -1) {
+		is = append(is, m[1])
+	}
+	document := read(t, operations)
+	wantSame(t, "metric", is, named(document, "Metric", 0))
+	// The alerts name them too, and the parts of histograms.
+	part := regexp.MustCompile(`_(bucket|sum|count)$`)
+	for _, name := range regexp.MustCompile(`\bfeedbridge_\w+`).FindAllString(document, -1) {
+		if !slices.Contains(is, name) && !slices.Contains(is, part.ReplaceAllString(name, "")) {
+			t.Errorf("%s has the metric %s, which does not exist", operations, name)
+		}
+	}
+}
+
+func TestViolationsAreDocumented(t *testing.T) {
+	var kinds []string
+	ast.Inspect(sources(t, false)["source/datareplication/violation.go"], func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			kind, _ := text(spec.Values[0])
+			kinds = append(kinds, kind)
+		}
+		return true
+	})
+	wantSame(t, "violation", kinds, named(read(t, operations), "Kind", 0))
+}
+
+func TestCommandsAreDocumented(t *testing.T) {
+	document := read(t, operations)
+	found := 0
+	for file, parsed := range sources(t, false) {
+		if !strings.HasPrefix(file, "cmd/feedbridge/") {
+			continue
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.KeyValueExpr: // Use: "set FEED POSITION"
+				key, _ := n.Key.(*ast.Ident)
+				use, ok := text(n.Value)
+				if !ok || key == nil || key.Name != "Use" || use == "feedbridge" {
+					break
+				}
+				found++
+				name := strings.Fields(use)[0]
+				if !regexp.MustCompile("`feedbridge ([a-z]+ )?" + name + "[ `]").MatchString(document) {
+					t.Errorf("%s does not tell of the command %s", operations, name)
+				}
+			case *ast.CallExpr: // Flags().StringVar(&from, "from", ...)
+				call, ok := n.Fun.(*ast.SelectorExpr)
+				if !ok || !regexp.MustCompile(`^[A-Z]\w*VarP?$`).MatchString(call.Sel.Name) {
+					break
+				}
+				found++
+				if flag, ok := text(n.Args[1]); ok && !strings.Contains(document, "`--"+flag) {
+					t.Errorf("%s does not tell of the flag --%s", operations, flag)
+				}
+			}
+			return true
+		})
+	}
+	if found < 15 {
+		t.Errorf("only %d commands and flags were found: this test looks in the wrong place", found)
+	}
+}
+
+func TestLogLinesAreDocumented(t *testing.T) {
+	documented := named(read(t, operations), "Message", 0)
+	found := 0
+	for file, parsed := range sources(t, false) {
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 {
+				return true
+			}
+			method, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains([]string{"Debug", "Info", "Warn", "Error"}, method.Sel.Name) {
+				return true
+			}
+			message, ok := text(call.Args[0])
+			if !ok || strings.Contains(message, "%") {
+				return true
+			}
+			found++
+			if !slices.Contains(documented, message) {
+				t.Errorf("%s logs %q, of which %s does not tell", file, message, operations)
+			}
+			return true
+		})
+	}
+	if found < 10 {
+		t.Errorf("only %d log lines were found: this test looks in the wrong place", found)
+	}
+}
+
+// What operations.md says that an error or a log line says, the program says:
+// each piece of it between two … is part of some string in the sources.
+func TestDocumentedErrorsExist(t *testing.T) {
+	var all []string
+	for _, parsed := range sources(t, false) {
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if e, ok := n.(ast.Expr); ok {
+				if s, ok := text(e); ok {
+					all = append(all, s)
+				}
+			}
+			return true
+		})
+	}
+	// The bridge makes these of a state.
+	all = append(all, "feed "+string(bridge.Retrying), "feed "+string(bridge.Halted))
+	document := read(t, operations)
+	cells := slices.Concat(column(document, "The error says", 0), column(document, "Message", 0))
+	if len(cells) < 50 {
+		t.Fatalf("only %d errors are documented", len(cells))
+	}
+	for _, quoted := range code.FindAllStringSubmatch(strings.Join(cells, "\n"), -1) {
+		for piece := range strings.SplitSeq(quoted[1], "…") {
+			piece = strings.TrimSpace(piece)
+			if !slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, piece) }) {
+				t.Errorf("%s quotes %q, and nothing in the program says %q", operations, quoted[1], piece)
+			}
+		}
+	}
+}
+
+// A test is named as go test -run takes it: TestX, or TestX/a_case_of_it.
+func TestNamedTestsExist(t *testing.T) {
+	functions := map[string]bool{}
+	var cases []string
+	note := func(files map[string]*ast.File) {
+		for _, parsed := range files {
+			ast.Inspect(parsed, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.FuncDecl:
+					functions[n.Name.Name] = true
+				case *ast.BasicLit:
+					if s, ok := text(n); ok {
+						cases = append(cases, strings.ReplaceAll(s, " ", "_"))
+					}
+				}
+				return true
+			})
+		}
+	}
+	note(sources(t, true))
+	note(sources(t, false)) // sinktest is no test file
+	test := regexp.MustCompile("`((Test|Fuzz|Benchmark)[A-Z]\\w+)(/[^`]+)?`")
+	for _, file := range []string{operations, guarantees} {
+		for _, m := range test.FindAllStringSubmatch(read(t, file), -1) {
+			if !functions[m[1]] {
+				t.Errorf("%s names %s, which does not exist", file, m[1])
+			}
+			if m[3] != "" && !slices.Contains(cases, m[3][1:]) {
+				t.Errorf("%s names %s%s, and there is no such case", file, m[1], m[3])
+			}
+		}
+	}
+	if !strings.Contains(read(t, guarantees), "`Test") {
+		t.Errorf("%s names no test", guarantees)
+	}
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	files, err := filepath.Glob("docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no documents: %v", err)
+	}
+	for _, file := range append(files, "README.md", "CHANGELOG.md", "DEVELOPERS.md") {
+		document, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(string(document), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			to, anchor, _ := strings.Cut(m[1], "#")
+			target := file
+			if to != "" {
+				target = filepath.Join(filepath.Dir(file), to)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", file, m[1], err)
+			} else if anchor != "" && !slices.Contains(anchors(read(t, target)), anchor) {
+				t.Errorf("%s links to %s, and there is no such heading", file, m[1])
+			}
+		}
+	}
+}
+
+// anchors are those that GitHub makes of the headings of a document.
+func anchors(document string) []string {
+	var all []string
+	fenced := false
+	for line := range strings.Lines(document) {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		level := len(line) - len(strings.TrimLeft(line, "#"))
+		if fenced || level == 0 || line[level] != ' ' {
+			continue
+		}
+		heading := strings.ToLower(strings.TrimSpace(line[level:]))
+		heading = regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(heading, "")
+		anchor := strings.ReplaceAll(heading, " ", "-")
+		for n, again := 1, anchor; slices.Contains(all, anchor); n++ {
+			anchor = fmt.Sprintf("%s-%d", again, n)
+		}
+		all = append(all, anchor)
+	}
+	return all
+}
+
+// The permissions in operations.md are what a sink needs, and no line of them is
+// too many: without it something fails, or the server complains.
+func TestDocumentedPermissionsAreRight(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(read(t, operations), "### Permissions")
+	_, block, _ := strings.Cut(section, "```\n")
+	block, _, _ = strings.Cut(block, "```")
+	block = strings.ReplaceAll(block, "$BRIDGE_PASSWORD", "secret")
+
+	if err := useTopic(t, block); err != nil {
+		t.Errorf("with the permissions of %s: %v", operations, err)
+	}
+	lines := regexp.MustCompile(`(?m)^\s+"\S+"$`).FindAllString(block, -1)
+	if len(lines) < 5 {
+		t.Fatalf("%s has %d permissions to publish", operations, len(lines))
+	}
+	for _, line := range lines {
+		t.Run(strings.Trim(line, "\" \n"), func(t *testing.T) {
+			t.Parallel()
+			if err := useTopic(t, strings.Replace(block, line, "", 1)); err == nil {
+				t.Error("it works without this permission")
+			}
+		})
+	}
+}
+
+// useTopic runs a server with that authorization, does all that a bridge does
+// with a topic, and returns the first error or warning.
+func useTopic(t *testing.T, authorization string) error {
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte(authorization), 0o600); err != nil {
+		return err
+	}
+	opts, err := server.ProcessConfigFile(file)
+	if err != nil {
+		return err
+	}
+	opts.Host, opts.Port, opts.JetStream, opts.StoreDir, opts.NoSigs = "127.0.0.1", server.RANDOM_PORT, true, t.TempDir(), true
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	srv.Start()
+	defer srv.WaitForShutdown()
+	defer srv.Shutdown()
+	if !srv.ReadyForConnections(20 * time.Second) {
+		return errors.New("the server does not start")
+	}
+
+	warnings := make(warnings, 1)
+	log := slog.New(slog.NewTextHandler(warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	cfg := nats.Config{URL: srv.ClientURL(), Username: "bridge", Password: "secret", Timeout: time.Second}
+	conn, err := nats.Connect(t.Context(), cfg, log)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	topic := nats.Topic{Feed: "orders", Subject: "orders", Stream: nats.Stream{Create: true}}
+	first, second := conn.Sink(topic), conn.Sink(topic)
+	for _, step := range []func() error{
+		func() error { return conn.Check(t.Context()) },
+		func() error { _, err := first.Resume(t.Context()); return err },
+		func() error { return first.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) },
+		func() error { _, err := second.Resume(t.Context()); return err },
+		func() error { return second.Overwrite(t.Context(), sinktest.At(1)) },
+		warnings.first,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warnings keeps the first line of a log.
+type warnings chan string
+
+func (w warnings) Write(line []byte) (int, error) {
+	select {
+	case w <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+func (w warnings) first() error {
+	select {
+	case line := <-w:
+		return errors.New(line)
+	default:
+		return nil
+	}
+}
