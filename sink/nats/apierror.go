@@ -27,6 +27,7 @@ const (
 	codeNameInUse           = 10058
 	codeSubjectOverlap      = 10065
 	codeWrongLastSequence   = 10071
+	codeReplicas            = 10074
 	codeStoreFailed         = 10077
 	codeHeaderTooLarge      = 10097
 	codeSealed              = 10109
@@ -49,6 +50,7 @@ var cures = map[jetstream.ErrorCode]string{
 	codeSealed:           "a sealed stream takes no messages for ever; give the feed another one",
 	codeRollup:           "run 'nats stream edit %s --allow-rollup'",
 	codeTTLInvalid:       "is this NATS server of version 2.12 or newer?",
+	codeReplicas:         "lower stream.replicas, or use a cluster",
 	codeTTLDisabled:      "run 'nats stream edit %s --allow-msg-ttl'",
 	codeAtomicDisabled:   "run 'nats stream edit %s --allow-batch'",
 	codeBatchTooLarge:    "raise max_batch_size in the server's JetStream limits to 1000",

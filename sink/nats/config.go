@@ -52,7 +52,8 @@ type Stream struct {
 	// true. An existing stream is never changed.
 	Create bool `yaml:"create"`
 	// Replicas, MaxAge and MaxBytes are given to a stream that is created.
-	// Defaults: 1, and no limits.
+	// Defaults: 1, and no limits. At a limit the oldest messages make room for
+	// new ones; the checkpoint stays.
 	Replicas int           `yaml:"replicas"`
 	MaxAge   time.Duration `yaml:"max_age"`
 	MaxBytes int64         `yaml:"max_bytes"`
@@ -63,7 +64,8 @@ type Topic struct {
 	// Feed is the name of the feed; it goes into the Feedbridge-Feed header.
 	Feed string `yaml:"-"`
 	// Subject is the subject of every entity. It has no wildcards and no
-	// token that starts with an underscore or a dollar sign.
+	// token that starts with an underscore or a dollar sign. Its checkpoint
+	// has the subject _feedbridge.<subject>.
 	Subject string `yaml:"topic"`
 	// Stream says what the stream is like.
 	Stream Stream `yaml:"stream"`

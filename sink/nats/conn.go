@@ -198,7 +198,7 @@ func (c *Conn) current() (*session, error) {
 		return nil, fmt.Errorf("the connection to %s is closed", c.servers)
 	case isAuth(down):
 		return nil, feed.Permanent(fmt.Errorf("NATS at %s refuses the connection: %s; check %s",
-			c.servers, strings.TrimPrefix(down.Error(), "nats: "), c.cfg.proof()))
+			c.servers, strings.ToLower(strings.TrimPrefix(down.Error(), "nats: ")), c.cfg.proof()))
 	case errors.As(down, &untrusted):
 		return nil, feed.Permanent(fmt.Errorf("the certificate of NATS at %s is not trusted: %w; check the server's name, or set tls.ca_file", c.servers, untrusted.Err))
 	}

@@ -3,13 +3,10 @@ package nats
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
-	"github.com/feedbridge/feedbridge/feed"
 )
 
 // Checkpoint returns the checkpoint that the topic has, with the errors of
@@ -24,12 +21,9 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err != nil {
 			return err
 		}
-		last, err := s.lastCheckpoint(ctx)
-		if err != nil {
+		last, err := s.newest(ctx, info)
+		if last == nil || err != nil {
 			return err
-		}
-		if last == nil {
-			return s.checkEmpty(ctx, info)
 		}
 		cp, err = checkpoint.Decode(last.Data)
 		return err
@@ -50,9 +44,6 @@ func (s *Sink) Check(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		if wrong := s.misfits(info.Config); len(wrong) > 0 {
-			return feed.Permanent(fmt.Errorf("stream %s cannot hold the topic: %s", info.Config.Name, strings.Join(wrong, "; ")))
-		}
-		return nil
+		return s.fitness(info.Config)
 	})
 }

@@ -138,6 +138,10 @@ func conform(t *testing.T, url string, replicas int) {
 		topic.Subject = fmt.Sprintf("conform.%d", topics.Add(1))
 		topic.Stream.Replicas = replicas
 		open := func() *nats.Sink { return connect(t, nats.Config{URL: url}).Sink(topic) }
+		if replicas > 1 {
+			resume(t, open())
+			known(t, url, topic.Subject)
+		}
 		return sinktest.Topic{
 			Open: func() sinktest.Sink { return open() },
 			Read: func(ctx context.Context) iter.Seq2[feed.Entity, error] {
@@ -152,6 +156,27 @@ func conform(t *testing.T, url string, replicas int) {
 			MaxEntities: nats.MaxEntities,
 		}
 	})
+}
+
+// known waits until every server of a cluster knows that a stream has the
+// topic's subjects; until then a commit fails as if there were none. What it
+// publishes meets the fence.
+func known(t *testing.T, urls, subject string) {
+	t.Helper()
+	for url := range strings.SplitSeq(urls, ",") {
+		nc, err := natsgo.Connect(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		for _, s := range []string{subject, "_feedbridge." + subject} {
+			msg := &natsgo.Msg{Subject: s, Header: natsgo.Header{"Nats-Expected-Last-Subject-Sequence": {"99"}}}
+			eventually(t, "the stream is known", func() bool {
+				_, err := nc.RequestMsg(msg, 10*time.Second)
+				return err == nil
+			})
+		}
+	}
 }
 
 // copyFeed commits the entities up to n with s as a bridge does: any error leads

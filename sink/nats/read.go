@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
@@ -109,9 +110,9 @@ func (s *Sink) tail(ctx context.Context, first, to uint64) (jetstream.Consumer, 
 
 // consumer returns a new consumer of the topic and its checkpoint.
 func (s *Sink) consumer(ctx context.Context, from uint64, headersOnly bool) (jetstream.Consumer, error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	consumer, err := s.conn.js.CreateConsumer(ctx, s.topic.Stream.Name, jetstream.ConsumerConfig{
+	config := jetstream.ConsumerConfig{
+		// With a name of its own it is created once, however often asked for.
+		Name:              "feedbridge-" + nuid.Next(),
 		FilterSubjects:    s.subjects(),
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       from,
@@ -120,55 +121,90 @@ func (s *Sink) consumer(ctx context.Context, from uint64, headersOnly bool) (jet
 		Replicas:          1,
 		MemoryStorage:     true,
 		InactiveThreshold: max(time.Minute, 3*s.conn.cfg.Timeout),
+	}
+	var consumer jetstream.Consumer
+	err := s.insist(ctx, func(ctx context.Context) (err error) {
+		consumer, err = s.conn.js.CreateConsumer(ctx, s.topic.Stream.Name, config)
+		return err
 	})
-	return consumer, causeOf(ctx, err)
+	return consumer, err
 }
 
 // remove deletes a consumer sooner than the server does by itself.
 func (s *Sink) remove(ctx context.Context, consumer jetstream.Consumer) {
-	ctx, cancel := s.bounded(context.WithoutCancel(ctx))
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	_ = s.conn.js.DeleteConsumer(ctx, s.topic.Stream.Name, consumer.CachedInfo().Name)
 }
+
+// A visitor is called for a message of the topic, and says whether to go on.
+type visitor func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)
 
 // scan calls visit for the messages of the topic that consumer delivers, until
 // it has seen the checkpoint with the sequence to, or a message behind that.
 // This is how it knows that it has seen all: the consumer may be on a server
 // that has not stored them yet, but the checkpoint comes last.
-func (s *Sink) scan(ctx context.Context, consumer jetstream.Consumer, to uint64, visit func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
+func (s *Sink) scan(ctx context.Context, consumer jetstream.Consumer, to uint64, visit visitor) error {
 	defer s.remove(ctx, consumer)
-	timeout := max(2*time.Second, s.conn.cfg.Timeout)
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1000), jetstream.PullExpiry(timeout),
-		jetstream.PullHeartbeat(timeout/2), jetstream.WithMessagesErrOnMissingHeartbeat(true))
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
-	for delivered := uint64(1); ; delivered++ {
-		msg, err := messages.Next(jetstream.NextMaxWait(timeout))
-		if err != nil {
-			if cause := context.Cause(ctx); cause != nil {
-				return cause
-			}
+	delivered, more := uint64(0), true
+	for more {
+		var err error
+		if delivered, more, err = s.fetch(ctx, consumer, delivered, to, visit); err != nil {
 			return err
 		}
-		meta, err := msg.Metadata()
+	}
+	return nil
+}
+
+// How much one fetch gets, so that a topic of large entities is never held in
+// memory, and one of small entities is not read in drops.
+const (
+	fetchMessages = 1000
+	fetchBytes    = 4 << 20
+)
+
+// fetch gets one load of messages, of which there were delivered before.
+func (s *Sink) fetch(ctx context.Context, consumer jetstream.Consumer, delivered, to uint64, visit visitor) (uint64, bool, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	// A message may be larger than the stream takes now.
+	limit := max(fetchBytes, 2*int(s.conn.nc.MaxPayload()))
+	before := delivered
+	for delivered == before {
+		batch, err := consumer.Fetch(fetchMessages, jetstream.FetchContext(ctx), jetstream.FetchMaxBytes(limit))
 		if err != nil {
-			return err
+			return delivered, false, causeOf(ctx, err)
 		}
-		if meta.Sequence.Consumer != delivered {
-			return errors.New("a message was lost on the way from NATS")
-		}
-		if meta.Sequence.Stream < to && msg.Subject() == s.topic.Subject {
-			if more, err := visit(msg, meta); err != nil || !more {
-				return err
+		for msg := range batch.Messages() {
+			meta, err := msg.Metadata()
+			if err != nil {
+				return delivered, false, err
+			}
+			if delivered++; meta.Sequence.Consumer != delivered {
+				return delivered, false, errors.New("a message was lost on the way from NATS")
+			}
+			if meta.Sequence.Stream < to && msg.Subject() == s.topic.Subject {
+				if more, err := visit(msg, meta); err != nil || !more {
+					return delivered, false, err
+				}
+			}
+			if meta.Sequence.Stream >= to {
+				return delivered, false, nil
 			}
 		}
-		if meta.Sequence.Stream >= to {
-			return nil
+		// The servers of a cluster do not know of a new consumer all at once.
+		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrNoResponders) {
+			return delivered, false, causeOf(ctx, err)
+		}
+		if delivered == before {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+				return delivered, false, context.Cause(ctx)
+			}
 		}
 	}
+	return delivered, true, nil
 }
 
 // header is h as a list; see [Sink.Messages].

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -75,14 +76,11 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err != nil {
 			return err
 		}
-		last, err := s.lastCheckpoint(ctx)
+		last, err := s.newest(ctx, info)
 		if err != nil {
 			return err
 		}
 		if last == nil {
-			if err := s.checkEmpty(ctx, info); err != nil {
-				return err
-			}
 			s.forget(info.Created)
 			s.session, s.fence = ses, 0
 			return nil
@@ -123,6 +121,23 @@ func (s *Sink) ask(ctx context.Context, f func(context.Context, *session) error)
 		return fmt.Errorf("topic %q: %w", s.topic.Subject, s.conn.explain(ctx, before, err))
 	}
 	return nil
+}
+
+// insist makes a request that changes nothing again and again until it is
+// answered or its time is over. A server that is not the leader of a stream drops
+// what it is asked about it, as all do while they elect one.
+func (s *Sink) insist(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	for {
+		once, cancel := context.WithTimeout(ctx, min(time.Second, s.conn.cfg.Timeout/4))
+		err := request(once)
+		silence := once.Err()
+		cancel()
+		if err == nil || silence == nil || !errors.Is(err, silence) || ctx.Err() != nil {
+			return causeOf(ctx, err)
+		}
+	}
 }
 
 // bounded is ctx for one request.
@@ -173,15 +188,17 @@ func (s *Sink) lastCheckpoint(ctx context.Context) (*stored, error) {
 // last returns the newest message on a subject, or nil. It asks the leader:
 // others may be behind, and Direct Get asks any of them.
 func (s *Sink) last(ctx context.Context, subject string) (*stored, error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
 	request, err := json.Marshal(map[string]string{"last_by_subj": subject})
 	if err != nil {
 		return nil, err
 	}
-	reply, err := s.conn.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+s.topic.Stream.Name, request)
+	var reply *nats.Msg
+	err = s.insist(ctx, func(ctx context.Context) (err error) {
+		reply, err = s.conn.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+s.topic.Stream.Name, request)
+		return err
+	})
 	if err != nil {
-		return nil, causeOf(ctx, err)
+		return nil, err
 	}
 	var answer struct {
 		Message *stored             `json:"message"`
@@ -200,18 +217,26 @@ func (s *Sink) last(ctx context.Context, subject string) (*stored, error) {
 	return answer.Message, nil
 }
 
-// checkEmpty returns an error that matches [checkpoint.ErrMissing] if the topic
-// has had messages. That it has no checkpoint is known.
-func (s *Sink) checkEmpty(ctx context.Context, info *jetstream.StreamInfo) error {
-	last, err := s.last(ctx, s.topic.Subject)
+// newest returns the topic's checkpoint, nil if the topic has never had a message,
+// and an error that matches [checkpoint.ErrMissing] if it has had some.
+func (s *Sink) newest(ctx context.Context, info *jetstream.StreamInfo) (*stored, error) {
+	last, err := s.lastCheckpoint(ctx)
+	if last != nil || err != nil {
+		return last, err
+	}
+	message, err := s.last(ctx, s.topic.Subject)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// In a stream that is the topic's alone even messages that are gone count.
-	if last == nil && (info.State.LastSeq == 0 || len(info.Config.Subjects) != len(s.subjects())) {
-		return nil
+	if message == nil && (info.State.LastSeq == 0 || len(info.Config.Subjects) != len(s.subjects())) {
+		return nil, nil
 	}
-	return feed.Permanent(fmt.Errorf("stream %s: %w; say where to read on with 'feedbridge checkpoint set %s', "+
+	// Another copy may have made the first commit since the first question.
+	if last, err = s.lastCheckpoint(ctx); last != nil || err != nil {
+		return last, err
+	}
+	return nil, feed.Permanent(fmt.Errorf("stream %s: %w; say where to read on with 'feedbridge checkpoint set %s', "+
 		"or start the feed over with 'feedbridge checkpoint reset %[3]s'", info.Config.Name, checkpoint.ErrMissing, s.topic.Feed))
 }
 

@@ -22,8 +22,8 @@ func (s *Sink) checkStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	if wrong := s.misfits(info.Config); len(wrong) > 0 {
-		return nil, feed.Permanent(fmt.Errorf("stream %s cannot hold the topic: %s", info.Config.Name, strings.Join(wrong, "; ")))
+	if err := s.fitness(info.Config); err != nil {
+		return nil, err
 	}
 	limit := s.conn.nc.MaxPayload()
 	if n := int64(info.Config.MaxMsgSize); n > 0 {
@@ -34,11 +34,13 @@ func (s *Sink) checkStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 }
 
 func (s *Sink) streamInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	stream, err := s.conn.js.Stream(ctx, s.topic.Stream.Name)
+	var stream jetstream.Stream
+	err := s.insist(ctx, func(ctx context.Context) (err error) {
+		stream, err = s.conn.js.Stream(ctx, s.topic.Stream.Name)
+		return err
+	})
 	if err != nil {
-		return nil, causeOf(ctx, err)
+		return nil, err
 	}
 	return stream.CachedInfo(), nil
 }
@@ -106,6 +108,14 @@ func (s *Sink) overlap(ctx context.Context) error {
 	}
 	return feed.Permanent(fmt.Errorf("cannot create stream %s: %s; name that stream in stream.name, or give the feed another topic",
 		s.topic.Stream.Name, strings.Join(taken, " and ")))
+}
+
+// fitness returns an error that says everything that makes a stream unfit.
+func (s *Sink) fitness(c jetstream.StreamConfig) error {
+	if wrong := s.misfits(c); len(wrong) > 0 {
+		return feed.Permanent(fmt.Errorf("stream %s cannot hold the topic: %s", c.Name, strings.Join(wrong, "; ")))
+	}
+	return nil
 }
 
 // misfits returns a sentence, with its cure, for everything that makes a stream

@@ -4,6 +4,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -160,7 +161,7 @@ func splitListen(listen string) (host string, port int, err error) {
 // checkFree finds out that a port is taken sooner, and more clearly, than the
 // server does.
 func checkFree(listen string) error {
-	l, err := net.Listen("tcp", listen)
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s is in use, perhaps by a NATS server: configure a bus with url: nats://%[1]s to use that one, or let the embedded one listen elsewhere", listen)
 	}

@@ -1,0 +1,272 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+func TestNoServerAnswers(t *testing.T) {
+	t.Parallel()
+	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	c := connect(t, nats.Config{URL: "nats://user:pass@" + addr})
+	s := c.Sink(orders())
+	_, err := s.Resume(t.Context())
+	wantError(t, err, false, nil, "no NATS server answers at nats://"+addr+": connection refused; is it running?")
+	wantError(t, c.Check(t.Context()), false, nil, "no NATS server answers at nats://"+addr)
+
+	startServer(t, t.TempDir(), addr)
+	eventually(t, "the server is found", func() bool { return c.Check(t.Context()) == nil })
+	resume(t, s)
+	commit(t, s, 0, 1)
+}
+
+func TestConnectEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	// A listener that never says a word.
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = nats.Connect(ctx, nats.Config{URL: "nats://" + l.Addr().String(), Timeout: time.Minute}, silent)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want that the time is over", err)
+	}
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestConnectFailsForWhatNoRetryCures(t *testing.T) {
+	t.Parallel()
+	const url = "nats://127.0.0.1:1"
+	for name, test := range map[string]struct {
+		config nats.Config
+		want   string
+	}{
+		"no URL":                {nats.Config{}, "url: is missing"},
+		"malformed URL":         {nats.Config{URL: "nats://host:port"}, "url: one of the URLs cannot be read: invalid port"},
+		"malformed secret URL":  {nats.Config{URL: "nats://me:hunter%2@host"}, "are the special characters of its password escaped?"},
+		"scheme":                {nats.Config{URL: "http://me:hunter2@host"}, "url: http://host: the scheme must be nats, tls, ws or wss"},
+		"no host":               {nats.Config{URL: "nats://:4222"}, "has no host"},
+		"mixed schemes":         {nats.Config{URL: "ws://a,nats://b"}, "ws:// and wss:// cannot be mixed"},
+		"two ways":              {nats.Config{URL: url, Token: "hunter2", NKeyFile: "x"}, "nkey_file, token: exclude each other: keep one"},
+		"two passwords":         {nats.Config{URL: url, Username: "me", Password: "hunter2", PasswordFile: "x"}, "password, password_file: exclude each other"},
+		"password of nobody":    {nats.Config{URL: url, Password: "hunter2"}, "username: is missing beside the password"},
+		"half a certificate":    {nats.Config{URL: url, TLS: nats.TLS{CertFile: "x"}}, "tls: cert_file and key_file need each other"},
+		"inbox":                 {nats.Config{URL: url, InboxPrefix: "a.>"}, `inbox_prefix: "a.>" is not the start of a subject`},
+		"timeout":               {nats.Config{URL: url, Timeout: -1}, "timeout: must be more than zero"},
+		"no credentials file":   {nats.Config{URL: url, CredentialsFile: "/not/there.creds"}, "credentials_file: open /not/there.creds: no such file or directory"},
+		"no credentials in it":  {nats.Config{URL: url, CredentialsFile: writeFile(t, "hunter2")}, "has no user"},
+		"no nkey file":          {nats.Config{URL: url, NKeyFile: "/not/there.nk"}, "nkey_file: "},
+		"no password file":      {nats.Config{URL: url, Username: "me", PasswordFile: "/not/there"}, "password_file: open /not/there: no such file or directory"},
+		"empty token file":      {nats.Config{URL: url, TokenFile: writeFile(t, "\n")}, "token_file: "},
+		"no authorities":        {nats.Config{URL: url, TLS: nats.TLS{CAFile: "/not/there.pem"}}, "tls.ca_file: "},
+		"no client certificate": {nats.Config{URL: url, TLS: nats.TLS{CertFile: "/not/a", KeyFile: "/not/b"}}, "tls.cert_file, tls.key_file: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := nats.Connect(t.Context(), test.config, silent)
+			wantError(t, err, true, nil, test.want)
+			if strings.Contains(err.Error(), "hunter") {
+				t.Errorf("error %q shows a secret", err)
+			}
+		})
+	}
+}
+
+func TestValidateTopic(t *testing.T) {
+	t.Parallel()
+	for subject, want := range map[string]string{
+		"shop.orders": "", "": "is not a subject", "a..b": "is not a subject", "a.": "is not a subject",
+		"a.*": "wildcard", "a b": "white space", "_feedbridge.a": "no word may start with _ or $", "a.$b": "no word may start with _ or $",
+	} {
+		errs := nats.Topic{Subject: subject}.Validate()
+		if err := errors.Join(errs...); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", subject, err, want)
+		}
+	}
+	errs := nats.Topic{Subject: "a", Stream: nats.Stream{Name: "a.b", Replicas: 7, MaxAge: -1, MaxBytes: -1}}.Validate()
+	if len(errs) != 4 {
+		t.Errorf("errors %v, want 4", errs)
+	}
+}
+
+func TestProofOfWhoConnects(t *testing.T) {
+	t.Parallel()
+	user, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := user.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := user.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		server server.Options
+		good   nats.Config
+		bad    nats.Config
+		want   string
+	}{
+		"password": {
+			server.Options{Username: "me", Password: "right"},
+			nats.Config{Username: "me", Password: "right"},
+			nats.Config{Username: "me", Password: "hunter2"},
+			"check username and password",
+		},
+		"password in a file": {
+			server.Options{Username: "me", Password: "right"},
+			nats.Config{Username: "me", PasswordFile: writeFile(t, "right\n")},
+			nats.Config{Username: "me", PasswordFile: writeFile(t, "hunter2")},
+			"check username and password",
+		},
+		"token": {
+			server.Options{Authorization: "right"},
+			nats.Config{Token: "right"},
+			nats.Config{},
+			"none is configured",
+		},
+		"token in a file": {
+			server.Options{Authorization: "right"},
+			nats.Config{TokenFile: writeFile(t, "right\n")},
+			nats.Config{TokenFile: writeFile(t, "hunter2\n")},
+			"check token",
+		},
+		"nkey": {
+			server.Options{Nkeys: []*server.NkeyUser{{Nkey: public}}},
+			nats.Config{NKeyFile: writeFile(t, string(seed))},
+			nats.Config{Token: "hunter2"},
+			"check token",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.server.JetStream = true
+			s := runServer(t, &test.server)
+			test.good.URL, test.bad.URL = s.ClientURL(), s.ClientURL()
+			if err := connect(t, test.good).Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			bad := connect(t, test.bad)
+			err := bad.Check(t.Context())
+			wantError(t, err, true, nil, "NATS at nats://", "refuses the connection: authorization violation; check ", test.want)
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("error %q shows a secret", err)
+			}
+			_, err = bad.Sink(orders()).Resume(t.Context())
+			wantError(t, err, true, nil, test.want)
+		})
+	}
+}
+
+func TestRotatedPasswordIsTakenUp(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "old")
+	s := runServer(t, &server.Options{JetStream: true, Username: "me", Password: "new"})
+	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", PasswordFile: file})
+	wantError(t, c.Check(t.Context()), true, nil, "check username and password")
+	if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new password is used", func() bool { return c.Check(t.Context()) == nil })
+}
+
+func TestJetStreamIsOff(t *testing.T) {
+	t.Parallel()
+	s := runServer(t, &server.Options{})
+	c := connect(t, nats.Config{URL: s.ClientURL()})
+	wantError(t, c.Check(t.Context()), false, nil, "JetStream does not answer on NATS at nats://", "start the server with --jetstream")
+	_, err := c.Sink(orders()).Resume(t.Context())
+	wantError(t, err, false, nil, `topic "shop.orders": JetStream does not answer`)
+}
+
+func TestJetStreamIsOffForTheAccount(t *testing.T) {
+	t.Parallel()
+	account := server.NewAccount("A")
+	s := runServer(t, &server.Options{
+		JetStream: true, Accounts: []*server.Account{account},
+		Users: []*server.User{{Username: "me", Password: "right", Account: account}},
+	})
+	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"})
+	wantError(t, c.Check(t.Context()), true, nil, "JetStream is off for this account")
+}
+
+func TestUserMayNotPublish(t *testing.T) {
+	t.Parallel()
+	s := runServer(t, &server.Options{
+		JetStream: true,
+		Users: []*server.User{{Username: "me", Password: "right", Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{"$JS.API.>", "_feedbridge.>"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+		}}},
+	})
+	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"})
+	sink := c.Sink(orders())
+	resume(t, sink)
+	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
+	wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.orders"`)
+	// What was denied once does not color later errors.
+	resume(t, sink)
+	other := c.Sink(orders())
+	resume(t, other)
+	if err := other.Commit(t.Context(), nil, sinktest.At(0)); err != nil {
+		t.Error(err)
+	}
+	wantError(t, sink.Commit(t.Context(), nil, sinktest.At(0)), false, checkpoint.ErrConflict)
+}
+
+func TestInboxPrefix(t *testing.T) {
+	t.Parallel()
+	s := runServer(t, &server.Options{
+		JetStream: true,
+		Users: []*server.User{{Username: "me", Password: "right", Permissions: &server.Permissions{
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_me.>"}},
+		}}},
+	})
+	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right", InboxPrefix: "_INBOX_me"})
+	sink := c.Sink(orders())
+	resume(t, sink)
+	commit(t, sink, 0, 2)
+	wantFeed(t, sink, 2)
+}
+
+func TestClosedConnection(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	c := connect(t, nats.Config{URL: server.URL()})
+	s := c.Sink(orders())
+	resume(t, s)
+	c.Close()
+	if err := s.Commit(t.Context(), nil, sinktest.At(0)); err == nil || errors.Is(err, feed.ErrPermanent) {
+		t.Errorf("commit: %v", err)
+	}
+	_, err := s.Resume(t.Context())
+	wantError(t, err, false, nil, "is closed")
+}

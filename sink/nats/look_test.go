@@ -1,0 +1,53 @@
+package nats_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink/nats"
+)
+
+func TestLookingChangesNothing(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	conn, js := connect(t, nats.Config{URL: server.URL()}), admin(t, server.URL())
+	s := conn.Sink(orders())
+	cp, err := s.Checkpoint(t.Context())
+	if err != nil || !cp.IsZero() {
+		t.Errorf("checkpoint %+v (%v), want the zero one", cp, err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("check of a stream that Resume creates: %v", err)
+	}
+	if _, err := js.Stream(t.Context(), "shop_orders"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("looking made a stream: %v", err)
+	}
+	topic := orders()
+	topic.Stream.Create = false
+	wantError(t, conn.Sink(topic).Check(t.Context()), true, nil, "there is no stream shop_orders")
+}
+
+func TestLookingFindsWhatResumeWould(t *testing.T) {
+	t.Parallel()
+	s, js, more := open(t, orders())
+	commit(t, s, 0, 3)
+	if cp, err := more().Checkpoint(t.Context()); err != nil || cp.Count != 3 {
+		t.Errorf("checkpoint %+v (%v), want count 3", cp, err)
+	}
+	if err := more().Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	purge(t, js)
+	_, err := more().Checkpoint(t.Context())
+	wantError(t, err, true, checkpoint.ErrMissing)
+
+	config := fitting()
+	config.AllowAtomicPublish = false
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, more().Check(t.Context()), true, nil, "it allows no atomic batches")
+}

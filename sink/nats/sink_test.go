@@ -1,0 +1,413 @@
+package nats_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// open starts a server and returns a sink on a fresh topic that has been
+// resumed, and an administrator of the server.
+func open(t *testing.T, topic nats.Topic) (*nats.Sink, jetstream.JetStream, func() *nats.Sink) {
+	t.Helper()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	more := func() *nats.Sink { return connect(t, nats.Config{URL: server.URL()}).Sink(topic) }
+	s := more()
+	resume(t, s)
+	return s, admin(t, server.URL()), more
+}
+
+func purge(t *testing.T, js jetstream.JetStream, opts ...jetstream.StreamPurgeOpt) {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context(), opts...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*testing.T, *nats.Sink, jetstream.JetStream){
+		"someone else has published": func(t *testing.T, _ *nats.Sink, js jetstream.JetStream) {
+			if _, err := js.Publish(t.Context(), "shop.orders", []byte("mine")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the checkpoint was purged": func(t *testing.T, s *nats.Sink, js jetstream.JetStream) {
+			commit(t, s, 0, 3)
+			purge(t, js, jetstream.WithPurgeSubject("_feedbridge.shop.orders"))
+		},
+		"all was purged": func(t *testing.T, s *nats.Sink, js jetstream.JetStream) {
+			commit(t, s, 0, 3)
+			purge(t, js)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, js, more := open(t, orders())
+			lose(t, s, js)
+			for _, s := range []*nats.Sink{s, more()} {
+				_, err := s.Resume(t.Context())
+				wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+				if err := s.Commit(t.Context(), nil, sinktest.At(1)); err == nil {
+					t.Error("a commit after a resume that failed is not refused")
+				}
+			}
+			if err := more().Overwrite(t.Context(), sinktest.At(7)); err != nil {
+				t.Fatal(err)
+			}
+			if cp := resume(t, s); cp.Count != 7 {
+				t.Errorf("checkpoint %+v, want the one that was set", cp)
+			}
+			commit(t, s, 7, 9)
+		})
+	}
+}
+
+func TestSharedStreamWithOthersMessagesIsAFreshTopic(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	share(t, admin(t, server.URL()))
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	if cp := resume(t, s); !cp.IsZero() {
+		t.Errorf("checkpoint %+v", cp)
+	}
+	commit(t, s, 0, 2)
+	wantFeed(t, s, 2)
+}
+
+func TestStoredCheckpointCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	if _, err := js.Publish(t.Context(), "_feedbridge.shop.orders", []byte("?")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+	if err := s.Overwrite(t.Context(), sinktest.At(0)); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	commit(t, s, 0, 1)
+}
+
+func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
+	t.Parallel()
+	s, _, more := open(t, orders())
+	commit(t, s, 0, 2)
+	if err := more().Overwrite(t.Context(), sinktest.At(1)); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, nil, "has not resumed since its last error")
+	if cp := resume(t, s); cp.Count != 1 {
+		t.Errorf("checkpoint %+v, want the one that was set", cp)
+	}
+}
+
+func TestTopicIsPurgedAndStartedOver(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		shared bool
+		opts   []jetstream.StreamPurgeOpt
+	}{
+		"the stream":                   {},
+		"the subject":                  {opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
+		"the subject, others keep on":  {shared: true, opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
+		"the stream, as others see it": {shared: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t, t.TempDir(), "127.0.0.1:0")
+			js := admin(t, server.URL())
+			if test.shared {
+				share(t, js)
+			}
+			s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 3)
+			purge(t, js, test.opts...)
+			reset := sinktest.At(0)
+			reset.Cursor = nil
+			if err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), reset); err != nil {
+				t.Fatal(err)
+			}
+			// A sink that still took the IDs for held would publish nothing.
+			resume(t, s)
+			if n := s.IDs().Len(); n != 0 {
+				t.Errorf("%d IDs, want none", n)
+			}
+			commit(t, s, 0, 3)
+			wantFeed(t, s, 3)
+		})
+	}
+}
+
+// share makes the stream of the orders one that carts lie in too, and puts one
+// there.
+func share(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	config := fitting()
+	config.Subjects = append(config.Subjects, "shop.carts")
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	cart(t, js)
+}
+
+func cart(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	if _, err := js.Publish(t.Context(), "shop.carts", nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStreamIsReplacedByAnotherThatIsLonger(t *testing.T) {
+	t.Parallel()
+	s, js, more := open(t, orders())
+	commit(t, s, 0, 3)
+	if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
+		t.Fatal(err)
+	}
+	other := more()
+	resume(t, other)
+	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), sinktest.At(10)); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	if n := s.IDs().Len(); n != 10 {
+		t.Errorf("%d IDs, want the 10 of the new stream", n)
+	}
+}
+
+func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	nc, err := natsgo.Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	// Whoever reads makes a consumer, which the server reports.
+	var readers atomic.Int32
+	if _, err := nc.Subscribe("$JS.EVENT.ADVISORY.CONSUMER.CREATED.>", func(*natsgo.Msg) { readers.Add(1) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	a := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	b := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	wantReaders := func(want int32, situation string) {
+		t.Helper()
+		eventually(t, situation, func() bool {
+			if readers.Load() > want {
+				t.Fatalf("%s: %d have read, want %d", situation, readers.Load(), want)
+			}
+			return readers.Load() == want
+		})
+	}
+	resume(t, a)
+	commit(t, a, 0, 3)
+	commit(t, a, 3, 6)
+	resume(t, a)
+	resume(t, a)
+	wantReaders(0, "own commits")
+	resume(t, b)
+	wantReaders(1, "a new sink")
+	resume(t, b)
+	commit(t, b, 6, 8)
+	resume(t, b)
+	resume(t, a)
+	wantReaders(2, "another's commit")
+	stream, err := admin(t, server.URL()).Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := stream.CachedInfo(); info.State.Consumers != 0 || info.State.Msgs != 8+1 {
+		t.Errorf("state %+v, want 8 entities, one checkpoint, and no consumer left", info.State)
+	}
+	if a.IDs().Len() != 8 || b.IDs().Len() != 8 {
+		t.Errorf("%d and %d IDs, want 8", a.IDs().Len(), b.IDs().Len())
+	}
+}
+
+func TestNewSinkReadsTheWindowAlone(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	share(t, js) // sequence 1
+	topic := orders()
+	topic.Window = 10
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(topic)
+	resume(t, s)
+	// Of five sequences one is an entity's.
+	for n := range 60 {
+		commit(t, s, n, n+1)
+		for range 3 {
+			cart(t, js)
+		}
+	}
+	const to = 1 + 59*5 + 2 // the last checkpoint
+
+	nc, err := natsgo.Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	asked, err := nc.SubscribeSync("$JS.API.CONSUMER.CREATE.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := connect(t, nats.Config{URL: server.URL()}).Sink(topic)
+	resume(t, fresh)
+	for _, want := range []uint64{to - 20, to - 80} {
+		msg, err := asked.NextMsg(20 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var request struct {
+			Config struct {
+				Start uint64 `json:"opt_start_seq"`
+			}
+		}
+		if err := json.Unmarshal(msg.Data, &request); err != nil || request.Config.Start != want {
+			t.Errorf("it reads from %d (%v), want %d of %d", request.Config.Start, err, want, to)
+		}
+	}
+	if got := fresh.IDs().Len(); got != 10 {
+		t.Errorf("%d IDs, want the window of 10", got)
+	}
+	for i, e := range sinktest.Entities(45, 15) {
+		if held := !fresh.IDs().Add(e.ID); held != (i >= 5) {
+			t.Errorf("%s: held is %v", e.ID, held)
+		}
+	}
+}
+
+func TestCheckpointOutlivesTheMessages(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Stream.MaxAge = time.Second
+	s, js, more := open(t, topic)
+	commit(t, s, 0, 3)
+	eventually(t, "the messages expire", func() bool {
+		stream, err := js.Stream(t.Context(), "shop_orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.Msgs <= 1
+	})
+	for _, s := range []*nats.Sink{s, more()} {
+		if cp := resume(t, s); cp.Count != 3 {
+			t.Errorf("checkpoint %+v, want count 3", cp)
+		}
+		wantFeed(t, s, 0)
+	}
+	resume(t, s)
+	commit(t, s, 3, 4)
+}
+
+func TestMessagesFromASequence(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	for m, err := range s.Messages(t.Context(), 0) {
+		t.Errorf("an empty topic has message %+v, error %v", m, err)
+	}
+	commit(t, s, 0, 2) // 1 to 3
+	commit(t, s, 2, 4) // 4 to 6
+	// What others publish behind the checkpoint is nobody's commit.
+	if _, err := js.Publish(t.Context(), "shop.orders", nil); err != nil {
+		t.Fatal(err)
+	}
+	read := func(from uint64) (got string) {
+		for m, err := range s.Messages(t.Context(), from) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Time.IsZero() {
+				t.Errorf("message %d has no time", m.Seq)
+			}
+			got += fmt.Sprintf("%d:%s ", m.Seq, m.Entity.Body)
+		}
+		return got
+	}
+	for from, want := range map[uint64]string{
+		0: `1:{"n":0} 2:{"n":1} 4:{"n":2} 5:{"n":3} `,
+		2: `2:{"n":1} 4:{"n":2} 5:{"n":3} `,
+		5: `5:{"n":3} `,
+		6: ``,
+		9: ``,
+	} {
+		if got := read(from); got != want {
+			t.Errorf("from %d: %q, want %q", from, got, want)
+		}
+	}
+	for m, err := range s.Messages(t.Context(), 0) {
+		if err != nil || m.Seq > 1 {
+			t.Errorf("message %d, error %v; want the first alone", m.Seq, err)
+		}
+		break
+	}
+}
+
+func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	e := sinktest.Entities(0, 1)
+	e[0].Body = bytes.Repeat([]byte("x"), 10)
+	if err := s.Commit(t.Context(), e, sinktest.At(1)); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := stream.GetLastMsgForSubject(t.Context(), "shop.orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"Content-ID":      "<0@feed.example.com>",
+		"Last-Modified":   "Mon, 01 Jan 2024 00:00:00 GMT",
+		"Operation-Type":  "http-equiv=PUT",
+		"Feedbridge-Feed": "orders",
+		"Feedbridge-Page": "http://feed.example.com/1",
+		"Nats-Msg-Id":     "", // the server would drop what it takes for a duplicate
+	} {
+		if got := msg.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	last, err := stream.GetLastMsgForSubject(t.Context(), "_feedbridge.shop.orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(last.Data, checkpoint.Encode(sinktest.At(1))) {
+		t.Errorf("checkpoint %s", last.Data)
+	}
+}
+
+func TestCommitOfMoreThanABatchTakes(t *testing.T) {
+	t.Parallel()
+	s, _, _ := open(t, orders())
+	err := s.Commit(t.Context(), make([]feed.Entity, nats.MaxEntities+1), sinktest.At(1000))
+	wantError(t, err, true, nil, "1000 entities, and a batch takes 999")
+}

@@ -1,0 +1,254 @@
+package nats_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// fitting is the configuration of a stream that holds shop.orders alone.
+func fitting() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: "shop_orders", Subjects: []string{"shop.orders", "_feedbridge.shop.orders"},
+		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
+	}
+}
+
+func TestStreamThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*jetstream.StreamConfig)
+		want   []string
+	}{
+		"no atomic batches": {
+			func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false },
+			[]string{"stream shop_orders cannot hold the topic: it allows no atomic batches; run 'nats stream edit shop_orders --allow-batch'"},
+		},
+		"no roll-ups and no TTL": {
+			func(c *jetstream.StreamConfig) { c.AllowRollup, c.AllowMsgTTL = false, false },
+			[]string{
+				"it allows no roll-ups; run 'nats stream edit shop_orders --allow-rollup'",
+				"it allows no TTL per message; run 'nats stream edit shop_orders --allow-msg-ttl'",
+			},
+		},
+		"no purging": {
+			func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true },
+			[]string{"it denies purging, and so roll-ups, for ever; create it anew without --deny-purge"},
+		},
+		"interest retention": {
+			func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
+			[]string{"its retention is interest, which deletes the checkpoint; create it anew with --retention limits"},
+		},
+		"work queue retention": {
+			func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
+			[]string{"its retention is workqueue"},
+		},
+		"no subject for the checkpoint": {
+			func(c *jetstream.StreamConfig) { c.Subjects = []string{"shop.*"} },
+			[]string{"it does not have _feedbridge.shop.orders; run 'nats stream edit shop_orders --subjects shop.*,_feedbridge.shop.orders'"},
+		},
+		"no acknowledgements": {
+			func(c *jetstream.StreamConfig) { c.NoAck = true },
+			[]string{"it does not acknowledge; run 'nats stream edit shop_orders --ack'"},
+		},
+		"a transform of subjects": {
+			func(c *jetstream.StreamConfig) {
+				c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "shop.orders", Destination: "other"}
+			},
+			[]string{"it transforms subjects; run 'nats stream edit shop_orders --no-transform'"},
+		},
+		"a counter": {
+			func(c *jetstream.StreamConfig) { c.AllowMsgCounter, c.AllowMsgTTL = true, false },
+			[]string{"it is a counter"},
+		},
+		"a mirror": {
+			func(c *jetstream.StreamConfig) {
+				*c = jetstream.StreamConfig{Name: "shop_orders", Mirror: &jetstream.StreamSource{Name: "elsewhere"}}
+			},
+			[]string{"it is a mirror, which takes no messages", "it does not have shop.orders and _feedbridge.shop.orders"},
+		},
+		"sealed": {
+			func(c *jetstream.StreamConfig) { c.Sealed = true },
+			[]string{"it is sealed for ever"},
+		},
+		"others push the checkpoint out": {
+			func(c *jetstream.StreamConfig) { c.Subjects, c.MaxMsgs = append(c.Subjects, "shop.carts"), 1000 },
+			[]string{"other subjects share it and it discards its oldest messages, which may be the checkpoint"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := runServer(t, &server.Options{JetStream: true})
+			js := admin(t, s.ClientURL())
+			config := fitting()
+			test.change(&config)
+			sealed := config.Sealed
+			config.Sealed = false
+			if _, err := js.CreateStream(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			if config.Sealed = sealed; sealed {
+				if _, err := js.UpdateStream(t.Context(), config); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders()).Resume(t.Context())
+			wantError(t, err, true, nil, test.want...)
+		})
+	}
+}
+
+func TestStreamsThatFitAreNotChanged(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*jetstream.StreamConfig){
+		"its own":           func(*jetstream.StreamConfig) {},
+		"wildcards":         func(c *jetstream.StreamConfig) { c.Subjects = []string{"shop.>", "_feedbridge.*.orders"} },
+		"shared, and new":   func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "shop.carts") },
+		"memory, and limit": func(c *jetstream.StreamConfig) { c.Storage, c.MaxBytes = jetstream.MemoryStorage, 1<<20 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := runServer(t, &server.Options{JetStream: true})
+			js := admin(t, server.ClientURL())
+			config := fitting()
+			change(&config)
+			created, err := js.CreateStream(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 5)
+			wantFeed(t, s, 5)
+			after, err := js.Stream(t.Context(), config.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := after.CachedInfo().Config.Subjects, created.CachedInfo().Config.Subjects; len(got) != len(want) {
+				t.Errorf("subjects %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestStreamIsCreatedAsConfigured(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	topic := orders()
+	topic.Stream = nats.Stream{Name: "ORDERS", Create: true, MaxAge: time.Hour, MaxBytes: 1 << 30}
+	resume(t, connect(t, nats.Config{URL: server.URL()}).Sink(topic))
+	stream, err := admin(t, server.URL()).Stream(t.Context(), "ORDERS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := stream.CachedInfo().Config
+	if c.MaxAge != time.Hour || c.MaxBytes != 1<<30 || c.Replicas != 1 || c.Discard != jetstream.DiscardOld ||
+		c.Storage != jetstream.FileStorage || c.Retention != jetstream.LimitsPolicy ||
+		!c.AllowAtomicPublish || !c.AllowRollup || !c.AllowMsgTTL || c.DenyPurge || c.MaxMsgs != -1 {
+		t.Errorf("configuration %+v", c)
+	}
+}
+
+func TestStreamThatIsMissingAndNotToBeCreated(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	topic := orders()
+	topic.Stream.Create = false
+	_, err := connect(t, nats.Config{URL: server.URL()}).Sink(topic).Resume(t.Context())
+	wantError(t, err, true, nil, "there is no stream shop_orders, and stream.create is off",
+		"nats stream add shop_orders --subjects shop.orders,_feedbridge.shop.orders --storage file --retention limits --allow-batch --allow-rollup --allow-msg-ttl")
+}
+
+func TestSubjectBelongsToAnotherStream(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	if _, err := admin(t, server.URL()).CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.*"}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Resume(t.Context())
+	wantError(t, err, true, nil, "cannot create stream shop_orders: shop.orders belongs to stream SHOP; name that stream in stream.name, or give the feed another topic")
+}
+
+func TestStreamCannotBeReplicatedOnOneServer(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	topic := orders()
+	topic.Stream.Replicas = 3
+	_, err := connect(t, nats.Config{URL: server.URL()}).Sink(topic).Resume(t.Context())
+	wantError(t, err, true, nil, "create stream shop_orders: replicas > 1 not supported in non-clustered mode", "stream.replicas")
+}
+
+func TestStreamIsFullAndDiscardsWhatIsNew(t *testing.T) {
+	t.Parallel()
+	server := runServer(t, &server.Options{JetStream: true})
+	config := fitting()
+	config.MaxMsgs, config.Discard = 10, jetstream.DiscardNew
+	if _, err := admin(t, server.ClientURL()).CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 5)
+	err := s.Commit(t.Context(), sinktest.Entities(5, 20), sinktest.At(25))
+	wantError(t, err, true, nil, "maximum messages exceeded", "raise its limits or make room")
+	if cp := resume(t, s); cp.Count != 5 {
+		t.Errorf("checkpoint %+v, want count 5", cp)
+	}
+	wantFeed(t, s, 5)
+}
+
+func TestStreamLosesItsFitnessWhileItIsWrittenTo(t *testing.T) {
+	t.Parallel()
+	server := runServer(t, &server.Options{JetStream: true})
+	js := admin(t, server.ClientURL())
+	for name, test := range map[string]struct {
+		topic  string
+		change func(*jetstream.StreamConfig)
+		want   string
+	}{
+		"atomic batches": {"a", func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false }, "run 'nats stream edit a --allow-batch'"},
+		"roll-ups":       {"b", func(c *jetstream.StreamConfig) { c.AllowRollup = false }, "run 'nats stream edit b --allow-rollup'"},
+		"sealed":         {"c", func(c *jetstream.StreamConfig) { c.Sealed = true }, "a sealed stream takes no messages"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			topic := nats.Topic{Feed: "orders", Subject: test.topic, Stream: nats.Stream{Create: true}}
+			s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(topic)
+			resume(t, s)
+			commit(t, s, 0, 2)
+			stream, err := js.Stream(t.Context(), test.topic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := stream.CachedInfo().Config
+			test.change(&config)
+			if _, err := js.UpdateStream(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), true, nil, test.want)
+			wantFeed(t, s, 2)
+		})
+	}
+}
+
+func TestStreamIsGone(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	js := admin(t, server.URL())
+	if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream shop_orders does not answer")
+	if cp := resume(t, s); !cp.IsZero() || s.IDs().Len() != 0 {
+		t.Errorf("checkpoint %+v and %d IDs in a new stream", cp, s.IDs().Len())
+	}
+	commit(t, s, 0, 3)
+	wantFeed(t, s, 3)
+}
