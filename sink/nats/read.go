@@ -57,9 +57,9 @@ func (s *Sink) Messages(ctx context.Context, from uint64) iter.Seq2[Message, err
 	}
 }
 
-// catchUp makes ids hold the newest IDs of the topic up to the checkpoint with
-// the sequence to and that count. It reads nothing if it has seen that one, and
-// never much more than the window.
+// catchUp makes ids hold the newest IDs of the topic up to the sequence to, for a
+// checkpoint with that count. It reads nothing if it has got that far before,
+// and never much more than the window.
 func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to, count uint64) error {
 	seen := &s.seen
 	if !info.Created.Equal(seen.created) || to < seen.sequence || count < seen.count || info.State.FirstSeq > seen.sequence {
@@ -141,9 +141,9 @@ func (s *Sink) remove(ctx context.Context, consumer jetstream.Consumer) {
 type visitor func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)
 
 // scan calls visit for the messages of the topic that consumer delivers, until
-// it has seen the checkpoint with the sequence to, or a message behind that.
-// This is how it knows that it has seen all: the consumer may be on a server
-// that has not stored them yet, but the checkpoint comes last.
+// it has seen the one with the sequence to, which is a checkpoint or of the
+// topic, or a message behind that. This is how it knows that it has seen all:
+// the consumer may be on a server that has not stored them yet.
 func (s *Sink) scan(ctx context.Context, consumer jetstream.Consumer, to uint64, visit visitor) error {
 	defer s.remove(ctx, consumer)
 	delivered, more := uint64(0), true
@@ -183,7 +183,7 @@ func (s *Sink) fetch(ctx context.Context, consumer jetstream.Consumer, delivered
 			if delivered++; meta.Sequence.Consumer != delivered {
 				return delivered, false, errors.New("a message was lost on the way from NATS")
 			}
-			if meta.Sequence.Stream < to && msg.Subject() == s.topic.Subject {
+			if meta.Sequence.Stream <= to && msg.Subject() == s.topic.Subject {
 				if more, err := visit(msg, meta); err != nil || !more {
 					return delivered, false, err
 				}

@@ -88,7 +88,11 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if cp, err = checkpoint.Decode(last.Data); err != nil {
 			return fmt.Errorf("%w; set it anew with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, s.topic.Feed)
 		}
-		if err := s.catchUp(ctx, info, last.Sequence, cp.Count); err != nil {
+		to, err := s.end(ctx, info, last.Sequence)
+		if err != nil {
+			return err
+		}
+		if err := s.catchUp(ctx, info, to, cp.Count); err != nil {
 			return err
 		}
 		s.session, s.fence = ses, last.Sequence
@@ -238,6 +242,22 @@ func (s *Sink) newest(ctx context.Context, info *jetstream.StreamInfo) (*stored,
 	}
 	return nil, feed.Permanent(fmt.Errorf("stream %s: %w; say where to read on with 'feedbridge checkpoint set %s', "+
 		"or start the feed over with 'feedbridge checkpoint reset %[3]s'", info.Config.Name, checkpoint.ErrMissing, s.topic.Feed))
+}
+
+// end returns up to where ids are to be caught up: to the checkpoint, or to a
+// message of the topic behind it. There is none but after a power cut that left
+// half a batch in the log of a server that had not written it all to the disk.
+// Its checkpoint was in the half that is gone, so its entities will be read
+// again, and the gate has to know those that are there.
+func (s *Sink) end(ctx context.Context, info *jetstream.StreamInfo, sequence uint64) (uint64, error) {
+	if info.State.LastSeq <= sequence {
+		return sequence, nil
+	}
+	last, err := s.last(ctx, s.topic.Subject)
+	if err != nil || last == nil {
+		return sequence, err
+	}
+	return max(sequence, last.Sequence), nil
 }
 
 func (s *Sink) subjects() []string { return []string{s.topic.Subject, s.checkpoint} }
