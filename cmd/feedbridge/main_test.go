@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	// Variables with the program's prefix belong to its configuration.
-	os.Unsetenv(testMainRole)
+	_ = os.Unsetenv(testMainRole)
 	if err := play(role); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
