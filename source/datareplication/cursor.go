@@ -39,16 +39,20 @@ type cursor struct {
 	// Search says what is being looked for, while the place where reading
 	// starts is not known.
 	Search *search `json:"search,omitempty"`
-	// Gone is a page that was gone although the place before it had just
-	// been looked for and found. It is empty again once an entity was read.
-	Gone string `json:"gone,omitempty"`
+	// Gap is what Last was when the configuration let reading go on after a
+	// gap. If reading gets stuck at that entity again, nothing was won.
+	Gap string `json:"gap,omitempty"`
 }
 
 const cursorVersion = 1
 
-// maxTies bounds Ties. A second with more entities than that is bounded by the
-// sink's memory of IDs.
-const maxTies = 100
+// maxTies and maxTiesBytes bound Ties, and with it the cursor, which has to fit
+// into a message of the bus. A second with more entities than that is bounded
+// by the sink's memory of IDs.
+const (
+	maxTies      = 100
+	maxTiesBytes = 16 << 10
+)
 
 func decodeCursor(c feed.Cursor) (cursor, error) {
 	if len(c) == 0 {
@@ -58,11 +62,13 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 	if err := json.Unmarshal(c, &cur); err != nil {
 		return cursor{}, feed.Permanent(fmt.Errorf("read the cursor: %w", err))
 	}
-	if cur.Version != cursorVersion {
+	switch sr := cur.Search; {
+	case cur.Version != cursorVersion:
 		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads version %d", cur.Version, cursorVersion))
-	}
-	if cur.Index < 0 || cur.Page == "" && cur.Search == nil {
+	case cur.Page == "" && (sr == nil || cur.Index > 0), cur.Index < 0, cur.Index > 0 && cur.Last == "":
 		return cursor{}, feed.Permanent(errors.New("the cursor names no place"))
+	case sr != nil && sr.ID != "" && sr.From == nil:
+		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has no time for the entity %s that it looks for", sr.ID))
 	}
 	return cur, nil
 }
@@ -79,7 +85,7 @@ func (cur cursor) encode() feed.Cursor {
 func (cur *cursor) advance(e *feed.Entity) {
 	cur.Digest = cur.Digest.add(e)
 	cur.Index++
-	cur.Came, cur.ETag, cur.Gone = "", "", ""
+	cur.Came, cur.ETag = "", ""
 	at := e.Modified.Unix()
 	switch {
 	case cur.Last == "" || at != cur.Modified:
@@ -87,8 +93,6 @@ func (cur *cursor) advance(e *feed.Entity) {
 	case len(cur.Ties) < 2*maxTies:
 		cur.Ties = append(cur.Ties, cur.Last)
 	default:
-		// A fresh slice now and then, for cursors that were handed out share
-		// the old one.
 		cur.Ties = append(slices.Clone(cur.Ties[maxTies+1:]), cur.Last)
 	}
 	cur.Last, cur.Modified = e.ID, at
@@ -96,20 +100,26 @@ func (cur *cursor) advance(e *feed.Entity) {
 
 // trim shortens what advance lets grow.
 func (cur *cursor) trim() {
-	if over := len(cur.Ties) - maxTies; over > 0 {
-		cur.Ties = cur.Ties[over:]
+	first, size := len(cur.Ties), 0
+	for first > 0 && len(cur.Ties)-first < maxTies {
+		if size += len(cur.Ties[first-1]); size > maxTiesBytes {
+			break
+		}
+		first--
 	}
+	cur.Ties = cur.Ties[first:]
 }
 
-// turn moves the place from the end of Page to the start of the page after it.
-func (cur *cursor) turn(next string) {
-	cur.Came, cur.Page, cur.Index = cur.Page, next, 0
+// turn moves the place from the end of the page whose name is from to the start
+// of the page after it.
+func (cur *cursor) turn(from, next string) {
+	cur.Came, cur.Page, cur.Index = from, next, 0
 	cur.Digest, cur.ETag = 0, ""
 }
 
-// knows says whether the cursor names id as read.
-func (cur *cursor) knows(id string) bool {
-	return id == cur.Last || slices.Contains(cur.Ties, id)
+// published are the newest IDs before the place.
+func (cur *cursor) published() []string {
+	return append(slices.Clone(cur.Ties), cur.Last)
 }
 
 // digest tells whether the entities before a place are still the same. It

@@ -4,74 +4,82 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
 
+// patience is for how long a gap has to be there before reading goes on behind
+// it, if the configuration says so: a server that is being restarted may not
+// know its own pages.
+const patience = time.Minute
+
 // lostPlace says that the place in the cursor is not in the feed any more.
-type lostPlace struct{ violation feed.Violation }
+type lostPlace struct {
+	violation feed.Violation
+	// forGood says that looking for the place would end like this again.
+	forGood bool
+}
 
 func (l *lostPlace) Error() string { return l.violation.Error() }
 
 func lost(kind, page, format string, args ...any) error {
-	return &lostPlace{violation(kind, page, format, args...)}
+	return &lostPlace{violation(kind, page, format, args...), false}
+}
+
+func lostForGood(kind, page, format string, args ...any) error {
+	return &lostPlace{violation(kind, page, format, args...), true}
 }
 
 // recover finds the place again, or decides what to do if it is not there.
-func (s *Source) recover(ctx context.Context, cur cursor, l *lostPlace, seen sightings) (feed.Batch, error) {
+//
+// It looks for the place in one go, and the cursor keeps the place that was
+// lost until there is something behind it. So a place that comes back is taken
+// up again, and one that is found and lost in turn cannot keep the cursor
+// moving.
+func (s *Source) recover(ctx context.Context, cur cursor, l *lostPlace) (feed.Batch, error) {
 	s.closePage()
-	s.trail = trail{}
-	switch {
-	case l.violation.Kind == IDNotFound || l.violation.Kind == NotOldEnough:
-		// The start that is configured is not there.
-		return s.gap(cur, *cur.Search.From, []string{cur.Search.ID}, l, seen)
-	case cur.Gone == cur.Page:
-		// It was looked for, found, and led here again.
-		return s.gap(cur, cur.Modified, append(cur.Ties, cur.Last), l, seen)
-	case cur.Search != nil || cur.Last == "":
-		// Nothing has been read yet, so nothing is missed by looking for the
-		// place to start at once more.
-		sr := newSearch(Start{})
-		if cur.Search != nil {
-			sr = cur.Search.again()
-		}
-		next := cursor{Version: cursorVersion, Search: sr, Gone: cur.Page}
-		seen.add(l.violation)
-		return feed.Batch{Cursor: next.encode(), More: true, Violations: seen}, nil
+	s.trail, s.end = trail{}, end{}
+	if l.forGood {
+		return s.gap(cur, l)
 	}
-
-	s.log.Warn("the place where reading goes on is lost; looking for it in the feed", "content_id", cur.Last, "reason", l)
-	w, err := s.locate(ctx, cur, &seen)
-	var again *lostPlace
-	if errors.As(err, &again) {
-		return s.gap(cur, cur.Modified, append(cur.Ties, cur.Last), again, seen)
+	var sr *search
+	switch {
+	case cur.Search != nil:
+		sr = cur.Search.again()
+	case cur.Last != "":
+		sr = &search{ID: cur.Last, From: &cur.Modified, Gap: true, exact: true}
+	default:
+		sr = &search{} // nothing has been read yet
+	}
+	s.log.Warn("the place where reading goes on is lost; looking for it", "place", sr.String(), "reason", l)
+	w, err := s.locate(ctx, sr)
+	if again, ok := errors.AsType[*lostPlace](err); ok {
+		return s.gap(cur, again)
 	}
 	if err != nil {
 		return feed.Batch{}, err
 	}
-	seen.add(l.violation)
-	if len(w.entities) == 0 {
-		w.cur.Gone = cur.Page
-	}
-	w.cur.trim()
-	return feed.Batch{Entities: w.entities, Cursor: w.cur.encode(), More: w.more, Violations: append(seen, w.seen...)}, nil
+	s.trail = *w.trail
+	w.cur.Gap = cur.Gap
+	w.seen.add(l.violation)
+	return w.batch(), nil
 }
 
-// locate looks from the entry point for the last entity that was read, and
-// walks on behind it. What it finds on the way is not kept in the cursor: that
-// keeps the place that was lost, to which reading returns if it comes back.
-func (s *Source) locate(ctx context.Context, cur cursor, seen *sightings) (*walker, error) {
-	sr := &search{ID: cur.Last, From: &cur.Modified}
-	start, err := s.back(ctx, sr, 0, seen)
-	if isGone(err) || errors.Is(err, errEmpty) {
-		return nil, lost(PageGone, cur.Page, "the entity %s cannot be looked for: %v", cur.Last, err)
+// locate looks for a place from the entry point on, and walks on to the first
+// entities behind it or to the end of the feed.
+func (s *Source) locate(ctx context.Context, sr *search) (*walker, error) {
+	w := &walker{s: s, trail: new(trail)}
+	start, err := s.back(ctx, sr, 0, &w.seen)
+	if errors.Is(err, errEmpty) {
+		return nil, lost(PageGone, s.cfg.URL, "the feed is empty, and had entities before")
 	}
 	if err != nil {
 		return nil, err
 	}
-	w := &walker{s: s, cur: cursor{Version: cursorVersion, Page: start, Search: sr}}
-	for w.cur.Search != nil {
-		if err := w.run(ctx); err != nil && w.cur.Search != nil {
+	w.cur = cursor{Version: cursorVersion, Page: start, Search: sr}
+	for !w.ended && len(w.entities) == 0 {
+		if err := w.run(ctx); err != nil && len(w.entities) == 0 {
 			return nil, err
 		} else if err != nil {
 			s.closePage()
@@ -83,19 +91,42 @@ func (s *Source) locate(ctx context.Context, cur cursor, seen *sightings) (*walk
 
 // gap does what the configuration says when entities are missing between what
 // was published and what the feed still has.
-func (s *Source) gap(cur cursor, from int64, published []string, l *lostPlace, seen sightings) (feed.Batch, error) {
-	sr := &search{Gap: true}
+func (s *Source) gap(cur cursor, l *lostPlace) (feed.Batch, error) {
+	if s.gapSeen.IsZero() {
+		s.gapSeen = time.Now()
+	}
+	left := patience - time.Since(s.gapSeen)
 	switch {
 	case s.cfg.Gap == GapHalt:
 		return feed.Batch{}, feed.Permanent(fmt.Errorf("entities may be missing from the feed: %w; nothing is published until the place is there again, "+
 			"or gap is set to %s or %s, or 'feedbridge checkpoint set' names another place", &l.violation, GapResume, GapRestart))
-	case cur.Search != nil && cur.Search.Gap:
+	case cur.Search != nil && cur.Search.Gap, cur.Search == nil && cur.Last != "" && cur.Gap == cur.Last:
 		return feed.Batch{}, feed.Permanent(fmt.Errorf("entities may be missing from the feed, and going on behind the gap does not work either: %w", &l.violation))
-	case s.cfg.Gap == GapResume:
-		sr.From, sr.Skip = &from, published
+	case left > 0:
+		return feed.Batch{}, fmt.Errorf("entities may be missing from the feed: %w; if that stays so, reading goes on behind them in %v (gap: %s)",
+			&l.violation, left.Round(time.Second), s.cfg.Gap)
 	}
+	sr := s.behind(cur)
 	s.log.Error("entities may be missing from the feed; going on as configured", "gap", string(s.cfg.Gap), "from", sr.String(), "reason", l)
-	seen.add(l.violation)
-	next := cursor{Version: cursorVersion, Search: sr, Gone: cur.Page}
-	return feed.Batch{Cursor: next.encode(), More: true, Violations: seen}, nil
+	next := cursor{Version: cursorVersion, Search: sr, Gap: cur.Last}
+	return feed.Batch{Cursor: next.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
+}
+
+// behind says where reading goes on behind a gap.
+func (s *Source) behind(cur cursor) *search {
+	switch sr := cur.Search; {
+	case sr == nil && (s.cfg.Gap == GapRestart || cur.Last == ""):
+		return &search{Gap: true}
+	case sr == nil:
+		return &search{Gap: true, From: &cur.Modified, Skip: cur.published()}
+	case sr.ID != "" && s.cfg.Gap == GapRestart:
+		return &search{Gap: true, Start: sr.Start}
+	case sr.ID != "":
+		return &search{Gap: true, Start: sr.Start, From: sr.From, Skip: []string{sr.ID}}
+	default:
+		// Nothing has been published, so what is left of the feed is all.
+		sr = sr.again()
+		sr.Gap = true
+		return sr
+	}
 }

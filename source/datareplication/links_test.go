@@ -113,6 +113,7 @@ func TestParseLinksLosesNone(t *testing.T) {
 		{"inches in the link before and behind", "<" + p1 + `>; rel=x; title=5" disk, <` + p3 + ">; rel=next; title=6\" disk"},
 		{"no comma", "<" + p2 + ">; rel=self <" + p3 + ">; rel=next"},
 		{"a semicolon for the comma", "<" + p2 + ">; rel=self; <" + p3 + ">; rel=next"},
+		{"a link in a parameter", "<" + p1 + ">; rel=x; title=<" + p3 + ">; rel=next"},
 		{"a backslash within the word", "<" + p3 + `> rel="n\ext"`},
 		{"no angle brackets and a comma in the URL", "https://x.example/a,b;rel=next"},
 		{"no angle brackets and a semicolon in the URL", "https://x.example/a;v=1;rel=next"},
@@ -131,6 +132,20 @@ func TestParseLinksLosesNone(t *testing.T) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
+	}
+}
+
+func TestParseLinksLosesNoneToAByte(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{
+		"<" + p2 + `>; rel=self, </a.css>; rel="preload"; nopush; title="a, b\"", <` + p3 + `>; title="c"; rel="next"`,
+		p2 + "; rel=self, " + p3 + `; rel="next"`,
+	} {
+		for at := range strings.LastIndex(field, intactNext) {
+			for _, char := range []byte("<>\"',;=:/\\ rx1*\x00\x7f") {
+				loseNext(t, field, at, char)
+			}
+		}
 	}
 }
 

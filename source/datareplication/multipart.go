@@ -2,6 +2,7 @@ package datareplication
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 
@@ -321,10 +322,10 @@ func (p *partReader) fill() error {
 			return nil
 		}
 	}
-	switch p.readErr {
-	case nil:
+	switch {
+	case p.readErr == nil:
 		return io.ErrNoProgress
-	case io.EOF:
+	case errors.Is(p.readErr, io.EOF):
 		return fmt.Errorf("%s ends at byte %d: %w", p.page, p.offset+int64(p.end-p.start), errTruncated)
 	}
 	return p.readErr

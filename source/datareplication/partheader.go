@@ -8,15 +8,14 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// arenaFields is how many fields are allocated at once, so that a part does not
-// cost an allocation for each of its own.
-const arenaFields = 128
+// fieldsAtOnce is how many fields are allocated at once.
+const fieldsAtOnce = 128
 
-// newHeader returns an empty header with room for n fields. It shares memory
-// with other headers that was never theirs.
+// newHeader returns an empty header with room for n fields, cut from an array
+// for several parts, so that a part does not cost an allocation of its own.
 func (p *partReader) newHeader(n int) feed.Header {
 	if cap(p.fields)-len(p.fields) < n {
-		p.fields = make([]feed.Field, 0, max(arenaFields, n))
+		p.fields = make([]feed.Field, 0, max(fieldsAtOnce, n))
 	}
 	from := len(p.fields)
 	p.fields = p.fields[:from+n]

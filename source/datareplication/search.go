@@ -27,11 +27,14 @@ type search struct {
 	Now  bool   `json:"now,omitempty"`
 	ID   string `json:"id,omitempty"`
 	From *int64 `json:"from,omitempty"`
-	// Skip are Content-IDs of the time From that are published already.
+	// Skip are Content-IDs of the time From that are published already. They
+	// are left out up to the first entity that is not one of them.
 	Skip []string `json:"skip,omitempty"`
 	// Gap says that pages are known to be missing: going back ends where they
 	// begin.
 	Gap bool `json:"gap,omitempty"`
+	// exact says that ID was read from the feed, not typed by a person.
+	exact bool
 
 	// Back is the page to look at next on the way back, empty for the entry
 	// point, and Newer the page whose prev link led there, with its time.
@@ -40,7 +43,9 @@ type search struct {
 	NewerTime int64  `json:"newer_time,omitempty"`
 	// Trail notices loops.
 	Trail trail `json:"trail,omitzero"`
-	// Oldest says that the way back ended at the oldest page there is.
+	// Oldest says that the way back ended at the oldest page there is, and
+	// that no entity older than From has been seen since. The feed may have
+	// lost some then.
 	Oldest bool `json:"oldest,omitempty"`
 }
 
@@ -84,22 +89,14 @@ const (
 func (s *search) judge(e *feed.Entity) verdict {
 	at := e.Modified.Unix()
 	switch {
-	case s.Now:
+	case s.Now, s.From != nil && at < *s.From:
 		return before
-	case s.ID != "":
-		switch {
-		case at < *s.From:
-			return before
-		case sameID(e.ID, s.ID):
-			return last
-		case at > *s.From:
-			return missing
-		}
+	case s.ID != "" && (e.ID == s.ID || !s.exact && sameID(e.ID, s.ID)):
+		return last
+	case s.ID != "" && at > *s.From:
+		return missing
+	case s.ID != "", s.From != nil && at == *s.From && slices.Contains(s.Skip, e.ID):
 		return before
-	case s.From != nil:
-		if at < *s.From || at == *s.From && slices.Contains(s.Skip, e.ID) {
-			return before
-		}
 	}
 	return found
 }
@@ -107,7 +104,11 @@ func (s *search) judge(e *feed.Entity) verdict {
 // sameID compares an ID of the feed with one that a person may have typed: one
 // pair of angle brackets more or less does not matter (case 56).
 func sameID(id, wanted string) bool {
-	return id == wanted || strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">") == strings.TrimSuffix(strings.TrimPrefix(wanted, "<"), ">")
+	return bare(id) == bare(wanted)
+}
+
+func bare(id string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">")
 }
 
 // headsPerCall bounds how far one call of back goes.
@@ -122,33 +123,34 @@ var errEmpty = errors.New("the feed is empty")
 func (s *Source) back(ctx context.Context, sr *search, limit int, seen *sightings) (start string, err error) {
 	for n := 0; limit == 0 || n < limit; n++ {
 		page, err := s.lookBack(ctx, sr)
-		if err != nil {
+		switch {
+		case err != nil && n > 0 && limit > 0 && !errors.Is(err, feed.ErrPermanent):
+			return "", nil // the next call meets it again, or finds it passed
+		case err != nil && n == 0 && sr.Back != "" && s.refused(err, sr.Back):
+			return "", lost(PageGone, sr.Back, "the page to look at next is out of reach: %v", err)
+		case err != nil:
 			return "", err
-		}
-		seen.add(page.violations...)
-		if sr.Newer == "" {
+		case sr.Newer == "":
 			s.newest.set(page.modified)
-		} else if err := sr.compare(page, seen); err != nil {
-			return "", err
+		default:
+			if err := sr.compare(page, seen); err != nil {
+				return "", err
+			}
 		}
 
+		older := sr.From != nil && page.modified.Unix() < *sr.From
 		switch {
-		case sr.Now:
-			return page.self, nil
-		case sr.From != nil && page.modified.Unix() < *sr.From && page.next != "":
+		case older && page.next != "" && (page.next == sr.Newer || sr.Newer == ""):
 			return page.next, nil
-		case sr.From != nil && page.modified.Unix() < *sr.From:
+		case older, sr.Now:
 			// The feed ends before the place, and its last page tells where
-			// new entities will come (case 17).
+			// new entities will come (case 17). Or the links disagree about
+			// the page to start at, and the walk will find it.
 			return page.self, nil
 		case page.prev == "":
 			sr.Oldest = true
-			if sr.From != nil && sr.ID == "" {
-				seen.add(violation(NotOldEnough, page.self, "the oldest page is of %s, so the feed may have lost entities since %s", page.modified.Format(time.RFC3339), unix(*sr.From)))
-			}
 			return page.self, nil
-		}
-		if page.prev == page.self || sr.Trail.visit(page.prev) {
+		case page.prev == page.self || sr.Trail.visit(page.prev):
 			return "", broken(Loop, page.self, "the prev links lead in a circle by way of %s", page.prev)
 		}
 		sr.Newer, sr.NewerTime, sr.Back = page.self, page.modified.Unix(), page.prev
@@ -165,14 +167,25 @@ func (s *Source) lookBack(ctx context.Context, sr *search) (head, error) {
 		}
 		return page, err
 	}
-	page, err := s.head(ctx, sr.Back)
-	if sr.Gap && isGone(err) {
-		// What is left of the feed begins with the page that led here.
-		page, err = s.head(ctx, sr.Newer)
-		page.prev = ""
-		sr.Newer = ""
+	page, gone := s.head(ctx, sr.Back)
+	if !isGone(gone) {
+		return page, gone
 	}
-	return page, err
+	// Pages vanish from the old end. The page that led here tells whether this
+	// one was part of the feed still.
+	page, err := s.head(ctx, sr.Newer)
+	switch {
+	case isGone(err):
+		return head{}, lost(PageGone, sr.Newer, "two neighbouring pages are gone, this one and %s", sr.Back)
+	case err != nil:
+		return head{}, err
+	case page.prev == sr.Back && !sr.Gap:
+		return head{}, lostForGood(PageGone, page.self, "its prev link leads to a page that is gone: %v", gone)
+	case page.prev == sr.Back:
+		page.prev = "" // what is left of the feed begins here
+	}
+	sr.Newer = ""
+	return page, nil
 }
 
 // compare looks at two neighbours: page, and the newer one that led to it. A
@@ -194,7 +207,7 @@ func (sr *search) compare(page head, seen *sightings) error {
 
 // again returns the search as it was before it got anywhere.
 func (s *search) again() *search {
-	return &search{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap}
+	return &search{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap, exact: s.exact}
 }
 
 // trail notices when a walk comes back to where it was, in constant memory

@@ -36,9 +36,10 @@ const (
 	// got, while older pages are being read.
 	lookEvery = 30 * time.Second
 	// weak is how old a page must be, by the server's own clock, for its
-	// Last-Modified to prove that nothing came after it in the same second
-	// (RFC 9110, 8.8.2.2).
-	weak = 2 * time.Second
+	// Last-Modified to prove that nothing came after it in the same second.
+	// RFC 9110 (8.8.2.2) would have a second or two do, but entities are put on
+	// a page some time after the time that they bear.
+	weak = time.Minute
 )
 
 // Source reads one feed. Next keeps the contract of a bridge's Source: what a
@@ -63,6 +64,8 @@ type Source struct {
 	expect feed.Cursor
 	// noHead says that the server does not know HEAD.
 	noHead bool
+	// gapSeen is since when there has been nothing but a gap.
+	gapSeen time.Time
 	// changed is the digest of a changed page that was reported.
 	changed digest
 }
@@ -93,6 +96,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 	}
 	batch.Newest = s.newest.at
 	s.expect = batch.Cursor
+	s.gapSeen = time.Time{}
 	return batch, nil
 }
 
@@ -102,30 +106,40 @@ func (s *Source) next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		return feed.Batch{}, err
 	}
 	fresh := cur.Page == "" && cur.Search == nil
-	moved := cur.Search != nil && cur.Search.Start != "" && cur.Search.Start != s.cfg.Start.String()
-	if fresh || moved {
+	edited := cur.Search != nil && cur.Search.Start != "" && cur.Search.Start != s.cfg.Start.String()
+	if fresh || edited {
 		cur = cursor{Version: cursorVersion, Search: newSearch(s.cfg.Start)}
 	}
-	var seen sightings
-	if cur.Page != "" {
-		return s.walk(ctx, cur, after, seen)
+	batch, err := s.read(ctx, cur, after)
+	if l, ok := errors.AsType[*lostPlace](err); ok {
+		return s.recover(ctx, cur, l)
 	}
-	start, err := s.back(ctx, cur.Search, headsPerCall, &seen)
+	return batch, err
+}
+
+// read goes on with the search, or with the walk, that cur is in.
+func (s *Source) read(ctx context.Context, cur cursor, after feed.Cursor) (feed.Batch, error) {
+	if cur.Page != "" {
+		return s.walk(ctx, &walker{s: s, trail: &s.trail, cur: cur, named: cur.Page}, after)
+	}
+	sr := cur.Search
+	var seen sightings
+	start, err := s.back(ctx, sr, headsPerCall, &seen)
 	switch {
-	case errors.Is(err, errEmpty) && cur.Search.Now:
+	case errors.Is(err, errEmpty) && sr.Now:
 		// The feed ends here and now: what comes is new.
-		cur.Search.Now = false
+		sr.Now = false
 		return feed.Batch{Cursor: cur.encode(), Violations: seen}, nil
 	case errors.Is(err, errEmpty):
 		return feed.Batch{Cursor: after, Violations: seen}, nil
 	case err != nil:
 		return feed.Batch{}, err
 	case start == "":
-		s.log.Info("looking for the place to start at", "place", cur.Search.String(), "at", cur.Search.Back)
+		s.log.Info("looking for the place to start at", "place", sr.String(), "at", sr.Back)
 		return feed.Batch{Cursor: cur.encode(), More: true, Violations: seen}, nil
 	}
 	cur.Page = start
-	return s.walk(ctx, cur, after, seen)
+	return s.walk(ctx, &walker{s: s, trail: &s.trail, cur: cur, seen: seen}, after)
 }
 
 // head is what a HEAD request tells of a page.
@@ -178,7 +192,7 @@ func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
 	switch resp.Status {
 	case http.StatusNotModified:
 		defer resp.Body.Close()
-		if l, _, err := parseLinks(resp.Header.Values("Link"), resp.URL); err == nil && l.next != "" {
+		if l, _, err := parseLinks(resp.Header.Values("Link"), resp.URL); err != nil || l.next != "" {
 			// The ETag covers the entities and not the links.
 			return s.get(ctx, url, "")
 		}
@@ -201,16 +215,22 @@ func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
 	}, nil
 }
 
-// entity returns the next entity of the page, and io.EOF at its end.
-func (p *page) entity(seen *sightings) (feed.Entity, error) {
+// errPageEnd says that a page has no more entities.
+var errPageEnd = errors.New("the page ends here")
+
+// entity returns the next entity of the page and what violations it has. It
+// fails with errPageEnd behind the last one.
+func (p *page) entity() (feed.Entity, []feed.Violation, error) {
 	part, err := p.parts.next()
+	if err == io.EOF { //nolint:errorlint // only the bare value is a good end
+		return feed.Entity{}, nil, errPageEnd
+	}
 	if err != nil {
-		return feed.Entity{}, err
+		return feed.Entity{}, nil, err
 	}
 	e, violations, err := newEntity(part, p.self, p.parsed)
-	seen.add(violations...)
 	p.parsed++
-	return e, err
+	return e, violations, err
 }
 
 func (s *Source) closePage() {
@@ -223,12 +243,12 @@ func (s *Source) closePage() {
 // end is what is known of the page at whose end the feed ended, to tell with
 // little effort whether it still does.
 type end struct {
-	page     string
+	page     string // as the cursor names it
 	index    int
 	etag     string
 	modified time.Time
-	length   int64
-	settled  bool      // modified proves something
+	length   int64     // Content-Length, or -1
+	settled  bool      // modified and length prove that nothing was added
 	full     time.Time // when the page was last read in full
 }
 

@@ -3,7 +3,6 @@ package datareplication
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -12,16 +11,12 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-// walk reads on at the place that cur names. The first page with new entities
-// ends it, as do a full batch and the end of the feed.
-func (s *Source) walk(ctx context.Context, cur cursor, after feed.Cursor, seen sightings) (feed.Batch, error) {
-	w := walker{s: s, cur: cur, seen: seen}
+// walk reads on at the place of w, which after names or leads to. The first
+// page with new entities ends it, as do a full batch and the end of the feed.
+func (s *Source) walk(ctx context.Context, w *walker, after feed.Cursor) (feed.Batch, error) {
 	err := w.run(ctx)
-	var l *lostPlace
 	switch {
-	case errors.As(err, &l):
-		return s.recover(ctx, w.cur, l, w.seen)
-	case err != nil && len(w.entities) == 0 && !w.moved:
+	case err != nil && !w.moved:
 		return feed.Batch{}, err
 	case err != nil:
 		// What came before the break is whole and in order. The next call
@@ -29,10 +24,9 @@ func (s *Source) walk(ctx context.Context, cur cursor, after feed.Cursor, seen s
 		s.closePage()
 		w.more = true
 	}
-	batch := feed.Batch{Entities: w.entities, Cursor: after, More: w.more, Violations: w.seen}
-	if w.moved {
-		w.cur.trim()
-		batch.Cursor = w.cur.encode()
+	batch := w.batch()
+	if !w.moved {
+		batch.Cursor = after
 	}
 	return batch, nil
 }
@@ -40,28 +34,52 @@ func (s *Source) walk(ctx context.Context, cur cursor, after feed.Cursor, seen s
 // walker is one walk.
 type walker struct {
 	s        *Source
+	trail    *trail // notices next links that lead in a circle
 	cur      cursor
 	seen     sightings
 	entities []feed.Entity
 	size     int
-	moved    bool // cur is another place than at the start
-	more     bool // there is more upstream
+	// named is the page that the caller's cursor names.
+	named string
+	moved bool // cur is another place than at the start
+	more  bool // there is more upstream
+	ended bool // the feed ends at cur
+}
+
+func (w *walker) batch() feed.Batch {
+	w.cur.trim()
+	return feed.Batch{Entities: w.entities, Cursor: w.cur.encode(), More: w.more, Violations: w.seen}
 }
 
 func (w *walker) run(ctx context.Context) error {
 	s := w.s
+	if s.at != nil && (s.at.self != w.cur.Page || s.at.parsed != w.cur.Index) {
+		s.closePage() // it is open at another place, as after a gap
+	}
+	kept := s.at != nil
 	for {
 		if s.at == nil {
-			p, err := s.turnTo(ctx, &w.cur, &w.seen)
-			if err != nil || p == nil {
+			p, err := w.open(ctx)
+			if err != nil {
 				return err
 			}
-			s.at = p
-			if p.self != w.cur.Page && w.cur.Index == 0 {
-				w.cur.Page, w.moved = p.self, true
+			if p == nil {
+				if w.cur.Last != "" {
+					s.newest.set(time.Unix(w.cur.Modified, 0).UTC())
+				}
+				return w.finish()
 			}
+			s.at = p
 		}
-		ended, err := w.read(s.at)
+		p := s.at
+		ended, err := w.take(p)
+		if err != nil && kept && !w.moved {
+			// The request may have ended with the call that made it, or the
+			// server did not wait for this one. Nobody has to hear of that.
+			s.closePage()
+			kept = false
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -69,19 +87,19 @@ func (w *walker) run(ctx context.Context) error {
 			w.more = true
 			return nil
 		}
-		p := s.at
 		w.look(p)
 		s.leave(p, w.cur)
 		s.closePage()
-		next := p.head.next
+		kept = false
+		next := p.next
 		if next == "" {
 			w.cur.ETag = p.etag
 			return w.finish()
 		}
-		if next == w.cur.Page || s.trail.visit(next) {
-			return broken(Loop, w.cur.Page, "the next links lead in a circle by way of %s", next)
+		if next == w.cur.Page || next == p.self || w.trail.visit(next) {
+			return broken(Loop, p.self, "the next links lead in a circle by way of %s", next)
 		}
-		w.cur.turn(next)
+		w.cur.turn(p.self, next)
 		w.moved = true
 		s.lookUp(ctx)
 		if len(w.entities) > 0 || w.cur.Search != nil {
@@ -91,123 +109,79 @@ func (w *walker) run(ctx context.Context) error {
 	}
 }
 
-// read takes entities from the page until it ends or the batch is full.
-func (w *walker) read(p *page) (ended bool, err error) {
+// take takes entities from the page until it ends or the batch is full.
+func (w *walker) take(p *page) (ended bool, err error) {
 	for {
 		if len(w.entities) > 0 && (w.size >= w.s.cfg.BatchBytes || len(w.entities) == w.s.cfg.BatchEntities) {
 			return false, nil
 		}
-		e, err := p.entity(&w.seen)
-		if errors.Is(err, io.EOF) {
+		e, violations, err := p.entity()
+		if errors.Is(err, errPageEnd) {
 			return true, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		deliver := true
-		if sr := w.cur.Search; sr != nil {
-			v := sr.judge(&e)
-			if v == missing {
-				return false, lost(IDNotFound, p.self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(e.Modified.Unix()))
-			}
-			deliver = v == found
-			if v == last || v == found && (len(sr.Skip) == 0 || e.Modified.Unix() > *sr.From) {
-				w.cur.Search = nil
-			}
+		deliver, err := w.sift(p, &e)
+		if err != nil {
+			return false, err
 		}
-		if w.cur.Last != "" && e.Modified.Unix() < w.cur.Modified {
-			w.seen.add(violation(TimeRunsBack, p.self, "entity %s is of %s, and %s before it of %s", e.ID, unix(e.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
-		}
-		w.cur.advance(&e)
-		w.moved = true
 		if deliver {
+			w.seen.add(violations...)
+			if w.cur.Last != "" && e.Modified.Unix() < w.cur.Modified {
+				w.seen.add(violation(TimeRunsBack, p.self, "entity %s is of %s, and %s before it of %s", e.ID, unix(e.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
+			}
 			w.entities = append(w.entities, e)
 			w.size += e.Size()
 		}
+		// From here on the page goes by its own name. Earlier, that would move
+		// the cursor of a page that has nothing new.
+		w.cur.Page = p.self
+		w.cur.advance(&e)
+		w.moved = true
 	}
+}
+
+// sift says whether an entity is to be delivered: it is not while the place
+// where reading starts is ahead.
+func (w *walker) sift(p *page, e *feed.Entity) (deliver bool, err error) {
+	sr := w.cur.Search
+	if sr == nil {
+		return true, nil
+	}
+	at := e.Modified.Unix()
+	if sr.From != nil && at < *sr.From {
+		sr.Oldest = false
+	}
+	switch sr.judge(e) {
+	case last:
+		w.cur.Search = nil
+	case found:
+		w.cur.Search = nil
+		if sr.Oldest && sr.From != nil {
+			w.seen.add(violation(NotOldEnough, p.self, "the oldest entity is of %s, so the feed may have lost some since %s", unix(at), unix(*sr.From)))
+		}
+		return true, nil
+	case missing:
+		if sr.Oldest {
+			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, so the feed has lost %s of %s", unix(at), sr.ID, unix(*sr.From))
+		}
+		return false, lostForGood(IDNotFound, p.self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(at))
+	}
+	return false, nil
 }
 
 // finish is called where the feed ends.
 func (w *walker) finish() error {
-	sr := w.cur.Search
-	switch {
+	w.ended = true
+	switch sr := w.cur.Search; {
 	case sr == nil:
-		return nil
 	case sr.Now:
 		w.cur.Search, w.moved = nil, true
 	case sr.ID != "" && sr.Oldest:
-		return lost(NotOldEnough, w.cur.Page, "the feed reaches back to its oldest page and has no entity %s of %s", sr.ID, unix(*sr.From))
+		return lostForGood(NotOldEnough, w.cur.Page, "the feed reaches back to its oldest page, has nothing older than %s, and no entity %s of that time", unix(*sr.From), sr.ID)
 	case sr.ID != "":
-		return lost(IDNotFound, w.cur.Page, "the feed ends without an entity %s of %s", sr.ID, unix(*sr.From))
-	}
-	return nil
-}
-
-// turnTo gets the page of the cursor, up to its place. It returns nil if the
-// feed ends at the place, as it did before.
-func (s *Source) turnTo(ctx context.Context, cur *cursor, seen *sightings) (*page, error) {
-	etag := cur.ETag
-	if s.end.matches(*cur) {
-		etag = s.end.etag
-		if time.Since(s.end.full) > trustETag {
-			etag = ""
-		} else if same, err := s.sameEnd(ctx); same || err != nil {
-			return nil, s.gone(err, cur.Page)
-		}
-	}
-	p, err := s.get(ctx, cur.Page, etag)
-	if err != nil || p == nil {
-		return nil, s.gone(err, cur.Page)
-	}
-	if err := s.skip(p, cur, seen); err != nil {
-		p.body.Close()
-		return nil, err
-	}
-	return p, nil
-}
-
-// sameEnd asks by HEAD whether the feed still ends where it ended, if its
-// server gives no ETag and its Last-Modified can tell.
-func (s *Source) sameEnd(ctx context.Context) (bool, error) {
-	if s.end.etag != "" || !s.end.settled || s.noHead {
-		return false, nil
-	}
-	h, err := s.head(ctx, s.end.page)
-	if err != nil {
-		return false, err
-	}
-	return !s.noHead && h.next == "" && h.modified.Equal(s.end.modified) && h.length == s.end.length, nil
-}
-
-// skip reads up to the place and makes sure that it is the place.
-func (s *Source) skip(p *page, cur *cursor, seen *sightings) error {
-	if cur.Index == 0 {
-		seen.add(p.violations...)
-	}
-	if cur.Came != "" && p.prev != "" && p.prev != cur.Came {
-		seen.add(violation(LinksAsymmetric, p.self, "its prev link leads to %s, but the page whose next link leads here is %s", p.prev, cur.Came))
-	}
-	var ignored sightings // they were seen when the entities were new
-	var sum digest
-	var e feed.Entity
-	for p.parsed < cur.Index {
-		var err error
-		e, err = p.entity(&ignored)
-		if errors.Is(err, io.EOF) {
-			return lost(PageChanged, p.self, "the page had %d entities and has %d now", cur.Index, p.parsed)
-		}
-		if err != nil {
-			return err
-		}
-		sum = sum.add(&e)
-	}
-	switch {
-	case cur.Index == 0:
-	case e.ID != cur.Last:
-		return lost(PageChanged, p.self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID)
-	case sum != cur.Digest && sum != s.changed:
-		s.changed = sum
-		seen.add(violation(PageChanged, p.self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
+		return lostForGood(IDNotFound, w.cur.Page, "the feed ends without an entity %s of %s", sr.ID, unix(*sr.From))
 	}
 	return nil
 }
@@ -227,11 +201,11 @@ func (w *walker) look(p *page) {
 
 // leave takes note of a page that was read to its end.
 func (s *Source) leave(p *page, cur cursor) {
-	if p.head.next == "" {
+	if p.next == "" {
 		s.end = end{
 			page: cur.Page, index: cur.Index,
 			etag: p.etag, modified: p.modified, length: p.length,
-			settled: !p.date.IsZero() && p.date.Sub(p.modified) >= weak,
+			settled: p.length >= 0 || p.date.Sub(p.modified) >= weak,
 			full:    time.Now(),
 		}
 		s.newest.set(p.modified)
@@ -252,15 +226,6 @@ func (s *Source) lookUp(ctx context.Context) {
 
 // errNoContent is the answer 204 to a request for a page.
 var errNoContent = errors.New("the server answers 204 No Content")
-
-// gone turns the errors that say that a page is not there any more into a lost
-// place (case 84).
-func (s *Source) gone(err error, page string) error {
-	if isGone(err) {
-		return lost(PageGone, page, "the page where reading goes on is gone: %v", err)
-	}
-	return err
-}
 
 func isGone(err error) bool {
 	status := statusOf(err)

@@ -1,0 +1,267 @@
+package datareplication
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+// TestRestartAnywhere takes every cursor that was returned while a feed was
+// read in small batches, and reads on from there.
+func TestRestartAnywhere(t *testing.T) {
+	t.Parallel()
+	s := newSite("a@1 b@1 c@1", "d@1", "e@1 f@2 g@3", "", "h@3 i@3")
+	s.pages["/3"].at = 3
+	for _, size := range []int{1, 2, 0} {
+		r := readOn(t, s.source(t, batchesOf(size)), nil)
+		r.want(t, "a b c d e f g h i")
+		for i, cursor := range r.cursors {
+			readOn(t, s.source(t), cursor).want(t, strings.Join(r.ids[r.counts[i]:], " "))
+		}
+		readOn(t, s.source(t), r.cursor).want(t, "")
+	}
+}
+
+// world is a feed that changes, and what has been read of it.
+type world struct {
+	*site
+	t       *rapid.T
+	edits   []func(*Config)
+	all     []string // IDs of the feed, from its beginning on
+	lost    int      // so many of them are on pages that are gone
+	renamed int
+	src     *Source
+	read    []string
+	cursor  feed.Cursor
+	marks   []mark // cursors to restart at
+}
+
+// mark is a cursor and the number of entities before it.
+type mark struct {
+	cursor feed.Cursor
+	count  int
+}
+
+// TestEveryHistoryIsExact draws feeds, has them grow, lose old pages and
+// rename the others, while requests fail and the reader starts over anywhere,
+// and wants every entity once and in order.
+func TestEveryHistoryIsExact(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		w := &world{site: newSite(), t: rt}
+		w.noETag = rapid.Bool().Draw(rt, "no ETag")
+		w.noLength = rapid.Bool().Draw(rt, "no length")
+		w.header = func(h http.Header) { h.Set("Date", h.Get("Last-Modified")) } // no time proves anything
+		w.edits = []func(*Config){
+			batchesOf(rapid.IntRange(0, 3).Draw(rt, "batch entities")),
+			func(cfg *Config) { cfg.BatchBytes = rapid.IntRange(100, 500).Draw(rt, "batch bytes") },
+		}
+		w.src = w.source(rt, w.edits...)
+		actions := map[string]func(){
+			"grow": w.grow, "trim": w.trim, "rename": w.rename, "fail": w.fail, "restart": w.restart,
+			"read": w.next, "read on": w.next, "read more": w.next,
+		}
+		names := []string{"grow", "trim", "rename", "fail", "restart", "read", "read on", "read more"}
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			actions[rapid.SampledFrom(names).Draw(rt, "step")]()
+		}
+		for w.Left() > 0 {
+			w.advance()
+		}
+		// The first idle poll may be the end of a page that grew meanwhile.
+		for calls, idle := 0, 0; idle < 2; calls++ {
+			if idle++; w.advance() {
+				idle = 0
+			}
+			if calls > 500 {
+				rt.Fatalf("the source spins at %s", w.cursor)
+			}
+		}
+		if !slices.Equal(w.read, w.all) {
+			rt.Fatalf("read  %v\nof    %v", w.read, w.all)
+		}
+	})
+}
+
+// grow adds entities to the newest page, or pages.
+func (w *world) grow() {
+	for range rapid.IntRange(1, 4).Draw(w.t, "entities") {
+		at := len(w.all) / rapid.IntRange(2, 4).Draw(w.t, "ties")
+		if w.latest != "" {
+			at = max(at, w.pages[w.latest].at)
+		}
+		id := fmt.Sprintf("e%d", len(w.all))
+		entity := fmt.Sprintf("%s@%d", id, at)
+		w.all = append(w.all, id)
+		if w.latest == "" || rapid.IntRange(0, 2).Draw(w.t, "new page") == 0 {
+			path := fmt.Sprintf("/%d-%d", len(w.all), w.renamed)
+			w.edit(func() {
+				w.pages[path] = &sheet{self: path, prev: w.latest}
+				if before := w.pages[w.latest]; before != nil {
+					before.next = path
+				}
+				w.latest = path
+			})
+		}
+		w.write(w.latest, entity)
+	}
+}
+
+// trim takes away the oldest page, if the reader is past it.
+func (w *world) trim() {
+	for path, p := range w.pages {
+		if p.prev == "" && p.next != "" && len(w.read) > w.lost+len(p.entities) {
+			w.edit(func() { w.remove(path) })
+			w.lost += len(p.entities)
+			w.forget(w.lost)
+			return
+		}
+	}
+}
+
+// forget drops the marks whose place is not behind more than n entities: what
+// they would lead to is not there any more.
+func (w *world) forget(n int) {
+	w.marks = slices.DeleteFunc(w.marks, func(m mark) bool { return m.count <= n })
+}
+
+// rename gives all pages other URLs.
+func (w *world) rename() {
+	w.renamed++
+	name := func(path string) string {
+		if path == "" {
+			return ""
+		}
+		number, _, _ := strings.Cut(path, "-")
+		return number + "-" + strconv.Itoa(w.renamed)
+	}
+	w.edit(func() {
+		pages := map[string]*sheet{}
+		for path, p := range w.pages {
+			pages[name(path)] = &sheet{name(p.self), name(p.prev), name(p.next), p.at, p.entities}
+		}
+		w.pages, w.latest = pages, name(w.latest)
+	})
+}
+
+// fail has one of the next requests fail.
+func (w *world) fail() {
+	for range rapid.IntRange(0, 3).Draw(w.t, "good requests") {
+		w.Add("", "", sample.Pass)
+	}
+	n := rapid.IntRange(0, 400).Draw(w.t, "cut")
+	w.Add("", "", rapid.SampledFrom([]sample.Fault{
+		sample.Status(500), sample.Status(502), sample.Status(404), sample.Reset, sample.Cut(n),
+		sample.Edit(func(_ http.Header, body []byte) []byte { return body[:min(n, len(body))] }),
+	}).Draw(w.t, "fault"))
+}
+
+// restart goes on with a fresh source, here or at an older cursor.
+func (w *world) restart() {
+	w.src = w.source(w.t, w.edits...)
+	if len(w.marks) > 0 && rapid.Bool().Draw(w.t, "at an older cursor") {
+		m := rapid.SampledFrom(w.marks).Draw(w.t, "mark")
+		w.cursor, w.read = m.cursor, w.read[:m.count:m.count]
+		w.marks = slices.DeleteFunc(w.marks, func(later mark) bool { return later.count > m.count })
+	}
+}
+
+func (w *world) next() { w.advance() }
+
+// advance calls Next once and says whether there is, or may be, more to read.
+func (w *world) advance() bool {
+	b, err := w.src.Next(w.t.Context(), w.cursor)
+	if err != nil {
+		return true // whatever failed, the place stays
+	}
+	if bytes.Equal(b.Cursor, w.cursor) {
+		if len(b.Entities) > 0 {
+			w.t.Fatalf("entities came without a new cursor: %v", b.Entities)
+		}
+		return false
+	}
+	for _, e := range b.Entities {
+		w.read = append(w.read, e.ID)
+	}
+	if n := len(w.read); n > len(w.all) || !slices.Equal(w.read, w.all[:n]) {
+		w.t.Fatalf("read  %v\nof    %v\nup to %s", w.read, w.all, b.Cursor)
+	}
+	w.cursor = b.Cursor
+	w.marks = append(w.marks, mark{b.Cursor, len(w.read)})
+	return true
+}
+
+// TestLongFeed reads a feed of 10,000 pages from its beginning.
+func TestLongFeed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	t.Parallel()
+	const pages = 10_000
+	s := newSite("x@1")
+	f := sample.New(sample.Options{PageSize: 1, Entity: func(i int) feed.Entity {
+		return feed.Entity{ID: strconv.Itoa(i), Op: feed.Put, Modified: second(i / 3), Body: []byte("body of " + strconv.Itoa(i))}
+	}})
+	f.SetLen(pages)
+	s.Handler = f
+	entry := func(cfg *Config) { cfg.URL = "http://feed.example/feed/latest" }
+
+	retained := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	src := s.source(t, entry)
+	var cursor feed.Cursor
+	var early uint64
+	calls, count, largest, heads := 0, 0, 0, 0
+	for more := true; more; calls++ {
+		b, err := src.Next(t.Context(), cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range b.Entities {
+			if e.ID != strconv.Itoa(count) {
+				t.Fatalf("entity %d is %s", count, e.ID)
+			}
+			count++
+		}
+		cursor, more = b.Cursor, b.More
+		largest = max(largest, len(cursor))
+		switch calls {
+		case 20:
+			early = retained()
+		case 60, pages / 2: // on the way back, and on the way forward
+			src = s.source(t, entry)
+		}
+		for _, request := range s.requests() {
+			if strings.HasPrefix(request, "HEAD") {
+				heads++
+			}
+		}
+	}
+	t.Run("case 27: every entity, with the way back made once", func(t *testing.T) {
+		if count != pages || heads > pages+pages/100 {
+			t.Errorf("read %d entities with %d HEAD requests", count, heads)
+		}
+	})
+	t.Run("case 27: in constant memory", func(t *testing.T) {
+		if largest > 1<<10 {
+			t.Errorf("the largest cursor has %d bytes", largest)
+		}
+		if late := retained(); late > early+4<<20 {
+			t.Errorf("%d bytes are held after 20 calls, and %d after %d", early, late, calls)
+		}
+	})
+}

@@ -1,0 +1,417 @@
+package datareplication
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+// site is a feed of pages that a test writes down and changes, with its own
+// network to it. Its entry point is /latest, which serves a page in place.
+type site struct {
+	// Faults spoil chosen answers.
+	sample.Faults
+
+	mu     sync.Mutex
+	base   string // what links start with
+	pages  map[string]*sheet
+	latest string // path of the page that the entry point serves; "" for none
+	log    []string
+	header func(http.Header) // edits every answer's
+	// What is left out of answers.
+	noETag, noLength bool
+
+	conns chan net.Conn
+	done  chan struct{}
+	close sync.Once
+}
+
+// sheet is a page of a site. Links are paths, or whole URLs.
+type sheet struct {
+	self, prev, next string
+	at               int      // Last-Modified, in seconds since dawn
+	entities         []string // "id@seconds"
+}
+
+// dawn is when the feeds of these tests begin.
+var dawn = time.Date(2023, 10, 5, 3, 0, 0, 0, time.UTC)
+
+func second(n int) time.Time { return dawn.Add(time.Duration(n) * time.Second) }
+
+// start is a start position in seconds since dawn.
+func startAt(n int) string                { return second(n).Format(time.RFC3339) }
+func startBehind(id string, n int) string { return "id:" + id + "@" + startAt(n) }
+
+// newSite returns a site of pages /0, /1 and so on, linked to each other, each
+// given by its entities: "a1@1 a2@2".
+func newSite(pages ...string) *site {
+	s := &site{
+		base: "http://feed.example", pages: map[string]*sheet{},
+		conns: make(chan net.Conn), done: make(chan struct{}),
+	}
+	s.Handler = http.HandlerFunc(s.answer)
+	for _, entities := range pages {
+		s.publish(entities)
+	}
+	return s
+}
+
+// publish adds a page behind the newest one.
+func (s *site) publish(entities string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &sheet{self: "/" + strconv.Itoa(len(s.pages)), prev: s.latest}
+	p.write(entities)
+	if before := s.pages[s.latest]; before != nil {
+		before.next = p.self
+	}
+	s.pages[p.self] = p
+	s.latest = p.self
+}
+
+// write adds entities to a page.
+func (s *site) write(path, entities string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pages[path].write(entities)
+}
+
+func (p *sheet) write(entities string) {
+	p.entities = append(p.entities, strings.Fields(entities)...)
+	if n := len(p.entities); n > 0 {
+		_, p.at = splitEntity(p.entities[n-1])
+	}
+}
+
+func splitEntity(e string) (id string, at int) {
+	id, seconds, _ := strings.Cut(e, "@")
+	at, err := strconv.Atoi(seconds)
+	if err != nil {
+		panic(err)
+	}
+	return id, at
+}
+
+// remove takes a page away. The one behind it becomes the oldest page. It is
+// for edit, or for a site that nobody reads yet.
+func (s *site) remove(path string) {
+	if p := s.pages[s.pages[path].next]; p != nil {
+		p.prev = ""
+	}
+	delete(s.pages, path)
+}
+
+// edit changes the site while it serves nobody.
+func (s *site) edit(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// requests returns the requests since the last call: "GET /2", with " if" for
+// conditional ones.
+func (s *site) requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	log := s.log
+	s.log = nil
+	return log
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	line := r.Method + " " + r.URL.RequestURI()
+	if r.Header.Get("If-None-Match") != "" {
+		line += " if"
+	}
+	s.edit(func() { s.log = append(s.log, line) })
+	s.Faults.ServeHTTP(w, r)
+}
+
+func (s *site) answer(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := r.URL.Path
+	if path == "/latest" {
+		if path = s.latest; path == "" {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+	}
+	p := s.pages[path]
+	if p == nil {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	for _, link := range []struct{ rel, to string }{{"self", p.self}, {"prev", p.prev}, {"next", p.next}} {
+		if strings.HasPrefix(link.to, "/") {
+			link.to = s.base + link.to
+		}
+		if link.to != "" {
+			h.Add("Link", fmt.Sprintf("<%s>; rel=%s", link.to, link.rel))
+		}
+	}
+	h.Set("Last-Modified", second(p.at).Format(http.TimeFormat))
+	h.Set("Content-Type", `multipart/mixed; boundary="b"`)
+	body := p.render()
+	if !s.noETag {
+		h.Set("ETag", fmt.Sprintf(`"%x"`, crc32.ChecksumIEEE(fmt.Append(body, *p))))
+	}
+	if s.header != nil {
+		s.header(h)
+	}
+	if etag := h.Get("ETag"); etag != "" && r.Header.Get("If-None-Match") == etag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if s.noLength {
+		_ = http.NewResponseController(w).Flush()
+	} else {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(body)
+	}
+}
+
+func (p *sheet) render() []byte {
+	var b bytes.Buffer
+	for _, e := range p.entities {
+		id, at := splitEntity(e)
+		fmt.Fprintf(&b, "--b\r\nContent-Type: text/plain\r\nContent-ID: %s\r\nLast-Modified: %s\r\nOperation-Type: http-equiv=PUT\r\n\r\nbody of %s\r\n",
+			id, second(at).Format(http.TimeFormat), id)
+	}
+	b.WriteString("--b--\r\n")
+	return b.Bytes()
+}
+
+// A site is a network with itself as the only host.
+
+func (s *site) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case s.conns <- server:
+		return client, nil
+	case <-s.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *site) Accept() (net.Conn, error) {
+	select {
+	case conn := <-s.conns:
+		return conn, nil
+	case <-s.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (s *site) Close() error {
+	s.close.Do(func() { close(s.done) })
+	return nil
+}
+
+func (s *site) Addr() net.Addr { return &net.UnixAddr{Name: "site"} }
+
+// tester is what tests and properties have in common.
+type tester interface {
+	Helper()
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Cleanup(f func())
+	Context() context.Context
+}
+
+// client starts a server and returns a client of it.
+func (s *site) client(t tester, cfg source.Config) *source.Client {
+	t.Helper()
+	hosts := &source.Hosts{Dial: s.dial}
+	server := &http.Server{Handler: s, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = server.Serve(s)
+	}()
+	client, err := source.NewClient(cfg, source.Options{Hosts: hosts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.CloseIdle()
+		_ = server.Close()
+		<-stopped
+	})
+	return client
+}
+
+// source returns a source that reads the site from its beginning, unless edits
+// say otherwise.
+func (s *site) source(t tester, edits ...func(*Config)) *Source {
+	t.Helper()
+	cfg := Config{Config: source.Defaults()}
+	cfg.URL = "http://feed.example/latest"
+	cfg.Limits.Rate = 1e6
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	src := New(cfg, s.client(t, cfg.Config), slog.New(slog.DiscardHandler))
+	t.Cleanup(src.closePage)
+	return src
+}
+
+func from(t tester, position string) func(*Config) {
+	t.Helper()
+	start, err := ParseStart(position)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(cfg *Config) { cfg.Start = start }
+}
+
+func onGap(gap Gap) func(*Config)   { return func(cfg *Config) { cfg.Gap = gap } }
+func batchesOf(n int) func(*Config) { return func(cfg *Config) { cfg.BatchEntities = n } }
+func withHeader(l string) func(*Config) {
+	return func(cfg *Config) { cfg.Headers = append(cfg.Headers, secret.String(l)) }
+}
+
+// reading is what a row of calls of Next has returned.
+type reading struct {
+	ids        []string
+	violations []string // kinds
+	cursor     feed.Cursor
+	cursors    []feed.Cursor // one for every batch, in front of it
+	counts     []int         // how many IDs there were before every batch
+	newest     time.Time
+	err        error // what ended it; nil at the end of the feed
+}
+
+// maxIdleMoves is how often in a row a source may move the cursor without an
+// entity. Tests whose way is longer count for themselves.
+const maxIdleMoves = 300
+
+// readOn calls Next until the end of the feed or an error, and holds it to its
+// contract.
+func readOn(t tester, s interface {
+	Next(context.Context, feed.Cursor) (feed.Batch, error)
+}, from feed.Cursor,
+) (r reading) {
+	t.Helper()
+	r.cursor = from
+	for idle := 0; ; idle++ {
+		b, err := s.Next(t.Context(), r.cursor)
+		if err != nil {
+			if b.Entities != nil || b.Cursor != nil {
+				t.Errorf("there is a batch beside the error: %+v", b)
+			}
+			r.err = err
+			return r
+		}
+		r.cursors = append(r.cursors, r.cursor)
+		r.counts = append(r.counts, len(r.ids))
+		for _, e := range b.Entities {
+			r.ids = append(r.ids, e.ID)
+			idle = 0
+			if body := "body of " + e.ID; string(e.Body) != body && !strings.HasPrefix(e.ID, "<") {
+				t.Errorf("entity %s has the body %q", e.ID, e.Body)
+			}
+		}
+		r.violations = append(r.violations, kindsOf(b.Violations)...)
+		r.newest = b.Newest
+		moved := !bytes.Equal(b.Cursor, r.cursor)
+		r.cursor = b.Cursor
+		if !moved && len(b.Entities) > 0 {
+			t.Fatalf("entities %v came without a new cursor", r.ids)
+		}
+		if !b.More || !moved {
+			return r
+		}
+		if idle > maxIdleMoves {
+			t.Fatalf("the source spins at %s", r.cursor)
+		}
+	}
+}
+
+// want checks the IDs that were read, and that there was no error.
+func (r reading) want(t tester, ids string) {
+	t.Helper()
+	if r.err != nil {
+		t.Errorf("error: %v", r.err)
+	}
+	r.wantIDs(t, ids)
+}
+
+func (r reading) wantIDs(t tester, ids string) {
+	t.Helper()
+	if got := strings.Join(r.ids, " "); got != ids {
+		t.Errorf("read  %q\nwant  %q", got, ids)
+	}
+}
+
+// wantError checks what ended the reading, by the kind of violation or by
+// words of the text.
+func (r reading) wantError(t tester, permanent bool, kind string, words ...string) {
+	t.Helper()
+	if r.err == nil {
+		t.Fatalf("there was no error; read %v", r.ids)
+	}
+	got := ""
+	if v, ok := errors.AsType[*feed.Violation](r.err); ok {
+		got = v.Kind
+	}
+	if got != kind {
+		t.Errorf("error %v\nis of the kind %q, want %q", r.err, got, kind)
+	}
+	if got := errors.Is(r.err, feed.ErrPermanent); got != permanent {
+		t.Errorf("error %v\nis permanent: %v, want %v", r.err, got, permanent)
+	}
+	for _, word := range words {
+		if !strings.Contains(r.err.Error(), word) {
+			t.Errorf("error %v\nlacks %q", r.err, word)
+		}
+	}
+}
+
+func (r reading) wantViolations(t tester, kinds ...string) {
+	t.Helper()
+	if !slices.Equal(r.violations, kinds) {
+		t.Errorf("violations %v\nwant       %v", r.violations, kinds)
+	}
+}
+
+func (s *site) wantRequests(t tester, want ...string) {
+	t.Helper()
+	if got := s.requests(); !slices.Equal(got, want) {
+		t.Errorf("requests %q\nwant     %q", got, want)
+	}
+}
+
+// page is the page of a cursor.
+func placeOf(t tester, c feed.Cursor) Place {
+	t.Helper()
+	p, err := Describe(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+var _ net.Listener = (*site)(nil)

@@ -1,0 +1,177 @@
+package datareplication
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// open gets the page of the cursor, up to its place. It returns nil if the feed
+// ends at the place, as it did before.
+func (w *walker) open(ctx context.Context) (*page, error) {
+	s, cur := w.s, &w.cur
+	for earlier := 0; ; {
+		etag := cur.ETag
+		known := s.end.matches(*cur)
+		if known {
+			etag = s.end.etag
+			if time.Since(s.end.full) > trustETag {
+				etag = ""
+			} else if same, err := s.sameEnd(ctx); same || err != nil {
+				return nil, w.lose(err)
+			}
+		}
+		p, err := s.get(ctx, cur.Page, etag)
+		if err != nil {
+			return nil, w.lose(err)
+		}
+		if p == nil {
+			if !known {
+				s.end = end{page: cur.Page, index: cur.Index, etag: etag, full: time.Now()}
+			}
+			return nil, nil
+		}
+		skipped := ""
+		if !known && cur.Index == 0 {
+			skipped, err = w.enter(ctx, p)
+		}
+		if err == nil && skipped == "" {
+			if err = w.skip(p); err == nil {
+				return p, nil
+			}
+		}
+		p.body.Close()
+		if earlier++; err == nil && earlier > headsPerCall {
+			err = broken(Loop, p.self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
+		}
+		if err != nil {
+			return nil, err
+		}
+		cur.Page = skipped
+		*w.trail = trail{} // this page comes again
+	}
+}
+
+// sameEnd asks by HEAD whether the feed still ends where it ended, if its
+// server gives no ETag and its Last-Modified can tell.
+func (s *Source) sameEnd(ctx context.Context) (bool, error) {
+	if s.end.etag != "" || !s.end.settled || s.noHead {
+		return false, nil
+	}
+	h, err := s.head(ctx, s.end.page)
+	if err != nil {
+		return false, err
+	}
+	return !s.noHead && h.next == "" && h.modified.Equal(s.end.modified) && h.length == s.end.length, nil
+}
+
+// enter looks at the links of a page of which nothing has been read. If they
+// show that another page has to be read before it, it returns that page.
+func (w *walker) enter(ctx context.Context, p *page) (earlier string, err error) {
+	w.seen.add(p.violations...)
+	came := w.cur.Came
+	if came == "" || p.prev == came {
+		return "", nil
+	}
+	if p.prev != "" {
+		h, err := w.s.head(ctx, p.prev)
+		switch {
+		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
+			return "", err
+		case err == nil && h.self == came:
+			return "", nil // the same page by another name
+		case err == nil && (h.next == p.self || h.next == w.cur.Page) && h.modified.Unix() > w.cur.Modified:
+			// The next link has skipped a page that is newer than all that was
+			// read, as one does that leads to whatever page is the latest.
+			earlier = p.prev
+		}
+		w.seen.add(violation(LinksAsymmetric, p.self, "its prev link leads to %s, but the page whose next link leads here is %s", p.prev, came))
+	}
+	if earlier == "" && p.modified.Unix() < w.cur.Modified {
+		// Nothing may be published twice because the feed leads back to where
+		// it has been, and trail notices only after a round or two.
+		return "", w.s.circle(ctx, p, came)
+	}
+	return earlier, nil
+}
+
+// circle fails if the next links lead from p back to the page whose next link
+// led to p.
+func (s *Source) circle(ctx context.Context, p *page, came string) error {
+	next := p.next
+	for n := 0; next != "" && n < headsPerCall; n++ {
+		if next == came {
+			return broken(Loop, came, "the next links lead in a circle by way of %s", p.self)
+		}
+		h, err := s.head(ctx, next)
+		switch {
+		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
+			return err
+		case err != nil:
+			return nil // it shows when the walk gets there
+		}
+		next = h.next
+	}
+	return nil
+}
+
+// skip reads up to the place and makes sure that it is the place.
+func (w *walker) skip(p *page) error {
+	cur := &w.cur
+	var sum digest
+	var e feed.Entity
+	for p.parsed < cur.Index {
+		var err error
+		e, _, err = p.entity() // its violations were seen when it was new
+		if errors.Is(err, errPageEnd) {
+			return lost(PageChanged, p.self, "the page had %d entities and has %d now", cur.Index, p.parsed)
+		}
+		if err != nil {
+			return err
+		}
+		sum = sum.add(&e)
+	}
+	switch {
+	case cur.Index == 0:
+	case e.ID != cur.Last:
+		return lost(PageChanged, p.self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID)
+	case sum != cur.Digest:
+		if sum != w.s.changed {
+			w.s.changed = sum
+			w.seen.add(violation(PageChanged, p.self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
+		}
+		cur.Digest = sum
+	}
+	return nil
+}
+
+// lose turns the errors that say that the page of the cursor cannot be had any
+// more into a lost place (case 84).
+func (w *walker) lose(err error) error {
+	switch page := w.cur.Page; {
+	case isGone(err):
+		return lost(PageGone, page, "the page where reading goes on is gone: %v", err)
+	case page == w.named && w.s.refused(err, page):
+		return lost(PageGone, page, "the page where reading goes on is out of reach: %v", err)
+	}
+	return err
+}
+
+// refused says whether err may be the client's refusal to ask for a page: the
+// feed has moved to another host since the cursor was made, and so has its
+// url in the configuration.
+func (s *Source) refused(err error, page string) bool {
+	return errors.Is(err, feed.ErrPermanent) && statusOf(err) == 0 && origin(page) != origin(s.cfg.URL)
+}
+
+func origin(page string) string {
+	u, err := url.Parse(page)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Scheme + "://" + u.Host)
+}

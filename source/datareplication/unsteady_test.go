@@ -1,0 +1,125 @@
+package datareplication
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+// TestFeedMoves has the feed, and its url in the configuration, move to
+// another host while the cursor names a page on the old one.
+func TestFeedMoves(t *testing.T) {
+	t.Parallel()
+	moved := func(cfg *Config) { cfg.URL = "http://new.example/latest" }
+	t.Run("in the middle of a page", func(t *testing.T) {
+		t.Parallel()
+		s := newSite("y@1", "a@2 b@2 c@3", "d@4")
+		r := readOn(t, s.source(t, batchesOf(2)), nil)
+		for i, cursor := range r.cursors[1:] {
+			s.edit(func() { s.base = "http://new.example" })
+			rest := readOn(t, s.source(t, moved), cursor)
+			rest.want(t, strings.Join(r.ids[r.counts[i+1]:], " "))
+			if got := placeOf(t, rest.cursor).Page; got != "http://new.example/2" {
+				t.Errorf("the cursor is on %s", got)
+			}
+		}
+	})
+	t.Run("on the way back", func(t *testing.T) {
+		t.Parallel()
+		s := newSite("a@1", "b@2", "c@3")
+		s.Add("HEAD", "/1", sample.Status(500))
+		src := s.source(t)
+		b, err := src.Next(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.edit(func() { s.base = "http://new.example" })
+		readOn(t, s.source(t, moved), b.Cursor).want(t, "a b c")
+	})
+	t.Run("and its links do not", func(t *testing.T) {
+		t.Parallel()
+		s := newSite("a@1", "b@2", "c@3")
+		r := readOn(t, s.source(t), nil)
+		for range 3 {
+			bad := readOn(t, s.source(t, moved), r.cursor)
+			bad.wantIDs(t, "")
+			bad.wantError(t, true, "", "allow_hosts")
+		}
+		fresh := readOn(t, s.source(t, moved), nil)
+		fresh.wantError(t, true, "", "allow_hosts")
+	})
+}
+
+// TestNothingSpins has servers that answer one thing and then another. A
+// source may fail then, but not move its cursor for ever.
+func TestNothingSpins(t *testing.T) {
+	t.Parallel()
+	t.Run("a self link that is another each time", func(t *testing.T) {
+		t.Parallel()
+		for name, entities := range map[string]string{"a page with entities": "b@2", "an empty page": ""} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := newSite("a@1", entities)
+				s.pages["/1"].at = 2
+				n := 0
+				s.header = func(h http.Header) {
+					if n++; strings.Contains(strings.Join(h["Link"], ""), "/1>; rel=self") {
+						h["Link"] = []string{fmt.Sprintf("</1?t=%d>; rel=self", n), "</0>; rel=prev"}
+					}
+				}
+				src := s.source(t)
+				cut := sample.Cut(0)
+				s.Add("GET", "/1", cut, cut, cut)
+				r := readOn(t, src, nil)
+				r.wantIDs(t, "a")
+				for range 2 {
+					r.wantError(t, false, "")
+					r = readOn(t, src, r.cursor)
+				}
+				r = readOn(t, src, r.cursor)
+				r.want(t, strings.TrimSuffix(entities, "@2"))
+				for range 3 {
+					again := readOn(t, src, r.cursor)
+					again.want(t, "")
+					if string(again.cursor) != string(r.cursor) {
+						t.Errorf("an idle poll moved the cursor from %s\nto %s", r.cursor, again.cursor)
+					}
+				}
+			})
+		}
+	})
+	t.Run("a page that comes and goes", func(t *testing.T) {
+		t.Parallel()
+		s := newSite("a@1", "b@2")
+		// HEAD has it, and GET does not.
+		for range 100 {
+			s.Add("GET", "/0", sample.Status(404))
+		}
+		src := s.source(t)
+		r := readOn(t, src, nil)
+		r.wantError(t, true, PageGone)
+		if n := len(s.requests()); n > 10 {
+			t.Errorf("%d requests were made", n)
+		}
+	})
+	t.Run("an empty page that GET does not find", func(t *testing.T) {
+		t.Parallel()
+		s := newSite("")
+		s.noETag = true
+		src := s.source(t, from(t, "now"))
+		r := readOn(t, src, nil)
+		r.want(t, "")
+		for range 100 {
+			s.Add("GET", "/0", sample.Status(404))
+		}
+		s.Add("HEAD", "/0", sample.Status(404))
+		bad := readOn(t, src, r.cursor)
+		bad.wantError(t, true, PageGone)
+		if n := len(s.requests()); n > 20 {
+			t.Errorf("%d requests were made", n)
+		}
+	})
+}
