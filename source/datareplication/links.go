@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tomnomnom/linkheader"
 
@@ -251,6 +252,10 @@ func parseLinkParams(s string) (params linkParams, ok bool) {
 // credentials come from the configuration alone, and what they are sent to is
 // decided there.
 func resolveLink(base *url.URL, target string) (string, bool) {
+	// A cursor is text, so bytes that are not could not be stored in it.
+	if !utf8.ValidString(target) {
+		return "", false
+	}
 	u, err := base.Parse(target)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return "", false

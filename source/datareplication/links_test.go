@@ -120,6 +120,7 @@ func TestParseLinksLosesNone(t *testing.T) {
 		{"no angle brackets and a relative URL", "/feed/3;rel=next"},
 		{"a blank in the URL", "<https://x.example/a b>; rel=next"},
 		{"a port that is none", "<https://x.example:port/3>; rel=next"},
+		{"bytes that are not text", "<https://x.example/3?q=\xff>; rel=next"},
 		{"not http", "<ftp://x.example/3>; rel=next"},
 		{"no host", "<https:///3>; rel=next"},
 		{"the link of another page", "<" + p3 + `>; rel=next; anchor="` + p1 + `"`},
