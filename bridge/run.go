@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -93,7 +92,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 func (b *Bridge) session(ctx context.Context) error {
 	cp, err := b.Sink.Resume(ctx)
 	if err != nil {
-		return fmt.Errorf("find out where the topic stands: %w", err)
+		return err
 	}
 	if err := cp.Check(b.Feed, b.Kind); err != nil {
 		return err
@@ -148,11 +147,14 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch) (moved bool, err 
 		At:     time.Now(),
 		Writer: b.Writer,
 	}
+	if b.stretch.IsZero() {
+		b.stretch = cp.At
+	}
 	// The stop of the process does not reach the commit: see the package
 	// comment. The sink bounds it in time. If the process dies here, all of
 	// the batch is published and cp is stored, or nothing of it is.
 	if err := b.Sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp); err != nil {
-		return false, fmt.Errorf("publish %d entities: %w", len(batch.Entities), err)
+		return false, err
 	}
 	took := time.Since(cp.At)
 	b.last = cp
@@ -166,9 +168,6 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch) (moved bool, err 
 // report logs what was published: at the end of a stretch of reading, and now
 // and then within a long one.
 func (b *Bridge) report(more bool) {
-	if b.stretch.IsZero() {
-		b.stretch = time.Now()
-	}
 	took := time.Since(b.stretch)
 	if more && took < progress {
 		return
@@ -196,7 +195,7 @@ func (b *Bridge) standby(ctx context.Context, lost error) error {
 		}
 		cp, err := b.Sink.Resume(ctx)
 		if err != nil {
-			return fmt.Errorf("look at the other copy's checkpoint: %w", err)
+			return err
 		}
 		b.last = cp
 		if bytes.Equal(cp.Cursor, seen.Cursor) && cp.Count == seen.Count {

@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/config"
@@ -21,44 +22,47 @@ type buses struct {
 	server *embedded.Server // nil unless it runs in this process
 }
 
-// openBuses starts the embedded server if the configuration wants it, and
-// connects to all buses. A bus that does not answer is no error: it may come.
-// With attach, an embedded server that another process runs is used instead,
-// as the commands need that look at what a daemon does.
-func openBuses(ctx context.Context, cfg *config.Config, attach bool, log *slog.Logger) (*buses, error) {
+// openBuses connects to all buses, to the embedded one in the way that embed
+// has. A bus that does not answer is no error: it may come.
+func openBuses(ctx context.Context, cfg *config.Config, embed embedding, log *slog.Logger) (*buses, error) {
 	b := &buses{conns: map[string]*nats.Conn{}}
-	for _, name := range slices.Sorted(maps.Keys(cfg.Buses)) {
-		bus := cfg.Buses[name]
-		conf := bus.NATS
-		if bus.Embedded != nil {
-			url, err := b.embed(cfg.DataDir, bus.Embedded.Listen, attach, log)
-			if err != nil {
-				b.close()
-				return nil, fmt.Errorf("bus %s: %w", name, err)
-			}
-			conf = &nats.Config{URL: url}
+	confs := map[string]nats.Config{}
+	for name, bus := range cfg.Buses {
+		if bus.Embedded == nil {
+			confs[name] = *bus.NATS
+			continue
 		}
-		conn, err := nats.Connect(ctx, *conf, log.With("bus", name))
+		server, url, err := embed(cfg.DataDir, bus.Embedded.Listen, log.With("bus", name))
 		if err != nil {
-			b.close()
-			return nil, fmt.Errorf("bus %s: %w", name, err)
+			return nil, err
 		}
-		b.conns[name] = conn
+		b.server, confs[name] = server, nats.Config{URL: url}
+	}
+	if err := b.connect(ctx, confs, log); err != nil {
+		b.close()
+		return nil, err
 	}
 	return b, nil
 }
 
-// embed starts the embedded server, and returns its URL.
-func (b *buses) embed(dataDir, listen string, attach bool, log *slog.Logger) (string, error) {
-	server, err := embedded.Start(embedded.Config{Dir: filepath.Join(dataDir, "jetstream"), Listen: listen, Log: log.With("bus", "embedded")})
-	if attach && errors.Is(err, embedded.ErrLocked) {
-		return "nats://" + listen, nil
+// connect connects to all at once: each may take its timeout to find out that
+// nobody answers.
+func (b *buses) connect(ctx context.Context, confs map[string]nats.Config, log *slog.Logger) error {
+	var connecting errgroup.Group
+	var mu sync.Mutex
+	for name, conf := range confs {
+		connecting.Go(func() error {
+			conn, err := nats.Connect(ctx, conf, log.With("bus", name))
+			if err != nil {
+				return fmt.Errorf("bus %s: %w", name, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			b.conns[name] = conn
+			return nil
+		})
 	}
-	if err != nil {
-		return "", err
-	}
-	b.server = server
-	return server.URL(), nil
+	return connecting.Wait()
 }
 
 // checks returns what readiness asks the buses.

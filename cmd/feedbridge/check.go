@@ -1,101 +1,117 @@
 package main
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/source"
 )
 
-// connectTimeout bounds each connection that check tries.
-const connectTimeout = 20 * time.Second
-
 func (a *app) checkCommand() *cobra.Command {
-	var connect bool
-	cmd := &cobra.Command{
+	var connect, asJSON bool
+	cmd := a.configurable(&cobra.Command{
 		Use:   "check",
 		Short: "Validate the configuration and print it resolved, secrets masked",
 		Long: `Check validates the configuration, from the file and the environment, and
 prints it with every default filled in and secrets masked. All errors are
-reported at once. With --connect it also tries every bus and every feed.`,
+reported at once, and it exits with 2 if there is one.
+
+With --connect it also tries every bus, feed and topic, without publishing or
+creating anything, and exits with 1 unless all of them work.`,
+		Example: `  feedbridge check -c feedbridge.yaml
+  feedbridge check -c feedbridge.yaml --connect --json | jq '.connections[] | select(.ok|not)'`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			found := checked{}
 			cfg, err := a.load("")
-			if err != nil {
-				return err
+			if err == nil {
+				found.OK = true
+				found.Configuration, err = cfg.YAML()
 			}
-			text, err := cfg.YAML()
-			if err != nil {
+			switch {
+			case err != nil && asJSON:
+				found.Errors = problemsOf(err)
+				return errors.Join(printJSON(a.out, found), err)
+			case err != nil:
 				return err
+			case !asJSON:
+				if _, err := a.out.Write(found.Configuration); err != nil {
+					return err
+				}
 			}
-			if _, err := a.out.Write(text); err != nil || !connect {
-				return err
+			if connect {
+				// A person sees each at once, and a script gets them all in the end.
+				tell := func(c connection) { fmt.Fprintln(a.err, c) }
+				if asJSON {
+					tell = func(connection) {}
+				}
+				found.Connections = tryConnections(cmd.Context(), cfg, a.newLog(a.err, config.Log{Level: "error"}), tell)
+				err = failures(found.Connections)
+				found.OK = err == nil
 			}
-			return a.tryConnections(cmd.Context(), cfg)
+			if asJSON {
+				return errors.Join(printJSON(a.out, found), err)
+			}
+			return err
 		},
-	}
-	cmd.Flags().BoolVar(&connect, "connect", false, "try every bus and every feed")
+	})
+	cmd.Flags().BoolVar(&connect, "connect", false, "try every bus, feed and topic")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// tryConnections tries every bus, topic and feed, and reports each on a line.
-func (a *app) tryConnections(ctx context.Context, cfg *config.Config) error {
-	log := newLog(a.err, config.Log{Level: "error"})
-	p := &printer{w: a.err}
+// checked is what check finds out.
+type checked struct {
+	OK            bool         `json:"ok"`
+	Errors        []problem    `json:"errors,omitempty"`
+	Configuration yamlText     `json:"configuration,omitempty"`
+	Connections   []connection `json:"connections,omitempty"`
+}
+
+// problem is an error in the configuration.
+type problem struct {
+	Source string `json:"source,omitempty"` // a file or a variable
+	Line   int    `json:"line,omitempty"`
+	Key    string `json:"key,omitempty"`
+	Text   string `json:"text"`
+}
+
+func problemsOf(err error) []problem {
+	errs, ok := errors.AsType[config.Errors](err)
+	if !ok {
+		return []problem{{Text: err.Error()}}
+	}
+	problems := make([]problem, len(errs))
+	for i, e := range errs {
+		problems[i] = problem(*e)
+	}
+	return problems
+}
+
+// yamlText is YAML that shows as the same in JSON.
+type yamlText []byte
+
+func (y yamlText) MarshalJSON() ([]byte, error) {
+	var v any
+	if err := yaml.Unmarshal(y, &v); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+func failures(connections []connection) error {
 	failed := 0
-	try := func(what string, attempt func(context.Context) error) {
-		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-		defer cancel()
-		if err := attempt(ctx); err != nil {
+	for _, c := range connections {
+		if !c.OK {
 			failed++
-			p.line("FAIL  %s: %v", what, err)
-			return
-		}
-		p.line("ok    %s", what)
-	}
-	buses, err := openBuses(ctx, cfg, true, log)
-	if err != nil {
-		return err
-	}
-	defer buses.close()
-	up := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(buses.conns)) {
-		try("bus "+name, func(ctx context.Context) error {
-			err := buses.conns[name].Check(ctx)
-			up[name] = err == nil
-			return err
-		})
-	}
-	hosts := &source.Hosts{}
-	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
-		f := cfg.Feeds[name]
-		try("feed "+name, func(ctx context.Context) error {
-			client, err := source.NewClient(f.Source, source.Options{UserAgent: userAgent(), Hosts: hosts})
-			if err != nil {
-				return err
-			}
-			resp, err := client.Do(ctx, source.Request{Method: http.MethodGet, URL: f.Source.URL})
-			if err != nil {
-				return err
-			}
-			return resp.Body.Close()
-		})
-		if up[f.To.Bus] {
-			try("topic "+f.To.Topic+" on bus "+f.To.Bus, func(ctx context.Context) error {
-				return buses.sink(name, f).Check(ctx)
-			})
 		}
 	}
 	if failed > 0 {
-		return errors.Join(p.err, fmt.Errorf("%d of the connections do not work", failed))
+		return fmt.Errorf("%d of %d connections do not work", failed, len(connections))
 	}
-	return p.err
+	return nil
 }

@@ -7,13 +7,7 @@ import (
 )
 
 func (a *app) configCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Tell about the configuration's form",
-		Args:  exactly(),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(&cobra.Command{
+	return group("config", "Describe what a configuration may have", "", &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration file",
 		Long: `Schema prints the JSON Schema of the configuration file, for editors and for
@@ -28,5 +22,4 @@ checks in a pipeline.`,
 			return err
 		},
 	})
-	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"time"
 
@@ -22,53 +23,51 @@ import (
 type daemon struct {
 	cfg   *config.Config
 	log   *slog.Logger
-	watch bridge.Observer // may be nil
-	// started is told where the bus and the status are, once they are there.
-	// It may be nil.
+	watch bridge.Observer // of all feeds; may be nil
+	// started is told where the embedded bus and the status are, once they are
+	// there. It may be nil.
 	started func(busURL, adminURL string)
 }
 
 // run runs until ctx ends, and then lets the commits in flight finish. The
 // feeds stop before the doors close.
 func (d *daemon) run(ctx context.Context) error {
-	buses, err := openBuses(ctx, d.cfg, false, d.log)
-	if err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d.log.Debug("connecting to the buses", "buses", len(d.cfg.Buses))
+	buses, err := openBuses(ctx, d.cfg, runEmbedded, d.log)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // stopped while it was waiting for a bus
+	case err != nil:
 		return err
 	}
 	defer buses.close()
+	door, err := d.listen()
+	if err != nil {
+		return err
+	}
+	if door != nil {
+		defer door.Close()
+	}
 
 	writer := writerName()
 	adm := admin.New(admin.Options{Version: programVersion(), Started: time.Now(), Writer: writer, Buses: buses.checks(d.cfg), Log: d.log})
-	hosts := &source.Hosts{}
-	var bridges []*bridge.Bridge
-	for _, name := range slices.Sorted(maps.Keys(d.cfg.Feeds)) {
-		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, adm, d.watch, d.log)
-		if err != nil {
-			return err
-		}
-		bridges = append(bridges, b)
+	bridges, err := d.bridges(writer, buses, adm)
+	if err != nil {
+		return err
 	}
-
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var doors errgroup.Group
-	adminURL := ""
-	if d.cfg.Admin.Listen != "" {
-		listener, err := admin.Listen(d.cfg.Admin.Listen)
-		if err != nil {
-			return err
-		}
-		adminURL = "http://" + listener.Addr().String()
-		doors.Go(func() error { return adm.Serve(serving, listener) })
+	if door != nil {
+		doors.Go(func() error {
+			// A daemon that nobody can look at is of no use to an operator.
+			defer cancel()
+			return adm.Serve(serving, door)
+		})
 	}
-	busURL := ""
-	if buses.server != nil {
-		busURL = buses.server.URL()
-	}
-	d.log.Info("feedbridge is up", "version", programVersion(), "writer", writer, "feeds", len(bridges), "embedded_bus", busURL, "admin", adminURL)
-	if d.started != nil {
-		d.started(busURL, adminURL)
-	}
+	d.announce(writer, buses, door)
 
 	var work errgroup.Group
 	for _, b := range bridges {
@@ -79,8 +78,46 @@ func (d *daemon) run(ctx context.Context) error {
 	return errors.Join(err, doors.Wait())
 }
 
-// wait returns when all work has ended, or when the grace time after the end
-// of ctx is over.
+// listen opens the door for health and status, if there is to be one.
+func (d *daemon) listen() (net.Listener, error) {
+	if d.cfg.Admin.Listen == "" {
+		return nil, nil
+	}
+	return admin.Listen(d.cfg.Admin.Listen)
+}
+
+// bridges wires all feeds, in the order of their names.
+func (d *daemon) bridges(writer string, buses *buses, adm *admin.Server) ([]*bridge.Bridge, error) {
+	hosts := &source.Hosts{}
+	var bridges []*bridge.Bridge
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(d.cfg.Feeds)) {
+		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, adm, d.watch, d.log)
+		bridges, errs = append(bridges, b), append(errs, err)
+	}
+	return bridges, errors.Join(errs...)
+}
+
+// announce says that the daemon is up, and where.
+func (d *daemon) announce(writer string, buses *buses, door net.Listener) {
+	attrs := []any{"version", programVersion(), "writer", writer, "feeds", len(d.cfg.Feeds)}
+	busURL, adminURL := "", ""
+	if buses.server != nil {
+		busURL = buses.server.URL()
+		attrs = append(attrs, "embedded_bus", busURL, "data_dir", d.cfg.DataDir)
+	}
+	if door != nil {
+		adminURL = "http://" + door.Addr().String()
+		attrs = append(attrs, "status", adminURL+"/status")
+	}
+	d.log.Info("feedbridge is up", attrs...)
+	if d.started != nil {
+		d.started(busURL, adminURL)
+	}
+}
+
+// wait returns when all work has ended after the end of ctx, or when the grace
+// time is over.
 func (d *daemon) wait(ctx context.Context, work *errgroup.Group) error {
 	done := make(chan error, 1)
 	go func() { done <- work.Wait() }()
@@ -93,6 +130,6 @@ func (d *daemon) wait(ctx context.Context, work *errgroup.Group) error {
 		d.log.Info("stopped")
 		return err
 	case <-timer.C:
-		return fmt.Errorf("a commit was still under way after the grace time of %v; the next start finds out whether it took place", d.cfg.Grace)
+		return fmt.Errorf("stopped without waiting any longer: a commit was still under way after the grace time of %v; the next start finds out by itself whether it took place", d.cfg.Grace)
 	}
 }

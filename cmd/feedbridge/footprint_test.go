@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,18 +28,18 @@ func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
 		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
-		pid, status := runProgram(b, map[string]string{
+		cmd, status := runProgram(b, map[string]string{
 			"BUSES_MAIN_NATS_URL":     natsURL,
 			"FEEDS_BIG_URL":           feedURL,
 			"FEEDS_BIG_LIMITS_RATE":   "100000",
 			"FEEDS_BIG_DEDUPE_WINDOW": "100000",
 		})
 		waitUntil(b, func() bool { return published(b, status) >= tenth })
-		early := memory(b, pid, "VmRSS")
+		early := memory(b, cmd.Process.Pid, "VmRSS")
 		waitUntil(b, func() bool { return published(b, status) >= length })
 		b.ReportMetric(early, "MiB-after-100MB")
-		b.ReportMetric(memory(b, pid, "VmRSS"), "MiB-after-1GB")
-		b.ReportMetric(memory(b, pid, "VmHWM"), "MiB-peak")
+		b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB-after-1GB")
+		b.ReportMetric(memory(b, cmd.Process.Pid, "VmHWM"), "MiB-peak")
 	}
 }
 
@@ -63,26 +64,26 @@ func BenchmarkIdle(b *testing.B) {
 		if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 			b.Fatal(err)
 		}
-		pid, status := runProgram(b, map[string]string{"CONFIG": path})
+		cmd, status := runProgram(b, map[string]string{"CONFIG": path})
 		waitUntil(b, func() bool { return published(b, status) >= 10*feeds })
 		waitFor(b, 15*time.Second) // every feed has been polled once more
-		before := cpuTime(b, pid)
+		before := cpuTime(b, cmd.Process.Pid)
 		waitFor(b, watch)
-		b.ReportMetric((cpuTime(b, pid)-before).Seconds()/watch.Seconds(), "cores")
-		b.ReportMetric(memory(b, pid, "VmRSS"), "MiB")
+		b.ReportMetric((cpuTime(b, cmd.Process.Pid)-before).Seconds()/watch.Seconds(), "cores")
+		b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB")
 	}
 }
 
 // runProgram starts the program with these variables, which get its prefix. It
-// returns its process id and the URL of its status.
-func runProgram(b *testing.B, variables map[string]string) (pid int, status string) {
+// returns its process and the URL of its status.
+func runProgram(b *testing.B, variables map[string]string) (cmd *exec.Cmd, status string) {
 	admin := freeAddress(b)
 	env := []string{"FEEDBRIDGE_ADMIN_LISTEN=" + admin, "FEEDBRIDGE_LOG_LEVEL=error"}
 	for name, value := range variables {
 		env = append(env, "FEEDBRIDGE_"+name+"="+value)
 	}
-	cmd, _ := spawn(b, "feedbridge", env, "run")
-	return cmd.Process.Pid, "http://" + admin + "/status"
+	cmd, _ = spawn(b, "feedbridge", env, "run")
+	return cmd, "http://" + admin + "/status"
 }
 
 func freeAddress(b *testing.B) string {

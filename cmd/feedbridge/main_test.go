@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
@@ -26,14 +27,24 @@ const testMainRole = "FEEDBRIDGE_TEST_ROLE"
 func TestMain(m *testing.M) {
 	role := os.Getenv(testMainRole)
 	if role == "" {
-		os.Exit(m.Run())
+		// In scripts the parts are commands.
+		commands := map[string]func(){}
+		for _, role := range []string{"feedbridge", "nats"} {
+			commands[role] = func() { begin(role) }
+		}
+		testscript.Main(m, commands)
 	}
 	// Variables with the program's prefix belong to its configuration.
 	_ = os.Unsetenv(testMainRole)
+	begin(role)
+}
+
+func begin(role string) {
 	if err := play(role); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 func play(role string) error {

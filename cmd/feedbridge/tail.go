@@ -2,9 +2,12 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -16,9 +19,95 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
-// line is an entity as tail prints it. The body is text if it is UTF-8, and
-// base64 else.
-type line struct {
+func (a *app) tailCommand() *cobra.Command {
+	var (
+		from   startFlag
+		follow bool
+		limit  limitFlag
+	)
+	cmd := a.configurable(&cobra.Command{
+		Use:   "tail URL|FEED",
+		Short: "Print a feed's entities as JSON lines; publishes nothing",
+		Long: `Tail prints the entities of a feed, one JSON object a line, up to the end that
+the feed has now. It publishes nothing and stores nothing. FEED is the name of a
+feed in the configuration, whose headers and credentials are used then.`,
+		Example: `  feedbridge tail https://shop.example.com/feed/latest
+  feedbridge tail --from now --follow https://shop.example.com/feed/latest
+  feedbridge tail --from 2026-01-01T00:00:00Z --limit 10 -c feedbridge.yaml orders`,
+		Args:              exactly("URL or FEED"),
+		ValidArgsFunction: a.completeFeeds,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := a.feedOrURL(args[0])
+			if err != nil {
+				return err
+			}
+			if from.set {
+				f.Start = from.Start
+			}
+			return a.tail(cmd.Context(), f, follow, int(limit))
+		},
+	})
+	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z, or\nid:<content-id>@<time>; default the feed's own start")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on at the end, and poll for more")
+	cmd.Flags().VarP(&limit, "limit", "n", "print that many entities at most")
+	return cmd
+}
+
+// errEnough ends the reading when all that was asked for is printed.
+var errEnough = errors.New("enough")
+
+func (a *app) tail(ctx context.Context, f config.Feed, follow bool, limit int) error {
+	log := a.newLog(a.err, config.Log{Level: "warn"})
+	src, err := newSource(f, &source.Hosts{}, nil, log)
+	if err != nil {
+		return err
+	}
+	lines := newEntityWriter(a.out)
+	err = readFeed(ctx, src, follow, f.Every, log, func(b feed.Batch) error {
+		warn(log, b.Violations)
+		if limit > 0 && len(b.Entities) >= limit {
+			return errors.Join(lines.write(b.Entities[:limit]), errEnough)
+		}
+		limit -= min(limit, len(b.Entities))
+		return lines.write(b.Entities)
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+func warn(log *slog.Logger, violations []feed.Violation) {
+	for _, v := range violations {
+		log.Warn("the feed breaks its specification", "kind", v.Kind, "page", v.Page, "detail", v.Detail)
+	}
+}
+
+// entityWriter writes entities as JSON lines.
+type entityWriter struct {
+	buffer  *bufio.Writer
+	encoder *json.Encoder
+}
+
+func newEntityWriter(w io.Writer) *entityWriter {
+	buffer := bufio.NewWriter(w)
+	encoder := json.NewEncoder(buffer)
+	encoder.SetEscapeHTML(false)
+	return &entityWriter{buffer, encoder}
+}
+
+func (w *entityWriter) write(entities []feed.Entity) error {
+	for i := range entities {
+		if err := w.encoder.Encode(newEntityLine(&entities[i])); err != nil {
+			return err
+		}
+	}
+	return w.buffer.Flush()
+}
+
+// entityLine is an entity as tail prints it. The body is text if it is UTF-8,
+// and base64 else.
+type entityLine struct {
 	ID       string         `json:"id"`
 	Op       feed.Operation `json:"operation"`
 	Modified time.Time      `json:"modified"`
@@ -28,8 +117,8 @@ type line struct {
 	Page     string         `json:"page"`
 }
 
-func newLine(e *feed.Entity) line {
-	l := line{ID: e.ID, Op: e.Op, Modified: e.Modified, Headers: make([][2]string, len(e.Header)), Page: e.Page}
+func newEntityLine(e *feed.Entity) entityLine {
+	l := entityLine{ID: e.ID, Op: e.Op, Modified: e.Modified, Headers: make([][2]string, len(e.Header)), Page: e.Page}
 	for i, f := range e.Header {
 		l.Headers[i] = [2]string{f.Name, f.Value}
 	}
@@ -42,70 +131,43 @@ func newLine(e *feed.Entity) line {
 	return l
 }
 
-func (a *app) tailCommand() *cobra.Command {
-	var (
-		from   string
-		follow bool
-		limit  int
-	)
-	cmd := &cobra.Command{
-		Use:   "tail URL|FEED",
-		Short: "Print a feed's entities as JSON lines; publishes nothing",
-		Long: `Tail prints the entities of a feed, one JSON object a line, up to the end that
-the feed has now. It publishes nothing and stores nothing. FEED is the name of a
-feed in the configuration, whose headers and credentials are used then.`,
-		Example: `  feedbridge tail https://shop.example.com/feed/latest
-  feedbridge tail --from now --follow https://shop.example.com/feed/latest
-  feedbridge tail --from 2026-01-01T00:00:00Z --limit 10 -c feedbridge.yaml orders`,
-		Args: exactly("URL or FEED"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := a.oneFeed(args[0])
-			if err != nil {
-				return err
-			}
-			if from != "" {
-				if f.Start, err = datareplication.ParseStart(from); err != nil {
-					return &usageError{err}
-				}
-			}
-			log := newLog(a.err, config.Log{Level: "warn"})
-			src, err := newSource(f, &source.Hosts{}, nil, log)
-			if err != nil {
-				return err
-			}
-			out := bufio.NewWriter(a.out)
-			encoder := json.NewEncoder(out)
-			encoder.SetEscapeHTML(false)
-			printed := 0
-			err = readFeed(cmd.Context(), src, follow, f.Every, log, func(b feed.Batch) error {
-				warn(log, b.Violations)
-				for i := range b.Entities {
-					if limit > 0 && printed == limit {
-						return errEnough
-					}
-					if err := encoder.Encode(newLine(&b.Entities[i])); err != nil {
-						return err
-					}
-					printed++
-				}
-				return out.Flush()
-			})
-			if errors.Is(err, errEnough) {
-				err = nil
-			}
-			return errors.Join(err, out.Flush())
-		},
-	}
-	cmd.Flags().StringVar(&from, "from", "", "where to start: beginning, now, 2026-01-01T00:00:00Z, or id:<content-id>@<time>; default the feed's start")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on at the end, and poll for more")
-	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "print that many entities at most")
-	return cmd
+// startFlag is a flag whose value is a start position.
+type startFlag struct {
+	datareplication.Start
+	set bool
 }
 
-var errEnough = errors.New("enough")
+func (*startFlag) Type() string { return "POSITION" }
 
-func warn(log *slog.Logger, violations []feed.Violation) {
-	for _, v := range violations {
-		log.Warn("the feed breaks its specification", "kind", v.Kind, "page", v.Page, "detail", v.Detail)
+func (f *startFlag) Set(text string) error {
+	f.set = true
+	return f.UnmarshalText([]byte(text))
+}
+
+func (f *startFlag) String() string {
+	if !f.set {
+		return ""
 	}
+	return f.Start.String()
+}
+
+// limitFlag is a flag whose value is a number of entities; 0 is no limit.
+type limitFlag int
+
+func (*limitFlag) Type() string { return "N" }
+
+func (f *limitFlag) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return errors.New("want a number of entities, 1 or more")
+	}
+	*f = limitFlag(n)
+	return nil
+}
+
+func (f *limitFlag) String() string {
+	if *f == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(*f))
 }

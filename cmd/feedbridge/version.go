@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -37,6 +36,10 @@ func userAgent() string {
 	return "feedbridge/" + programVersion() + " (+https://github.com/feedbridge/feedbridge)"
 }
 
+func versionLine() string {
+	return fmt.Sprintf("feedbridge %s (%s %s/%s)", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -45,9 +48,9 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:  exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				return json.NewEncoder(a.out).Encode(map[string]string{"version": programVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+				return printJSON(a.out, map[string]string{"version": programVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
-			_, err := fmt.Fprintf(a.out, "feedbridge %s (%s %s/%s)\n", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(a.out, versionLine())
 			return err
 		},
 	}

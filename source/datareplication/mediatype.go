@@ -9,8 +9,8 @@ func parseBoundary(contentType, page string) (string, error) {
 	if contentType == "" {
 		return "", broken(MissingContentType, page, "the page has no Content-Type")
 	}
-	mediaType, params, _ := strings.Cut(contentType, ";")
-	if main, _, _ := strings.Cut(trimBlanks(mediaType), "/"); !strings.EqualFold(trimBlanks(main), "multipart") {
+	_, params, _ := strings.Cut(contentType, ";")
+	if !isMultipart(contentType) {
 		return "", broken(BadContentType, page, "the page's Content-Type is %q, which is not multipart", excerpt(contentType))
 	}
 	for params != "" {
@@ -31,6 +31,12 @@ func parseBoundary(contentType, page string) (string, error) {
 		return value, nil
 	}
 	return "", broken(MissingBoundary, page, "the page's Content-Type %q has no boundary", excerpt(contentType))
+}
+
+func isMultipart(contentType string) bool {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	main, _, _ := strings.Cut(mediaType, "/")
+	return strings.EqualFold(trimBlanks(main), "multipart")
 }
 
 // cutParam cuts the first parameter off a list of parameters between

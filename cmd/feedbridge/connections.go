@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication"
+)
+
+const (
+	// tryTimeout bounds each connection that check tries.
+	tryTimeout = 20 * time.Second
+	// triesAtOnce is how many feeds are tried at a time.
+	triesAtOnce = 8
+)
+
+// connection is something that a daemon would connect to, and whether that
+// works.
+type connection struct {
+	Kind  string `json:"kind"` // bus, feed or topic
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	Note  string `json:"note,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+func newConnection(kind, name, note string, err error) connection {
+	c := connection{Kind: kind, Name: name, OK: err == nil, Note: note}
+	if err != nil {
+		c.Error = err.Error()
+	}
+	return c
+}
+
+// String is a line for a person.
+func (c connection) String() string {
+	text := fmt.Sprintf("FAIL  %s %s: %s", c.Kind, c.Name, c.Error)
+	if c.OK {
+		text = fmt.Sprintf("ok    %s %s", c.Kind, c.Name)
+	}
+	if c.Note != "" {
+		text += " (" + c.Note + ")"
+	}
+	return text
+}
+
+// tryConnections tries all that the configuration names, and tells of each as
+// soon as it is known: the buses, then every feed and the topic that it goes
+// to. Nothing is said of a topic on a bus that does not work.
+func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, tell func(connection)) []connection {
+	var all []connection
+	found := func(c connection) {
+		all = append(all, c)
+		tell(c)
+	}
+	working := map[string]*buses{}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Buses)) {
+		b, note, err := tryBus(ctx, cfg, name, log)
+		if b != nil {
+			defer b.close()
+		}
+		if b != nil && err == nil {
+			working[name] = b
+		}
+		found(newConnection("bus", name, note, err))
+	}
+
+	names := slices.Sorted(maps.Keys(cfg.Feeds))
+	tried := make([]chan []connection, len(names))
+	for i := range tried {
+		tried[i] = make(chan []connection, 1)
+	}
+	go func() {
+		var trying errgroup.Group
+		trying.SetLimit(triesAtOnce)
+		hosts := &source.Hosts{}
+		for i, name := range names {
+			trying.Go(func() error {
+				tried[i] <- tryFeed(ctx, name, cfg.Feeds[name], hosts, working, log)
+				return nil
+			})
+		}
+	}()
+	for i := range tried {
+		for _, c := range <-tried[i] {
+			found(c)
+		}
+	}
+	return all
+}
+
+// tryBus returns the bus if it can be asked about topics.
+func tryBus(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (b *buses, note string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	alone := *cfg
+	alone.Buses = map[string]config.Bus{name: cfg.Buses[name]}
+	b, err = openBuses(ctx, &alone, attachEmbedded, log)
+	switch {
+	case errors.Is(err, errNoEmbedded):
+		return nil, "not there yet: run creates it in " + filepath.Clean(cfg.DataDir), tryToListen(ctx, cfg.Buses[name].Embedded.Listen)
+	case err != nil:
+		return nil, "", err
+	}
+	return b, "", b.conns[name].Check(ctx)
+}
+
+// tryFeed reads as much of a feed as it takes to see that it is one, and looks
+// at its topic if its bus works.
+func tryFeed(ctx context.Context, name string, f config.Feed, hosts *source.Hosts, working map[string]*buses, log *slog.Logger) []connection {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	// Its end takes fewer requests than its beginning.
+	f.Start = datareplication.Start{Now: true}
+	src, err := newSource(f, hosts, nil, log)
+	if err == nil {
+		_, err = src.Next(ctx, nil)
+	}
+	found := []connection{newConnection("feed", name, "", err)}
+	if b := working[f.To.Bus]; b != nil {
+		found = append(found, newConnection("topic", f.To.Topic+" on bus "+f.To.Bus, "", b.sink(name, f).Check(ctx)))
+	}
+	return found
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/datareplication"
+)
+
+// errUnchanged says that a person did not agree.
+var errUnchanged = errors.New("nothing was changed")
+
+// move stores a checkpoint with that cursor, once a person has agreed.
+func (a *app) move(ctx context.Context, name string, to feed.Cursor, yes bool) error {
+	t, err := a.openTopic(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	old, broken, err := t.checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	p := &printer{w: a.out}
+	switch {
+	case broken != nil:
+		p.line("now    %v", broken)
+	case old.IsZero():
+		p.line("now    nothing has been published")
+	default:
+		p.line("now    %d entities are published; reading goes on %s", old.Count, inWords(old.Cursor, t.Start))
+		if err := old.Check(name, datareplication.Kind); err != nil {
+			p.line("       but the topic belongs to the feed %s (%s), and will belong to %s", old.Feed, old.Source, name)
+		}
+	}
+	p.line("then   reading goes on %s", inWords(to, t.Start))
+	p.line("       topic %s on bus %s keeps what it holds, and gets nothing again that is among its newest %d entities", t.To.Topic, t.To.Bus, t.DedupeWindow)
+	if p.err != nil {
+		return p.err
+	}
+	if !yes {
+		if err := a.agree(ctx, "Move the position?"); err != nil {
+			return err
+		}
+		// A daemon may have published while the person was thinking.
+		if old, _, err = t.checkpoint(ctx); err != nil {
+			return err
+		}
+	}
+	cp := checkpoint.Checkpoint{Feed: name, Source: datareplication.Kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: writerName()}
+	if err := t.sink.Overwrite(ctx, cp); err != nil {
+		if errors.Is(err, checkpoint.ErrConflict) {
+			return fmt.Errorf("%w: %w, as a running daemon does all the time while it catches up; try again, or stop it first", errUnchanged, err)
+		}
+		return err
+	}
+	p.line("moved; a running daemon takes it up within half a minute")
+	return p.err
+}
+
+// checkpoint returns the topic's checkpoint, or what is wrong with it if that
+// can be cured by another one.
+func (t *topic) checkpoint(ctx context.Context) (cp checkpoint.Checkpoint, broken, err error) {
+	cp, err = t.sink.Checkpoint(ctx)
+	if errors.Is(err, checkpoint.ErrMissing) || errors.Is(err, checkpoint.ErrUnreadable) {
+		return checkpoint.Checkpoint{}, err, nil
+	}
+	return cp, nil, err
+}
+
+// agree asks a question and returns an error unless the answer is yes. The
+// question goes to standard error: standard output may be a file.
+func (a *app) agree(ctx context.Context, question string) error {
+	fmt.Fprintf(a.err, "%s [y/N] ", question)
+	answers := make(chan string, 1)
+	go func() {
+		answer, err := bufio.NewReader(a.in).ReadString('\n')
+		if err == nil || answer != "" {
+			answers <- answer
+		}
+		close(answers)
+	}()
+	select {
+	case answer, ok := <-answers:
+		if !ok {
+			fmt.Fprintln(a.err)
+			return fmt.Errorf("%w: there was no answer on standard input; --yes answers in advance", errUnchanged)
+		}
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "y", "yes":
+			return nil
+		}
+		return errUnchanged
+	case <-ctx.Done():
+		fmt.Fprintln(a.err)
+		return errUnchanged
+	}
+}

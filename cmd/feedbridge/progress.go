@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// progress counts what is copied, for a person who watches. It is a
+// [bridge.Observer]. Of several feeds it can tell the sums alone: which feed a
+// call is about is not said.
+type progress struct {
+	feeds int
+
+	mu       sync.Mutex // guards what follows
+	pages    int
+	page     string // of the last entity
+	entities int
+	total    uint64 // entities of the only feed's topic
+	bytes    int64
+	left     int // duplicates
+	recent   rate
+	status   bridge.Status
+	settled  bool // something was; more says whether there was more then
+	more     bool
+	newest   time.Time // upstream's
+	reached  time.Time // ours
+}
+
+// Polled implements bridge.Observer.
+func (*progress) Polled(feed.Batch, error, time.Duration) {}
+
+// Settled implements bridge.Observer.
+func (p *progress) Settled(b feed.Batch, _ time.Duration) {
+	size := b.Size()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range b.Entities {
+		if page := b.Entities[i].Page; page != p.page {
+			p.pages++
+			p.page = page
+		}
+	}
+	if n := len(b.Entities); n > 0 {
+		p.reached = b.Entities[n-1].Modified
+	}
+	p.entities += len(b.Entities)
+	p.total += uint64(len(b.Entities))
+	p.bytes += int64(size)
+	p.left += b.Duplicates
+	p.recent.add(time.Now(), len(b.Entities))
+	p.newest = b.Newest
+	p.settled, p.more = true, b.More
+}
+
+// Entered implements bridge.Observer.
+func (p *progress) Entered(s bridge.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status, p.total = s, s.Checkpoint.Count
+}
+
+// line is the progress in a line of ASCII.
+func (p *progress) line() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	var words []string
+	say := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
+	if p.feeds > 1 {
+		say("%d feeds", p.feeds)
+	} else {
+		say("%s", count(p.pages, "page", "pages"))
+	}
+	say("%s", count(p.entities, "entity", "entities"))
+	if p.feeds == 1 && p.total > uint64(p.entities) {
+		say("(%d in all)", p.total)
+	}
+	say("%.1f MB", float64(p.bytes)/1e6)
+	if perSecond := p.recent.perSecond(now); perSecond < 10 {
+		say("%.1f/s", perSecond)
+	} else {
+		say("%.0f/s", perSecond)
+	}
+	if p.left > 0 {
+		say("%s left out", count(p.left, "duplicate", "duplicates"))
+	}
+	if p.feeds == 1 {
+		say("%s", p.state(now))
+	}
+	return strings.Join(words, "  ")
+}
+
+// state says what the only feed is doing.
+func (p *progress) state(now time.Time) string {
+	switch p.status.State {
+	case bridge.Starting:
+		return "waiting for the bus"
+	case bridge.Standby:
+		return "another copy publishes"
+	case bridge.Retrying, bridge.Halted:
+		return fmt.Sprintf("%s, next attempt in %s", p.status.State, max(p.status.Until.Sub(now), 0).Round(time.Second))
+	case bridge.Stopped:
+		return "stopped"
+	}
+	switch behind := p.newest.Sub(p.reached); {
+	case p.settled && !p.more:
+		return "caught up"
+	case p.settled && p.entities == 0:
+		return "looking for the place to start at"
+	case !p.reached.IsZero() && behind > 0:
+		return "lag " + behind.Round(time.Second).String()
+	}
+	return "reading"
+}
+
+// rate is a number of events a second over the last few seconds.
+type rate struct {
+	slots [rateSlots]struct {
+		second int64
+		n      int
+	}
+}
+
+const rateSlots = 6
+
+func (r *rate) add(now time.Time, n int) {
+	slot := &r.slots[now.Unix()%rateSlots]
+	if slot.second != now.Unix() {
+		slot.second, slot.n = now.Unix(), 0
+	}
+	slot.n += n
+}
+
+func (r *rate) perSecond(now time.Time) float64 {
+	sum, oldest := 0, now.Unix()
+	for _, slot := range r.slots {
+		if slot.n > 0 && now.Unix()-slot.second < rateSlots {
+			sum += slot.n
+			oldest = min(oldest, slot.second)
+		}
+	}
+	return float64(sum) / float64(now.Unix()-oldest+1)
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// batch is one of n entities of 1,000 bytes, spread over pages.
+func batch(modified time.Time, more bool, pages ...string) feed.Batch {
+	b := feed.Batch{More: more, Newest: modified.Add(90 * time.Second)}
+	for _, page := range pages {
+		b.Entities = append(b.Entities, feed.Entity{ID: "x", Modified: modified, Body: make([]byte, 1000-len(page)), Page: page})
+	}
+	return b
+}
+
+func TestProgressTellsWhatTheFeedIsDoing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &progress{feeds: 1}
+		want := func(line string) {
+			t.Helper()
+			if got := p.line(); got != line {
+				t.Errorf("got  %q\nwant %q", got, line)
+			}
+		}
+		noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+		enter := func(state bridge.State, count uint64, in time.Duration) {
+			p.Entered(bridge.Status{State: state, Checkpoint: checkpoint.Checkpoint{Count: count}, Until: time.Now().Add(in)})
+		}
+		enter(bridge.Starting, 0, 0)
+		want("0 pages  0 entities  0.0 MB  0.0/s  waiting for the bus")
+		enter(bridge.Reading, 500, 0)
+		want("0 pages  0 entities  (500 in all)  0.0 MB  0.0/s  reading")
+		p.Settled(feed.Batch{More: true}, 0)
+		want("0 pages  0 entities  (500 in all)  0.0 MB  0.0/s  looking for the place to start at")
+		p.Settled(batch(noon, true, "a", "a"), 0)
+		want("1 page  2 entities  (502 in all)  0.0 MB  2.0/s  lag 1m30s")
+		p.Settled(batch(noon, true, "a", "b", "b"), 0)
+		want("2 pages  5 entities  (505 in all)  0.0 MB  5.0/s  lag 1m30s")
+		last := batch(noon.Add(90*time.Second), false, "c")
+		last.Duplicates = 1
+		p.Settled(last, 0)
+		enter(bridge.Idle, 506, time.Second)
+		want("3 pages  6 entities  (506 in all)  0.0 MB  6.0/s  1 duplicate left out  caught up")
+		enter(bridge.Retrying, 506, 12*time.Second)
+		want("3 pages  6 entities  (506 in all)  0.0 MB  6.0/s  1 duplicate left out  retrying, next attempt in 12s")
+		enter(bridge.Standby, 506, time.Second)
+		want("3 pages  6 entities  (506 in all)  0.0 MB  6.0/s  1 duplicate left out  another copy publishes")
+		enter(bridge.Stopped, 506, 0)
+		want("3 pages  6 entities  (506 in all)  0.0 MB  6.0/s  1 duplicate left out  stopped")
+	})
+}
+
+// Of several feeds one cannot tell which a call is about: neither pages nor lag
+// can be told.
+func TestProgressOfSeveralFeedsIsTheirSum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &progress{feeds: 2}
+		for range 600 {
+			p.Settled(batch(time.Now(), true, "a"), 0)
+			p.Settled(batch(time.Now(), false, "b"), 0)
+		}
+		p.Entered(bridge.Status{State: bridge.Halted})
+		if got, want := p.line(), "2 feeds  1200 entities  1.2 MB  1200/s"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestRateIsThatOfTheLastSeconds(t *testing.T) {
+	var r rate
+	at := func(second int64) time.Time { return time.Unix(1_000_000+second, 0) }
+	for second := range int64(10) {
+		r.add(at(second), 40)
+		r.add(at(second), 60)
+	}
+	for _, test := range []struct {
+		second int64
+		want   float64
+	}{
+		{9, 100},
+		{11, 400.0 / 6},
+		{14, 100.0 / 6},
+		{15, 0},
+		{1000, 0},
+	} {
+		if got := r.perSecond(at(test.second)); got != test.want {
+			t.Errorf("after %d s: %v a second, want %v", test.second, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+// upstreamFeed is a feed that a script may break.
+type upstreamFeed struct {
+	server *httptest.Server
+	feed   *sample.Feed
+	fault  atomic.Pointer[sample.Fault] // of every answer
+}
+
+func (u *upstreamFeed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if fault := u.fault.Load(); fault != nil {
+		(*fault)(w, r, u.feed)
+		return
+	}
+	u.feed.ServeHTTP(w, r)
+}
+
+// faults are the ways in which a feed can be broken, and healed.
+var faults = map[string]sample.Fault{
+	"healed": nil,
+	"down":   sample.Reset,
+	"html": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<html><body>Please log in.</body></html>")
+	},
+	// The sixth page never comes.
+	"stuck": on("/feed/pages/5", sample.Hang),
+	// The second page breaks off.
+	"cut": on("/feed/pages/1", sample.Cut(700)),
+	// The second page has a date that is wrong, but not in doubt.
+	"weekday": on("/feed/pages/1", sample.Edit(func(_ http.Header, body []byte) []byte {
+		return bytes.Replace(body, []byte("Wed, 01 Jan 2020"), []byte("Thu, 01 Jan 2020"), 1)
+	})),
+	// The second page has an entity of the first one again.
+	"repeated": on("/feed/pages/1", sample.Edit(func(_ http.Header, body []byte) []byte {
+		return bytes.ReplaceAll(body, []byte("Content-ID: 12@sample"), []byte("Content-ID: 3@sample"))
+	})),
+}
+
+// on is a fault of the one page alone.
+func on(path string, fault sample.Fault) sample.Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method != http.MethodGet || r.URL.Path != path {
+			next.ServeHTTP(w, r)
+			return
+		}
+		fault(w, r, next)
+	}
+}
+
+func upstream(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 2)
+	u := &upstreamFeed{feed: sample.New(sample.Options{PageSize: 10, Entity: sample.Sized(100)})}
+	u.server = httptest.NewServer(u)
+	stageOf(ts).upstreams[args[0]] = u
+	ts.Setenv(args[0], u.server.URL+"/feed/latest")
+	ts.Setenv(args[0]+"_ADDR", u.server.Listener.Addr().String())
+	grow(ts, neg, args)
+}
+
+func upstreamOf(ts *testscript.TestScript, name string) *upstreamFeed {
+	u := stageOf(ts).upstreams[name]
+	if u == nil {
+		ts.Fatalf("there is no upstream %s", name)
+	}
+	return u
+}
+
+func grow(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 2)
+	length, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	upstreamOf(ts, args[0]).feed.SetLen(length)
+}
+
+func spoil(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 2)
+	fault, known := faults[args[1]]
+	if !known {
+		ts.Fatalf("there is no fault %s", args[1])
+	}
+	u := upstreamOf(ts, args[0])
+	if fault == nil {
+		u.fault.Store(nil)
+		return
+	}
+	u.fault.Store(&fault)
+}
+
+// holds compares a topic with what tail has printed: the same entities in the
+// same order, with the same bodies and headers.
+func holds(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 3, 3)
+	var tailed []entityLine
+	for text := range strings.Lines(ts.ReadFile(args[2])) {
+		var l entityLine
+		ts.Check(json.Unmarshal([]byte(text), &l))
+		tailed = append(tailed, entityLine{Headers: l.Headers, Body: l.Body, Base64: l.Base64})
+	}
+	messages, err := readTopic(args[0], args[1])
+	ts.Check(err)
+	if diff := cmp.Diff(tailed, messages, cmp.Transformer("sorted", func(h [][2]string) []string {
+		lines := make([]string, len(h))
+		for i, field := range h {
+			lines[i] = field[0] + ": " + field[1]
+		}
+		slices.Sort(lines)
+		return lines
+	})); diff != "" {
+		ts.Fatalf("topic %s differs from %s (-%[2]s +%[1]s):\n%s", args[1], args[2], diff)
+	}
+}
+
+// readTopic returns all messages of a topic, without what feedbridge has added
+// to their headers. It uses nothing of feedbridge.
+func readTopic(url, topic string) ([]entityLine, error) {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	stream, err := js.Stream(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(topic))
+	if err != nil {
+		return nil, err
+	}
+	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{topic}})
+	if err != nil {
+		return nil, err
+	}
+	var lines []entityLine
+	for range info.State.Subjects[topic] {
+		msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
+		if err != nil {
+			return nil, err
+		}
+		body := string(msg.Data())
+		l := entityLine{Body: &body}
+		for name, values := range msg.Headers() {
+			for _, value := range values {
+				if !strings.HasPrefix(name, "Feedbridge-") && !strings.HasPrefix(name, "Nats-") {
+					l.Headers = append(l.Headers, [2]string{name, value})
+				}
+			}
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// process is one that a script has started.
+type process struct {
+	cmd   *exec.Cmd
+	in    io.Closer
+	ended chan struct{} // closed when err is set
+	err   error
+}
+
+func start(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 100)
+	s, name, args := stageOf(ts), args[0], args[1:]
+	environ := append([]string{}, s.environ...)
+	for len(args) > 1 && strings.Contains(args[0], "=") {
+		environ, args = append(environ, args[0]), args[1:]
+	}
+	path, err := exec.LookPath(args[0])
+	ts.Check(err)
+	p := &process{cmd: exec.Command(path, args[1:]...), ended: make(chan struct{})}
+	p.cmd.Env = environ
+	p.cmd.Dir = ts.MkAbs(".")
+	out, err := os.Create(ts.MkAbs(name + ".out"))
+	ts.Check(err)
+	errw, err := os.Create(ts.MkAbs(name + ".err"))
+	ts.Check(err)
+	p.cmd.Stdout, p.cmd.Stderr = out, errw
+	// Servers run until their standard input ends.
+	p.in, err = p.cmd.StdinPipe()
+	ts.Check(err)
+	ts.Check(errors.Join(p.cmd.Start(), out.Close(), errw.Close()))
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	if before := s.processes[name]; before != nil {
+		before.kill()
+	}
+	s.processes[name] = p
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+	_ = p.in.Close()
+}
+
+func processOf(ts *testscript.TestScript, name string) *process {
+	p := stageOf(ts).processes[name]
+	if p == nil {
+		ts.Fatalf("no process was started as %s", name)
+	}
+	return p
+}
+
+var signals = map[string]os.Signal{
+	"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT,
+}
+
+func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 2)
+	sig := signals[args[1]]
+	if sig == nil {
+		ts.Fatalf("there is no signal %s", args[1])
+	}
+	ts.Check(processOf(ts, args[0]).cmd.Process.Signal(sig))
+}
+
+// ends waits for the end of a process, and checks its exit code, which is -1 if
+// it was killed by a signal.
+func ends(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 2)
+	code, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	p := processOf(ts, args[0])
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+	case <-timer.C:
+		ts.Fatalf("%s did not end within %v:\n%s", args[0], patience, ts.ReadFile(args[0]+".err"))
+	}
+	if _, ok := errors.AsType[*exec.ExitError](p.err); p.err != nil && !ok {
+		ts.Fatalf("%s: %v", args[0], p.err)
+	}
+	if got := p.cmd.ProcessState.ExitCode(); got != code {
+		ts.Fatalf("%s ended with %d, want %d:\n%s", args[0], got, code, ts.ReadFile(args[0]+".err"))
+	}
+}
+
+// exits runs a command to its end, and checks its exit code. What it has written
+// is there for stdout and stderr.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 100)
+	code, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != code {
+		ts.Fatalf("exit code %d, want %d", got, code)
+	}
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestScripts runs what is in testdata/script: the program as people use it. A
+// script has the commands of testscript, those of the program, and these:
+//
+//	upstream VAR LENGTH         serve a feed of that length; VAR gets its URL, and
+//	                            VAR_ADDR its host and port
+//	grow VAR LENGTH             let it grow
+//	spoil VAR WHAT              break it, or heal it; see faults
+//	port VAR                    VAR gets 127.0.0.1 and a port that is free
+//	exits CODE COMMAND          run it, and look at its exit code
+//	start NAME [K=V] COMMAND    start a process; its output is in NAME.out and NAME.err
+//	signal NAME SIGNAL          INT, TERM, KILL, STOP or CONT
+//	ends NAME CODE              wait for its end, and look at its exit code
+//	await WHERE REGEXP [VAR]    wait until a file or a URL has what matches; VAR gets
+//	                            the first group
+//	holds BUS TOPIC FILE        compare the messages with the lines that tail has printed
+//
+// Nothing in a script waits for a time: it waits for what it needs, and fails
+// when that has not come within patience.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               func(env *testscript.Env) error { return newStage(env) },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"upstream": upstream,
+			"grow":     grow,
+			"spoil":    spoil,
+			"port":     port,
+			"exits":    exits,
+			"start":    start,
+			"signal":   sendSignal,
+			"ends":     ends,
+			"await":    await,
+			"holds":    holds,
+		},
+	})
+}
+
+// patience is how long a script waits for what will come, on a machine that has
+// a lot else to do.
+const patience = time.Minute
+
+// stage is what stands around a script. A script runs in one goroutine.
+type stage struct {
+	environ   []string
+	upstreams map[string]*upstreamFeed
+	processes map[string]*process
+}
+
+type stageKey struct{}
+
+func newStage(env *testscript.Env) error {
+	// A program with the race detector in it waits for a second when it exits.
+	env.Setenv("GORACE", "atexit_sleep_ms=20")
+	s := &stage{environ: env.Vars, upstreams: map[string]*upstreamFeed{}, processes: map[string]*process{}}
+	env.Values[stageKey{}] = s
+	env.Defer(s.strike)
+	return nil
+}
+
+// strike ends all that the script has started.
+func (s *stage) strike() {
+	for _, p := range s.processes {
+		p.kill()
+	}
+	for _, u := range s.upstreams {
+		u.server.CloseClientConnections()
+		u.server.Close()
+	}
+}
+
+func stageOf(ts *testscript.TestScript) *stage { return ts.Value(stageKey{}).(*stage) }
+
+// want checks how a command is called.
+func want(ts *testscript.TestScript, neg bool, args []string, least, most int) {
+	if neg || len(args) < least || len(args) > most {
+		ts.Fatalf("wrong use: see TestScripts")
+	}
+}
+
+// firstPort is where the search for a free port goes on. Ports below 32768 are
+// not handed out by the system, so nobody takes one between the time that it is
+// found free and the time that a script uses it.
+var firstPort atomic.Int64
+
+func init() { firstPort.Store(20_000 + rand.Int64N(10_000)) }
+
+func port(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 1, 1)
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", firstPort.Add(1))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			ts.Setenv(args[0], addr)
+			return
+		}
+	}
+	ts.Fatalf("no port is free")
+}
+
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 3)
+	where := args[0]
+	pattern, err := regexp.Compile("(?ms)" + args[1])
+	ts.Check(err)
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(patience); ; <-ticker.C {
+		text, err := look(ts, where)
+		if found := pattern.FindStringSubmatch(text); err == nil && found != nil {
+			if len(args) == 3 {
+				ts.Setenv(args[2], found[1])
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s did not come to match %s within %v: %v\n%s", where, args[1], patience, err, text)
+		}
+	}
+}
+
+// look returns what a URL or a file has now.
+func look(ts *testscript.TestScript, where string) (string, error) {
+	if !regexp.MustCompile(`^https?://`).MatchString(where) {
+		data, err := os.ReadFile(ts.MkAbs(where))
+		return string(data), err
+	}
+	client := http.Client{Timeout: 10 * time.Second}
+	resp, err := client.Get(where)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	return string(data), err
+}

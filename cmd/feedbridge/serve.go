@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+func localhost(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
+}
+
+// tryToListen returns why one cannot listen at an address.
+func tryToListen(ctx context.Context, addr string) error {
+	listener, err := listen(ctx, addr)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+// freeOr returns the address if nobody listens there, and otherwise one with a
+// port that is free.
+func freeOr(ctx context.Context, addr string) string {
+	if tryToListen(ctx, addr) != nil {
+		return localhost(0)
+	}
+	return addr
+}
+
+// serve serves handler until ctx ends.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stopped()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
