@@ -1,7 +1,7 @@
 package sink
 
 import (
-	"crypto/sha256"
+	"hash/maphash"
 	"slices"
 	"sync"
 
@@ -37,9 +37,11 @@ type IDs struct {
 	read []key
 }
 
-// key is a hash cut to 128 bits: two of 100,000 IDs share one with a chance of
-// 1 in 10^28, and nobody can make them do so.
-type key [16]byte
+// key is a hash of 128 bits: two of 100,000 IDs share one with a chance of 1 in
+// 10^28. Its seeds are the process's own, so nobody can make them do so.
+type key [2]uint64
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
 type state uint8
 
@@ -59,8 +61,7 @@ func NewIDs(window int) *IDs {
 }
 
 func keyOf(id string) key {
-	sum := sha256.Sum256([]byte(id))
-	return key(sum[:len(key{})])
+	return key{maphash.String(seeds[0], id), maphash.String(seeds[1], id)}
 }
 
 // Add takes an ID as read, and says whether it is fresh: neither held by the

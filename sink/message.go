@@ -69,6 +69,11 @@ func AppendHeader(h feed.Header, feedName string, e feed.Entity) feed.Header {
 // NATS client takes a message without a body that has a Status for word from
 // the server, and a KV-Operation for the mark of a deleted key.
 func reserved(name string) bool {
+	// This is asked of every header of every entity, and nearly all of them
+	// start with another letter.
+	if name == "" || !strings.ContainsRune("nNfFsSkK", rune(name[0])) {
+		return false
+	}
 	return hasPrefixFold(name, natsServer) || hasPrefixFold(name, ours) ||
 		strings.EqualFold(name, "Status") || strings.EqualFold(name, "KV-Operation")
 }
