@@ -481,3 +481,44 @@ func TestAnIdleCopyTakesUpACheckpointThatWasMoved(t *testing.T) {
 		}
 	})
 }
+
+func TestAPositionThatWasMovedIsTakenUpHoweverLongTheWait(t *testing.T) {
+	gone := feed.Permanent(errors.New("the place is gone"))
+	for name, next := range map[string]sourceFunc{
+		"idle for an hour": upTo(5),
+		"halted": func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+			if number(after) == 3 {
+				return feed.Batch{}, gone
+			}
+			return upTo(5)(ctx, after)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var topic sinktest.Memory
+				b := newBridge(next, topic.Open(sinktest.Faults{}))
+				b.Every = time.Hour
+				stop := start(t, b)
+				time.Sleep(20 * time.Minute)
+				before := len(topic.Entities())
+				person := topic.Open(sinktest.Faults{})
+				cp, err := person.Resume(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				cp.Cursor, cp.Moved = cursorAt(4), time.Now()
+				if err := person.Commit(t.Context(), nil, cp); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				stop()
+				if got := topic.Entities()[before:]; len(got) != 1 || got[0].ID != "4" {
+					t.Errorf("published %v since the position was moved in front of 4", got)
+				}
+				if !topic.Checkpoint().Moved.Equal(cp.Moved) {
+					t.Error("the commit forgot that a person has moved the place")
+				}
+			})
+		})
+	}
+}

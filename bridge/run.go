@@ -125,11 +125,39 @@ func (b *Bridge) session(ctx context.Context) error {
 		if batch.More {
 			continue
 		}
-		if b.pause(ctx, Status{State: Idle}, b.Every) != nil {
+		if err := b.watch(ctx, Status{State: Idle}, b.Every); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch waits like pause. A wait that is longer than what is known of the
+// checkpoint may get old looks at it on the way, and ends early if it is not
+// what this copy has seen last: a person may have moved it.
+func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration) error {
+	if d <= recheck {
+		return b.pause(ctx, s, d)
+	}
+	s.Until = time.Now().Add(d)
+	b.enter(s)
+	for left := d; left > 0; left = time.Until(s.Until) {
+		if err := sleep(ctx, min(jittered(recheck), left)); err != nil {
+			return err
+		}
+		cp, err := b.Sink.Resume(ctx)
+		switch {
+		case err != nil && s.State == Idle:
+			return err
+		case err == nil && !sameCheckpoint(cp, b.last):
 			return nil
 		}
 	}
 	return nil
+}
+
+func sameCheckpoint(a, b checkpoint.Checkpoint) bool {
+	return bytes.Equal(a.Cursor, b.Cursor) && a.Count == b.Count && a.Moved.Equal(b.Moved)
 }
 
 // settle commits the batch if it moves anything.
@@ -146,6 +174,7 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch) (moved bool, err 
 		Count:  b.last.Count + uint64(len(batch.Entities)),
 		At:     time.Now(),
 		Writer: b.Writer,
+		Moved:  b.last.Moved,
 	}
 	if b.stretch.IsZero() {
 		b.stretch = cp.At
@@ -188,7 +217,7 @@ func (b *Bridge) standby(ctx context.Context, lost error) error {
 	seen := b.last
 	for first := true; ; first = false {
 		if first {
-			b.Log.Info("another copy publishes this feed; standing by", "error", lost)
+			b.Log.Info("someone else has committed to the topic; standing by", "error", lost)
 		}
 		if err := b.pause(ctx, Status{State: Standby, Err: lost}, wait); err != nil {
 			return err
@@ -198,7 +227,7 @@ func (b *Bridge) standby(ctx context.Context, lost error) error {
 			return err
 		}
 		b.last = cp
-		if bytes.Equal(cp.Cursor, seen.Cursor) && cp.Count == seen.Count {
+		if sameCheckpoint(cp, seen) {
 			return nil
 		}
 		seen = cp
@@ -225,15 +254,24 @@ func (b *Bridge) fail(ctx context.Context, err error) {
 		level = slog.LevelError
 	}
 	b.Log.Log(ctx, level, "feed "+string(state), "error", err, "attempt", b.failures, "next_attempt_in", wait)
-	_ = b.pause(ctx, Status{State: state, Err: err}, wait)
+	_ = b.watch(ctx, Status{State: state, Err: err}, wait)
 }
 
 // pause enters the state and waits for about as long as d, or until ctx ends,
 // whose error it returns then.
 func (b *Bridge) pause(ctx context.Context, s Status, d time.Duration) error {
-	d += time.Duration((rand.Float64() - 0.5) * 0.2 * float64(d))
+	d = jittered(d)
 	s.Until = time.Now().Add(d)
 	b.enter(s)
+	return sleep(ctx, d)
+}
+
+// jittered is about d.
+func jittered(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

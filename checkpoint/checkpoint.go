@@ -33,6 +33,10 @@ type Checkpoint struct {
 	// Writer names the copy that made the commit. It serves people; what
 	// decides between copies is the fence of the sink.
 	Writer string
+	// Moved is when a person has last moved the place, zero if nobody ever
+	// did. Commits keep it, so every copy sees that what it remembers of the
+	// topic may no longer be so.
+	Moved time.Time
 }
 
 // IsZero says whether nothing has been published yet.
@@ -46,14 +50,14 @@ var (
 	// ErrConflict says that another writer has committed to the topic since
 	// this one last looked. Nothing was published; Resume tells where the
 	// topic stands now.
-	ErrConflict = errors.New("another copy has committed to this topic")
+	ErrConflict = errors.New("someone else has committed to this topic")
 	// ErrForeign says that the topic's checkpoint was made for another feed
 	// or by another kind of source.
 	ErrForeign = errors.New("the topic belongs to another feed")
-	// ErrMissing says that the topic is not empty but has no checkpoint, so
-	// that nobody can tell how far the feed was published. It is never taken
-	// for a fresh start.
-	ErrMissing = errors.New("the topic has messages but no checkpoint")
+	// ErrMissing says that the topic is not empty, or was not when it was last
+	// seen, but has no checkpoint, so that nobody can tell how far the feed
+	// was published. It is never taken for a fresh start.
+	ErrMissing = errors.New("the topic has lost its checkpoint")
 	// ErrUnreadable says that the stored bytes are not a checkpoint that this
 	// version can read.
 	ErrUnreadable = errors.New("the stored checkpoint cannot be read")
@@ -82,12 +86,13 @@ type stored struct {
 	Count   uint64    `json:"count"`
 	At      time.Time `json:"at"`
 	Writer  string    `json:"writer,omitempty"`
+	Moved   time.Time `json:"moved,omitzero"`
 }
 
 // Encode returns the bytes in which cp is stored: a JSON object with a version.
 // What any released version wrote is read for ever; see testdata.
 func Encode(cp Checkpoint) []byte {
-	data, err := json.Marshal(stored{version, cp.Feed, cp.Source, cp.Cursor, cp.Count, cp.At.UTC().Truncate(time.Millisecond), cp.Writer})
+	data, err := json.Marshal(stored{version, cp.Feed, cp.Source, cp.Cursor, cp.Count, cp.At.UTC().Truncate(time.Millisecond), cp.Writer, cp.Moved.UTC().Truncate(time.Millisecond)})
 	if err != nil {
 		// Strings, bytes, an integer, and a time: the last fails for years
 		// that have more than four digits.
@@ -115,7 +120,7 @@ func Decode(data []byte) (Checkpoint, error) {
 	if len(s.Cursor) == 0 {
 		s.Cursor = nil
 	}
-	return Checkpoint{s.Feed, s.Source, s.Cursor, s.Count, s.At.UTC(), s.Writer}, nil
+	return Checkpoint{s.Feed, s.Source, s.Cursor, s.Count, s.At.UTC(), s.Writer, s.Moved.UTC()}, nil
 }
 
 func unreadable(err error) error {

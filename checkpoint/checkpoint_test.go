@@ -128,7 +128,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		// Encode keeps milliseconds.
-		cp.At = cp.At.Truncate(time.Millisecond)
+		cp.At, cp.Moved = cp.At.Truncate(time.Millisecond), cp.Moved.Truncate(time.Millisecond)
 		again, err := Decode(Encode(cp))
 		if err != nil {
 			t.Fatalf("what was decoded cannot be encoded and decoded: %v", err)

@@ -53,7 +53,7 @@ func (a *app) move(ctx context.Context, name string, to feed.Cursor, yes bool) e
 			return err
 		}
 	}
-	cp := checkpoint.Checkpoint{Feed: name, Source: datareplication.Kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: writerName()}
+	cp := checkpoint.Checkpoint{Feed: name, Source: datareplication.Kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: writerName(), Moved: time.Now()}
 	if err := t.sink.Overwrite(ctx, cp); err != nil {
 		if errors.Is(err, checkpoint.ErrConflict) {
 			return fmt.Errorf("%w: %w, as a running daemon does all the time while it catches up; try again, or stop it first", errUnchanged, err)

@@ -63,7 +63,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	// All of it is stored now. If the process ends here, Resume finds it so.
 	s.ids.Commit(entities)
 	s.session, s.fence = ses, sequence
-	s.seen.sequence, s.seen.count = sequence, cp.Count
+	s.seen.sequence = sequence
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
 )
@@ -57,16 +58,17 @@ func (s *Sink) Messages(ctx context.Context, from uint64) iter.Seq2[Message, err
 	}
 }
 
-// catchUp makes ids hold the newest IDs of the topic up to the sequence to, for a
-// checkpoint with that count. It reads nothing if it has got that far before,
+// catchUp makes ids hold the newest IDs of the topic up to the sequence to, for
+// the checkpoint cp. It reads nothing if it has got that far before,
 // and never much more than the window.
-func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to, count uint64) error {
+func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to uint64, cp checkpoint.Checkpoint) error {
 	seen := &s.seen
-	if !info.Created.Equal(seen.created) || to < seen.sequence || count < seen.count || info.State.FirstSeq > seen.sequence {
+	if !info.Created.Equal(seen.created) || to < seen.sequence || !cp.Moved.Equal(seen.moved) || info.State.FirstSeq > seen.sequence {
 		// The stream is another one, or was purged, or a person has moved the
-		// checkpoint back: what ids has may be gone.
+		// place, perhaps after deleting messages: what ids has may be gone.
 		s.forget(info.Created)
 	}
+	seen.moved = cp.Moved
 	if to == seen.sequence {
 		return nil
 	}
@@ -83,7 +85,7 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to, coun
 	if err != nil {
 		return fmt.Errorf("read the newest IDs: %w", err)
 	}
-	seen.sequence, seen.count = to, count
+	seen.sequence = to
 	return nil
 }
 

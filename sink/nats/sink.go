@@ -40,13 +40,13 @@ type Sink struct {
 	// newest.
 	fence uint64
 
-	// seen says up to where in the stream ids has been caught up, and of what
-	// stream: its creation, the sequence of a checkpoint in it, and the count
-	// in that. It outlives errors.
+	// seen says up to where in the stream ids has been caught up, of what
+	// stream, by its creation, and since which move of the place by a person.
+	// It outlives errors.
 	seen struct {
 		created  time.Time
 		sequence uint64
-		count    uint64
+		moved    time.Time
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err != nil {
 			return err
 		}
-		if err := s.catchUp(ctx, info, to, cp.Count); err != nil {
+		if err := s.catchUp(ctx, info, to, cp); err != nil {
 			return err
 		}
 		s.session, s.fence = ses, last.Sequence
@@ -265,5 +265,5 @@ func (s *Sink) subjects() []string { return []string{s.topic.Subject, s.checkpoi
 // forget starts ids over, for a stream that was created then.
 func (s *Sink) forget(created time.Time) {
 	s.ids.Reset()
-	s.seen.created, s.seen.sequence, s.seen.count = created, 0, 0
+	s.seen.created, s.seen.sequence, s.seen.moved = created, 0, time.Time{}
 }

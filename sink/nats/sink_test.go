@@ -141,8 +141,8 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 			resume(t, s)
 			commit(t, s, 0, 3)
 			purge(t, js, test.opts...)
-			reset := sinktest.At(0)
-			reset.Cursor = nil
+			reset := sinktest.At(3)
+			reset.Cursor, reset.Moved = nil, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			if err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), reset); err != nil {
 				t.Fatal(err)
 			}
@@ -410,4 +410,27 @@ func TestCommitOfMoreThanABatchTakes(t *testing.T) {
 	s, _, _ := open(t, orders())
 	err := s.Commit(t.Context(), make([]feed.Entity, nats.MaxEntities+1), sinktest.At(1000))
 	wantError(t, err, true, nil, "1000 entities, and a batch takes 999")
+}
+
+// A person purges the topic while a sink knows its IDs, something new is
+// published, and the person starts the feed over: what is gone is published
+// again, though the checkpoint counts on and the stream's first message is old.
+func TestIDsAreForgottenWhenAPersonMovesThePlace(t *testing.T) {
+	t.Parallel()
+	s, js, more := open(t, orders())
+	resume(t, s)
+	commit(t, s, 0, 3)
+	purge(t, js, jetstream.WithPurgeSubject("shop.orders"))
+	commit(t, s, 3, 4)
+	reset := sinktest.At(4)
+	reset.Cursor, reset.Moved = nil, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if err := more().Overwrite(t.Context(), reset); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	for i, e := range sinktest.Entities(0, 4) {
+		if fresh, want := s.IDs().Add(e.ID), i < 3; fresh != want {
+			t.Errorf("entity %d counts as fresh: %v, want %v", i, fresh, want)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -17,6 +18,12 @@ import (
 func (s *Sink) checkStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	info, err := s.streamInfo(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if s.seen.sequence > 0 {
+			// To create it anew would publish the feed from its start, and
+			// hide that the history is gone.
+			return nil, feed.Permanent(fmt.Errorf("stream %s is gone, and the topic with it: %w; restore it, "+
+				"or start the feed over in a new one with 'feedbridge checkpoint reset %s'", s.topic.Stream.Name, checkpoint.ErrMissing, s.topic.Feed))
+		}
 		info, err = s.createStream(ctx)
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
@@ -235,7 +236,7 @@ func TestStreamLosesItsFitnessWhileItIsWrittenTo(t *testing.T) {
 	}
 }
 
-func TestStreamIsGone(t *testing.T) {
+func TestStreamThatIsGoneIsNotCreatedAnewByItself(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
@@ -246,8 +247,15 @@ func TestStreamIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream shop_orders does not answer")
-	if cp := resume(t, s); !cp.IsZero() || s.IDs().Len() != 0 {
-		t.Errorf("checkpoint %+v and %d IDs in a new stream", cp, s.IDs().Len())
+	_, err := s.Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
+	// The way out that it names.
+	if err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), sinktest.At(0)); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	if n := s.IDs().Len(); n != 0 {
+		t.Errorf("%d IDs in a new stream", n)
 	}
 	commit(t, s, 0, 3)
 	wantFeed(t, s, 3)

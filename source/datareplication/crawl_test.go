@@ -187,6 +187,11 @@ func TestCrawl(t *testing.T) {
 			violations: []string{LinksAsymmetric, LinksAsymmetric},
 		},
 		{
+			name: "a next link that skips a page of the same second", pages: []string{"a@1", "b@1", "c@1"},
+			edit: func(s *site) { s.pages["/0"].next = "/2" }, want: "a b c",
+			violations: []string{LinksAsymmetric, LinksAsymmetric},
+		},
+		{
 			name: "a next link that skips two pages", pages: []string{"a@1", "b@2", "c@3", "d@4"},
 			edit: func(s *site) { s.pages["/0"].next = "/3" }, want: "a b c d",
 			violations: []string{LinksAsymmetric, LinksAsymmetric, LinksAsymmetric},

@@ -111,17 +111,22 @@ func bare(id string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">")
 }
 
-// headsPerCall bounds how far one call of back goes.
-const headsPerCall = 100
+// headsPerCall and headsFor bound how far one call of back goes, so that not
+// much of the way is lost if the process ends.
+const (
+	headsPerCall = 100
+	headsFor     = 2 * time.Second
+)
 
 // errEmpty says that the feed has no page yet (case 89).
 var errEmpty = errors.New("the feed is empty")
 
-// back goes on towards older pages, by at most limit requests if limit is not
-// 0. It returns the URL of the page to start at, or "" if it has not got there
+// back goes on towards older pages, by at most limit requests and about
+// headsFor if limit is not 0. It returns the URL of the page to start at, or "" if it has not got there
 // yet.
 func (s *Source) back(ctx context.Context, sr *search, limit int, seen *sightings) (start string, err error) {
-	for n := 0; limit == 0 || n < limit; n++ {
+	begin := time.Now()
+	for n := 0; limit == 0 || n < limit && (n == 0 || time.Since(begin) < headsFor); n++ {
 		page, err := s.lookBack(ctx, sr)
 		switch {
 		case err != nil && n > 0 && limit > 0 && !errors.Is(err, feed.ErrPermanent):

@@ -35,6 +35,8 @@ const (
 	// lookEvery is how often the entry point is asked how far the feed has
 	// got, while older pages are being read.
 	lookEvery = 30 * time.Second
+	// lookFor is how long reading waits for the answer.
+	lookFor = 2 * time.Second
 	// weak is how old a page must be, by the server's own clock, for its
 	// Last-Modified to prove that nothing came after it in the same second.
 	// RFC 9110 (8.8.2.2) would have a second or two do, but entities are put on

@@ -84,7 +84,7 @@ func (w *walker) enter(ctx context.Context, p *page) (earlier string, err error)
 			return "", err
 		case err == nil && h.self == came:
 			return "", nil // the same page by another name
-		case err == nil && (h.next == p.self || h.next == w.cur.Page) && h.modified.Unix() > w.cur.Modified:
+		case err == nil && (h.next == p.self || h.next == w.cur.Page) && h.modified.Unix() >= w.cur.Modified:
 			// The next link has skipped a page that is newer than all that was
 			// read, as one does that leads to whatever page is the latest.
 			earlier = p.prev

@@ -219,6 +219,8 @@ func (s *Source) lookUp(ctx context.Context) {
 		return
 	}
 	s.newest.looked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
 	if h, err := s.head(ctx, s.cfg.URL); err == nil {
 		s.newest.set(h.modified)
 	}
