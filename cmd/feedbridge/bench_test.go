@@ -24,7 +24,7 @@ import (
 // its first message to its last, by the server's clock. It reports the medians,
 // and what part of the bare rate the copy has.
 //
-//	go test -run '^$' -bench FeedToNATS -benchtime 9x ./cmd/feedbridge
+//	go test -run '^$' -bench FeedToNATS -benchtime 11x ./cmd/feedbridge
 func BenchmarkFeedToNATS(b *testing.B) {
 	const (
 		pageSize = 500
