@@ -103,14 +103,17 @@ func explain(err error, limits Limits) error {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return feed.Permanent(fmt.Errorf("the server does not speak TLS on this port; should the url start with http:// instead: %w", err))
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+	// The refusal comes after the handshake, so HTTP/2 may only see that the
+	// connection is gone, and has no value for that.
+	op, ok := errors.AsType[*net.OpError](err)
+	if ok && op.Op == "remote error" || strings.Contains(err.Error(), "client conn could not be established") {
 		return fmt.Errorf("the server refused the TLS connection; it may want another client certificate in auth.tls: %w", err)
 	}
 	// net/http has no values for the last two, only texts (HTTP/1 and HTTP/2).
 	switch text := err.Error(); {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("nothing accepts connections there: %w", err)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		// Not io.EOF itself, which a reader would take for a good end.
 		return fmt.Errorf("the server closed the connection before it had answered: %w", io.ErrUnexpectedEOF)
 	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):

