@@ -171,6 +171,34 @@ log: {levle: info}
 	}
 }
 
+// What stands below a bad name is read all the same, and nothing is missing from
+// what has no name.
+func TestErrorsBelowABadName(t *testing.T) {
+	t.Parallel()
+	l := newLoader(nil)
+	l.readYAML("f.yaml", []byte(`
+feeds:
+  Orders:
+    evry: 1s
+    every: 30
+    headers: ["X: ${NOPE}"]
+    to: {topik: x}
+`))
+	_, err := l.load("")
+	var errs Errors
+	if !errors.As(err, &errs) {
+		t.Fatalf("error %v, want Errors", err)
+	}
+	var keys []string
+	for _, e := range errs {
+		keys = append(keys, e.Key)
+	}
+	want := []string{"feeds.Orders", "feeds.Orders.evry", "feeds.Orders.every", "feeds.Orders.headers[0]", "feeds.Orders.to.topik"}
+	if !slices.Equal(keys, want) {
+		t.Errorf("errors for %q, want %q", keys, want)
+	}
+}
+
 // A setting that cannot be read is one error, and not a second one for what is
 // missing without it.
 func TestNoErrorFollowsFromAnother(t *testing.T) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -106,6 +107,11 @@ func (l *loader) readMapping(s *spec, path string, n *yaml.Node) map[string]any 
 		switch {
 		case s.isNames() && !nameForm.MatchString(key.Value):
 			l.fault(at, below, badName(key.Value))
+			// What stands below it is wrong or right by itself; but it does not
+			// occur, so nothing is missing from it.
+			places := maps.Clone(l.places)
+			l.read(k, below, n.Content[i+1])
+			l.places = places
 		case k == nil:
 			l.unknownKey(s, path, below, key.Value, at)
 		default:
