@@ -40,7 +40,7 @@ if it did not.`,
 			switch {
 			case asJSON:
 				return errors.Join(printJSON(a.out, r), err)
-			case r.Entities == 0 && err != nil:
+			case r.Entities == 0 && len(r.Violations) == 0 && err != nil:
 				return err
 			}
 			return errors.Join(r.print(a.out), err)

@@ -101,8 +101,12 @@ func (r *report) print(w io.Writer) error {
 		p.line("first        %s  %s", r.First.Modified.Format(time.RFC3339), r.First.ID)
 		p.line("last         %s  %s", r.Last.Modified.Format(time.RFC3339), r.Last.ID)
 	}
-	if len(r.Violations) == 0 {
+	switch {
+	case len(r.Violations) == 0 && r.Complete:
 		p.line("violations   none seen")
+		return p.err
+	case len(r.Violations) == 0:
+		p.line("violations   none seen up to there")
 		return p.err
 	}
 	p.line("violations")
