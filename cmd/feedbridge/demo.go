@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +55,7 @@ func (a *app) demo(ctx context.Context, dir string) error {
 		return err
 	}
 	run := &daemon{cfg: cfg, log: a.newLog(screen, cfg.Log), watch: progress, started: func(busURL, adminURL string) {
-		fmt.Fprintf(screen, demoBanner, feedURL, feedURL, busURL, busURL, adminURL, dir)
+		fmt.Fprintf(screen, demoBanner, feedURL, programName(), feedURL, busURL, busURL, adminURL, dir)
 	}}
 
 	sampleFeed := sample.New(sample.Options{PageSize: demoPageSize, Entity: sample.Orders(d.at)})
@@ -77,7 +79,7 @@ const demoBanner = `
 A feed that keeps growing is copied to a topic, each entity once and in order.
 
   the feed     %s
-               feedbridge tail --from now --follow %s
+               %s tail --from now --follow %s
   the topic    orders, on %s
                nats --server %s subscribe orders --all
                (go install github.com/nats-io/natscli/nats@latest)
@@ -87,3 +89,12 @@ Ctrl-C ends it, and another run goes on where this one stopped. What it keeps is
 in %s; delete that to start over.
 
 `
+
+// programName is how a person calls this program again: 'go run' has put it
+// where nobody looks.
+func programName() string {
+	if strings.Contains(os.Args[0], "go-build") {
+		return "go run ./cmd/feedbridge"
+	}
+	return os.Args[0]
+}
