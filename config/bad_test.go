@@ -138,7 +138,7 @@ func TestFileThatCannotBeRead(t *testing.T) {
 
 func TestAllErrorsAtOnceInOrder(t *testing.T) {
 	t.Parallel()
-	l := newLoader([]string{"FEEDBRIDGE_GRACE=x", "FEEDBRIDGE_ADMIN_LISTEN=x"})
+	l := newLoader([]string{"FEEDBRIDGE_GRACE=x", "FEEDBRIDGE_ADMIN_LISTEN=x", "FEEDBRIDGE_FOO=x"})
 	l.readYAML("f.yaml", []byte(`
 grace: 1
 feeds:
@@ -163,6 +163,7 @@ log: {levle: info}
 		`f.yaml:8: feeds.a.to.bus: there is no bus "none"; want embedded`,
 		`f.yaml:9: log.levle: unknown key; did you mean "level"?`,
 		"FEEDBRIDGE_ADMIN_LISTEN: admin.listen: want host:port, such as 127.0.0.1:9321; or off",
+		"FEEDBRIDGE_FOO: no key of the configuration has this variable",
 		"FEEDBRIDGE_GRACE: grace: want a duration with a unit, such as 30s",
 	}
 	same := func(got *Error, want string) bool { return says(got, want) }

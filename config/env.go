@@ -152,7 +152,7 @@ func (l *loader) unknownVariable(variable string, inFile map[string]place) {
 			}
 		}
 	}
-	l.fault(at, "", "no key of the configuration has this variable"+didYouMean(nearestVariable(variable, inFile)))
+	l.errs = append(l.errs, &Error{Source: at.source, Text: "no key of the configuration has this variable" + didYouMean(nearestVariable(variable, inFile))})
 }
 
 // nearestVariable returns the variable that was most likely meant. It tries
