@@ -172,14 +172,14 @@ log: {levle: info}
 	}
 }
 
-// What stands below a bad name is read all the same, and nothing is missing from
-// what has no name.
+// What stands below a bad name is read and checked all the same.
 func TestErrorsBelowABadName(t *testing.T) {
 	t.Parallel()
 	l := newLoader(nil)
 	l.readYAML("f.yaml", []byte(`
 feeds:
   Orders:
+    url: shop.example.com/feed
     evry: 1s
     every: 30
     headers: ["X: ${NOPE}"]
@@ -194,7 +194,7 @@ feeds:
 	for _, e := range errs {
 		keys = append(keys, e.Key)
 	}
-	want := []string{"feeds.Orders", "feeds.Orders.evry", "feeds.Orders.every", "feeds.Orders.headers[0]", "feeds.Orders.to.topik"}
+	want := []string{"feeds.Orders", "feeds.Orders.url", "feeds.Orders.evry", "feeds.Orders.every", "feeds.Orders.headers[0]", "feeds.Orders.to.topik"}
 	if !slices.Equal(keys, want) {
 		t.Errorf("errors for %q, want %q", keys, want)
 	}
@@ -209,10 +209,14 @@ func TestNoErrorFollowsFromAnother(t *testing.T) {
 		"feeds: {a: 1}",
 		"feeds: []",
 		"feeds: {A: {url: 'https://shop.example.com/'}}",
+		"feeds: {1 a: {url: 'https://shop.example.com/'}, invalid: {url: 'https://shop.example.com/'}}",
+		"feeds: {A: {url: 'https://shop.example.com/'}, a: {url: 'https://shop.example.com/'}}",
+		"feeds: {<<: {a: {url: 'https://shop.example.com/'}}}",
 		"buses: {m: {nats: 1}}\nfeeds: {a: {url: 'https://shop.example.com/', to: {bus: m}}}",
 		"buses: {m: {natz: {}}}\nfeeds: {a: {url: 'https://shop.example.com/'}}",
 		"buses: []\nfeeds: {a: {url: 'https://shop.example.com/', to: {bus: m}}}",
 		"buses: {M: {embedded: {}}}\nfeeds: {a: {url: 'https://shop.example.com/', to: {bus: M}}}",
+		"buses: {eu.west: {embedded: {}}}\nfeeds: {a: {url: 'https://shop.example.com/', to: {bus: eu.west}}}",
 		"feeds: {a: {url: '${NOT_SET}'}}",
 	} {
 		l := newLoader(nil)

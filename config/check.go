@@ -98,7 +98,7 @@ func (l *loader) checkTo(path string, to To, buses []string) {
 	switch {
 	case to.Bus == "":
 		l.wrong(join(path, "bus"), "there are several buses; want "+orList(buses))
-	case l.faulty["buses"] || l.faulty[join("buses", to.Bus)]: // reported there
+	case l.faulty["buses"] || l.faulty[join("buses", shown(to.Bus))]: // reported there
 	case !slices.Contains(buses, to.Bus):
 		l.wrong(join(path, "bus"), fmt.Sprintf("there is no bus %q; want %s", to.Bus, orList(buses)))
 	}

@@ -40,6 +40,7 @@ func (l *loader) load(feedURL string) (*Config, error) {
 	l.complete(cfg)
 	l.check(cfg)
 	if len(l.errs) > 0 {
+		l.showBadNames()
 		l.errs.sort()
 		return nil, l.errs
 	}
@@ -65,7 +66,12 @@ type loader struct {
 	// faulty has the paths that have an error. What was left out because of it
 	// must not be reported again as missing.
 	faulty map[string]bool
-	errs   Errors
+	// badNames has, by the path that stands in for it, each path in the file
+	// that ends with a bad name.
+	badNames map[string]string
+	// invented has the bad names for which a name was made up, by that name.
+	invented map[string]string
+	errs     Errors
 }
 
 // A place is where a value comes from.
@@ -80,6 +86,8 @@ func newLoader(environ []string) *loader {
 		overrides: map[string]any{},
 		places:    map[string]place{},
 		faulty:    map[string]bool{},
+		badNames:  map[string]string{},
+		invented:  map[string]string{},
 	}
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")

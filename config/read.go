@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -103,25 +102,59 @@ func (l *loader) readMapping(s *spec, path string, n *yaml.Node) map[string]any 
 		}
 		lines[key.Value] = key.Line
 
-		k := s.key(key.Value)
-		switch {
-		case s.isNames() && !nameForm.MatchString(key.Value):
-			l.fault(at, below, badName(key.Value))
-			// What stands below it is wrong or right by itself; but it does not
-			// occur, so nothing is missing from it.
-			places := maps.Clone(l.places)
-			l.read(k, below, n.Content[i+1])
-			l.places = places
-		case k == nil:
-			l.unknownKey(s, path, below, key.Value, at)
-		default:
-			l.note(below, at)
-			if v, ok := l.read(k, below, n.Content[i+1]); ok {
-				tree[key.Value] = v
+		k, name := s.key(key.Value), key.Value
+		if s.isNames() && !nameForm.MatchString(name) {
+			l.fault(at, below, badName(name))
+			if name == "<<" {
+				continue // what it merges is no feed and no bus
 			}
+			name = l.standIn(path, name, n)
+			below = join(path, name)
+		}
+		if k == nil {
+			l.unknownKey(s, path, below, key.Value, at)
+			continue
+		}
+		l.note(below, at)
+		if v, ok := l.read(k, below, n.Content[i+1]); ok {
+			tree[name] = v
 		}
 	}
 	return tree
+}
+
+// standIn returns a good name for the bad one, so that all below it can be
+// read and checked as well: the one that was most likely meant, or, if n has
+// that already, one that nobody uses. Errors show the bad name.
+func (l *loader) standIn(path, bad string, n *yaml.Node) string {
+	name := likelyName(bad)
+	_, taken := l.badNames[join(path, name)]
+	for i := 0; i < len(n.Content); i += 2 {
+		taken = taken || n.Content[i].Value == name
+	}
+	if taken || name == "" {
+		name = fmt.Sprintf("invalid-%d-name", len(l.badNames))
+		l.invented[name] = shown(bad)
+	}
+	l.badNames[join(path, name)] = join(path, shown(bad))
+	return name
+}
+
+// showBadNames puts the names that the file has into the errors, where others
+// stood in for them.
+func (l *loader) showBadNames() {
+	for _, e := range l.errs {
+		for name, bad := range l.invented {
+			e.Text = strings.ReplaceAll(e.Text, name, bad)
+		}
+		for path, bad := range l.badNames {
+			// A variable means the good name.
+			if rest, below := strings.CutPrefix(e.Key+".", path+"."); below && e.Line > 0 {
+				e.Key = strings.TrimSuffix(bad+"."+rest, ".")
+				break
+			}
+		}
+	}
 }
 
 // shown quotes a key that would break the form of a path, or of a line.
@@ -136,11 +169,20 @@ var plainKey = regexp.MustCompile(`^[A-Za-z0-9_<-]+$`)
 
 func badName(name string) string {
 	const rule = "a name has only lower-case letters, digits and -, and starts with a letter"
-	lower := strings.ReplaceAll(strings.ToLower(name), "_", "-")
-	if nameForm.MatchString(lower) {
-		return fmt.Sprintf("%s; try %q", rule, lower)
+	if likely := likelyName(name); likely != "" {
+		return fmt.Sprintf("%s; try %q", rule, likely)
 	}
 	return rule
+}
+
+// likelyName returns the good name that a bad one was most likely meant to be,
+// if there is one.
+func likelyName(bad string) string {
+	lower := strings.ReplaceAll(strings.ToLower(bad), "_", "-")
+	if nameForm.MatchString(lower) {
+		return lower
+	}
+	return ""
 }
 
 func (l *loader) unknownKey(s *spec, path, below, key string, at place) {

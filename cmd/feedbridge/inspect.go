@@ -37,11 +37,8 @@ if it did not.`,
 				return err
 			}
 			r, err := a.inspect(cmd.Context(), f)
-			switch {
-			case asJSON:
+			if asJSON {
 				return errors.Join(printJSON(a.out, r), err)
-			case r.Entities == 0 && len(r.Violations) == 0 && err != nil:
-				return err
 			}
 			return errors.Join(r.print(a.out), err)
 		},

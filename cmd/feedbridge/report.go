@@ -53,7 +53,7 @@ const maxExamples = 5
 
 func newReport(url string) *report {
 	return &report{
-		URL: url, Format: datareplication.Kind,
+		URL: url, Format: datareplication.Kind, Took: "0s",
 		Operations: map[feed.Operation]int{}, Requests: map[string]int{}, Violations: []*violations{},
 	}
 }
@@ -106,7 +106,7 @@ func (r *report) print(w io.Writer) error {
 		p.line("violations   none seen")
 		return p.err
 	case len(r.Violations) == 0:
-		p.line("violations   none seen up to there")
+		p.line("violations   none before the crawl ended with an error:\n  %s", r.Error)
 		return p.err
 	}
 	p.line("violations")
@@ -123,6 +123,9 @@ func (r *report) print(w io.Writer) error {
 }
 
 func counts[K ~string](n map[K]int) string {
+	if len(n) == 0 {
+		return "none"
+	}
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(n)) {
 		words = append(words, fmt.Sprintf("%d %s", n[name], name))
