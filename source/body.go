@@ -61,7 +61,7 @@ func (b *body) Read(p []byte) (int, error) {
 		if reason := b.wire.deadline.reason(); reason != nil {
 			err = reason
 		} else if errors.Is(err, io.ErrUnexpectedEOF) {
-			err = fmt.Errorf("the body ended early: %w", err)
+			err = fmt.Errorf("the body ended early; it is read again, and if it stays so the provider sends broken pages: %w", err)
 		}
 		err = fmt.Errorf("%s: %w", b.request, err)
 	}

@@ -76,10 +76,10 @@ func (c *Client) call(ctx context.Context, r Request, u *url.URL) (*call, error)
 	timeouts := c.cfg.Timeouts
 	x.request = x.request.WithContext(httptrace.WithClientTrace(x.deadline.ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) {
-			x.deadline.start(&timeoutError{"no answer came", timeouts.Header, "timeouts.header"})
+			x.deadline.start(&timeoutError{"no answer came", timeouts.Header, "timeouts.header", "raise it if the server is always so slow"})
 		},
 	}))
-	x.deadline.start(&timeoutError{"no connection was made", timeouts.Connect, "timeouts.connect"})
+	x.deadline.start(&timeoutError{"no connection was made", timeouts.Connect, "timeouts.connect", "check the host and port of the url, and the firewalls on the way"})
 	var err error
 	x.response, err = observed{transport, c.observe}.RoundTrip(x.request) //nolint:bodyclose // the call owns it
 	x.deadline.stop()
@@ -117,7 +117,7 @@ func (c *call) result(conditional bool) (*Response, error) {
 			c.close()
 			return nil, fmt.Errorf("%s: %w", c, err)
 		}
-		res.Body = newBody(c, packed, &timeoutError{"no bytes of the body came", c.client.cfg.Timeouts.Idle, "timeouts.idle"})
+		res.Body = newBody(c, packed, &timeoutError{"no bytes of the body came", c.client.cfg.Timeouts.Idle, "timeouts.idle", "raise it if the server always pauses so long"})
 		return res, nil
 	case res.Status == http.StatusOK, res.Status == http.StatusNoContent, res.Status == http.StatusNotModified && conditional:
 		c.close()

@@ -194,9 +194,9 @@ func (c *Client) permit(from, to *url.URL) error {
 	case to.Hostname() == "":
 		return refuse("the URL has no host")
 	case to.User != nil:
-		return refuse("links and redirects must not contain credentials")
+		return refuse("links and redirects must not contain credentials; the provider has to mend them")
 	case to.Scheme == "http" && (from.Scheme == "https" || c.origin.Scheme == "https"):
-		return refuse("the way from https back to http is refused")
+		return refuse("the way from https back to http is refused; the provider has to mend its links")
 	case c.atOrigin(to) || c.allows(to):
 		return nil
 	case to.Scheme == "https" && strings.EqualFold(to.Hostname(), c.origin.Hostname()):

@@ -156,22 +156,22 @@ func TestBadStatus(t *testing.T) {
 		permanent    bool
 		texts        []string
 	}{
-		"case 84: 404 with its URL":                   {"GET", "/404", true, []string{"GET " + url + "/404: 404 Not Found", `no [31msuch page éé`, "…"}},
-		"case 84: 410":                                {"GET", "/410", true, []string{"410 Gone"}},
-		"case 85: 500 without a binary body":          {"GET", "/500", false, []string{"500 Internal Server Error"}},
+		"case 84: 404 with its URL":                   {"GET", "/404", true, []string{"GET " + url + "/404: 404 Not Found", `no [31msuch page éé`, "…", "; check the url"}},
+		"case 84: 410":                                {"GET", "/410", true, []string{"410 Gone; check the url"}},
+		"case 85: 500 without a binary body":          {"GET", "/500", false, []string{"500 Internal Server Error; it is tried again"}},
 		"case 85: 503 with a compressed text":         {"GET", "/503", false, []string{"503 Service Unavailable", `"the shop is closed"`}},
 		"case 88: 405 to HEAD":                        {"HEAD", "/405", true, []string{"HEAD " + url + "/405: 405 Method Not Allowed"}},
-		"case 90: 206 without a range":                {"GET", "/206", true, []string{"206 Partial Content"}},
+		"case 90: 206 without a range":                {"GET", "/206", true, []string{"206 Partial Content; feedbridge cannot use this answer"}},
 		"case 90: 304 without a condition":            {"GET", "/304", true, []string{"304 Not Modified (the request had no condition)"}},
-		"case 90: a redirect without a place":         {"GET", "/302", true, []string{"302 Found"}},
+		"case 90: a redirect without a place":         {"GET", "/302", true, []string{"302 Found; feedbridge cannot use this answer"}},
 		"401 says what to check":                      {"GET", "/401", true, []string{"401 Unauthorized (check auth and headers of the feed)"}},
 		"403 says what to check":                      {"GET", "/403", true, []string{"403 Forbidden (check auth and headers of the feed)"}},
 		"a status that has no name":                   {"GET", "/599", false, []string{"/599: 599"}},
 		"408 passes by itself":                        {"GET", "/408", false, nil},
 		"421 passes by itself":                        {"GET", "/421", false, nil},
 		"425 passes by itself":                        {"GET", "/425", false, nil},
-		"429 passes by itself":                        {"GET", "/429", false, nil},
-		"other 4xx need a person":                     {"GET", "/418", true, nil},
+		"429 passes by itself":                        {"GET", "/429", false, []string{"raise every or lower limits.rate"}},
+		"other 4xx need a person":                     {"GET", "/418", true, []string{"check the url and headers of the feed"}},
 		"a success that is none of 200, 204, and 304": {"GET", "/202", true, []string{"202 Accepted"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,8 +55,25 @@ func (e *StatusError) Error() string {
 	}
 	if e.Wait > 0 {
 		fmt.Fprintf(&b, "; it asks to wait %v", e.Wait)
+	} else if e.note == "" {
+		b.WriteString("; " + cure(e.Status))
 	}
 	return b.String()
+}
+
+// cure is what an operator can do about a status.
+func cure(status int) string {
+	switch {
+	case status == http.StatusNotFound, status == http.StatusGone:
+		return "check the url; if it is right, ask the provider where the page went"
+	case status == http.StatusTooManyRequests:
+		return "it is tried again; if it happens often, raise every or lower limits.rate"
+	case passes(status):
+		return "it is tried again; if it stays so, the provider has to mend it"
+	case status < 400:
+		return "feedbridge cannot use this answer; check the url, and what stands between here and the provider"
+	}
+	return "check the url and headers of the feed against what the provider documents"
 }
 
 // Is makes the error match [feed.ErrPermanent] if its status does not pass by
@@ -81,10 +98,11 @@ type timeoutError struct {
 	what   string
 	limit  time.Duration
 	option string
+	cure   string
 }
 
 func (e *timeoutError) Error() string {
-	return fmt.Sprintf("%s for %v (%s)", e.what, e.limit, e.option)
+	return fmt.Sprintf("%s for %v (%s); %s", e.what, e.limit, e.option, e.cure)
 }
 func (e *timeoutError) Timeout() bool { return true }
 
@@ -92,13 +110,13 @@ func (e *timeoutError) Timeout() bool { return true }
 // a response.
 func explain(err error, limits Limits) error {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("the host's name cannot be resolved: %w", err)
+		return fmt.Errorf("the host's name cannot be resolved; check the url, and DNS on this machine: %w", err)
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return feed.Permanent(fmt.Errorf("the server's certificate is not signed by a trusted authority; name its authority in auth.tls.ca_file: %w", err))
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return feed.Permanent(fmt.Errorf("the server's certificate is not valid for this: %w", err))
+		return feed.Permanent(fmt.Errorf("the server's certificate is not valid for this host or this day; the provider has to renew it, or the url names another host: %w", err))
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return feed.Permanent(fmt.Errorf("the server does not speak TLS on this port; should the url start with http:// instead: %w", err))
@@ -112,10 +130,10 @@ func explain(err error, limits Limits) error {
 	// net/http has no values for the last two, only texts (HTTP/1 and HTTP/2).
 	switch text := err.Error(); {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nothing accepts connections there: %w", err)
+		return fmt.Errorf("nothing accepts connections there; check the host and port of the url, and whether the server runs: %w", err)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		// Not io.EOF itself, which a reader would take for a good end.
-		return fmt.Errorf("the server closed the connection before it had answered: %w", io.ErrUnexpectedEOF)
+		return fmt.Errorf("the server closed the connection before it had answered; it is tried again, and if it stays so the server or a proxy before it is at fault: %w", io.ErrUnexpectedEOF)
 	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):
 		return tooLarge("the header of the response has more than %d bytes (limits.header)", limits.Header)
 	}

@@ -47,7 +47,7 @@ func newTokens(cfg Config, transport http.RoundTripper) *tokens {
 			// A redirect would carry the secret to wherever it leads.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		timeout: &timeoutError{"no token came", cfg.Timeouts.Connect + cfg.Timeouts.Header, "timeouts.connect and timeouts.header"},
+		timeout: &timeoutError{"no token came", cfg.Timeouts.Connect + cfg.Timeouts.Header, "timeouts.connect and timeouts.header", "check auth.oauth2.token_url, and the firewalls on the way"},
 		grant:   &clientcredentials.Config{ClientID: settings.ClientID, TokenURL: settings.TokenURL, Scopes: settings.Scopes},
 	}
 }
@@ -100,6 +100,8 @@ func (t *tokens) explain(err error, secret string) error {
 		status.Wait = retryAfter(refused.Response.Header, time.Now())
 		if status.Status == http.StatusBadRequest || status.Status == http.StatusUnauthorized {
 			status.note = "check client_id, the client's secret, and scopes"
+		} else if !passes(status.Status) {
+			status.note = "check auth.oauth2.token_url"
 		}
 		return fmt.Errorf("%s: %w", what, status)
 	}

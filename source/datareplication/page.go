@@ -35,7 +35,7 @@ func parsePageHeader(h http.Header, base *url.URL, wantBody bool) (pageHeader, [
 		// An error page or a login page with the status 200 has no links, and
 		// what it is says more than what it lacks.
 		if value := h.Get("Content-Type"); value != "" && !isMultipart(value) {
-			return pageHeader{}, nil, broken(BadContentType, page, "the answer is %q and not a page of a feed; is the feed's url right", excerpt(value))
+			return pageHeader{}, nil, broken(BadContentType, page, "the answer is %q and not a page of a feed", excerpt(value))
 		}
 		return pageHeader{}, nil, broken(MissingSelf, page, "the page has no Link with rel=self")
 	}

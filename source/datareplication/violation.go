@@ -55,7 +55,15 @@ func violation(kind, page, format string, args ...any) feed.Violation {
 	return feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}
 }
 
-// broken is a breach that reading cannot go on after.
+// broken is a breach that reading cannot go on after. The error says what to do
+// about it.
 func broken(kind, page, format string, args ...any) error {
-	return feed.Permanent(&feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)})
+	cure := "nothing behind it is published until the provider has mended it"
+	switch kind {
+	case EntityTooLarge:
+		cure = "raise limits.entity if the provider has entities so large"
+	case BadContentType, MissingContentType, MissingBoundary, MissingSelf:
+		cure = "check that the url is a feed's; if it is, the provider has to mend it"
+	}
+	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
 }
