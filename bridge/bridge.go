@@ -68,6 +68,18 @@ type Sink interface {
 	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error
 }
 
+// A Stager is a Sink that can send a commit's entities ahead, while the bus is
+// busy with the commit before it.
+type Stager interface {
+	Sink
+	// CommitStaging is Commit. While it waits for the bus it calls next, at
+	// most once and not after it has returned: next returns the entities that
+	// the following commit will have, or none. They are sent ahead, and are no
+	// part of the topic until that commit makes them so. If it is never made,
+	// or has other entities, they are forgotten.
+	CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
+}
+
 // RetryLater is met by errors that know how long to wait before it makes sense
 // to try again, as after a Retry-After header.
 type RetryLater interface {

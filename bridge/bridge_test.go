@@ -393,6 +393,48 @@ func TestBatchesAtHandAreCommittedTogetherWithinTheLimits(t *testing.T) {
 	})
 }
 
+// stagingSink takes its time for a commit, and notes what it is told of the next.
+type stagingSink struct {
+	bridge.Sink
+	announced []feed.Entity
+	commits   int
+	ahead     int // commits that had what was announced
+	t         *testing.T
+}
+
+func (s *stagingSink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+	s.commits++
+	if len(s.announced) > 0 {
+		s.ahead++
+		if len(entities) != len(s.announced) || &entities[0] != &s.announced[0] {
+			s.t.Errorf("a commit of %d entities, and %d others were announced", len(entities), len(s.announced))
+		}
+	}
+	time.Sleep(time.Second)
+	s.announced = next()
+	return s.Commit(ctx, entities, cp)
+}
+
+func TestTheNextCommitIsAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		sink := &stagingSink{Sink: topic.Open(sinktest.Faults{}), t: t}
+		b := newBridge(upTo(100), sink)
+		b.Limits = bridge.Limits{Entities: 30}
+		b.ReadAhead = 1 << 20
+		stop := start(t, b)
+		time.Sleep(time.Minute)
+		stop()
+		if got := len(topic.Entities()); got != 100 {
+			t.Errorf("the topic has %d entities, want 100", got)
+		}
+		// The first commit has what was at hand first, and nothing came before it.
+		if sink.ahead != sink.commits-1 || sink.commits > 6 {
+			t.Errorf("%d of %d commits were announced", sink.ahead, sink.commits)
+		}
+	})
+}
+
 func TestWhatCameBeforeAnErrorIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic sinktest.Memory

@@ -26,9 +26,16 @@ type reader struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	// Owned by the caller of next.
+	// Owned by the caller of next and ahead.
 	held   *result // a result that did not fit the last answer
+	joined *joined // the next answer, if ahead has made it up already
 	parked bool    // the last answer had no more
+}
+
+// joined is what next returns: one batch, or several in one.
+type joined struct {
+	batch feed.Batch
+	room  int64
 }
 
 type result struct {
@@ -101,25 +108,60 @@ func (r *reader) read(ctx context.Context, source Source, observer Observer, aft
 // next returns what comes next: one batch, or several in one if they are at
 // hand and stay within the limits together.
 func (r *reader) next(ctx context.Context) (feed.Batch, error) {
-	if r.parked {
-		r.parked = false
-		r.again <- struct{}{}
-	}
-	first := r.held
-	r.held = nil
-	if first == nil {
-		select {
-		case res := <-r.results:
-			first = &res
-		case <-ctx.Done():
-			return feed.Batch{}, ctx.Err()
+	if r.joined == nil {
+		if r.parked {
+			r.parked = false
+			r.again <- struct{}{}
 		}
+		first := r.held
+		r.held = nil
+		if first == nil {
+			select {
+			case res := <-r.results:
+				first = &res
+			case <-ctx.Done():
+				return feed.Batch{}, ctx.Err()
+			}
+		}
+		if first.err != nil {
+			return feed.Batch{}, first.err
+		}
+		r.joined = r.collect(first)
 	}
-	r.room.Release(first.room)
-	if first.err != nil {
-		return feed.Batch{}, first.err
+	answer := r.joined
+	r.joined = nil
+	r.parked = !answer.batch.More
+	r.room.Release(answer.room)
+	return answer.batch, nil
+}
+
+// ahead returns the entities of the batch that next will return, if it is at
+// hand. It does not wait.
+func (r *reader) ahead() []feed.Entity {
+	if r.joined == nil && !r.parked {
+		if r.held == nil {
+			select {
+			case res := <-r.results:
+				r.held = &res
+			default:
+			}
+		}
+		if r.held == nil || r.held.err != nil {
+			return nil
+		}
+		first := r.held
+		r.held = nil
+		r.joined = r.collect(first)
 	}
-	batches := []feed.Batch{first.batch}
+	if r.joined == nil {
+		return nil
+	}
+	return r.joined.batch.Entities
+}
+
+// collect joins to the first result what is at hand and fits.
+func (r *reader) collect(first *result) *joined {
+	batches, room := []feed.Batch{first.batch}, first.room
 	entities, size := len(first.batch.Entities), first.batch.Size()
 	for last := first.batch; last.More; {
 		select {
@@ -128,17 +170,16 @@ func (r *reader) next(ctx context.Context) (feed.Batch, error) {
 			size += res.batch.Size()
 			if res.err != nil || !r.fits(entities, size) {
 				r.held = &res
-				return join(batches), nil
+				return &joined{join(batches), room}
 			}
-			r.room.Release(res.room)
+			room += res.room
 			batches = append(batches, res.batch)
 			last = res.batch
 		default:
-			return join(batches), nil
+			return &joined{join(batches), room}
 		}
 	}
-	r.parked = true
-	return join(batches), nil
+	return &joined{join(batches), room}
 }
 
 func (r *reader) fits(entities, size int) bool {
@@ -147,23 +188,23 @@ func (r *reader) fits(entities, size int) bool {
 
 // join makes one batch of several that follow each other.
 func join(batches []feed.Batch) feed.Batch {
-	joined := batches[len(batches)-1]
+	all := batches[len(batches)-1]
 	if len(batches) == 1 {
-		return joined
+		return all
 	}
 	// The slices belong to whoever made the batches, so never append to them.
-	joined.Entities, joined.Violations = nil, nil
-	joined.Duplicates, joined.Oversized = 0, 0
+	all.Entities, all.Violations = nil, nil
+	all.Duplicates, all.Oversized = 0, 0
 	for _, b := range batches {
-		joined.Entities = append(joined.Entities, b.Entities...)
-		joined.Violations = append(joined.Violations, b.Violations...)
-		joined.Duplicates += b.Duplicates
-		joined.Oversized += b.Oversized
-		if joined.Newest.Before(b.Newest) {
-			joined.Newest = b.Newest
+		all.Entities = append(all.Entities, b.Entities...)
+		all.Violations = append(all.Violations, b.Violations...)
+		all.Duplicates += b.Duplicates
+		all.Oversized += b.Oversized
+		if all.Newest.Before(b.Newest) {
+			all.Newest = b.Newest
 		}
 	}
-	return joined
+	return all
 }
 
 // stop ends the reading and returns when it has ended.

@@ -111,7 +111,7 @@ func (b *Bridge) session(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		moved, err := b.settle(ctx, batch)
+		moved, err := b.settle(ctx, batch, r.ahead)
 		if err != nil {
 			return err
 		}
@@ -160,8 +160,9 @@ func sameCheckpoint(a, b checkpoint.Checkpoint) bool {
 	return bytes.Equal(a.Cursor, b.Cursor) && a.Count == b.Count && a.Moved.Equal(b.Moved)
 }
 
-// settle commits the batch if it moves anything.
-func (b *Bridge) settle(ctx context.Context, batch feed.Batch) (moved bool, err error) {
+// settle commits the batch if it moves anything. What ahead returns is what the
+// next batch will have.
+func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []feed.Entity) (moved bool, err error) {
 	if len(batch.Entities) == 0 && bytes.Equal(batch.Cursor, b.last.Cursor) {
 		b.Observer.Settled(batch, 0)
 		b.report(false)
@@ -182,7 +183,7 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch) (moved bool, err 
 	// The stop of the process does not reach the commit: see the package
 	// comment. The sink bounds it in time. If the process dies here, all of
 	// the batch is published and cp is stored, or nothing of it is.
-	if err := b.Sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp); err != nil {
+	if err := b.commit(context.WithoutCancel(ctx), batch.Entities, cp, ahead); err != nil {
 		return false, err
 	}
 	took := time.Since(cp.At)
@@ -192,6 +193,13 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch) (moved bool, err 
 	b.Log.Debug("committed", "entities", len(batch.Entities), "bytes", batch.Size(), "count", cp.Count, "took", took)
 	b.report(batch.More)
 	return true, nil
+}
+
+func (b *Bridge) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, ahead func() []feed.Entity) error {
+	if s, ok := b.Sink.(Stager); ok {
+		return s.CommitStaging(ctx, entities, cp, ahead)
+	}
+	return b.Sink.Commit(ctx, entities, cp)
 }
 
 // report logs what was published: at the end of a stretch of reading, and now

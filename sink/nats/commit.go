@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,10 +39,18 @@ const (
 // batch. It waits for the acknowledgement for three times the configured
 // timeout.
 func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	return s.CommitStaging(ctx, entities, cp, nil)
+}
+
+// CommitStaging is [Sink.Commit]. While the server stores the batch, it is sent
+// the entities that next returns, as the beginning of another batch. It stages
+// them, and the commit that follows need only add its checkpoint, which has the
+// fence. A nil next returns none.
+func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	// If anything goes wrong from here on, nobody knows whether the commit took
 	// place until Resume has looked.
-	ses := s.session
-	s.session = nil
+	ses, sent := s.session, s.staged
+	s.session, s.staged = nil, nil
 	switch now, err := s.conn.current(); {
 	case ctx.Err() != nil:
 		return fmt.Errorf("commit: %w", context.Cause(ctx))
@@ -56,20 +66,33 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	before := s.conn.nc.LastError()
 	ctx, cancel := s.conn.within(ctx, ses, 3*s.conn.cfg.Timeout)
 	defer cancel()
-	sequence, err := s.publish(ctx, s.fence, entities, cp)
+	if !sent.serves(entities) {
+		sent = nil
+	}
+	var ahead *staged
+	var staging sync.WaitGroup
+	if next != nil && time.Since(s.failed) > stagingPause {
+		// It starts when this goroutine waits for the answer, so that the
+		// message that makes the commit goes out first.
+		staging.Go(func() { ahead = s.stage(next()) })
+	}
+	sequence, err := s.publish(ctx, s.fence, entities, sent, cp)
+	staging.Wait()
 	if err != nil {
+		s.failed = time.Now()
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, s.conn.explain(ctx, before, err))
 	}
 	// All of it is stored now. If the process ends here, Resume finds it so.
 	s.ids.Commit(entities)
-	s.session, s.fence = ses, sequence
+	s.session, s.fence, s.staged = ses, sequence, ahead
 	s.seen.sequence = sequence
 	return nil
 }
 
 // publish publishes entities and cp, if the newest checkpoint is still the one
-// with the sequence fence, and returns the sequence of the new one.
-func (s *Sink) publish(ctx context.Context, fence uint64, entities []feed.Entity, cp checkpoint.Checkpoint) (uint64, error) {
+// with the sequence fence, and returns the sequence of the new one. The entities
+// are not sent again if sent has them.
+func (s *Sink) publish(ctx context.Context, fence uint64, entities []feed.Entity, sent *staged, cp checkpoint.Checkpoint) (uint64, error) {
 	last := &nats.Msg{Subject: s.checkpoint, Data: checkpoint.Encode(cp), Header: nats.Header{
 		expectedLast: {strconv.FormatUint(fence, 10)},
 		// One checkpoint is kept, and the stream's age limit spares it.
@@ -80,9 +103,13 @@ func (s *Sink) publish(ctx context.Context, fence uint64, entities []feed.Entity
 	// than a batch.
 	var id string
 	if len(entities) > 0 {
-		id = nuid.Next()
-		if err := s.publishBatch(id, entities); err != nil {
-			return 0, err
+		if sent != nil {
+			id = sent.id
+		} else {
+			id = nuid.Next()
+			if err := s.publishBatch(id, entities); err != nil {
+				return 0, err
+			}
 		}
 		last.Header[batchID] = []string{id}
 		last.Header[batchSequence] = []string{strconv.Itoa(len(entities) + 1)}

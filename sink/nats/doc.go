@@ -21,6 +21,11 @@
 //   - Nats-Rollup: sub, by which one checkpoint is kept.
 //   - Nats-TTL: never, by which it outlives the stream's age limit.
 //
+// While the server stores a batch it is sent the next one but for its end, if
+// the caller knows what that will be ([Sink.CommitStaging]), so that neither waits
+// for the other. What was staged and never committed is dropped after 10 s; the
+// fence is in the end, which is sent when the commit before has been answered.
+//
 // A commit that only moves the checkpoint is that message alone, without batch
 // headers: the fence is the same, and the server need not stage anything.
 //
@@ -28,7 +33,7 @@
 //
 //   - The fence is compared once, on the last message; that is enough, because
 //     nothing before it is stored until then. Two commits of one writer are
-//     never under way at once.
+//     never under way at once, though two of its batches may be.
 //   - There is no Nats-Msg-Id: one duplicate within the server's window would
 //     refuse a batch without saying which entity it was. An entity's own header
 //     of that name, as all that a server obeys, travels under another name.

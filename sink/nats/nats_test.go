@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	_ bridge.Sink   = (*nats.Sink)(nil)
-	_ sinktest.Sink = (*nats.Sink)(nil)
+	_ bridge.Stager   = (*nats.Sink)(nil)
+	_ sinktest.Stager = (*nats.Sink)(nil)
 )
 
 var silent = slog.New(slog.DiscardHandler)
@@ -199,12 +199,15 @@ func copyOn(ctx context.Context, s *nats.Sink, n, step int, committed func(int))
 	if err != nil {
 		return err
 	}
-	for i := int(cp.Count); i < n; {
-		to := min(n, i+step)
-		if err := s.Commit(ctx, sinktest.Entities(i, to-i), sinktest.At(to)); err != nil {
+	i := int(cp.Count)
+	entities := sinktest.Entities(i, min(step, n-i))
+	for i < n {
+		i += len(entities)
+		next := sinktest.Entities(i, min(step, n-i))
+		if err := s.CommitStaging(ctx, entities, sinktest.At(i), func() []feed.Entity { return next }); err != nil {
 			return err
 		}
-		i = to
+		entities = next
 		committed(i)
 	}
 	return nil

@@ -35,6 +35,11 @@ type Sink struct {
 	// session is that of the last Resume; nil if there was none since the last
 	// error. What follows holds while it lasts.
 	session *session
+	// staged is what the next commit may find on the server; nil if there is
+	// nothing. It was sent in session.
+	staged *staged
+	// failed is when a commit has failed last.
+	failed time.Time
 	// fence is the stream sequence of the newest checkpoint that this sink has
 	// seen; 0 if there is none. A commit is refused unless it still is the
 	// newest.
@@ -68,7 +73,7 @@ func (s *Sink) IDs() *sink.IDs { return s.ids }
 // having caught up IDs with it. It takes the answers of the stream's leader
 // alone.
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
-	s.session = nil
+	s.session, s.staged = nil, nil
 	s.ids.Rollback()
 	var cp checkpoint.Checkpoint
 	err := s.ask(ctx, func(ctx context.Context, ses *session) error {
@@ -155,7 +160,7 @@ func (s *Sink) bounded(ctx context.Context) (context.Context, context.CancelFunc
 // [checkpoint.ErrConflict] if someone commits at the same moment. It is for a
 // person who moves a feed's place; the sink must Resume afterwards.
 func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
-	s.session = nil
+	s.session, s.staged = nil, nil
 	err := s.ask(ctx, func(ctx context.Context, _ *session) error {
 		if _, err := s.checkStream(ctx); err != nil {
 			return err
@@ -170,7 +175,7 @@ func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
 		}
 		ctx, cancel := s.bounded(ctx)
 		defer cancel()
-		_, err = s.publish(ctx, fence, nil, cp)
+		_, err = s.publish(ctx, fence, nil, nil, cp)
 		return err
 	})
 	if err != nil {

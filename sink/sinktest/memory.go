@@ -178,12 +178,20 @@ func (s *MemorySink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) 
 
 // Commit appends entities and stores cp, unless a fault says otherwise.
 func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	return s.CommitStaging(ctx, entities, cp, nil)
+}
+
+// CommitStaging is Commit, and asks what comes next.
+func (s *MemorySink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	defer s.use()()
 	if !s.resumed {
 		s.note("commit without a resume after an error or at the start")
 		return errors.New("commit without resume")
 	}
 	s.resumed = false
+	if next != nil {
+		next()
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -21,6 +21,12 @@ type Sink interface {
 	IDs() *sink.IDs
 }
 
+// Stager is a [Sink] that can also be tested as a bridge's Stager.
+type Stager interface {
+	Sink
+	CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
+}
+
 // Topic is a fresh topic of a bus.
 type Topic struct {
 	// Open returns another sink on the topic. Sinks share nothing but the
@@ -53,6 +59,9 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"a new sink knows the IDs that the topic holds", idsOfNewSink},
 		{"a sink learns the IDs that another committed", idsOfOther},
 		{"IDs that were never committed are forgotten", idsForgotten},
+		{"entities that were sent ahead are committed once", stagedOnce},
+		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
+		{"entities that a stale writer sent ahead are refused with its commit", stagedStale},
 		{"a foreign checkpoint is returned as it is", foreign},
 		{"a cancelled context starts nothing", cancelled},
 	} {

@@ -1,0 +1,92 @@
+package nats_test
+
+import (
+	"errors"
+	"testing"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// sent returns a function that says how many messages were sent to the topic's
+// subject, stored or not.
+func sent(t *testing.T, url string) func() int {
+	t.Helper()
+	nc, err := natsgo.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	sub, err := nc.SubscribeSync(orders().Subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return func() int {
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		n, _, err := sub.Pending()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+}
+
+// commitAhead commits entities up to to, and announces those up to ahead.
+func commitAhead(t *testing.T, s *nats.Sink, entities []feed.Entity, to, ahead int) []feed.Entity {
+	t.Helper()
+	next := sinktest.Entities(to, ahead-to)
+	if err := s.CommitStaging(t.Context(), entities, sinktest.At(to), func() []feed.Entity { return next }); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+func TestWhatWasSentAheadIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	conn := connect(t, nats.Config{URL: server.URL()})
+	s := conn.Sink(orders())
+	resume(t, s)
+	messages := sent(t, server.URL())
+	next := commitAhead(t, s, sinktest.Entities(0, 3), 3, 10)
+	if err := s.Commit(t.Context(), next, sinktest.At(10)); err != nil {
+		t.Fatal(err)
+	}
+	wantFeed(t, s, 10)
+	eventually(t, "the messages arrive", func() bool { return messages() >= 10 })
+	if n := messages(); n != 10 {
+		t.Errorf("%d messages were sent for 10 entities", n)
+	}
+}
+
+// A server that takes few batches at a time drops those beyond without a word,
+// and a commit that relies on one fails. Sending ahead must not make that last.
+func TestNothingIsSentAheadForAWhileAfterACommitFailed(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	s, other := connect(t, nats.Config{URL: server.URL()}).Sink(orders()), connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, s)
+	resume(t, other)
+	commit(t, other, 0, 2)
+	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); !errors.Is(err, checkpoint.ErrConflict) {
+		t.Fatalf("commit of a stale writer: %v", err)
+	}
+	resume(t, s)
+	asked := false
+	err := s.CommitStaging(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), func() []feed.Entity {
+		asked = true
+		return nil
+	})
+	if err != nil || asked {
+		t.Errorf("commit: %v; asked for more: %v", err, asked)
+	}
+}

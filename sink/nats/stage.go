@@ -1,0 +1,48 @@
+package nats
+
+import (
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+const (
+	// stagedFor is how long what was staged may be used. A server forgets a
+	// batch in which it gets nothing for 10 s.
+	stagedFor = 5 * time.Second
+	// stagingPause is how long nothing is staged after a commit has failed. A
+	// server has 50 batches in a stream and 1,000 in all under way; where that
+	// is too little, a batch at a time is what works.
+	stagingPause = time.Minute
+)
+
+// staged are entities that the server was sent ahead of their commit, as a batch
+// without its end. It knows nothing of their place in the topic, so a commit that
+// is fenced, or never made, leaves nothing of them.
+type staged struct {
+	id       string
+	entities []feed.Entity
+	at       time.Time
+}
+
+// stage sends entities ahead. It returns nil if there is nothing to use later;
+// what went wrong the commit will find out.
+func (s *Sink) stage(entities []feed.Entity) *staged {
+	if len(entities) == 0 || len(entities) > MaxEntities {
+		return nil
+	}
+	ahead := &staged{nuid.Next(), entities, time.Now()}
+	if s.publishBatch(ahead.id, entities) != nil {
+		return nil
+	}
+	return ahead
+}
+
+// serves says whether a commit of these entities, the very same slice, can use
+// what was staged. Whoever returned them from next does not write to them.
+func (s *staged) serves(entities []feed.Entity) bool {
+	return s != nil && len(entities) > 0 && len(s.entities) == len(entities) && &s.entities[0] == &entities[0] &&
+		time.Since(s.at) < stagedFor
+}
