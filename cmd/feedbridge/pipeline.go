@@ -20,7 +20,7 @@ import (
 )
 
 // readAhead is how many bytes of entities may wait for the bus, for each feed.
-const readAhead = 4 << 20
+const readAhead = 2 << 20
 
 // newSource returns the source for a feed. What it reads is not filtered.
 func newSource(f config.Feed, hosts *source.Hosts, observe func(source.Exchange), log *slog.Logger) (bridge.Source, error) {
