@@ -272,6 +272,27 @@ func TestAnUpstreamThatAsksToWaitIsLeftAlone(t *testing.T) {
 	})
 }
 
+func TestAnUpstreamThatSaysItIsFreshIsLeftAlone(t *testing.T) {
+	for fresh, want := range map[time.Duration]int{0: 60, 10 * time.Minute: 6, 24 * time.Hour: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var topic sinktest.Memory
+			polls := 0
+			b := newBridge(sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+				polls++
+				return feed.Batch{Cursor: after, Fresh: fresh}, nil
+			}), topic.Open(sinktest.Faults{}))
+			b.Every = time.Minute
+			stop := start(t, b)
+			time.Sleep(54 * time.Minute)
+			stop()
+			// The waits have jitter.
+			if polls < want*8/10 || polls > want+1 {
+				t.Errorf("%d polls in 54 minutes of a feed that is fresh for %v, want about %d", polls, fresh, want)
+			}
+		})
+	}
+}
+
 func TestBackoffGrowsAndEndsWithSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic sinktest.Memory

@@ -26,6 +26,8 @@ const (
 	maxStandby = 30 * time.Second
 	// How old its knowledge of the checkpoint may get while a copy is idle.
 	recheck = 30 * time.Second
+	// How long an upstream may ask to be left alone.
+	maxFresh = time.Hour
 	// How often a long stretch of reading is heard of in the log.
 	progress = 10 * time.Second
 )
@@ -125,7 +127,7 @@ func (b *Bridge) session(ctx context.Context) error {
 		if batch.More {
 			continue
 		}
-		if err := b.watch(ctx, Status{State: Idle}, b.Every); err != nil {
+		if err := b.watch(ctx, Status{State: Idle}, max(b.Every, min(batch.Fresh, maxFresh))); err != nil {
 			return err
 		}
 	}

@@ -64,12 +64,16 @@ type Entity struct {
 	Body []byte
 	// Page is the URL of the page that the entity was read from.
 	Page string
+	// Mark is what the source will want to know of the entity when it meets the
+	// ID again: visible ASCII, opaque to everyone else. It is empty for sources
+	// whose entities never change.
+	Mark string
 }
 
 // Size is about what an entity weighs in memory and on the bus, in bytes:
 // its body and headers.
 func (e Entity) Size() int {
-	n := len(e.Body) + len(e.Page)
+	n := len(e.Body) + len(e.Page) + len(e.Mark)
 	for _, f := range e.Header {
 		n += len(f.Name) + len(f.Value) + len(": \r\n")
 	}
@@ -91,6 +95,9 @@ type Batch struct {
 	// More says that upstream has more right now, so nobody should wait.
 	More bool
 
+	// Fresh is how long upstream asks not to be asked again, if there is no
+	// more; zero if it does not say.
+	Fresh time.Duration
 	// Newest is the newest modification that upstream is known to hold; zero
 	// if the source cannot tell. What is published lags behind it.
 	Newest time.Time

@@ -70,7 +70,8 @@ type Gate struct {
 }
 
 // Next returns the next batch of the source without what is left out. Each
-// duplicate is counted and is a violation. An entity that the bus does not take
+// duplicate is counted and is a violation. Entities with marks are never
+// duplicates. An entity that the bus does not take
 // withholds its whole batch: the batch's cursor is behind that entity, and there
 // is no other to commit the ones before it with.
 func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
@@ -111,6 +112,11 @@ func (g *Gate) admit(e feed.Entity, b *feed.Batch) (bool, error) {
 		b.Oversized++
 		g.Log.Warn("left out an entity that is too large for the bus", "id", e.ID, "page", e.Page, "size", e.Size(), "error", err)
 		return false, nil
+	}
+	if e.Mark != "" {
+		// Its source has decided already that the topic should have it.
+		g.IDs.SetMark(e.ID, e.Mark)
+		return true, nil
 	}
 	if !g.IDs.Add(e.ID) {
 		b.Duplicates++

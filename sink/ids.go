@@ -2,6 +2,8 @@ package sink
 
 import (
 	"hash/maphash"
+	"iter"
+	"maps"
 	"slices"
 	"sync"
 
@@ -19,7 +21,11 @@ const DefaultWindow = 100_000
 // permanent when its entity has been committed. What was read and not committed
 // is forgotten by [IDs.Rollback] when a sink resumes.
 //
-// IDs take about 50 bytes each. They are safe for concurrent use: a reader adds
+// Entities with a mark are another matter: of each ID the newest mark is held,
+// however many there are, so that their source can tell what has changed. They
+// take what the ID and the mark do, and about 100 bytes.
+//
+// IDs without marks take about 50 bytes each. They are safe for concurrent use: a reader adds
 // while a writer commits.
 type IDs struct {
 	window int
@@ -31,6 +37,9 @@ type IDs struct {
 	// is the place of the oldest, which the next one replaces.
 	ring   []key
 	oldest int
+	// marks has the permanent marks, by ID, and readMarks those that were set
+	// and not committed.
+	marks, readMarks map[string]string
 	// read has the keys that were added and not committed, in their order. It
 	// does not count towards the window: a permanent key never makes room for
 	// one that may yet be forgotten.
@@ -84,7 +93,11 @@ func (s *IDs) Commit(entities []feed.Entity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range entities {
-		s.keep(keyOf(entities[i].ID))
+		if e := &entities[i]; e.Mark == "" {
+			s.keep(keyOf(e.ID))
+		} else {
+			s.keepMark(e.ID, e.Mark)
+		}
 	}
 }
 
@@ -94,6 +107,76 @@ func (s *IDs) Load(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keep(k)
+}
+
+// LoadMessage makes permanent what a message of the topic has, by its headers: an
+// ID, and perhaps a mark. Messages are loaded in the topic's order.
+func (s *IDs) LoadMessage(h feed.Header) {
+	id, ok := h.Get(ContentID)
+	if !ok {
+		return
+	}
+	mark, ok := h.Get(Mark)
+	if !ok {
+		s.Load(id)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keepMark(id, mark)
+}
+
+// Mark returns the newest mark that an ID has, be it permanent or not.
+func (s *IDs) Mark(id string) (mark string, held bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mark, held = s.readMarks[id]; held {
+		return mark, true
+	}
+	mark, held = s.marks[id]
+	return mark, held
+}
+
+// Marks are the IDs that have marks, with their newest, in no order. What is set
+// while they are ranged over may be among them or not.
+func (s *IDs) Marks() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		s.mu.Lock()
+		ids := slices.Collect(maps.Keys(s.marks))
+		for id := range s.readMarks {
+			if _, both := s.marks[id]; !both {
+				ids = append(ids, id)
+			}
+		}
+		s.mu.Unlock()
+		for _, id := range ids {
+			if mark, held := s.Mark(id); held && !yield(id, mark) {
+				return
+			}
+		}
+	}
+}
+
+// SetMark takes an entity's mark as read. It is permanent when the entity has been
+// committed.
+func (s *IDs) SetMark(id, mark string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readMarks == nil {
+		s.readMarks = map[string]string{}
+	}
+	s.readMarks[id] = mark
+}
+
+func (s *IDs) keepMark(id, mark string) {
+	if s.marks == nil {
+		s.marks = map[string]string{}
+	}
+	s.marks[id] = mark
+	// Reading may be further, at another mark of the same entity.
+	if s.readMarks[id] == mark {
+		delete(s.readMarks, id)
+	}
 }
 
 // keep makes k permanent. One that is permanent already keeps its place: only
@@ -121,14 +204,15 @@ func (s *IDs) keep(k key) {
 	s.oldest = (s.oldest + 1) % s.window
 }
 
-// Rollback forgets the IDs that were added and not committed.
+// Rollback forgets the IDs that were added and the marks that were set, and not
+// committed.
 func (s *IDs) Rollback() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.read {
 		delete(s.held, k)
 	}
-	s.read = nil
+	s.read, s.readMarks = nil, nil
 }
 
 // Reset forgets all IDs.
@@ -137,11 +221,13 @@ func (s *IDs) Reset() {
 	defer s.mu.Unlock()
 	s.held = make(map[key]state)
 	s.ring, s.oldest, s.read = nil, 0, nil
+	s.marks, s.readMarks = nil, nil
 }
 
-// Len is the number of IDs held, permanent or not.
+// Len is the number of IDs held without marks, permanent or not, and of those that
+// have a permanent mark.
 func (s *IDs) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.held)
+	return len(s.held) + len(s.marks)
 }

@@ -2,9 +2,11 @@ package sink_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -80,6 +82,51 @@ func TestIDsAgreeWithLists(t *testing.T) {
 			"": func(t *rapid.T) {
 				if got, want := ids.Len(), len(model.permanent)+len(model.read); got != want {
 					t.Fatalf("Len() = %d, want %d", got, want)
+				}
+			},
+		})
+	})
+}
+
+func TestMarksAgreeWithMaps(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		ids := sink.NewIDs(1)
+		permanent, read := map[string]string{}, []feed.Entity{}
+		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "n")) })
+		version := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"read": func(t *rapid.T) {
+				version++
+				e := feed.Entity{ID: id.Draw(t, "id"), Mark: fmt.Sprint("v", version)}
+				ids.SetMark(e.ID, e.Mark)
+				read = append(read, e)
+			},
+			"commit": func(t *rapid.T) {
+				n := rapid.IntRange(0, len(read)).Draw(t, "n")
+				ids.Commit(read[:n])
+				for _, e := range read[:n] {
+					permanent[e.ID] = e.Mark
+				}
+				read = read[n:]
+			},
+			"load": func(t *rapid.T) {
+				version++
+				e := feed.Entity{ID: id.Draw(t, "id"), Mark: fmt.Sprint("v", version)}
+				ids.LoadMessage(sink.Header("", e))
+				permanent[e.ID] = e.Mark
+			},
+			"rollback": func(*rapid.T) {
+				ids.Rollback()
+				read = nil
+			},
+			"": func(t *rapid.T) {
+				want := maps.Clone(permanent)
+				for _, e := range read {
+					want[e.ID] = e.Mark
+				}
+				if diff := cmp.Diff(want, maps.Collect(ids.Marks())); diff != "" {
+					t.Fatalf("marks (-want +got):\n%s", diff)
 				}
 			},
 		})

@@ -18,6 +18,7 @@ const (
 
 	FeedName = "Feedbridge-Feed"
 	Page     = "Feedbridge-Page"
+	Mark     = "Feedbridge-Mark"
 	// Escape is put before the name of an entity's header that a bus would
 	// obey, or that would be taken for one of ours.
 	Escape = "Feedbridge-Header-"
@@ -31,8 +32,8 @@ const (
 
 // Header returns the headers of the message that carries e: the entity's own,
 // in their order and with all their values, then [ContentID], [LastModified]
-// and [OperationType] as far as they are missing, then [FeedName] and [Page]
-// unless they are empty.
+// and [OperationType] as far as they are missing, then [FeedName], [Page] and
+// [Mark] unless they are empty.
 func Header(feedName string, e feed.Entity) feed.Header {
 	return AppendHeader(make(feed.Header, 0, len(e.Header)+5), feedName, e)
 }
@@ -60,6 +61,9 @@ func AppendHeader(h feed.Header, feedName string, e feed.Entity) feed.Header {
 	}
 	if e.Page != "" {
 		h = append(h, feed.Field{Name: Page, Value: e.Page})
+	}
+	if e.Mark != "" {
+		h = append(h, feed.Field{Name: Mark, Value: e.Mark})
 	}
 	return h
 }
@@ -91,6 +95,9 @@ func Entity(h feed.Header, body []byte) (feed.Entity, error) {
 			f.Name = f.Name[len(Escape):]
 		case strings.EqualFold(f.Name, Page):
 			e.Page = f.Value
+			continue
+		case strings.EqualFold(f.Name, Mark):
+			e.Mark = f.Value
 			continue
 		case hasPrefixFold(f.Name, natsServer) || hasPrefixFold(f.Name, ours):
 			continue

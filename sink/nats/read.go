@@ -77,9 +77,7 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to uint6
 		return err
 	}
 	err = s.scan(ctx, consumer, to, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
-		if id, ok := header(msg.Headers()).Get(sink.ContentID); ok {
-			s.ids.Load(id)
-		}
+		s.ids.LoadMessage(header(msg.Headers()))
 		return true, nil
 	})
 	if err != nil {

@@ -170,7 +170,7 @@ func (s *MemorySink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) 
 	}
 	s.ids.Rollback()
 	for _, e := range m.entities[s.known:] {
-		s.ids.Load(e.ID)
+		s.ids.LoadMessage(sink.Header("", e))
 	}
 	s.resumed, s.fence, s.known = true, m.commits, len(m.entities)
 	return cp, nil

@@ -59,6 +59,7 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"a new sink knows the IDs that the topic holds", idsOfNewSink},
 		{"a sink learns the IDs that another committed", idsOfOther},
 		{"IDs that were never committed are forgotten", idsForgotten},
+		{"the newest mark of each ID is known to every sink", marks},
 		{"entities that were sent ahead are committed once", stagedOnce},
 		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
 		{"entities that a stale writer sent ahead are refused with its commit", stagedStale},

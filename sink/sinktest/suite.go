@@ -314,6 +314,43 @@ func idsForgotten(t *testing.T, topic Topic) {
 	wantHeld(t, s, 3)
 }
 
+func marks(t *testing.T, topic Topic) {
+	s, other := topic.Open(), topic.Open()
+	resume(t, s)
+	// Entity 1 comes back, changed.
+	entities := append(Entities(0, 2), Entities(1, 1)...)
+	for i := range entities {
+		entities[i].Mark = "v1;" + strconv.Itoa(i)
+	}
+	if err := s.Commit(t.Context(), entities, At(3)); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, other)
+	for name, s := range map[string]Sink{"the one that committed": s, "another": other} {
+		for i, want := range []string{"v1;0", "v1;2"} {
+			if got, held := s.IDs().Mark(entities[i].ID); !held || got != want {
+				t.Errorf("%s has the mark %q (%v) of %s, want %q", name, got, held, entities[i].ID, want)
+			}
+		}
+		s.IDs().SetMark(entities[1].ID, "v1;later")
+		s.IDs().SetMark("<new@feed.example.com>", "v1;new")
+		resume(t, s)
+		if got, _ := s.IDs().Mark(entities[1].ID); got != "v1;2" {
+			t.Errorf("%s has the mark %q, which was never committed", name, got)
+		}
+		n := 0
+		for id := range s.IDs().Marks() {
+			if n++; id != entities[0].ID && id != entities[1].ID {
+				t.Errorf("%s has a mark of %s, which was never committed", name, id)
+			}
+		}
+		if n != 2 {
+			t.Errorf("%s has %d marks, want 2", name, n)
+		}
+	}
+	wantEntities(t, topic, entities)
+}
+
 func foreign(t *testing.T, topic Topic) {
 	s := topic.Open()
 	resume(t, s)
