@@ -189,6 +189,11 @@ func (c *Conn) current() (*session, error) {
 		return c.session, nil
 	}
 	down := c.down
+	// What a server says once it is connected to, nats.go tells the handlers
+	// only if there was a connection before.
+	if last := c.nc.LastError(); last != nil && c.nc.IsReconnecting() {
+		down = last
+	}
 	if down == nil {
 		down = errLost
 	}
