@@ -3,11 +3,13 @@ package config
 import (
 	"fmt"
 	"net"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -26,6 +28,12 @@ func (l *loader) complete(cfg *Config) {
 		}
 		if f.To.Bus == "" && len(buses) == 1 {
 			f.To.Bus = buses[0]
+		}
+		switch onKafka := cfg.Buses[f.To.Bus].Kafka != nil; {
+		case onKafka && f.To.Kafka == nil:
+			f.To.Kafka = new(kafka.DefaultOptions())
+		case !onKafka && f.To.Stream == nil:
+			f.To.Stream = new(presets(reflect.TypeFor[nats.Stream]()).Interface().(nats.Stream))
 		}
 		cfg.Feeds[name] = f
 	}
@@ -49,10 +57,12 @@ func (l *loader) checkBuses(cfg *Config) {
 	for _, name := range l.names("buses") {
 		bus, path := cfg.Buses[name], join("buses", name)
 		switch {
-		case (bus.NATS == nil) == (bus.Embedded == nil):
-			l.wrong(path, "want exactly one kind of bus, nats or embedded")
+		case one(bus.NATS != nil)+one(bus.Kafka != nil)+one(bus.Embedded != nil) != 1:
+			l.wrong(path, "want exactly one kind of bus, nats, kafka or embedded")
 		case bus.NATS != nil:
 			l.checkAdapter(join(path, "nats"), bus.NATS.Validate())
+		case bus.Kafka != nil:
+			l.checkAdapter(join(path, "kafka"), bus.Kafka.Validate())
 		case embedded != "":
 			l.wrong(join(path, "embedded"), fmt.Sprintf("the bus %s is embedded already; there can be only one such", embedded))
 		default:
@@ -84,17 +94,32 @@ func (l *loader) checkFeeds(cfg *Config) {
 		if f.Freshness < 0 {
 			l.wrong(join(path, "freshness"), "must not be negative")
 		}
-		l.checkTo(join(path, "to"), f.To, buses)
+		l.checkTo(path, f, cfg.Buses[f.To.Bus], buses)
 
 		topic := [2]string{f.To.Bus, f.To.Topic}
-		if other := owners[topic]; other != "" {
+		switch other := owners[topic]; {
+		case other == "" || shared(f.To) && shared(cfg.Feeds[other].To):
+		case f.To.Kafka != nil:
+			l.wrong(join(path, "to.topic"), fmt.Sprintf("%s on bus %s belongs to the feed %s already; each feed needs its own, or all of them to.kafka.shared", topic[1], topic[0], other))
+		default:
 			l.wrong(join(path, "to.topic"), fmt.Sprintf("%s on bus %s belongs to the feed %s already; each feed needs its own", topic[1], topic[0], other))
 		}
 		owners[topic] = name
 	}
 }
 
-func (l *loader) checkTo(path string, to To, buses []string) {
+func shared(to To) bool { return to.Kafka != nil && to.Kafka.Shared }
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// checkTo checks where a feed goes, which is at path.
+func (l *loader) checkTo(feed string, f Feed, bus Bus, buses []string) {
+	path, to := join(feed, "to"), f.To
 	switch {
 	case to.Bus == "":
 		l.wrong(join(path, "bus"), "there are several buses; want "+orList(buses))
@@ -102,7 +127,31 @@ func (l *loader) checkTo(path string, to To, buses []string) {
 	case !slices.Contains(buses, to.Bus):
 		l.wrong(join(path, "bus"), fmt.Sprintf("there is no bus %q; want %s", to.Bus, orList(buses)))
 	}
-	l.checkAdapter(path, nats.Topic{Subject: to.Topic, Stream: to.Stream}.Validate())
+	switch kind := bus.kind(); {
+	case kind == "kafka":
+		if to.Stream != nil {
+			l.wrong(join(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out, or see to.kafka", to.Bus))
+		}
+		l.checkAdapter(path, kafka.Topic{Name: to.Topic, Key: f.Key, Options: *to.Kafka}.Validate())
+	case to.Kafka != nil && kind != "":
+		l.wrong(join(path, "kafka"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out, or see to.stream", to.Bus))
+	case f.Key != "" && kind != "":
+		l.wrong(join(feed, "key"), fmt.Sprintf("is for Kafka, and the bus %s is NATS, where a feed is one ordered topic; leave it out", to.Bus))
+	case to.Stream != nil:
+		l.checkAdapter(path, nats.Topic{Subject: to.Topic, Stream: *to.Stream}.Validate())
+	}
+}
+
+// kind is nats, also for the embedded server, or kafka; empty for a bus that is
+// not there or is of no one kind.
+func (b Bus) kind() string {
+	switch {
+	case b.Kafka != nil:
+		return "kafka"
+	case b.NATS != nil || b.Embedded != nil:
+		return "nats"
+	}
+	return ""
 }
 
 func (l *loader) checkListen(path, listen, or string) {

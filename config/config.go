@@ -19,7 +19,8 @@
 // service called feedbridge are left alone.
 //
 // A list is either a YAML list, [a, b], or has its items separated by commas or
-// line ends; headers by line ends only, as their values may have commas. The
+// line ends; headers and what configures a Kafka topic by line ends only, as their
+// values may have commas. The
 // value of a variable is taken as it is: ${VAR} in it means nothing.
 //
 // # Variables in the file
@@ -40,6 +41,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
@@ -78,8 +80,9 @@ type LogFormat string
 
 // Bus is a message bus: exactly one of its fields is set.
 type Bus struct {
-	NATS     *nats.Config `yaml:"nats"`
-	Embedded *Embedded    `yaml:"embedded"`
+	NATS     *nats.Config  `yaml:"nats"`
+	Kafka    *kafka.Config `yaml:"kafka"`
+	Embedded *Embedded     `yaml:"embedded"`
 }
 
 // Embedded is a JetStream server in this process, with its streams in
@@ -115,20 +118,29 @@ type Feed struct {
 	// count as ready. Zero stands for the default, 5m or three times Every,
 	// whichever is longer.
 	Freshness time.Duration `yaml:"freshness"`
-	To        To            `yaml:"to"`
+	// Key says where an entity's key is, for topics on Kafka. Default: none, and
+	// then all of the feed goes to one partition.
+	Key kafka.Key `yaml:"key"`
+	To  To        `yaml:"to"`
 }
 
 // Format is the kind of a feed: auto or datareplication.
 type Format string
 
-// To is the topic that a feed is copied to. It belongs to that feed alone.
+// To is the topic that a feed is copied to. It belongs to that feed alone, unless
+// it is one on Kafka that says to be shared.
 type To struct {
 	// Bus is a name in Config.Buses. Default: the only one that there is.
 	Bus string `yaml:"bus"`
-	// Topic is the subject of the feed's messages. Default: the feed's name.
+	// Topic is the topic's name, on NATS the subject of the feed's messages.
+	// Default: the feed's name.
 	Topic string `yaml:"topic"`
-	// Stream says what the stream is like that the topic lies in.
-	Stream nats.Stream `yaml:"stream"`
+	// Stream says what the stream is like that the topic lies in. It is set for
+	// NATS buses alone.
+	Stream *nats.Stream `yaml:"stream"`
+	// Kafka says what the topic is like, and how entities lie in it. It is set
+	// for Kafka buses alone.
+	Kafka *kafka.Options `yaml:"kafka"`
 }
 
 // Admin is the server for health, metrics and status.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
@@ -26,7 +27,7 @@ func defaults(name, url string) Feed {
 	return Feed{
 		Source: src, Format: "auto", Every: 10 * time.Second, Gap: "halt", Oversize: "stop",
 		DedupeWindow: 100_000, Freshness: 5 * time.Minute,
-		To: To{Bus: "embedded", Topic: name, Stream: nats.Stream{Create: true, Replicas: 1}},
+		To: To{Bus: "embedded", Topic: name, Stream: &nats.Stream{Create: true, Replicas: 1}},
 	}
 }
 
@@ -84,7 +85,8 @@ func TestGoodFiles(t *testing.T) {
 			returns.Source.Auth = auth
 			c.Feeds["returns"] = returns
 		}),
-		"full": full(),
+		"full":  full(),
+		"kafka": onKafka(),
 	}
 	files, _ := filepath.Glob("testdata/*.good.yaml")
 	if len(files) != len(want) {
@@ -104,6 +106,39 @@ func TestGoodFiles(t *testing.T) {
 
 // reveal makes cmp compare what secrets hold and not how they show.
 var reveal = cmp.Transformer("reveal", secret.String.Reveal)
+
+// onKafka is testdata/kafka.good.yaml.
+func onKafka() *Config {
+	orders := defaults("orders", "https://shop.example.com/feed")
+	orders.Key = "/id"
+	orders.To = To{Bus: "lake", Topic: "orders", Kafka: &kafka.Options{
+		Create: false, Partitions: 6, Replication: 3, Config: []string{"cleanup.policy=compact,delete", "retention.ms=-1"},
+		Shared: true, Partition: 2, Delete: kafka.DeleteTombstone, MissingKey: kafka.KeyStop,
+	}}
+	returns := defaults("returns", "https://shop.example.com/returns")
+	returns.To = To{Bus: "small", Topic: "returns", Kafka: new(kafka.DefaultOptions())}
+	changes := defaults("changes", "https://shop.example.com/changes")
+	changes.Key = "header:Content-ID"
+	changes.To = orders.To
+	changes.To.Kafka = new(*orders.To.Kafka)
+	changes.To.Kafka.Delete, changes.To.Kafka.Create, changes.To.Kafka.Partitions = kafka.DeleteMessage, true, 3
+	changes.To.Kafka.Replication, changes.To.Kafka.Config, changes.To.Kafka.MissingKey = 0, nil, kafka.KeyNull
+	small := kafka.Defaults()
+	small.Brokers = []string{"127.0.0.1:9092"}
+	c := minimal()
+	c.Buses = map[string]Bus{
+		"lake": {Kafka: &kafka.Config{
+			Brokers: []string{"a.example.com:9093", "b.example.com:9093"}, ClientID: "shop",
+			TLS:     kafka.TLS{Enabled: true, CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem", ServerName: "kafka"},
+			SASL:    kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "s3cret"},
+			Timeout: 5 * time.Second, TransactionTimeout: 30 * time.Second, Compression: kafka.Zstd,
+			Checkpoints: "shop.checkpoints", TransactionalIDPrefix: "shop-",
+		}},
+		"small": {Kafka: &small},
+	}
+	c.Feeds = map[string]Feed{"orders": orders, "returns": returns, "changes": changes}
+	return c
+}
 
 // full is testdata/full.good.yaml, in which every kind of key is set.
 func full() *Config {
@@ -125,7 +160,7 @@ func full() *Config {
 		},
 		Format: "datareplication", Every: 500 * time.Millisecond, Start: datareplication.Start{At: at},
 		Gap: "resume-at-timestamp", Oversize: "skip", DedupeWindow: 1, Freshness: time.Hour,
-		To: To{Bus: "main", Topic: "shop.orders", Stream: nats.Stream{
+		To: To{Bus: "main", Topic: "shop.orders", Stream: &nats.Stream{
 			Name: "SHOP", Create: false, Replicas: 3, MaxAge: 168 * time.Hour, MaxBytes: 1 << 30,
 		}},
 	}
@@ -218,14 +253,14 @@ func TestSample(t *testing.T) {
 	}
 
 	l := newLoader([]string{
-		"API_KEY=x", "NATS_PASSWORD=x", "NATS_TOKEN=x", "ORDERS_TOKEN=x", "ORDERS_PASSWORD=x", "ORDERS_CLIENT_SECRET=x",
+		"API_KEY=x", "NATS_PASSWORD=x", "NATS_TOKEN=x", "KAFKA_PASSWORD=x", "KAFKA_CLIENT_SECRET=x", "KAFKA_SECRET_KEY=x", "KAFKA_SESSION_TOKEN=x", "ORDERS_TOKEN=x", "ORDERS_PASSWORD=x", "ORDERS_CLIENT_SECRET=x",
 	})
 	l.readYAML(file, switchOn(t, file))
 	for _, err := range l.errs {
 		t.Errorf("with everything switched on: %v", err)
 	}
 	root.settings(func(s *spec) {
-		path := strings.NewReplacer("feeds.*", "feeds.orders", "buses.*.nats", "buses.main.nats", "buses.*", "buses.local").Replace(s.path)
+		path := strings.NewReplacer("feeds.*", "feeds.orders", "buses.*.nats", "buses.main.nats", "buses.*.kafka", "buses.lake.kafka", "buses.*", "buses.local").Replace(s.path)
 		if _, ok := l.places[path]; !ok {
 			t.Errorf("the sample does not mention %s", s.path)
 		}

@@ -28,6 +28,7 @@ var serviceLink = regexp.MustCompile(`_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_
 // a variable is read; what other variables have does not.
 func (l *loader) readEnvironment() {
 	inFile := maps.Clone(l.places)
+	var unknown []string
 	for _, variable := range slices.Sorted(maps.Keys(l.environ)) {
 		if !strings.HasPrefix(variable, envPrefix) || variable == envFile {
 			continue
@@ -40,8 +41,11 @@ func (l *loader) readEnvironment() {
 		case len(readings) > 1:
 			l.fault(at, readings[0].path(), fmt.Sprintf("the variable can mean this and %s; set them in the file", readings[1].path()))
 		case !serviceLink.MatchString(variable):
-			l.unknownVariable(variable, inFile)
+			unknown = append(unknown, variable)
 		}
+	}
+	for _, variable := range unknown {
+		l.unknownVariable(variable, inFile)
 	}
 }
 
@@ -53,7 +57,7 @@ func (l *loader) setVariable(r reading, text string, at place) {
 	case !utf8.ValidString(text):
 		err = errors.New("the value is not UTF-8")
 	case s.isList():
-		value, err = splitList(text, s.isSecret())
+		value, err = splitList(text, s.hasCommas())
 	default:
 		_, err = decodeText(s.typ, text)
 	}
@@ -64,8 +68,12 @@ func (l *loader) setVariable(r reading, text string, at place) {
 	l.set(path, value, at)
 }
 
+// hasCommas reports whether the items of a list may have commas in them: those
+// of headers do, and values such as cleanup.policy=compact,delete.
+func (s *spec) hasCommas() bool { return s.isSecret() || s.path == "feeds.*.to.kafka.config" }
+
 // splitList reads a list of strings from a variable's text.
-func splitList(text string, secret bool) ([]any, error) {
+func splitList(text string, commas bool) ([]any, error) {
 	list := []any{}
 	text = strings.TrimSpace(text)
 	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
@@ -78,7 +86,7 @@ func splitList(text string, secret bool) ([]any, error) {
 		}
 		return list, nil
 	}
-	separator := func(r rune) bool { return r == '\n' || r == ',' && !secret }
+	separator := func(r rune) bool { return r == '\n' || r == ',' && !commas }
 	for _, item := range strings.FieldsFunc(text, separator) {
 		if item = strings.TrimSpace(item); item != "" {
 			list = append(list, item)
@@ -152,7 +160,28 @@ func (l *loader) unknownVariable(variable string, inFile map[string]place) {
 			}
 		}
 	}
-	l.errs = append(l.errs, &Error{Source: at.source, Text: "no key of the configuration has this variable" + didYouMean(nearestVariable(variable, inFile))})
+	meant := nearestVariable(variable, inFile)
+	for _, r := range readingsOf(meant, inFile) {
+		l.excuse(r, at)
+	}
+	l.errs = append(l.errs, &Error{Source: at.source, Text: "no key of the configuration has this variable" + didYouMean(meant)})
+}
+
+// excuse keeps from being reported as missing what a misspelt variable was meant
+// to set: the key, or all of a feed or bus that occurs nowhere else.
+func (l *loader) excuse(r reading, at place) {
+	path := r.path()
+	if _, set := l.places[path]; set {
+		return
+	}
+	missing := path
+	if top, _, _ := strings.Cut(path, "."); r.name != "" {
+		if _, occurs := l.places[join(top, r.name)]; !occurs {
+			missing = join(top, r.name)
+		}
+	}
+	l.note(path, at)
+	l.faulty[missing] = true
 }
 
 // nearestVariable returns the variable that was most likely meant. It tries

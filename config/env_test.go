@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,8 +154,8 @@ func TestWrongVariables(t *testing.T) {
 		"FEEDBRIDGE_FEEDS_URL=" + shop:                 noKey,
 		"FEEDBRIDGE_WHATEVER=1":                        noKey,
 		"FEEDBRIDGE_SERVE_LISTEN=127.0.0.1:8080":       "serving a topic as a feed is not in this version of feedbridge",
-		"FEEDBRIDGE_BUSES_LAKE_KAFKA_BROKERS=a":        "kafka is not in this version of feedbridge",
-		"FEEDBRIDGE_FEEDS_ORDERS_KEY=/id":              "a key for messages is not in this version of feedbridge",
+		"FEEDBRIDGE_BUSES_LAKE_KAFKA_BROKERS=a":        "buses.lake.kafka.brokers[0]: ...",
+		"FEEDBRIDGE_FEEDS_ORDERS_KEY=id":               `feeds.orders.key: "id": want a JSON pointer such as /id, or header:<name>`,
 		"FEEDBRIDGE_FEEDS_ORDERS_FORMAT=rss":           "feeds.orders.format: rss is not in this version of feedbridge",
 		"FEEDBRIDGE_FEEDS_ORDERS_HEADERS=[s3cret: x]":  "feeds.orders.headers: not a YAML list of text",
 		"FEEDBRIDGE_FEEDS_ORDERS_HEADERS=s3cret":       "feeds.orders.headers[0]: ...",
@@ -167,6 +169,57 @@ func TestWrongVariables(t *testing.T) {
 		}
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("the error shows a secret: %v", err)
+		}
+	}
+}
+
+// What is missing because of a typo is reported as the typo alone.
+func TestMisspeltVariables(t *testing.T) {
+	t.Parallel()
+	const (
+		feed = "FEEDBRIDGE_FEEDS_ORDERS_URL=" + shop
+		bus  = "FEEDBRIDGE_BUSES_MAIN_NATS_URL=nats://10.0.0.1:4222"
+	)
+	for _, c := range []struct {
+		environ []string
+		want    []string
+	}{
+		{
+			[]string{"FEEDBRIDGE_FEEDS_ORDERS_ULR=" + shop},
+			[]string{`FEEDBRIDGE_FEEDS_ORDERS_ULR: no key of the configuration has this variable; did you mean "FEEDBRIDGE_FEEDS_ORDERS_URL"?`},
+		},
+		{
+			[]string{feed, "FEEDBRIDGE_FEEDS_ORDERS_TO_BUS=main", "FEEDBRIDGE_BUSES_MAIN_NATS_ULR=nats://10.0.0.1:4222"},
+			[]string{`FEEDBRIDGE_BUSES_MAIN_NATS_ULR: no key of the configuration has this variable; did you mean "FEEDBRIDGE_BUSES_MAIN_NATS_URL"?`},
+		},
+		{
+			[]string{feed, "FEEDBRIDGE_FEEDS_ORDERS_TO_BUSS=main", bus, "FEEDBRIDGE_BUSES_LOCAL_EMBEDDED_LISTEN=127.0.0.1:4222"},
+			[]string{`FEEDBRIDGE_FEEDS_ORDERS_TO_BUSS: no key of the configuration has this variable; did you mean "FEEDBRIDGE_FEEDS_ORDERS_TO_BUS"?`},
+		},
+		{
+			[]string{feed, "FEEDBRIDGE_FEEDS_ORDERS_AUTH_BASIC_USRNAME=me", "FEEDBRIDGE_FEEDS_ORDERS_AUTH_BASIC_PASSWORD=s3cret"},
+			[]string{`FEEDBRIDGE_FEEDS_ORDERS_AUTH_BASIC_USRNAME: no key of the configuration has this variable; did you mean "FEEDBRIDGE_FEEDS_ORDERS_AUTH_BASIC_USERNAME"?`},
+		},
+		{
+			[]string{feed, bus, "FEEDBRIDGE_BUSES_LOCAL_EMBEDDED_LISTN=127.0.0.1:4222"},
+			[]string{
+				`FEEDBRIDGE_BUSES_LOCAL_EMBEDDED_LISTN: no key of the configuration has this variable; did you mean "FEEDBRIDGE_BUSES_LOCAL_EMBEDDED_LISTEN"?`,
+				"FEEDBRIDGE_FEEDS_ORDERS_URL: feeds.orders.to.bus: there are several buses; want local or main",
+			},
+		},
+		{ // What is wrong all the same is told too.
+			[]string{"FEEDBRIDGE_FEEDS_ORDERS_ULR=" + shop, "FEEDBRIDGE_FEEDS_ORDERS_URL=ftp://x", "FEEDBRIDGE_FEEDS_ORDERS_EVERY=1ms"},
+			[]string{
+				"FEEDBRIDGE_FEEDS_ORDERS_EVERY: feeds.orders.every: must be 100ms or more",
+				`FEEDBRIDGE_FEEDS_ORDERS_ULR: no key of the configuration has this variable; did you mean "FEEDBRIDGE_FEEDS_ORDERS_URL"?`,
+				"FEEDBRIDGE_FEEDS_ORDERS_URL: feeds.orders.url: ...",
+			},
+		},
+	} {
+		_, err := Load(Options{Environ: c.environ})
+		same := func(got *Error, want string) bool { return says(got, want) }
+		if errs, _ := errors.AsType[Errors](err); !slices.EqualFunc(errs, c.want, same) {
+			t.Errorf("%q:\n got %v\nwant %s", c.environ, err, strings.Join(c.want, "\n     "))
 		}
 	}
 }

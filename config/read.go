@@ -15,9 +15,7 @@ import (
 // reserved has the keys of the configuration that this version has not, with
 // what they ask for.
 var reserved = map[string]string{
-	"serve":         "serving a topic as a feed",
-	"buses.*.kafka": "kafka",
-	"feeds.*.key":   "a key for messages",
+	"serve": "serving a topic as a feed",
 }
 
 func notInThisVersion(path string) string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
@@ -55,9 +56,11 @@ func presets(t reflect.Type) reflect.Value {
 			Gap:          datareplication.GapHalt,
 			Oversize:     sink.Stop,
 			DedupeWindow: 100_000,
-			To:           To{Stream: nats.Stream{Create: true, Replicas: 1}},
 		},
 		nats.Config{Timeout: 10 * time.Second},
+		nats.Stream{Create: true, Replicas: 1},
+		kafka.Defaults(),
+		kafka.DefaultOptions(),
 		Embedded{Listen: "127.0.0.1:4222"},
 	} {
 		if reflect.TypeOf(v) == t {

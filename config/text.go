@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
@@ -22,6 +23,14 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[LogFormat]():     {"auto", "text", "json"},
 	reflect.TypeFor[Format]():        {"auto", datareplication.Kind},
 	reflect.TypeFor[sink.Oversize](): {string(sink.Stop), string(sink.Skip)},
+	reflect.TypeFor[kafka.Mechanism](): {
+		string(kafka.Plain), string(kafka.ScramSHA256), string(kafka.ScramSHA512), string(kafka.OAuthBearer), string(kafka.MSKIAM),
+	},
+	reflect.TypeFor[kafka.Compression](): {
+		string(kafka.None), string(kafka.Gzip), string(kafka.Snappy), string(kafka.LZ4), string(kafka.Zstd),
+	},
+	reflect.TypeFor[kafka.Delete]():     {string(kafka.DeleteMessage), string(kafka.DeleteTombstone)},
+	reflect.TypeFor[kafka.MissingKey](): {string(kafka.KeyStop), string(kafka.KeyNull)},
 	reflect.TypeFor[datareplication.Gap](): {
 		string(datareplication.GapHalt), string(datareplication.GapResume), string(datareplication.GapRestart),
 	},
@@ -30,6 +39,7 @@ var enums = map[reflect.Type][]string{
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	startType    = reflect.TypeFor[datareplication.Start]()
+	keyType      = reflect.TypeFor[kafka.Key]()
 
 	wholeDays = regexp.MustCompile(`^[0-9]{1,6}d$`)
 )
@@ -104,6 +114,8 @@ func want(t reflect.Type) string {
 		return "want a duration with a unit, such as 30s"
 	case t == startType:
 		return "want beginning, now, a time such as 2026-01-01T00:00:00Z, or id:<content-id>@<time>"
+	case t == keyType:
+		return "want a JSON pointer such as /id, or header:<name>"
 	case enums[t] != nil:
 		return "want " + orList(enums[t])
 	}

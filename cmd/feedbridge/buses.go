@@ -11,32 +11,60 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
+// conn is a connection to a bus of any kind. It is kept up until it is closed;
+// Check says whether the bus answers.
+type conn interface {
+	Check(ctx context.Context) error
+	Close()
+}
+
+// topicSink is the sink of a topic on a bus of any kind, with what feeds and
+// commands need of it: what the topic holds and takes, and a look at its fitness.
+type topicSink interface {
+	bridge.Sink
+	IDs() *sink.IDs
+	Fits(e feed.Entity) error
+	Check(ctx context.Context) error
+	stored
+}
+
+// stored is the checkpoint of a topic for a person: Checkpoint shows it, and
+// Overwrite replaces it, whatever it is.
+type stored interface {
+	Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error)
+	Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error
+}
+
 // buses are the connections to the buses that the configuration names.
 type buses struct {
-	conns  map[string]*nats.Conn
+	conns  map[string]conn
 	server *embedded.Server // nil unless it runs in this process
 }
 
 // openBuses connects to all buses, to the embedded one in the way that embed
 // has. A bus that does not answer is no error: it may come.
 func openBuses(ctx context.Context, cfg *config.Config, embed embedding, log *slog.Logger) (*buses, error) {
-	b := &buses{conns: map[string]*nats.Conn{}}
-	confs := map[string]nats.Config{}
-	for name, bus := range cfg.Buses {
+	b := &buses{conns: map[string]conn{}}
+	confs := maps.Clone(cfg.Buses)
+	for name, bus := range confs {
 		if bus.Embedded == nil {
-			confs[name] = *bus.NATS
 			continue
 		}
 		server, url, err := embed(cfg.DataDir, bus.Embedded.Listen, log.With("bus", name))
 		if err != nil {
 			return nil, err
 		}
-		b.server, confs[name] = server, nats.Config{URL: url}
+		b.server, confs[name] = server, config.Bus{NATS: &nats.Config{URL: url}}
 	}
 	if err := b.connect(ctx, confs, log); err != nil {
 		b.close()
@@ -47,12 +75,12 @@ func openBuses(ctx context.Context, cfg *config.Config, embed embedding, log *sl
 
 // connect connects to all at once: each may take its timeout to find out that
 // nobody answers.
-func (b *buses) connect(ctx context.Context, confs map[string]nats.Config, log *slog.Logger) error {
+func (b *buses) connect(ctx context.Context, confs map[string]config.Bus, log *slog.Logger) error {
 	var connecting errgroup.Group
 	var mu sync.Mutex
 	for name, conf := range confs {
 		connecting.Go(func() error {
-			conn, err := nats.Connect(ctx, conf, log.With("bus", name))
+			conn, err := connect(ctx, conf, log.With("bus", name))
 			if err != nil {
 				return fmt.Errorf("bus %s: %w", name, err)
 			}
@@ -65,6 +93,13 @@ func (b *buses) connect(ctx context.Context, confs map[string]nats.Config, log *
 	return connecting.Wait()
 }
 
+func connect(ctx context.Context, conf config.Bus, log *slog.Logger) (conn, error) {
+	if conf.Kafka != nil {
+		return kafka.Connect(ctx, *conf.Kafka, log)
+	}
+	return nats.Connect(ctx, *conf.NATS, log)
+}
+
 // checks returns what readiness asks the buses.
 func (b *buses) checks(cfg *config.Config) []admin.Bus {
 	var checks []admin.Bus
@@ -75,8 +110,11 @@ func (b *buses) checks(cfg *config.Config) []admin.Bus {
 }
 
 func busKind(b config.Bus) string {
-	if b.Embedded != nil {
+	switch {
+	case b.Embedded != nil:
 		return "embedded"
+	case b.Kafka != nil:
+		return "kafka"
 	}
 	return "nats"
 }
@@ -91,7 +129,12 @@ func (b *buses) close() {
 	}
 }
 
-// sink returns the sink of a feed's topic.
-func (b *buses) sink(name string, f config.Feed) *nats.Sink {
-	return b.conns[f.To.Bus].Sink(nats.Topic{Feed: name, Subject: f.To.Topic, Stream: f.To.Stream, Window: f.DedupeWindow})
+// sink returns the sink of a feed's topic, and how large its commits should be.
+func (b *buses) sink(name string, f config.Feed) (topicSink, bridge.Limits) {
+	if c, ok := b.conns[f.To.Bus].(*kafka.Conn); ok {
+		topic := kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, Options: *f.To.Kafka}
+		return c.Sink(topic), bridge.Limits{Entities: kafka.MaxEntities, Bytes: kafka.MaxBytes}
+	}
+	topic := nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, Stream: *f.To.Stream}
+	return b.conns[f.To.Bus].(*nats.Conn).Sink(topic), bridge.Limits{Entities: nats.MaxEntities, Bytes: nats.MaxBytes}
 }

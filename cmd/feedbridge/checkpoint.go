@@ -8,7 +8,6 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
@@ -97,7 +96,7 @@ given.`,
 type topic struct {
 	config.Feed
 	feed  string // its name
-	sink  *nats.Sink
+	sink  stored
 	close func()
 }
 
@@ -116,5 +115,6 @@ func (a *app) openTopic(ctx context.Context, name string) (*topic, error) {
 		b.close()
 		return nil, fmt.Errorf("bus %s: %w", f.To.Bus, err)
 	}
-	return &topic{f, name, b.sink(name, f), b.close}, nil
+	snk, _ := b.sink(name, f)
+	return &topic{f, name, snk, b.close}, nil
 }

@@ -128,7 +128,8 @@ func tryFeed(ctx context.Context, name string, f config.Feed, hosts *source.Host
 	}
 	found := []connection{newConnection("feed", name, "", err)}
 	if b := working[f.To.Bus]; b != nil {
-		found = append(found, newConnection("topic", f.To.Topic+" on bus "+f.To.Bus, "", b.sink(name, f).Check(ctx)))
+		snk, _ := b.sink(name, f)
+		found = append(found, newConnection("topic", f.To.Topic+" on bus "+f.To.Bus, "", snk.Check(ctx)))
 	}
 	return found
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -93,8 +94,16 @@ in %s; delete that to start over.
 // programName is how a person calls this program again: 'go run' has put it
 // where nobody looks.
 func programName() string {
-	if strings.Contains(os.Args[0], "go-build") {
+	_, err := os.Stat("cmd/feedbridge/main.go")
+	return calledAs(filepath.ToSlash(os.Args[0]), err == nil)
+}
+
+// calledAs is programName for a program at file, run in the module's directory
+// or not: 'go run' has its programs in go-build or go-build123, and runs those
+// of other modules too.
+func calledAs(file string, inModule bool) string {
+	if inModule && strings.Contains(file, "/go-build") {
 		return "go run ./cmd/feedbridge"
 	}
-	return os.Args[0]
+	return file
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	if role == "" {
 		// In scripts the parts are commands.
 		commands := map[string]func(){}
-		for _, role := range []string{"feedbridge", "nats"} {
+		for _, role := range []string{"feedbridge", "nats", "kafka"} {
 			commands[role] = func() { begin(role) }
 		}
 		testscript.Main(m, commands)
@@ -66,6 +67,21 @@ func play(role string) error {
 			return errors.New("the NATS server does not start")
 		}
 		fmt.Println(srv.ClientURL())
+	case "kafka":
+		// kafka DIR 127.0.0.1:PORT: a broker that keeps what it has in DIR
+		_, number, err := net.SplitHostPort(os.Args[2])
+		if err != nil {
+			return err
+		}
+		port, err := strconv.Atoi(number)
+		if err != nil {
+			return err
+		}
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port), kfake.DataDir(os.Args[1]))
+		if err != nil {
+			return err
+		}
+		fmt.Println(cluster.ListenAddrs()[0])
 	case "upstream":
 		// upstream LISTEN PAGE-SIZE ENTITIES BODY-BYTES
 		var numbers [3]int

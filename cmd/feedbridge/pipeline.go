@@ -19,6 +19,10 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
+// batchEntities is how many entities of a page are read at once, so that a commit
+// to any bus can take them.
+const batchEntities = nats.MaxEntities
+
 // readAhead is how many bytes of entities may wait for the bus, for each feed.
 const readAhead = 2 << 20
 
@@ -32,7 +36,7 @@ func newSource(f config.Feed, hosts *source.Hosts, observe func(source.Exchange)
 		Config:        f.Source,
 		Start:         f.Start,
 		Gap:           f.Gap,
-		BatchEntities: nats.MaxEntities,
+		BatchEntities: batchEntities,
 	}, client, log), nil
 }
 
@@ -50,7 +54,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 	if err != nil {
 		return nil, fmt.Errorf("feed %s: %w", name, err)
 	}
-	snk := b.sink(name, f)
+	snk, limits := b.sink(name, f)
 	all := observers{observer}
 	if extra != nil {
 		all = append(all, extra)
@@ -60,7 +64,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 		Source:    &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log},
 		Sink:      snk,
 		Every:     f.Every,
-		Limits:    bridge.Limits{Entities: nats.MaxEntities, Bytes: nats.MaxBytes},
+		Limits:    limits,
 		ReadAhead: readAhead,
 		Log:       log,
 		Observer:  all,

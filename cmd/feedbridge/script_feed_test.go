@@ -118,7 +118,12 @@ func holds(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(json.Unmarshal([]byte(text), &l))
 		tailed = append(tailed, entityLine{Headers: l.Headers, Body: l.Body, Base64: l.Base64})
 	}
-	messages, err := readTopic(args[0], args[1])
+	read := readTopic
+	broker, onKafka := strings.CutPrefix(args[0], "kafka://")
+	if onKafka {
+		read, args[0] = readKafka, broker
+	}
+	messages, err := read(args[0], args[1])
 	ts.Check(err)
 	if diff := cmp.Diff(tailed, messages, cmp.Transformer("sorted", func(h [][2]string) []string {
 		lines := make([]string, len(h))

@@ -29,7 +29,8 @@ import (
 //	ends NAME CODE              wait for its end, and look at its exit code
 //	await WHERE REGEXP [VAR]    wait until a file or a URL has what matches; VAR gets
 //	                            the first group
-//	holds BUS TOPIC FILE        compare the messages with the lines that tail has printed
+//	holds BUS TOPIC FILE        compare the messages with the lines that tail has printed;
+//	                            BUS is a NATS server's URL, or kafka://host:port
 //
 // Nothing in a script waits for a time: it waits for what it needs, and fails
 // when that has not come within patience.

@@ -1,0 +1,136 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// Two copies write the same feed while all goes wrong that can: answers are lost
+// after the broker has acted, requests fail, leaders and coordinators move, and
+// copies die in the middle of a commit. The topic must hold the feed.
+func TestTwoCopiesAndEveryTrouble(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			chaos(t, seed, 2500)
+		})
+	}
+}
+
+func chaos(t *testing.T, seed uint64, total int) {
+	c, w := startWired(t, kfake.NumBrokers(3))
+	cfg := at(c)
+	cfg.Timeout = time.Second
+	topic := orders()
+	topic.Window = total
+	ctx, stop := context.WithCancel(t.Context())
+	var troubles, copies sync.WaitGroup
+	troubles.Go(func() { trouble(ctx, rand.New(rand.NewPCG(seed, 0)), c, w) })
+	for i := range 2 {
+		copies.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(i+1)))
+			for !life(t, random, cfg, topic, total) {
+			}
+		})
+	}
+	copies.Wait()
+	stop()
+	troubles.Wait()
+	w.losing(nil)
+
+	s := connect(t, at(c)).Sink(topic)
+	if cp := resume(t, s); cp.Count != uint64(total) {
+		t.Errorf("checkpoint %+v, want %d entities", cp, total)
+	}
+	if n := s.IDs().Len(); n != total {
+		t.Errorf("%d IDs, want %d", n, total)
+	}
+	wantFeed(t, s, total)
+}
+
+// life is that of a copy, from its start until it has published all or dies. It
+// says which of them.
+func life(t *testing.T, random *rand.Rand, cfg kafka.Config, topic kafka.Topic, total int) (done bool) {
+	conn, err := kafka.Connect(t.Context(), cfg, silent)
+	if err != nil {
+		t.Error(err)
+		return true
+	}
+	defer conn.Close()
+	// A copy that is closed in the middle of a commit leaves it open.
+	if random.IntN(2) == 0 {
+		death := time.AfterFunc(time.Duration(random.IntN(600))*time.Millisecond, conn.Close)
+		defer death.Stop()
+	}
+	s := conn.Sink(topic)
+	for failures := 0; failures < 20; {
+		cp, err := s.Resume(t.Context())
+		n, _ := strconv.Atoi(string(cp.Cursor))
+		for err == nil && n < total {
+			to := min(total, n+1+random.IntN(20))
+			err = s.Commit(t.Context(), sinktest.Entities(n, to-n), sinktest.At(to))
+			n = to
+		}
+		if err == nil {
+			return true
+		}
+		if errors.Is(err, feed.ErrPermanent) {
+			t.Errorf("an error that would stop the feed: %v", err)
+			return true
+		}
+		failures++
+	}
+	return false
+}
+
+// trouble makes some until ctx ends.
+func trouble(ctx context.Context, random *rand.Rand, c *kfake.Cluster, w *wire) {
+	keys := []kmsg.Key{kmsg.Produce, kmsg.Produce, kmsg.EndTxn, kmsg.EndTxn, kmsg.InitProducerID, kmsg.ListOffsets, kmsg.Fetch}
+	codes := []*kerr.Error{
+		kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.CoordinatorNotAvailable, kerr.NotCoordinator,
+		kerr.NotEnoughReplicasAfterAppend, kerr.UnknownServerError, kerr.ConcurrentTransactions, kerr.KafkaStorageError,
+	}
+	var mu sync.Mutex // of random, which connections use too
+	roll := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(n)
+	}
+	w.losing(func(key kmsg.Key) bool { return key != kmsg.ApiVersions && roll(150) == 0 })
+	for ctx.Err() == nil {
+		var fault *kfake.FaultHandle
+		switch roll(8) {
+		case 0:
+			c.ShufflePartitionLeaders()
+		case 1:
+			c.RehashCoordinators()
+		case 2:
+			c.Compact()
+		default:
+			fault = c.Fault(kfake.Fault{Keys: []kmsg.Key{keys[roll(len(keys))]}, Err: codes[roll(len(codes))], Count: 1 + roll(2)})
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(10+roll(60)) * time.Millisecond):
+		}
+		if fault != nil {
+			fault.Remove()
+		}
+	}
+}

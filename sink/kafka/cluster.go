@@ -1,0 +1,234 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// description is what the cluster says about a topic.
+type description struct {
+	name    string
+	id      kadm.TopicID // zero before Kafka 2.8
+	leaders []int32      // by partition; below zero for one that has none
+	allowed int32        // bits of what this user may do, or unknownOperations
+}
+
+const unknownOperations = -1 << 31
+
+// may says whether this user may do op to the topic, as far as is known.
+func (d description) may(op kmsg.ACLOperation) bool {
+	return d.allowed == unknownOperations || d.allowed&(1<<op) != 0
+}
+
+// partitions are the topic's.
+func (d description) partitions() []int32 {
+	all := make([]int32, len(d.leaders))
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return all
+}
+
+// describe returns what the cluster says about a topic. A topic that does not
+// exist is [kerr.UnknownTopicOrPartition].
+func (c *Conn) describe(ctx context.Context, topic string) (description, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	req := kmsg.NewPtrMetadataRequest()
+	req.AllowAutoTopicCreation = false
+	req.IncludeTopicAuthorizedOperations = true
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = kmsg.StringPtr(topic)
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, c.client)
+	if err != nil {
+		return description{}, causeOf(ctx, err)
+	}
+	if len(resp.Topics) != 1 {
+		return description{}, errors.New("Kafka describes another topic than it was asked about")
+	}
+	said := resp.Topics[0]
+	if err := kerr.ErrorForCode(said.ErrorCode); err != nil {
+		return description{}, err
+	}
+	d := description{name: topic, id: said.TopicID, leaders: make([]int32, len(said.Partitions)), allowed: said.AuthorizedOperations}
+	if resp.Version < 8 {
+		d.allowed = unknownOperations
+	}
+	for _, p := range said.Partitions {
+		if int(p.Partition) >= len(d.leaders) {
+			return description{}, fmt.Errorf("Kafka names partition %d of %d", p.Partition, len(d.leaders))
+		}
+		d.leaders[p.Partition] = p.Leader
+	}
+	return d, nil
+}
+
+// Which offset of a partition is asked for.
+type boundary struct {
+	timestamp int64
+	isolation int8
+}
+
+var (
+	first  = boundary{-2, 0} // of the oldest record that is left
+	end    = boundary{-1, 0} // behind the newest record, be it committed or not
+	stable = boundary{-1, 1} // before the oldest transaction that is not ended
+)
+
+// offsets returns a boundary of partitions of a topic, in their order.
+func (c *Conn) offsets(ctx context.Context, topic string, partitions []int32, of boundary) ([]int64, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	req.IsolationLevel = of.isolation
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = topic
+	for _, n := range partitions {
+		p := kmsg.NewListOffsetsRequestTopicPartition()
+		p.Partition = n
+		p.CurrentLeaderEpoch = -1
+		p.Timestamp = of.timestamp
+		t.Partitions = append(t.Partitions, p)
+	}
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, c.client)
+	if err != nil {
+		return nil, causeOf(ctx, err)
+	}
+	found := map[int32]int64{}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return nil, fmt.Errorf("partition %d of %s: %w", p.Partition, topic, err)
+			}
+			found[p.Partition] = p.Offset
+		}
+	}
+	offsets := make([]int64, len(partitions))
+	for i, n := range partitions {
+		offset, ok := found[n]
+		if !ok {
+			return nil, fmt.Errorf("Kafka says nothing about partition %d of %s", n, topic)
+		}
+		offsets[i] = offset
+	}
+	return offsets, nil
+}
+
+// fetchBytes is about how much one fetch gets. A batch that is larger comes
+// whole.
+const fetchBytes = 1 << 20
+
+// fetch returns committed records of a partition from an offset on, and the
+// offset behind what it has read, which may be transaction markers and aborted
+// records alone. It waits for a partition that has no leader, or another one.
+func (c *Conn) fetch(ctx context.Context, topic string, partition int32, from int64, atMost int32) ([]*kgo.Record, int64, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+		records, next, err := c.fetchOnce(ctx, topic, partition, from, atMost)
+		switch {
+		case err == nil && next > from:
+			return records, next, nil
+		case err != nil && !passes(err):
+			return nil, 0, causeOf(ctx, err)
+		}
+		if cause := sleep(ctx, wait); cause != nil {
+			if err != nil {
+				return nil, 0, fmt.Errorf("read partition %d of %s: %w", partition, topic, err)
+			}
+			return nil, 0, cause
+		}
+	}
+}
+
+// passes says whether an error is of the kind that goes by.
+func passes(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, errNoLeader) }
+
+var errNoLeader = errors.New("the partition has no leader")
+
+func (c *Conn) fetchOnce(ctx context.Context, topic string, partition int32, from int64, atMost int32) ([]*kgo.Record, int64, error) {
+	d, err := c.describe(ctx, topic)
+	if err != nil {
+		return nil, 0, err
+	}
+	if int(partition) >= len(d.leaders) {
+		return nil, 0, fmt.Errorf("topic %s has no partition %d any more", topic, partition)
+	}
+	if d.leaders[partition] < 0 {
+		return nil, 0, errNoLeader
+	}
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID = -1
+	req.MaxWaitMillis = 100
+	req.MinBytes = 1
+	req.MaxBytes = atMost
+	req.IsolationLevel = stable.isolation
+	req.SessionEpoch = -1 // a request without a session
+	t := kmsg.NewFetchRequestTopic()
+	t.Topic, t.TopicID = topic, d.id
+	p := kmsg.NewFetchRequestTopicPartition()
+	p.Partition, p.FetchOffset, p.PartitionMaxBytes = partition, from, atMost
+	p.CurrentLeaderEpoch, p.LastFetchedEpoch, p.LogStartOffset = -1, -1, -1
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	answer, err := c.client.Broker(int(d.leaders[partition])).RetriableRequest(ctx, req)
+	if err != nil {
+		return nil, 0, err
+	}
+	resp, ok := answer.(*kmsg.FetchResponse)
+	switch {
+	case !ok:
+		return nil, 0, errors.New("Kafka answered a fetch with something else")
+	case resp.ErrorCode != 0:
+		return nil, 0, kerr.ErrorForCode(resp.ErrorCode)
+	case len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
+		return nil, 0, errors.New("Kafka answered a fetch with another partition")
+	}
+	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: topic, Partition: partition,
+	}, &resp.Topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
+	return read.Records, next, read.Err
+}
+
+// scan calls visit for the committed records of a partition from an offset on and
+// before another, until it says to stop.
+func (c *Conn) scan(ctx context.Context, topic string, partition int32, from, to int64, visit func(*kgo.Record) (bool, error)) error {
+	for from < to {
+		records, next, err := c.fetch(ctx, topic, partition, from, fetchBytes)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if r.Offset >= to {
+				return nil
+			}
+			if more, err := visit(r); err != nil || !more {
+				return err
+			}
+		}
+		from = next
+	}
+	return nil
+}
+
+// sleep returns nil after d, and before that the cause for which ctx ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

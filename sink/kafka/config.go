@@ -1,0 +1,171 @@
+package kafka
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/feedbridge/feedbridge/secret"
+)
+
+// Config says how to reach a Kafka cluster. Its yaml tags are the keys of the
+// configuration file. Zero stands for the default.
+type Config struct {
+	// Brokers are where to start from, each host:port. The cluster names the
+	// others.
+	Brokers []string `yaml:"brokers"`
+	// ClientID is what brokers log and count quotas by. Default feedbridge.
+	ClientID string `yaml:"client_id"`
+	TLS      TLS    `yaml:"tls"`
+	SASL     SASL   `yaml:"sasl"`
+	// Timeout bounds connecting, every request, and the wait for transactions
+	// that hold a partition back; a commit as a whole has three times as long.
+	// Default 10s.
+	Timeout time.Duration `yaml:"timeout"`
+	// TransactionTimeout is after how long the cluster aborts the transaction of
+	// a copy that died and that no other copy has replaced. Default 60s. The
+	// cluster's transaction.max.timeout.ms is the most.
+	TransactionTimeout time.Duration `yaml:"transaction_timeout"`
+	// Compression is that of the messages. Default snappy.
+	Compression Compression `yaml:"compression"`
+	// Checkpoints is the compacted topic that has the checkpoints of all feeds.
+	// Default feedbridge.checkpoints. Every copy of a feed must have the same.
+	Checkpoints string `yaml:"checkpoints"`
+	// TransactionalIDPrefix is put before <topic>/<feed> to make a feed's
+	// transactional id. Default "feedbridge.". Every copy of a feed must have
+	// the same, or neither fences the other.
+	TransactionalIDPrefix string `yaml:"transactional_id_prefix"`
+}
+
+// Defaults returns a Config with every default set.
+func Defaults() Config {
+	return Config{
+		ClientID:              "feedbridge",
+		Timeout:               10 * time.Second,
+		TransactionTimeout:    time.Minute,
+		Compression:           Snappy,
+		Checkpoints:           "feedbridge.checkpoints",
+		TransactionalIDPrefix: "feedbridge.",
+	}
+}
+
+// withDefaults returns c with a default in place of every zero.
+func (c Config) withDefaults() Config {
+	d := Defaults()
+	c.ClientID = either(c.ClientID, d.ClientID)
+	c.Timeout = either(c.Timeout, d.Timeout)
+	c.TransactionTimeout = either(c.TransactionTimeout, d.TransactionTimeout)
+	c.Compression = either(c.Compression, d.Compression)
+	c.Checkpoints = either(c.Checkpoints, d.Checkpoints)
+	c.TransactionalIDPrefix = either(c.TransactionalIDPrefix, d.TransactionalIDPrefix)
+	return c
+}
+
+func either[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// TLS has PEM files: a client certificate with its key, read again at every
+// handshake, and the authorities to trust in place of the system's, read once
+// at the start.
+type TLS struct {
+	// Enabled turns TLS on, as any of the others does.
+	Enabled  bool   `yaml:"enabled"`
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	CAFile   string `yaml:"ca_file"`
+	// ServerName is what the brokers' certificates are for, unless they are for
+	// the hosts that the brokers are reached at.
+	ServerName string `yaml:"server_name"`
+}
+
+func (t TLS) on() bool { return t != TLS{} }
+
+// SASL says how to prove who connects. Files are read again at every connect.
+type SASL struct {
+	Mechanism Mechanism `yaml:"mechanism"`
+	// Username and Password, or a file that has it, are for PLAIN and SCRAM.
+	Username     string        `yaml:"username"`
+	Password     secret.String `yaml:"password"`
+	PasswordFile string        `yaml:"password_file"`
+	// TokenFile, or OAuth2, is for OAUTHBEARER.
+	TokenFile string `yaml:"token_file"`
+	OAuth2    OAuth2 `yaml:"oauth2"`
+	// AccessKey, SecretKey and SessionToken are for AWS_MSK_IAM. Default: what
+	// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN have.
+	AccessKey    string        `yaml:"access_key"`
+	SecretKey    secret.String `yaml:"secret_key"`
+	SessionToken secret.String `yaml:"session_token"`
+}
+
+// OAuth2 is the client credentials grant of RFC 6749, section 4.4.
+type OAuth2 struct {
+	TokenURL         string        `yaml:"token_url"`
+	ClientID         string        `yaml:"client_id"`
+	ClientSecret     secret.String `yaml:"client_secret"`
+	ClientSecretFile string        `yaml:"client_secret_file"`
+	Scopes           []string      `yaml:"scopes"`
+}
+
+func (o OAuth2) set() bool {
+	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || o.ClientSecretFile != "" || len(o.Scopes) > 0
+}
+
+// Mechanism is a SASL mechanism; empty for none.
+type Mechanism string
+
+// The mechanisms.
+const (
+	Plain       Mechanism = "PLAIN"
+	ScramSHA256 Mechanism = "SCRAM-SHA-256"
+	ScramSHA512 Mechanism = "SCRAM-SHA-512"
+	OAuthBearer Mechanism = "OAUTHBEARER"
+	MSKIAM      Mechanism = "AWS_MSK_IAM"
+)
+
+// UnmarshalText refuses what is no mechanism.
+func (m *Mechanism) UnmarshalText(text []byte) error {
+	return oneOf(m, text, "", Plain, ScramSHA256, ScramSHA512, OAuthBearer, MSKIAM)
+}
+
+// Compression is how messages are compressed on the way and at rest.
+type Compression string
+
+// The compressions.
+const (
+	None   Compression = "none"
+	Gzip   Compression = "gzip"
+	Snappy Compression = "snappy"
+	LZ4    Compression = "lz4"
+	Zstd   Compression = "zstd"
+)
+
+// UnmarshalText refuses what is no compression.
+func (c *Compression) UnmarshalText(text []byte) error {
+	return oneOf(c, text, "", None, Gzip, Snappy, LZ4, Zstd)
+}
+
+// oneOf sets v to text if that is one of those, of which the empty one is not
+// named in the error.
+func oneOf[T ~string](v *T, text []byte, those ...T) error {
+	var names string
+	for i, t := range those {
+		if string(text) == string(t) {
+			*v = t
+			return nil
+		}
+		switch {
+		case t == "":
+		case names == "":
+			names = string(t)
+		case i == len(those)-1:
+			names += " or " + string(t)
+		default:
+			names += ", " + string(t)
+		}
+	}
+	return fmt.Errorf("%q: want %s", text, names)
+}

@@ -1,0 +1,153 @@
+package kafka_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/sink/kafka"
+)
+
+func texts(errs []error) []string {
+	var all []string
+	for _, err := range errs {
+		all = append(all, err.Error())
+	}
+	return all
+}
+
+func TestConfigIsWrong(t *testing.T) {
+	t.Parallel()
+	one := []string{"127.0.0.1:9092"}
+	for name, test := range map[string]struct {
+		cfg  kafka.Config
+		want []string
+	}{
+		"fine":       {kafka.Config{Brokers: []string{"a:1", "[::1]:9092", "b.example.com:65535"}}, nil},
+		"defaults":   {func() kafka.Config { c := kafka.Defaults(); c.Brokers = one; return c }(), nil},
+		"no brokers": {kafka.Config{}, []string{"brokers: are missing; want some such as [127.0.0.1:9092]"}},
+		"brokers": {kafka.Config{Brokers: []string{"kafka://a:1", "a", "u:secret@a:1", "a:1,b:1", ":9092", "a:x", "::1"}}, []string{
+			`brokers[0]: "kafka://a:1": want host:port without a scheme: a:1 (TLS is turned on under tls, not by kafka://)`,
+			`brokers[1]: "a": has no port; want host:port, such as a:9092`,
+			`brokers[2]: want host:port; credentials belong under sasl`,
+			`brokers[3]: "a:1,b:1": want host:port, such as 127.0.0.1:9092, one in each item of the list`,
+			`brokers[4]: ":9092": want host:port, such as 127.0.0.1:9092, one in each item of the list`,
+			`brokers[5]: "a:x": want host:port, such as 127.0.0.1:9092, one in each item of the list`,
+			`brokers[6]: "::1": has no port; want host:port, such as [::1]:9092`,
+		}},
+		"several at once": {kafka.Config{
+			Brokers: one, Timeout: time.Millisecond, TransactionTimeout: -1, Compression: "lzma", Checkpoints: "a b",
+			TLS: kafka.TLS{CertFile: "c"}, ClientID: strings.Repeat("c", 257), TransactionalIDPrefix: strings.Repeat("p", 1001),
+		}, []string{
+			"client_id: has more than 256 bytes",
+			"tls: cert_file and key_file need each other",
+			"timeout: must be from 1s to 5m",
+			"transaction_timeout: must be from 1s to 24h",
+			`compression: "lzma": want none, gzip, snappy, lz4 or zstd`,
+			`checkpoints: "a b" is not the name of a topic: those have letters, digits, dots, underscores and hyphens alone`,
+			"transactional_id_prefix: has more than 1000 bytes",
+		}},
+		"a password without a mechanism": {kafka.Config{Brokers: one, SASL: kafka.SASL{Password: "x"}}, []string{
+			"sasl.mechanism: is missing beside password; want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+		}},
+		"another mechanism": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: "GSSAPI"}}, []string{
+			`sasl.mechanism: "GSSAPI": want PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM`,
+		}},
+		"a password too much": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.Plain, Password: "x", PasswordFile: "f", TokenFile: "t"}}, []string{
+			"sasl.token_file: is for OAUTHBEARER, not for PLAIN",
+			"sasl.username: is missing for PLAIN",
+			"sasl.password, sasl.password_file: want exactly one of them",
+		}},
+		"no token": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.OAuthBearer}}, []string{
+			"sasl.token_file, sasl.oauth2: want exactly one of them",
+		}},
+		"half of a grant": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: "login"}}}, []string{
+			"sasl.oauth2.token_url: want a URL such as https://login.example.com/oauth2/token",
+			"sasl.oauth2.client_id: is missing",
+			"sasl.oauth2.client_secret, sasl.oauth2.client_secret_file: want exactly one of them",
+		}},
+		"half of a key": {kafka.Config{Brokers: one, SASL: kafka.SASL{Mechanism: kafka.MSKIAM, AccessKey: "x"}}, []string{
+			"sasl.access_key, sasl.secret_key: need each other",
+			"tls.enabled: must be true, for AWS_MSK_IAM is spoken over TLS only",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, texts(test.cfg.Validate())); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTopicIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*kafka.Topic)
+		want   []string
+	}{
+		"fine": {func(*kafka.Topic) {}, nil},
+		"zero": {func(t *kafka.Topic) { t.Options = kafka.Options{} }, nil},
+		"several at once": {func(t *kafka.Topic) {
+			t.Name, t.Key, t.Partitions, t.Replication, t.Partition = "a/b", "id", -1, -1, -1
+			t.Config, t.Delete, t.MissingKey = []string{"retention.ms"}, "drop", "skip"
+		}, []string{
+			`topic: "a/b" is not the name of a topic: those have letters, digits, dots, underscores and hyphens alone`,
+			`key: "id": want a JSON pointer such as /id, or header:<name>`,
+			"kafka.partitions: -1: want 1 to 100000",
+			"kafka.replication: -1: want 1 to 100, or 0 for the cluster's default",
+			"kafka.partition: -1: a topic of 1 partitions has 0 to 0",
+			`kafka.config[0]: "retention.ms": want name=value, such as retention.ms=604800000`,
+			`kafka.delete: "drop": want message or tombstone`,
+			`kafka.missing_key: "skip": want stop or null`,
+		}},
+		"no name":                {func(t *kafka.Topic) { t.Name = "" }, []string{`topic: "" is not the name of a topic`}},
+		"Kafka's own":            {func(t *kafka.Topic) { t.Name = "__x" }, []string{`topic: "__x": names that start with __ are Kafka's own`}},
+		"a partition too far":    {func(t *kafka.Topic) { t.Partitions, t.Partition = 3, 3 }, []string{"kafka.partition: 3: a topic of 3 partitions has 0 to 2"}},
+		"one that is there":      {func(t *kafka.Topic) { t.Create, t.Partition = false, 3 }, nil},
+		"a tombstone has no key": {func(t *kafka.Topic) { t.Delete = kafka.DeleteTombstone }, []string{`kafka.delete: a tombstone needs a key; set one, such as "key: /id", or "delete: message"`}},
+		"a tombstone may have none": {func(t *kafka.Topic) { t.Key, t.Delete, t.MissingKey = "/id", kafka.DeleteTombstone, kafka.KeyNull },
+			[]string{`kafka.missing_key: null and "delete: tombstone" exclude each other: a tombstone needs a key`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := orders()
+			test.change(&topic)
+			if diff := cmp.Diff(test.want, texts(topic.Validate())); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFilesCannotBeRead(t *testing.T) {
+	t.Parallel()
+	empty := writeFile(t, "\n")
+	for name, test := range map[string]struct {
+		change func(*kafka.Config)
+		want   string
+	}{
+		"authorities":    {func(c *kafka.Config) { c.TLS.CAFile = "/nowhere/ca" }, "tls.ca_file: open /nowhere/ca"},
+		"no authorities": {func(c *kafka.Config) { c.TLS.CAFile = empty }, "tls.ca_file: " + empty + " has no certificate in PEM form"},
+		"a certificate":  {func(c *kafka.Config) { c.TLS.CertFile, c.TLS.KeyFile = empty, empty }, "tls.cert_file " + empty + " with key_file " + empty},
+		"a password": {func(c *kafka.Config) {
+			c.SASL = kafka.SASL{Mechanism: kafka.ScramSHA256, Username: "u", PasswordFile: empty}
+		}, "sasl.password_file: " + empty + " is empty"},
+		"a token": {func(c *kafka.Config) {
+			c.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, TokenFile: "/nowhere/token"}
+		}, "sasl.token_file: open /nowhere/token"},
+		"a client's secret": {func(c *kafka.Config) {
+			c.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: "http://a/t", ClientID: "i", ClientSecretFile: "/nowhere/secret"}}
+		}, "sasl.oauth2.client_secret_file: open /nowhere/secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := kafka.Config{Brokers: []string{"127.0.0.1:1"}}
+			test.change(&cfg)
+			_, err := kafka.Connect(t.Context(), cfg, silent)
+			wantError(t, err, true, nil, "kafka: "+test.want)
+		})
+	}
+}

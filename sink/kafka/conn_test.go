@@ -1,0 +1,298 @@
+package kafka_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+func writeFile(t testing.TB, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestNoBrokerAnswers(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	cfg := at(c)
+	cfg.Timeout = time.Second
+	c.Close()
+	conn := connect(t, cfg)
+	s := conn.Sink(orders())
+	_, resume := s.Resume(t.Context())
+	_, look := s.Checkpoint(t.Context())
+	for _, err := range []error{conn.Check(t.Context()), resume, look, s.Check(t.Context()), s.Overwrite(t.Context(), sinktest.At(1))} {
+		wantError(t, err, false, nil, "no Kafka broker answers at 127.0.0.1:", "connection refused; is it running?")
+	}
+}
+
+func TestPortIsSilent(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	cfg := at(c)
+	cfg.Timeout = time.Second
+	c.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return nil, nil, true
+	})
+	err := connect(t, cfg).Check(t.Context())
+	wantError(t, err, false, nil, "no answer from Kafka at 127.0.0.1:", "within 1s")
+}
+
+func TestClosedConnection(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, at(startCluster(t)))
+	s := conn.Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 1)
+	conn.Close()
+	wantError(t, conn.Check(t.Context()), false, nil, "is closed")
+	wantError(t, s.Commit(t.Context(), nil, sinktest.At(2)), false, nil, "is closed")
+	_, err := s.Resume(t.Context())
+	wantError(t, err, false, nil, "is closed")
+}
+
+func TestClusterIsTooOld(t *testing.T) {
+	t.Parallel()
+	for name, v := range map[string]*kversion.Versions{"2.4": kversion.V2_4_0(), "2.5": kversion.V2_5_0(), "2.8": kversion.V2_8_0(), "3.6": kversion.V3_6_0()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := connect(t, at(startCluster(t, kfake.MaxVersions(v))))
+			if name == "2.4" {
+				wantError(t, conn.Check(t.Context()), true, nil, "is too old", "from 2.5 on")
+				_, err := conn.Sink(orders()).Resume(t.Context())
+				wantError(t, err, true, nil, "is too old", "from 2.5 on")
+				return
+			}
+			if err := conn.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			s, other := conn.Sink(orders()), conn.Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			resume(t, other)
+			commit(t, s, 2, 3)
+			wantError(t, other.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
+			resume(t, other)
+			commit(t, other, 3, 4)
+			wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
+			wantFeed(t, s, 4)
+		})
+	}
+}
+
+func TestPassword(t *testing.T) {
+	t.Parallel()
+	for _, mechanism := range []kafka.Mechanism{kafka.Plain, kafka.ScramSHA256, kafka.ScramSHA512} {
+		t.Run(string(mechanism), func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, kfake.EnableSASL(), kfake.Superuser(string(mechanism), "fb", "right"))
+			file := writeFile(t, "wrong\n")
+			cfg := at(c)
+			cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", PasswordFile: file}
+			conn := connect(t, cfg)
+			s := conn.Sink(orders())
+			_, err := s.Resume(t.Context())
+			for _, err := range []error{err, conn.Check(t.Context())} {
+				wantError(t, err, true, nil, "Kafka at 127.0.0.1:", "refuses the username and password (sasl, "+string(mechanism)+")")
+			}
+			// It is put right, and taken up without a restart.
+			if err := os.WriteFile(file, []byte("right\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			resume(t, s)
+			commit(t, s, 0, 2)
+			wantFeed(t, s, 2)
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			_, err = kafka.Connect(t.Context(), cfg, silent)
+			wantError(t, err, true, nil, "sasl.password_file", "no such file")
+		})
+	}
+}
+
+func TestProofIsMissing(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "fb", "right"))
+	cfg := at(c)
+	cfg.Timeout = time.Second
+	wantError(t, connect(t, cfg).Check(t.Context()), false, nil, "closes every connection at once: does it expect TLS or SASL")
+	cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "right"}
+	wantError(t, connect(t, cfg).Check(t.Context()), true, nil, "refuses the username and password")
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	serverPair, serverPEM, _ := certificate(t)
+	_, clientPEM, clientKey := certificate(t)
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM([]byte(clientPEM))
+	c := startCluster(t, kfake.TLS(&tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serverPair},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+	}))
+	cfg := at(c)
+	cfg.TLS = kafka.TLS{CAFile: writeFile(t, serverPEM), CertFile: writeFile(t, clientPEM), KeyFile: writeFile(t, clientKey)}
+	if err := connect(t, cfg).Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s := connect(t, cfg).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 1)
+
+	cfg.Timeout = time.Second
+	wrong := cfg
+	wrong.TLS.CAFile = ""
+	wantError(t, connect(t, wrong).Check(t.Context()), true, nil, "the certificate of Kafka at", "is not trusted: x509: ", "set tls.ca_file")
+	wrong = cfg
+	wrong.TLS.ServerName = "kafka.example.com"
+	wantError(t, connect(t, wrong).Check(t.Context()), true, nil, "is not trusted", "kafka.example.com", "tls.server_name")
+	wrong = cfg
+	wrong.TLS.CertFile, wrong.TLS.KeyFile = "", ""
+	wantError(t, connect(t, wrong).Check(t.Context()), true, nil, "refuses the TLS connection", "check tls.cert_file")
+	wrong = cfg
+	wrong.TLS = kafka.TLS{}
+	wantError(t, connect(t, wrong).Check(t.Context()), false, nil, "does it expect TLS or SASL on this port?")
+	web := httptest.NewServer(nil)
+	t.Cleanup(web.Close)
+	wrong = cfg
+	wrong.Brokers = []string{strings.TrimPrefix(web.URL, "http://")}
+	wantError(t, connect(t, wrong).Check(t.Context()), true, nil, "does not speak TLS on this port")
+}
+
+// rights are what the documentation lists.
+func rights() []kfake.ACL {
+	topic := func(name string, ops ...kmsg.ACLOperation) (acls []kfake.ACL) {
+		for _, op := range ops {
+			acls = append(acls, kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true})
+		}
+		return acls
+	}
+	id := func(op kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: "feedbridge.", Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: op, Allow: true}
+	}
+	all := []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite, kmsg.ACLOperationCreate, kmsg.ACLOperationDescribeConfigs}
+	return append(append(topic("shop.orders", all...), topic(checkpoints, all...)...), id(kmsg.ACLOperationWrite), id(kmsg.ACLOperationDescribe))
+}
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		without func(kfake.ACL) bool
+		exist   bool
+		want    []string
+	}{
+		"all that are listed": {func(kfake.ACL) bool { return false }, false, nil},
+		"all but to the configuration": {
+			func(a kfake.ACL) bool { return a.Operation == kmsg.ACLOperationDescribeConfigs }, false, nil,
+		},
+		"none to write": {
+			func(a kfake.ACL) bool { return a.Name == "shop.orders" && a.Operation == kmsg.ACLOperationWrite }, true,
+			[]string{"this user may not WRITE topic shop.orders; run 'kafka-acls.sh --bootstrap-server 127.0.0.1:", "--allow-principal User:fb", "--topic shop.orders'"},
+		},
+		"none to read checkpoints": {
+			func(a kfake.ACL) bool { return a.Name == checkpoints && a.Operation == kmsg.ACLOperationRead }, true,
+			[]string{"this user may not READ topic feedbridge.checkpoints"},
+		},
+		"none to the topic": {
+			func(a kfake.ACL) bool { return a.Name == "shop.orders" }, true,
+			[]string{"TOPIC_AUTHORIZATION_FAILED", "grant what the documentation lists"},
+		},
+		"none to create": {
+			func(a kfake.ACL) bool { return a.Operation == kmsg.ACLOperationCreate }, false,
+			[]string{"there is no topic feedbridge.checkpoints, and this user may not create it; create it with 'kafka-topics.sh", "--operation Create --topic feedbridge.checkpoints'"},
+		},
+		"none to the transactional id": {
+			func(a kfake.ACL) bool { return a.Resource == kmsg.ACLResourceTypeTransactionalId }, true,
+			[]string{`this user may not use the transactional id "feedbridge.shop.orders/orders"`, "--operation Write --operation Describe --transactional-id"},
+		},
+		"none to write under the transactional id": {
+			func(a kfake.ACL) bool {
+				return a.Resource == kmsg.ACLResourceTypeTransactionalId && a.Operation == kmsg.ACLOperationWrite
+			}, true,
+			[]string{`this user may not use the transactional id "feedbridge.shop.orders/orders"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var acls []kfake.ACL
+			for _, a := range rights() {
+				if !test.without(a) {
+					acls = append(acls, a)
+				}
+			}
+			c := startCluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "fb", "right", acls...))
+			if test.exist {
+				if err := errors.Join(c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}), c.CreateTopic("shop.orders", 1, nil)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := at(c)
+			cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
+			s := connect(t, cfg).Sink(orders())
+			_, err := s.Resume(t.Context())
+			if err == nil {
+				err = s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
+			}
+			if test.want == nil {
+				if err := errors.Join(err, s.Check(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			wantError(t, err, true, nil, test.want...)
+		})
+	}
+}
+
+func TestSecretsStayOutOfErrorsAndLogs(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "fb", "right"))
+	cfg := at(c)
+	cfg.Timeout = time.Second
+	cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "hunter2"}
+	var out bytes.Buffer
+	conn, err := kafka.Connect(t.Context(), cfg, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = conn.Check(t.Context())
+	conn.Close()
+	if bytes.Contains(out.Bytes(), []byte("hunter2")) || bytes.Contains([]byte(err.Error()), []byte("hunter2")) {
+		t.Errorf("the password shows: %v\n%s", err, out.Bytes())
+	}
+}
+
+func TestConnectIsCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := kafka.Connect(ctx, at(startCluster(t)), silent); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,346 @@
+package kafka_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// transactionalID is that of orders.
+const transactionalID = "feedbridge.shop.orders/orders"
+
+func TestAnswerToACommitIsLostOnce(t *testing.T) {
+	t.Parallel()
+	c, w := startWired(t)
+	s := connect(t, at(c)).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	var lost atomic.Int32
+	w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn && lost.Add(1) == 1 })
+	commit(t, s, 2, 4)
+	if lost.Load() == 0 {
+		t.Error("no answer was lost")
+	}
+	commit(t, s, 4, 5)
+	wantFeed(t, s, 5)
+}
+
+func TestAnswerToACommitIsLostForGood(t *testing.T) {
+	t.Parallel()
+	c, w := startWired(t)
+	s := connect(t, at(c)).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "has not resumed since its last error")
+	w.losing(nil)
+	// It has taken place, and only the checkpoint says so.
+	if cp := resume(t, s); cp.Count != 4 {
+		t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", cp)
+	}
+	commit(t, s, 4, 5)
+	wantFeed(t, s, 5)
+}
+
+func TestCommitFails(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]kfake.Fault{
+		"the coordinator does not answer":  {Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.CoordinatorNotAvailable, Count: -1},
+		"the coordinator breaks":           {Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.UnknownServerError},
+		"a replica is missing":             {Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1},
+		"the leader is elsewhere for long": {Keys: []kmsg.Key{kmsg.Produce}, Topic: "shop.orders", Err: kerr.NotLeaderForPartition, Count: -1},
+		"the checkpoint cannot be written": {Keys: []kmsg.Key{kmsg.Produce}, Topic: "feedbridge.checkpoints", Err: kerr.KafkaStorageError, Count: -1},
+		"the log is full":                  {Keys: []kmsg.Key{kmsg.Produce}, Topic: "shop.orders", Err: kerr.UnknownServerError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t)
+			cfg := at(c)
+			cfg.Timeout = 2 * time.Second
+			s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			h := c.Fault(fault)
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
+			if h.Hits() == 0 {
+				t.Error("the fault was not met")
+			}
+			// Nothing is left open that would hold readers back.
+			if p := c.PartitionInfo("shop.orders", 0); p.LastStableOffset != p.HighWatermark {
+				t.Errorf("the last stable offset is %d of %d", p.LastStableOffset, p.HighWatermark)
+			}
+			h.Remove()
+			if cp := resume(t, other); cp.Count != 2 {
+				t.Errorf("checkpoint %+v, want that of the commit before", cp)
+			}
+			resume(t, s)
+			commit(t, s, 2, 4)
+			wantFeed(t, s, 4)
+		})
+	}
+}
+
+func TestTroubleThatPassesWithinACommit(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]kfake.Fault{
+		"the leader has moved":                {Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition},
+		"an append is answered too late":      {Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut},
+		"replicas fall behind after it":       {Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend},
+		"the coordinator has moved":           {Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.NotCoordinator},
+		"the coordinator loads":               {Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.CoordinatorLoadInProgress},
+		"the transaction before is not ended": {Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.ConcurrentTransactions, Count: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t)
+			s := connect(t, at(c)).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			h := c.Fault(fault)
+			commit(t, s, 2, 4)
+			if h.Hits() == 0 {
+				t.Error("the fault was not met")
+			}
+			commit(t, s, 4, 5)
+			wantFeed(t, s, 5)
+		})
+	}
+}
+
+func TestLeadersAndCoordinatorsMove(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(3))
+	s := connect(t, at(c)).Sink(orders())
+	resume(t, s)
+	for n := range 12 {
+		commit(t, s, n, n+1)
+		c.ShufflePartitionLeaders()
+		if n%3 == 0 {
+			c.RehashCoordinators()
+		}
+		if n%4 == 0 {
+			resume(t, s)
+		}
+	}
+	wantFeed(t, s, 12)
+}
+
+// hold stops the first such request at the broker until it is let go.
+func hold(c *kfake.Cluster, key kmsg.Key, which func(kmsg.Request) bool) (held <-chan struct{}, release func()) {
+	arrived, gate := make(chan struct{}), make(chan struct{})
+	var met atomic.Bool
+	c.ControlKey(key.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		if !which(r) || met.Swap(true) {
+			return nil, nil, false
+		}
+		c.SleepControl(func() {
+			close(arrived)
+			<-gate
+		})
+		return nil, nil, false
+	})
+	return arrived, func() { close(gate) }
+}
+
+func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, patience := range map[string]time.Duration{"its writer waits": 20 * time.Second, "its writer has given up": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t)
+			slow, quick := at(c), at(c)
+			slow.Timeout = patience
+			s, other := connect(t, slow).Sink(orders()), connect(t, quick).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			held, release := hold(c, kmsg.EndTxn, func(r kmsg.Request) bool { return r.(*kmsg.EndTxnRequest).Commit })
+			failed := make(chan error, 1)
+			go func() { failed <- s.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
+			<-held
+			var is error = checkpoint.ErrConflict
+			if patience < quick.Timeout {
+				is = nil
+				wantError(t, <-failed, false, nil, "no answer from Kafka at 127.0.0.1:")
+			}
+			// The other copy ends what stands open, for it may be a dead one's.
+			if cp := resume(t, other); cp.Count != 2 {
+				t.Errorf("checkpoint %+v, want that of the commit before", cp)
+			}
+			commit(t, other, 2, 4)
+			release()
+			if is != nil {
+				wantError(t, <-failed, false, is)
+			}
+			wantFeed(t, other, 4)
+			resume(t, s)
+			commit(t, s, 4, 5)
+			wantFeed(t, s, 5)
+		})
+	}
+}
+
+func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	s, other := connect(t, at(c)).Sink(orders()), connect(t, at(c)).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	resume(t, other)
+	held, release := hold(c, kmsg.InitProducerID, func(kmsg.Request) bool { return true })
+	failed := make(chan error, 1)
+	go func() { failed <- other.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
+	<-held
+	commit(t, s, 2, 4)
+	release()
+	wantError(t, <-failed, false, checkpoint.ErrConflict)
+	wantFeed(t, s, 4)
+	resume(t, other)
+	commit(t, other, 4, 5)
+	wantFeed(t, other, 5)
+}
+
+// begin leaves a transaction open that has a record on a partition.
+func begin(t testing.TB, c *kfake.Cluster, id string, records ...*kgo.Record) *kgo.Client {
+	t.Helper()
+	cl, _ := admin(t, c, kgo.TransactionalID(id), kgo.TransactionTimeout(time.Minute))
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	return cl
+}
+
+// beside is a record beside the checkpoint of orders.
+func beside(t testing.TB, c *kfake.Cluster) *kgo.Record {
+	t.Helper()
+	for _, p := range c.PartitionInfos("feedbridge.checkpoints") {
+		if p.HighWatermark > 0 {
+			return &kgo.Record{Topic: "feedbridge.checkpoints", Partition: p.Partition, Key: []byte("shop.others/others"), Value: checkpoint.Encode(sinktest.At(1))}
+		}
+	}
+	t.Fatal("there is no checkpoint")
+	return nil
+}
+
+func TestCopyDiedWithinATransaction(t *testing.T) {
+	t.Parallel()
+	for name, records := range map[string]func(*kgo.Record) []*kgo.Record{
+		"with entities alone": func(*kgo.Record) []*kgo.Record {
+			return []*kgo.Record{{Topic: "shop.orders", Value: []byte("torn")}}
+		},
+		"with its checkpoint": func(cp *kgo.Record) []*kgo.Record {
+			cp.Key = []byte("shop.orders/orders")
+			return []*kgo.Record{{Topic: "shop.orders", Value: []byte("torn")}, cp}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t)
+			cfg := at(c)
+			s := connect(t, cfg).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			begin(t, c, transactionalID, records(beside(t, c))...)
+			if cp := resume(t, s); cp.Count != 2 {
+				t.Errorf("checkpoint %+v, want that of the commit", cp)
+			}
+			commit(t, s, 2, 3)
+			wantFeed(t, s, 3)
+		})
+	}
+}
+
+func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	cfg := at(c)
+	cfg.Timeout = time.Second
+	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+	resume(t, living)
+	commit(t, living, 0, 2)
+	resume(t, idle)
+	theirs := begin(t, c, "someone's", beside(t, c))
+	// Nobody can see this commit until theirs has ended.
+	commit(t, living, 2, 4)
+	wantError(t, idle.Commit(t.Context(), sinktest.Entities(900, 2), sinktest.At(4)), false, nil,
+		"of feedbridge.checkpoints is held back by a transaction of \"someone's\"")
+	_, err := idle.Resume(t.Context())
+	wantError(t, err, false, nil, "is held back by a transaction of \"someone's\"", "kafka-transactions.sh")
+	if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	if cp := resume(t, idle); cp.Count != 4 {
+		t.Errorf("checkpoint %+v, want the newest", cp)
+	}
+	commit(t, idle, 4, 5)
+	wantFeed(t, idle, 5)
+}
+
+func TestResumeLeavesALivingCopyAlone(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	cfg := at(c)
+	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+	resume(t, living)
+	ids := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
+	for n := range 10 {
+		commit(t, living, n, n+1)
+		if cp := resume(t, idle); cp.Count != uint64(n+1) {
+			t.Errorf("checkpoint %+v, want the newest", cp)
+		}
+		if idle.IDs().Len() != n+1 {
+			t.Errorf("%d IDs, want %d", idle.IDs().Len(), n+1)
+		}
+		resume(t, living)
+	}
+	// Another feed's transaction that hangs is no reason either.
+	theirs := begin(t, c, "someone's", beside(t, c))
+	before := ids.Hits()
+	short := cfg
+	short.Timeout = time.Second
+	_, err := connect(t, short).Sink(orders()).Resume(t.Context())
+	wantError(t, err, false, nil, "is held back")
+	if got := ids.Hits(); got != before {
+		t.Errorf("%d producers came while another's transaction hung", got-before)
+	}
+	_ = theirs.EndTransaction(t.Context(), kgo.TryAbort)
+	commit(t, living, 10, 11)
+	// One for all commits, and one for the transaction that hung.
+	if got := ids.Hits(); got != 2 {
+		t.Errorf("%d producers came, want 2", got)
+	}
+	wantFeed(t, idle, 11)
+}
+
+func TestBrokerRestartsWithATransactionPending(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := startCluster(t, kfake.DataDir(dir))
+	port := portOf(t, c)
+	cfg := at(c)
+	s := connect(t, cfg).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("torn")}, beside(t, c))
+	c.Close()
+	_, err := s.Resume(t.Context())
+	wantError(t, err, false, nil, "no Kafka broker answers at 127.0.0.1:", "connection refused; is it running?")
+	startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+	for _, s := range []*kafka.Sink{s, connect(t, cfg).Sink(orders())} {
+		cp := resume(t, s)
+		commit(t, s, int(cp.Count), int(cp.Count)+1)
+	}
+	wantFeed(t, s, 4)
+}

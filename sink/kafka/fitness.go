@@ -1,0 +1,215 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// defaultLimit is max.message.bytes where nobody has set it.
+const defaultLimit = 1048588
+
+// checkTopic returns the topic as the cluster describes it, or an error that
+// says what is wrong with it. It creates a topic that is missing, unless last, the
+// checkpoint, says that there was one; and it never changes one that is there.
+func (s *Sink) checkTopic(ctx context.Context, last stored, cp checkpoint.Checkpoint) (description, error) {
+	if s.topic.Name == s.conn.cfg.Checkpoints {
+		return description{}, feed.Permanent(errors.New("this is the topic for checkpoints; give the feed another one"))
+	}
+	d, err := s.conn.describe(ctx, s.topic.Name)
+	switch {
+	case err == nil:
+	case missing(err) && (cp.Count > 0 || last.data == nil && s.seen.known):
+		// To create it anew would publish the feed from the checkpoint on, and
+		// hide that the history is gone.
+		return d, s.errGone()
+	case missing(err) && s.topic.Create:
+		config := append([]string{"retention.ms=-1"}, s.topic.Config...)
+		if d, err = s.conn.create(ctx, s.topic.Name, s.topic.Partitions, s.topic.Replication, config); err != nil {
+			return d, err
+		}
+	default:
+		return d, err
+	}
+	if err := s.sameTopic(d, last); err != nil {
+		return d, err
+	}
+	limit, err := s.fitness(ctx, d)
+	if err != nil {
+		return d, err
+	}
+	s.limit.Store(limit)
+	s.id = d.id
+	return d, nil
+}
+
+func (s *Sink) errGone() error {
+	return feed.Permanent(fmt.Errorf("the topic is gone: %w; restore it, or start the feed over in a new one with 'feedbridge checkpoint reset %s'",
+		checkpoint.ErrMissing, s.topic.Feed))
+}
+
+// sameTopic returns an error unless the topic is the one that its checkpoint was
+// made for, as far as is known.
+func (s *Sink) sameTopic(d description, last stored) error {
+	if id := idText(d.id); last.topic == "" || id == "" || id == last.topic {
+		return nil
+	}
+	return feed.Permanent(fmt.Errorf("the topic was deleted and created anew since its checkpoint was made, or is another cluster's: %w; "+
+		"restore it, or go on in this one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[2]s'",
+		checkpoint.ErrMissing, s.topic.Feed))
+}
+
+// fitness returns the largest batch that a topic takes, or an error that says
+// everything that makes it unfit.
+func (s *Sink) fitness(ctx context.Context, d description) (limit int64, err error) {
+	if err := s.conn.mayUse(d); err != nil {
+		return 0, err
+	}
+	config, err := s.conn.config(ctx, d.name)
+	if err != nil {
+		return 0, err
+	}
+	var wrong []string
+	if policy := config["cleanup.policy"]; strings.Contains(policy, "compact") {
+		switch {
+		case s.key == nil:
+			wrong = append(wrong, "it is compacted (cleanup.policy="+policy+"), and takes no messages without a key; "+
+				"set one, such as \"key: /id\", or run 'kafka-configs.sh --bootstrap-server "+s.conn.cfg.Brokers[0]+" --alter --topic "+d.name+" --add-config cleanup.policy=delete'")
+		case s.topic.MissingKey == KeyNull:
+			wrong = append(wrong, "it is compacted (cleanup.policy="+policy+"), and takes no messages without a key; set \"missing_key: stop\"")
+		}
+	}
+	if s.topic.Partition >= len(d.leaders) {
+		wrong = append(wrong, fmt.Sprintf("it has no partition %d, only 0 to %d; change partition", s.topic.Partition, len(d.leaders)-1))
+	}
+	if len(wrong) > 0 {
+		return 0, feed.Permanent(errors.New("the topic cannot hold the feed: " + strings.Join(wrong, "; ")))
+	}
+	if n, err := strconv.ParseInt(config["max.message.bytes"], 10, 64); err == nil {
+		return n, nil
+	}
+	return defaultLimit, nil
+}
+
+// config returns the configuration of a topic; nothing if this user may not see
+// it, for nothing breaks without.
+func (c *Conn) config(ctx context.Context, topic string) (map[string]string, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	all, err := c.admin.DescribeTopicConfigs(ctx, topic)
+	if err == nil && len(all) == 1 {
+		err = all[0].Err
+	}
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
+		c.log.Debug("cannot see the configuration of a topic; the defaults are assumed", "topic", topic, "error", err)
+		return nil, nil
+	case err != nil:
+		return nil, causeOf(ctx, err)
+	case len(all) != 1:
+		return nil, errors.New("Kafka describes another topic than it was asked about")
+	}
+	config := map[string]string{}
+	for _, kv := range all[0].Configs {
+		config[kv.Key] = kv.MaybeValue()
+	}
+	return config, nil
+}
+
+// mayUse returns an error if this user may not read and write a topic.
+func (c *Conn) mayUse(d description) error {
+	var lacking []string
+	for _, op := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite} {
+		if !d.may(op) {
+			lacking = append(lacking, op.String())
+		}
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	return feed.Permanent(fmt.Errorf("this user may not %s topic %s; run 'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s "+
+		"--operation Read --operation Write --operation DescribeConfigs --topic %[2]s'",
+		strings.Join(lacking, " or "), d.name, c.cfg.Brokers[0], either(c.cfg.SASL.Username, "NAME")))
+}
+
+// create creates a topic that is missing and waits until its partitions have
+// leaders. That someone else has created it meanwhile is fine.
+func (c *Conn) create(ctx context.Context, topic string, partitions, replication int, config []string) (description, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	values := map[string]*string{}
+	for _, kv := range config {
+		name, value, _ := strings.Cut(kv, "=")
+		values[name] = &value
+	}
+	if replication == 0 {
+		replication = -1
+	}
+	answer, err := c.admin.CreateTopic(ctx, int32(partitions), int16(replication), values, topic)
+	switch {
+	case err == nil:
+		c.log.Info("created a topic", "topic", topic, "partitions", answer.NumPartitions, "replication", answer.ReplicationFactor)
+	case errors.Is(err, kerr.TopicAlreadyExists):
+	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return description{}, feed.Permanent(fmt.Errorf("there is no topic %s, and this user may not create it; create it with '%s', or run "+
+			"'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s --operation Create --topic %[1]s'",
+			topic, c.creation(topic, partitions, config), c.cfg.Brokers[0], either(c.cfg.SASL.Username, "NAME")))
+	case kerr.IsRetriable(err), !isKafka(err):
+		return description{}, causeOf(ctx, fmt.Errorf("create topic %s: %w", topic, err))
+	default:
+		return description{}, feed.Permanent(fmt.Errorf("create topic %s: %w: %s; correct what is set for it, or create it by hand", topic, err, answer.ErrMessage))
+	}
+	// The brokers learn of it one by one.
+	for {
+		d, err := c.describe(ctx, topic)
+		switch {
+		case err != nil && !passes(err):
+			return d, err
+		case err == nil && len(d.leaders) > 0 && !hasNegative(d.leaders):
+			return d, nil
+		}
+		if cause := sleep(ctx, 50*time.Millisecond); cause != nil {
+			return d, fmt.Errorf("topic %s was created and has no leaders yet: %w", topic, cause)
+		}
+	}
+}
+
+func hasNegative(leaders []int32) bool {
+	for _, l := range leaders {
+		if l < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// creation is a command that creates a topic.
+func (c *Conn) creation(topic string, partitions int, config []string) string {
+	cmd := fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d", c.cfg.Brokers[0], topic, partitions)
+	for _, kv := range config {
+		cmd += " --config " + kv
+	}
+	return cmd
+}
+
+// topicID is the header of a checkpoint that names the feed's topic.
+const topicID = "Feedbridge-Topic-Id"
+
+// idText is a topic's id as Kafka's tools show it; empty if the cluster gives
+// none.
+func idText(id kadm.TopicID) string {
+	if id == (kadm.TopicID{}) {
+		return ""
+	}
+	return id.String()
+}

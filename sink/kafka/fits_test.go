@@ -1,0 +1,68 @@
+package kafka_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// noise is a body that does not compress.
+func noise(n int) []byte {
+	random, body := rand.New(rand.NewPCG(1, 2)), make([]byte, n)
+	for i := range body {
+		body[i] = byte(random.Uint32())
+	}
+	return body
+}
+
+// Whatever fits is taken by the broker, and what is a little larger is not said to
+// fit.
+func TestEntityIsTooLarge(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]string{"by default": "", "by the topic's limit": "4000", "by a large limit": "3000000"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := orders()
+			bytes := 1048588
+			if limit != "" {
+				topic.Config = []string{"max.message.bytes=" + limit}
+				bytes = map[string]int{"4000": 4000, "3000000": 3_000_000}[limit]
+			}
+			s, _, _ := open(t, topic)
+			entities := sinktest.Entities(0, 1)
+			entities[0].Body = noise(bytes)
+			wantError(t, s.Fits(entities[0]), false, sink.ErrTooLarge, "with its headers, and the topic takes", "--alter --topic shop.orders --add-config max.message.bytes=")
+			wantError(t, s.Commit(t.Context(), entities, sinktest.At(1)), true, sink.ErrTooLarge, `entity "<0@feed.example.com>"`)
+			resume(t, s)
+			// The largest that fits.
+			least, most := 0, bytes
+			for most-least > 1 {
+				if entities[0].Body = noise((least + most) / 2); s.Fits(entities[0]) == nil {
+					least = len(entities[0].Body)
+				} else {
+					most = len(entities[0].Body)
+				}
+			}
+			if least < bytes-1200 {
+				t.Errorf("%d bytes are the most that fits", least)
+			}
+			entities[0].Body = noise(least)
+			if err := s.Commit(t.Context(), entities, sinktest.At(1)); err != nil {
+				t.Fatal(err)
+			}
+			wantFeed(t, s, 1)
+		})
+	}
+}
+
+func TestHeadersThatKafkaCannotCarry(t *testing.T) {
+	t.Parallel()
+	s := connect(t, kafka.Config{Brokers: []string{"127.0.0.1:1"}}).Sink(orders())
+	e := sinktest.Entities(0, 1)[0]
+	e.Header = append(e.Header, feed.Field{Name: "X-\xff", Value: "v"})
+	wantError(t, s.Fits(e), false, nil, `the header "X-\xff" cannot be carried by Kafka`)
+}

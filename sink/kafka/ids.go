@@ -1,0 +1,181 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+func (s *Sink) window() int { return either(max(0, s.topic.Window), sink.DefaultWindow) }
+
+// reach is how many offsets of a partition are read at most to find this feed's
+// newest messages. There are others between them: markers, what was aborted or
+// compacted away, and other feeds'.
+func (s *Sink) reach() int64 { return 16 * int64(s.window()) }
+
+// settleTopic waits until all that the topic has now is committed or aborted, and
+// returns the ends of its partitions.
+func (s *Sink) settleTopic(ctx context.Context, d description) ([]int64, error) {
+	return s.conn.settle(ctx, d.name, d.partitions(), s.conn.cfg.Timeout, s.watch().look)
+}
+
+// forget starts ids over, for a topic that is as d says.
+func (s *Sink) forget(d description) {
+	s.ids.Reset()
+	s.seen.id, s.seen.known, s.seen.next = d.id, true, make([]int64, len(d.leaders))
+}
+
+// catchUp makes ids hold the newest IDs that the topic holds of this feed, for the
+// checkpoint cp. It reads nothing that it has read before, and never much more
+// than the window, unless other messages lie between.
+func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpoint) error {
+	ends, err := s.settleTopic(ctx, d)
+	if err != nil {
+		return err
+	}
+	starts, err := s.conn.offsets(ctx, d.name, d.partitions(), first)
+	if err != nil {
+		return err
+	}
+	if !s.follows(d, starts, ends) || !cp.Moved.Equal(s.seen.moved) {
+		// The topic is another one, or has lost messages, or a person has moved
+		// the place, perhaps after deleting some: what ids has may be gone.
+		s.forget(d)
+		s.seen.moved = cp.Moved
+		if err := s.tail(ctx, starts, ends); err != nil {
+			return err
+		}
+	} else {
+		// Partitions may have been added.
+		from := append(slices.Clone(s.seen.next), starts[len(s.seen.next):]...)
+		if _, err := s.load(ctx, from, from, ends); err != nil {
+			// Some of them may be loaded now, and would be twice.
+			s.seen.next = nil
+			return fmt.Errorf("read the newest IDs: %w", err)
+		}
+	}
+	s.seen.next = ends
+	return nil
+}
+
+// follows says whether what ids has is what the topic holds up to seen.next.
+func (s *Sink) follows(d description, starts, ends []int64) bool {
+	if !s.seen.known || s.seen.next == nil || s.seen.id != d.id || len(s.seen.next) > len(ends) {
+		return false
+	}
+	for p, next := range s.seen.next {
+		if starts[p] > next || next > ends[p] || ends[p]-next > s.reach() {
+			return false
+		}
+	}
+	return true
+}
+
+// tail loads about the newest messages: a window of them, or all that there are
+// within reach.
+func (s *Sink) tail(ctx context.Context, starts, ends []int64) error {
+	for span := 2*int64(s.window())/int64(len(ends)) + 1; ; span *= 4 {
+		from := make([]int64, len(ends))
+		for p := range ends {
+			from[p] = max(starts[p], ends[p]-min(span, s.reach()))
+		}
+		loaded, err := s.load(ctx, starts, from, ends)
+		if err != nil {
+			s.seen.next = nil
+			return fmt.Errorf("read the newest IDs: %w", err)
+		}
+		if loaded >= s.window() || slices.Equal(from, starts) || span >= s.reach() {
+			return nil
+		}
+		s.ids.Reset()
+	}
+}
+
+// load loads the IDs of this feed's messages between offsets of all partitions,
+// the oldest first. It returns how many there were since the time from which on
+// the messages of all partitions are known to be among them; starts are where
+// the partitions start.
+func (s *Sink) load(ctx context.Context, starts, from, to []int64) (int, error) {
+	var open []*tape
+	since, whole := int64(0), true
+	for p := range from {
+		t := &tape{conn: s.conn, topic: s.topic.Name, partition: int32(p), next: from[p], to: to[p], atMost: max(64<<10, fetchBytes/int32(len(from)))}
+		r, err := t.peek(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if r != nil {
+			open = append(open, t)
+		}
+		if from[p] > starts[p] {
+			// What lies before the first record of this partition is not known.
+			if r == nil {
+				whole = false
+			} else {
+				since = max(since, r.Timestamp.UnixMilli())
+			}
+		}
+	}
+	n := 0
+	for len(open) > 0 {
+		oldest, record := 0, open[0].records[0]
+		for i, t := range open {
+			if t.records[0].Timestamp.Before(record.Timestamp) {
+				oldest, record = i, t.records[0]
+			}
+		}
+		if s.mine(record) {
+			s.ids.LoadMessage(fields(record.Headers))
+			if whole && record.Timestamp.UnixMilli() >= since {
+				n++
+			}
+		}
+		t := open[oldest]
+		t.records = t.records[1:]
+		switch r, err := t.peek(ctx); {
+		case err != nil:
+			return 0, err
+		case r == nil:
+			open = slices.Delete(open, oldest, oldest+1)
+		}
+	}
+	return n, nil
+}
+
+// A tape is what is left to read of a partition.
+type tape struct {
+	conn      *Conn
+	topic     string
+	partition int32
+	next, to  int64
+	atMost    int32
+	records   []*kgo.Record
+}
+
+// peek returns the next record, nil at the end.
+func (t *tape) peek(ctx context.Context) (*kgo.Record, error) {
+	for len(t.records) == 0 && t.next < t.to {
+		records, next, err := t.conn.fetch(ctx, t.topic, t.partition, t.next, t.atMost)
+		if errors.Is(err, kerr.OffsetOutOfRange) {
+			return nil, errors.New("messages were deleted while they were read")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n, _ := slices.BinarySearchFunc(records, t.to, func(r *kgo.Record, to int64) int { return int(r.Offset - to) }); n < len(records) {
+			records = records[:n]
+		}
+		t.records, t.next = records, next
+	}
+	if len(t.records) == 0 {
+		return nil, nil
+	}
+	return t.records[0], nil
+}

@@ -1,0 +1,88 @@
+//go:build integration
+
+package kafkatest_test
+
+import (
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+)
+
+func client(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addr))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+// newTopic creates a topic and returns its name.
+func newTopic(t *testing.T, b *kafkatest.Broker, partitions int32, config map[string]*string) string {
+	t.Helper()
+	name := kafkatest.Name(t)
+	_, err := kadm.NewClient(client(t, b.Addr())).CreateTopic(t.Context(), partitions, 1, config, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// transaction produces records in a transaction of its own.
+func transaction(t *testing.T, b *kafkatest.Broker, end kgo.TransactionEndTry, records ...*kgo.Record) {
+	t.Helper()
+	cl := client(t, b.Addr(), kgo.TransactionalID(kafkatest.Name(t)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.EndTransaction(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read reads the first n records of a topic that has one partition, as a reader
+// of what is committed does.
+func read(t *testing.T, b *kafkatest.Broker, topic string, n int) []kafkatest.Record {
+	t.Helper()
+	cl := client(t, b.Addr(),
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	)
+	var records []kafkatest.Record
+	for len(records) < n {
+		fetches := cl.PollFetches(t.Context())
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range fetches.Records() {
+			record := kafkatest.Record{Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value}
+			for _, h := range r.Headers {
+				record.Headers = append(record.Headers, kafkatest.Header{Key: h.Key, Value: h.Value})
+			}
+			records = append(records, record)
+		}
+	}
+	return records
+}
+
+// startOffset returns the first offset that is left in a topic's only partition.
+func startOffset(t *testing.T, b *kafkatest.Broker, topic string) int64 {
+	t.Helper()
+	starts, err := kadm.NewClient(client(t, b.Addr())).ListStartOffsets(t.Context(), topic)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, _ := starts.Lookup(topic, 0)
+	return start.Offset
+}

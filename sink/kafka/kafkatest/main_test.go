@@ -1,0 +1,12 @@
+//go:build integration
+
+package kafkatest_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kafkatest.Main(m)) }

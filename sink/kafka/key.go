@@ -1,0 +1,176 @@
+package kafka
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Key says where an entity's key is: "/a/b" is a JSON Pointer (RFC 6901) into
+// the body, "header:Name" is the first header of that name, and the empty Key
+// is none.
+//
+// What the pointer leads to must be a string, whose text is the key, or a
+// number, true or false, which are taken as they stand in the body. If an object
+// has the same name twice, its first value counts.
+type Key string
+
+const headerKey = "header:"
+
+// ParseKey returns an error for what is no Key.
+func ParseKey(s string) (Key, error) {
+	switch name, isHeader := strings.CutPrefix(s, headerKey); {
+	case s == "":
+	case isHeader && strings.TrimSpace(name) == "":
+		return "", errors.New("header: has no name; want one such as header:Content-ID")
+	case isHeader:
+	case s[0] != '/':
+		return "", fmt.Errorf("%q: want a JSON pointer such as /id, or header:<name>", s)
+	default:
+		if _, err := pointer(s); err != nil {
+			return "", err
+		}
+	}
+	return Key(s), nil
+}
+
+// UnmarshalText is [ParseKey].
+func (k *Key) UnmarshalText(text []byte) (err error) {
+	*k, err = ParseKey(string(text))
+	return err
+}
+
+// pointer returns the names that a JSON Pointer has.
+func pointer(s string) ([]string, error) {
+	names := strings.Split(s[1:], "/")
+	for i, name := range names {
+		for rest := name; ; {
+			_, after, found := strings.Cut(rest, "~")
+			if !found {
+				break
+			}
+			if after == "" || after[0] != '0' && after[0] != '1' {
+				return nil, fmt.Errorf("%q: in a JSON pointer a ~ is written ~0, and a / within a name ~1", s)
+			}
+			rest = after[1:]
+		}
+		names[i] = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
+	}
+	return names, nil
+}
+
+// keyer returns the key of an entity, or an error that says why it has none.
+type keyer func(feed.Entity) ([]byte, error)
+
+// keyer is nil for no key.
+func (k Key) keyer() keyer {
+	if k == "" {
+		return nil
+	}
+	if name, ok := strings.CutPrefix(string(k), headerKey); ok {
+		name = strings.TrimSpace(name)
+		return func(e feed.Entity) ([]byte, error) {
+			if v, ok := e.Header.Get(name); ok {
+				return []byte(v), nil
+			}
+			return nil, fmt.Errorf("it has no header %s", name)
+		}
+	}
+	names, err := pointer(string(k))
+	if err != nil {
+		return func(feed.Entity) ([]byte, error) { return nil, err }
+	}
+	return func(e feed.Entity) ([]byte, error) {
+		d := json.NewDecoder(bytes.NewReader(e.Body))
+		d.UseNumber()
+		key, err := at(d, names)
+		switch {
+		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(e.Body)) == 0:
+			return nil, errors.New("its body is empty")
+		case errors.Is(err, errNothing):
+			return nil, fmt.Errorf("its body has nothing at %s", k)
+		case errors.Is(err, errNoText):
+			return nil, fmt.Errorf("its body has %w at %s", err, k)
+		case err != nil:
+			return nil, fmt.Errorf("its body is not JSON as far as %s: %w", k, err)
+		}
+		return key, nil
+	}
+}
+
+var (
+	errNothing = errors.New("nothing")
+	errNoText  = errors.New("no text")
+)
+
+// at reads on to the place that names lead to, and returns what is there. It
+// reads no further than that.
+func at(d *json.Decoder, names []string) ([]byte, error) {
+	t, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return text(t)
+	}
+	switch t {
+	case json.Delim('{'):
+		for d.More() {
+			name, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			if name == names[0] {
+				return at(d, names[1:])
+			}
+			if err := skip(d); err != nil {
+				return nil, err
+			}
+		}
+	case json.Delim('['):
+		for i := 0; d.More(); i++ {
+			if fmt.Sprint(i) == names[0] {
+				return at(d, names[1:])
+			}
+			if err := skip(d); err != nil {
+				return nil, err
+			}
+		}
+	default:
+		return nil, errNothing
+	}
+	// The closing bracket: without it there may have been more.
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	return nil, errNothing
+}
+
+func skip(d *json.Decoder) error {
+	var ignored json.RawMessage
+	return d.Decode(&ignored)
+}
+
+// text is what a key is made of.
+func text(t json.Token) ([]byte, error) {
+	switch v := t.(type) {
+	case string:
+		return []byte(v), nil
+	case json.Number:
+		return []byte(v), nil
+	case bool:
+		return fmt.Append(nil, v), nil
+	case nil:
+		return nil, fmt.Errorf("null, which is %w,", errNoText)
+	case json.Delim:
+		if v == '{' {
+			return nil, fmt.Errorf("an object, which is %w,", errNoText)
+		}
+	}
+	return nil, fmt.Errorf("an array, which is %w,", errNoText)
+}

@@ -1,0 +1,242 @@
+package kafka_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// murmur2 is Kafka's, by the description in org.apache.kafka.common.utils.Utils.
+func murmur2(data []byte) int32 {
+	const m, r = 0x5bd1e995, 24
+	h := uint32(0x9747b28c) ^ uint32(len(data))
+	for ; len(data) >= 4; data = data[4:] {
+		k := binary.LittleEndian.Uint32(data) * m
+		k = (k ^ k>>r) * m
+		h = h*m ^ k
+	}
+	for i := len(data) - 1; i >= 0; i-- {
+		h ^= uint32(data[i]) << (8 * i)
+		if i == 0 {
+			h *= m
+		}
+	}
+	h = (h ^ h>>13) * m
+	return int32(h ^ h>>15)
+}
+
+// These are the values of Kafka's own test of its murmur2.
+func TestMurmur2IsTheOneOfTheJavaClient(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]int32{
+		"21":                         -973932308,
+		"foobar":                     -790332482,
+		"a-little-bit-long-string":   -985981536,
+		"a-little-bit-longer-string": -1486304829,
+		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+		"abc": 479470107,
+	} {
+		if got := murmur2([]byte(key)); got != want {
+			t.Errorf("%s: %d, want %d", key, got, want)
+		}
+	}
+}
+
+func TestKeysArePlacedAsTheJavaClientDoes(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Key, topic.Partitions = "/n", 6
+	s, _, _ := open(t, topic)
+	commit(t, s, 0, 100)
+	commit(t, s, 100, 200)
+	seen, last := map[int32]int{}, map[int32]string{}
+	for m, err := range s.Messages(t.Context(), kafka.AllPartitions, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (murmur2(m.Key) & 0x7fffffff) % 6; m.Partition != want {
+			t.Errorf("key %s is in partition %d, want %d", m.Key, m.Partition, want)
+		}
+		if want := fmt.Sprintf(`{"n":%s}`, m.Key); string(m.Entity.Body) != want {
+			t.Errorf("key %s has the body %s", m.Key, m.Entity.Body)
+		}
+		if id := fmt.Sprintf("%09s", m.Key); id < last[m.Partition] {
+			t.Errorf("%s comes after %s", id, last[m.Partition])
+		} else {
+			last[m.Partition] = id
+		}
+		seen[m.Partition]++
+	}
+	total := 0
+	for _, n := range seen {
+		total += n
+	}
+	if len(seen) != 6 || total != 200 {
+		t.Errorf("messages by partition: %v", seen)
+	}
+}
+
+func TestEntitiesWithoutAKeyLieInOnePartition(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Partitions, topic.Partition = 6, 4
+	s, _, _ := open(t, topic)
+	commit(t, s, 0, 100)
+	for m, err := range s.Messages(t.Context(), kafka.AllPartitions, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Partition != 4 || m.Key != nil {
+			t.Fatalf("%s is in partition %d under key %q", m.Entity.ID, m.Partition, m.Key)
+		}
+	}
+}
+
+func TestKey(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		key  kafka.Key
+		body string
+		want string
+		err  string
+	}{
+		"a string":                   {"/id", `{"id":"a\u00e9\n"}`, "aé\n", ""},
+		"an empty string":            {"/id", `{"id":""}`, "", ""},
+		"a number as it stands":      {"/id", `{"id":1.50e+300}`, "1.50e+300", ""},
+		"a large number":             {"/id", `{"id":12345678901234567890}`, "12345678901234567890", ""},
+		"true":                       {"/id", `{"id":true}`, "true", ""},
+		"within":                     {"/a/b/1/c", `{"x":[{}],"a":{"b":[0,{"c":"found"}]}}`, "found", ""},
+		"escaped":                    {"/a~1b~0c", `{"a/b~c":"found"}`, "found", ""},
+		"escaped twice":              {"/~01", `{"~1":"found"}`, "found", ""},
+		"the name is empty":          {"/", `{"":"found"}`, "found", ""},
+		"the first of two":           {"/id", `{"id":1,"id":2}`, "1", ""},
+		"behind it is no JSON":       {"/id", `{"id":1,`, "1", ""},
+		"nothing there":              {"/id", `{"no":1}`, "", "its body has nothing at /id"},
+		"nothing in a text":          {"/id/x", `{"id":"text"}`, "", "its body has nothing at /id/x"},
+		"beyond a list":              {"/1", `[0]`, "", "its body has nothing at /1"},
+		"an index is no -":           {"/-", `[0]`, "", "its body has nothing at /-"},
+		"an index has no zeros":      {"/00", `[0]`, "", "its body has nothing at /00"},
+		"null":                       {"/id", `{"id":null}`, "", "its body has null, which is no text, at /id"},
+		"an object":                  {"/id", `{"id":{}}`, "", "its body has an object, which is no text, at /id"},
+		"a list":                     {"/id", `{"id":[]}`, "", "its body has an array, which is no text, at /id"},
+		"no body":                    {"/id", ``, "", "its body is empty"},
+		"no JSON":                    {"/id", `<id>1</id>`, "", "its body is not JSON as far as /id"},
+		"cut before it":              {"/id", `{"no":1`, "", "its body is not JSON as far as /id"},
+		"a header":                   {"header:content-id", ``, "<0@feed.example.com>", ""},
+		"a header that is not there": {"header:X-Key", ``, "", "it has no header X-Key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := orders()
+			topic.Key = test.key
+			s := connect(t, kafka.Config{Brokers: []string{"127.0.0.1:1"}}).Sink(topic)
+			e := sinktest.Entities(0, 1)[0]
+			e.Body = []byte(test.body)
+			err := s.Fits(e)
+			if test.err != "" {
+				wantError(t, err, false, nil, "it has no key: "+test.err, `"missing_key: null"`)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.KeyOf(t, e); got != test.want {
+				t.Errorf("key %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestParseKey(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]string{
+		"":               "",
+		"/":              "",
+		"/a~0~1":         "",
+		"header:X":       "",
+		"id":             `"id": want a JSON pointer such as /id, or header:<name>`,
+		"header:":        "header: has no name; want one such as header:Content-ID",
+		"/a~2":           `"/a~2": in a JSON pointer a ~ is written ~0, and a / within a name ~1`,
+		"/a~":            `"/a~": in a JSON pointer a ~ is written ~0, and a / within a name ~1`,
+		"$.id":           `"$.id": want a JSON pointer such as /id, or header:<name>`,
+		"header:Mixed-X": "",
+	} {
+		_, err := kafka.ParseKey(s)
+		if got := fmt.Sprint(err); err != nil && got != want || err == nil && want != "" {
+			t.Errorf("%q: %v, want %q", s, err, want)
+		}
+	}
+}
+
+func TestEntityWithoutAKey(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Key, topic.Partitions, topic.Partition = "/n", 3, 1
+	entities := sinktest.Entities(0, 2)
+	entities[1].Body = []byte(`{}`)
+
+	s, _, _ := open(t, topic)
+	wantError(t, s.Fits(entities[1]), false, nil, "it has no key: its body has nothing at /n; correct the feed")
+	wantError(t, s.Commit(t.Context(), entities, sinktest.At(2)), true, nil, `entity "<1@feed.example.com>": it has no key`)
+	if cp := resume(t, s); !cp.IsZero() {
+		t.Errorf("checkpoint %+v, want none", cp)
+	}
+	topic.MissingKey = kafka.KeyNull
+	s, _, _ = open(t, topic)
+	if err := s.Fits(entities[1]); err != nil {
+		t.Error(err)
+	}
+	if err := s.Commit(t.Context(), entities, sinktest.At(2)); err != nil {
+		t.Fatal(err)
+	}
+	for m, err := range s.Messages(t.Context(), 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Entity.ID == entities[1].ID && m.Key == nil {
+			return
+		}
+	}
+	t.Error("the entity without a key is not in its partition")
+}
+
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	entities := sinktest.Entities(0, 3)
+	entities[1].Op, entities[1].Header[3].Value = feed.Delete, "http-equiv=DELETE"
+	entities[2].Body = nil
+	for becomes, want := range map[kafka.Delete][]bool{
+		kafka.DeleteMessage:   {false, false, false},
+		kafka.DeleteTombstone: {false, true, false},
+	} {
+		t.Run(string(becomes), func(t *testing.T) {
+			t.Parallel()
+			topic := orders()
+			topic.Key, topic.Delete = "header:Content-ID", becomes
+			s, _, _ := open(t, topic)
+			if err := s.Commit(t.Context(), entities, sinktest.At(3)); err != nil {
+				t.Fatal(err)
+			}
+			var got []bool
+			for m, err := range s.Messages(t.Context(), 0, 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				e := entities[len(got)]
+				if string(m.Key) != e.ID || m.Entity.Op != e.Op || m.Entity.ID != e.ID {
+					t.Errorf("key %s, %s %s; want %s %s", m.Key, m.Entity.Op, m.Entity.ID, e.Op, e.ID)
+				}
+				got = append(got, m.Tombstone)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("tombstones (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

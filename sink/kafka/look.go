@@ -1,0 +1,197 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Checkpoint returns the checkpoint that the topic has, with the errors of
+// Resume, but that of another feed is returned as it is if this feed has none. It
+// changes nothing: a topic that is missing is an empty one.
+func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
+	var cp checkpoint.Checkpoint
+	err := s.ask(ctx, func(ctx context.Context) error {
+		last, err := s.lookAt(ctx)
+		if err != nil {
+			return err
+		}
+		if last.data != nil {
+			if cp, err = decode(last.data, s.topic.Feed); err != nil {
+				return err
+			}
+		}
+		d, err := s.conn.describe(ctx, s.topic.Name)
+		switch {
+		case missing(err) && cp.Count == 0:
+			return nil
+		case missing(err):
+			return s.errGone()
+		case err != nil:
+			return err
+		}
+		if err := s.sameTopic(d, last); err != nil || last.data != nil {
+			return err
+		}
+		written, _, err := s.written(ctx, d)
+		if err == nil && written {
+			err = s.errMissing()
+		}
+		return err
+	})
+	if err != nil {
+		return checkpoint.Checkpoint{}, err
+	}
+	return cp, nil
+}
+
+// lookAt returns the newest checkpoint of the feed; of another feed, if the topic
+// is not shared and has none of this one; and none.
+func (s *Sink) lookAt(ctx context.Context) (stored, error) {
+	at, err := s.conn.store.find(ctx, s.topic, false)
+	if missing(err) {
+		return stored{}, nil
+	}
+	if err != nil {
+		return stored{}, err
+	}
+	feeds, err := s.feeds(ctx, at, s.conn.cfg.Timeout, nil)
+	if err != nil {
+		return stored{}, err
+	}
+	last, found := feeds[s.topic.Feed]
+	if !found && !s.topic.Shared {
+		for _, name := range slices.Sorted(maps.Keys(feeds)) {
+			return feeds[name], nil
+		}
+	}
+	return last, nil
+}
+
+// Check says what would keep a Resume and a Commit from working, without changing
+// anything: a topic that is missing and may be created is fine.
+func (s *Sink) Check(ctx context.Context) error {
+	return s.ask(ctx, func(ctx context.Context) error {
+		if _, err := s.conn.store.find(ctx, s.topic, false); err != nil && (!missing(err) || !s.topic.Create) {
+			return err
+		}
+		if err := s.mayCommit(ctx); err != nil {
+			return err
+		}
+		d, err := s.conn.describe(ctx, s.topic.Name)
+		if missing(err) && s.topic.Create {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_, err = s.fitness(ctx, d)
+		return err
+	})
+}
+
+// mayCommit asks for the coordinator of the transactional id, which takes the
+// right to it that is easiest to get: that there is more to it shows at the
+// first commit.
+func (s *Sink) mayCommit(ctx context.Context) error {
+	ctx, cancel := s.conn.bounded(ctx)
+	defer cancel()
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorType = 1
+	req.CoordinatorKey = s.transactionalID
+	req.CoordinatorKeys = []string{s.transactionalID}
+	resp, err := req.RequestWith(ctx, s.conn.client)
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+		return err
+	}
+	for _, c := range resp.Coordinators {
+		if err := kerr.ErrorForCode(c.ErrorCode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Overwrite stores cp whatever checkpoint the topic has, also if it has none or
+// one that cannot be read, and discards those of other feeds unless the topic is
+// shared. It fences whoever writes to the topic. Like a commit it is refused with
+// [checkpoint.ErrConflict] if someone commits at the same moment. It is for a
+// person who moves a feed's place; the sink must Resume afterwards.
+func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
+	s.ready = false
+	s.closeProducer()
+	err := s.ask(ctx, func(ctx context.Context) error {
+		at, err := s.conn.store.find(ctx, s.topic, s.topic.Create)
+		if err != nil {
+			return err
+		}
+		s.place = at
+		feeds, err := s.feeds(ctx, at, s.conn.cfg.Timeout, s.watch().look)
+		if err != nil {
+			return err
+		}
+		s.fence = -1
+		if last, ok := feeds[s.topic.Feed]; ok {
+			s.fence = last.offset
+		}
+		d, err := s.conn.describe(ctx, s.topic.Name)
+		if err != nil && !missing(err) {
+			return err
+		}
+		s.id = d.id
+		return s.overwrite(ctx, cp, feeds)
+	})
+	if err != nil {
+		return fmt.Errorf("overwrite: %w", err)
+	}
+	return nil
+}
+
+func (s *Sink) overwrite(ctx context.Context, cp checkpoint.Checkpoint, feeds map[string]stored) error {
+	var records []kgo.Record
+	if !s.topic.Shared {
+		for _, name := range slices.Sorted(maps.Keys(feeds)) {
+			if name == s.topic.Feed {
+				continue
+			}
+			if err := s.conn.endTransaction(ctx, s.conn.cfg.TransactionalIDPrefix+s.topic.Name+"/"+name); err != nil {
+				return err
+			}
+			records = append(records, kgo.Record{Topic: s.conn.cfg.Checkpoints, Partition: s.place.partition, Key: []byte(s.topic.Name + "/" + name)})
+		}
+	}
+	ctx, cancel := s.conn.within(ctx, 3*s.conn.cfg.Timeout)
+	defer cancel()
+	p, err := s.conn.newProducer(s.transactionalID, defaultBatch)
+	if err != nil {
+		return err
+	}
+	defer s.conn.closeProducer(p)
+	if err := s.take(ctx, p, false); err != nil {
+		return err
+	}
+	if _, err := transact(ctx, p, append(records, s.checkpointRecord(cp))); err != nil {
+		return err
+	}
+	return nil
+}
+
+// errNone says that a topic is missing and is not to be created.
+func (s *Sink) errNone(topic string) error {
+	partitions, config := s.topic.Partitions, append([]string{"retention.ms=-1"}, s.topic.Config...)
+	if topic == s.conn.cfg.Checkpoints {
+		partitions, config = checkpointPartitions, checkpointConfig
+	}
+	return feed.Permanent(fmt.Errorf("there is no topic %s, and create is off; create it with '%s'", topic, s.conn.creation(topic, partitions, config)))
+}

@@ -1,0 +1,130 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/secret"
+)
+
+// options returns the options that every client has. It reads every file once,
+// so that one that cannot be read is an error now and not a puzzle later.
+func (c Config) options(log *slog.Logger) ([]kgo.Opt, error) {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.ClientID(c.ClientID),
+		kgo.SoftwareNameAndVersion("feedbridge", "1"),
+		kgo.WithLogger(logger{log}),
+		kgo.DialTimeout(c.Timeout),
+		kgo.RequestTimeoutOverhead(c.Timeout),
+		kgo.RetryTimeout(c.Timeout),
+		// Topics are created and looked at by people and other programs, too.
+		kgo.MetadataMinAge(minAge),
+		// This program's own affairs are its own.
+		kgo.DisableClientMetrics(),
+	}
+	if c.TLS.on() {
+		settings, err := c.TLS.settings()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, kgo.DialTLSConfig(settings))
+	}
+	mechanism, err := c.mechanism()
+	if err != nil {
+		return nil, err
+	}
+	if mechanism != nil {
+		opts = append(opts, kgo.SASL(mechanism))
+	}
+	return opts, nil
+}
+
+// codecs are what batches are compressed with: if a broker does not know it,
+// with nothing.
+func (c Compression) codecs() []kgo.CompressionCodec {
+	switch c {
+	case Gzip:
+		return []kgo.CompressionCodec{kgo.GzipCompression(), kgo.NoCompression()}
+	case LZ4:
+		return []kgo.CompressionCodec{kgo.Lz4Compression(), kgo.NoCompression()}
+	case Zstd:
+		return []kgo.CompressionCodec{kgo.ZstdCompression(), kgo.NoCompression()}
+	case Snappy:
+		return []kgo.CompressionCodec{kgo.SnappyCompression(), kgo.NoCompression()}
+	}
+	return []kgo.CompressionCodec{kgo.NoCompression()}
+}
+
+func (t TLS) settings() (*tls.Config, error) {
+	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls.ca_file: %w", err)
+		}
+		settings.RootCAs = x509.NewCertPool()
+		if !settings.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls.ca_file: %s has no certificate in PEM form", t.CAFile)
+		}
+	}
+	if t.CertFile != "" {
+		load := func() (*tls.Certificate, error) {
+			certificate, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("tls.cert_file %s with key_file %s: %w", t.CertFile, t.KeyFile, err)
+			}
+			return &certificate, nil
+		}
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		settings.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	}
+	return settings, nil
+}
+
+// secretOrFile returns s, or what the file has now if there is one. key is what
+// the configuration calls the file.
+func secretOrFile(s secret.String, key, file string) (secret.String, error) {
+	if file == "" {
+		return s, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", key, err)
+	}
+	text := strings.TrimRight(string(data), "\r\n")
+	if text == "" {
+		return "", fmt.Errorf("%s: %w", key, errors.New(file+" is empty"))
+	}
+	return secret.String(text), nil
+}
+
+// logger takes the log of franz-go. What goes wrong comes back as an error too,
+// and is reported there; so nothing of it is worth more than a warning, and a
+// warning of it nothing.
+type logger struct{ log *slog.Logger }
+
+func (l logger) Level() kgo.LogLevel {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		return kgo.LogLevelInfo
+	}
+	return kgo.LogLevelError
+}
+
+func (l logger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
+	to := slog.LevelDebug
+	if level == kgo.LogLevelError {
+		to = slog.LevelWarn
+	}
+	l.log.Log(context.Background(), to, "kafka client: "+msg, keyvals...)
+}

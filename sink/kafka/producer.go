@@ -1,0 +1,219 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+)
+
+// newProducer returns a client that commits under a transactional id. It does
+// nothing yet.
+func (c *Conn) newProducer(transactionalID string, batch int32) (*kgo.Client, error) {
+	opts := append(append([]kgo.Opt{}, c.opts...),
+		kgo.TransactionalID(transactionalID),
+		kgo.TransactionTimeout(c.cfg.TransactionTimeout),
+		kgo.RecordPartitioner(partitioner{c.cfg.Checkpoints}),
+		kgo.ProducerBatchCompression(c.cfg.Compression.codecs()...),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
+			if topic == c.cfg.Checkpoints || topic == "" {
+				return defaultBatch
+			}
+			return batch
+		}),
+		// Without these a record waits for ever for a broker that is gone.
+		kgo.ProduceRequestTimeout(c.cfg.Timeout),
+		kgo.RecordDeliveryTimeout(c.cfg.Timeout),
+		// How soon to ask again while the cluster still writes the markers of
+		// the transaction before.
+		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond),
+	)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, kgo.ErrClientClosed
+	}
+	p, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, err
+	}
+	c.producers[p] = true
+	return p, nil
+}
+
+// defaultBatch is the largest batch that Kafka takes unless told otherwise, with
+// something to spare.
+const defaultBatch = 1_000_000
+
+func (c *Conn) closeProducer(p *kgo.Client) {
+	p.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.producers, p)
+}
+
+// begin takes the transactional id: what any other producer has under way with
+// it is aborted, and none of them can commit from then on.
+func begin(ctx context.Context, p *kgo.Client) error {
+	id, _, err := p.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	if id < 0 {
+		// franz-go goes on without, if the brokers know of none.
+		return errNoProducerID
+	}
+	return nil
+}
+
+var errNoProducerID = errors.New("the cluster gave no producer id")
+
+// end ends what is under way under the sink's transactional id.
+func (s *Sink) end(ctx context.Context) error {
+	s.closeProducer()
+	return s.conn.endTransaction(ctx, s.transactionalID)
+}
+
+func (c *Conn) endTransaction(ctx context.Context, transactionalID string) error {
+	p, err := c.newProducer(transactionalID, defaultBatch)
+	if err != nil {
+		return err
+	}
+	defer c.closeProducer(p)
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	return causeOf(ctx, begin(ctx, p))
+}
+
+func (s *Sink) closeProducer() {
+	if s.producer != nil {
+		s.conn.closeProducer(s.producer)
+		s.producer = nil
+	}
+}
+
+// abandon closes the producer after an error, and first aborts what it has under
+// way if it still can: an open transaction hides what all others write to the
+// same partitions, until its timeout.
+//
+// That is of no use for knowing what became of a commit. If it took place, this
+// changes nothing; if it has yet to arrive, it is refused.
+func (s *Sink) abandon(ctx context.Context, why error) {
+	if s.producer == nil {
+		return
+	}
+	// The producer may yet read them.
+	s.records = nil
+	if !errors.Is(why, checkpoint.ErrConflict) {
+		ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
+		defer cancel()
+		if s.producer.AbortBufferedRecords(ctx) == nil {
+			_ = s.producer.EndTransaction(ctx, kgo.TryAbort)
+		}
+	}
+	s.closeProducer()
+}
+
+// open makes the producer. From its success on nobody but this sink can commit
+// for the feed, and the newest checkpoint is the one that it has resumed from.
+func (s *Sink) open(ctx context.Context) error {
+	// A stale writer finds out here, without disturbing anyone. A commit that
+	// is under way is worth waiting for: it will make this one stale.
+	if err := s.compare(ctx, s.conn.grace(), true); err != nil {
+		var held *unsettled
+		if !errors.As(err, &held) {
+			return err
+		}
+	}
+	batch := s.largestBatch()
+	p, err := s.conn.newProducer(s.transactionalID, batch)
+	if err != nil {
+		return err
+	}
+	if err := s.take(ctx, p, true); err != nil {
+		s.conn.closeProducer(p)
+		return err
+	}
+	s.producer, s.batch = p, batch
+	return nil
+}
+
+// largestBatch is what the topic takes, within what franz-go does.
+func (s *Sink) largestBatch() int32 { return int32(min(max(s.limit.Load(), 512), 64<<20)) }
+
+// take fences all others off, and looks once more at what they have left.
+// It minds other feeds' checkpoints if alone says so.
+func (s *Sink) take(ctx context.Context, p *kgo.Client, alone bool) error {
+	bounded, cancel := s.conn.bounded(ctx)
+	defer cancel()
+	if err := begin(bounded, p); err != nil {
+		return causeOf(bounded, err)
+	}
+	// All that the predecessor has committed is in the log by now, but not to be
+	// seen behind another feed's transaction.
+	return s.compare(ctx, s.conn.cfg.Timeout, alone)
+}
+
+// compare returns [checkpoint.ErrConflict] unless the newest checkpoint is the
+// one that this sink has seen.
+func (s *Sink) compare(ctx context.Context, patience time.Duration, alone bool) error {
+	c := s.conn
+	at, err := c.store.find(ctx, s.topic, false)
+	if err != nil {
+		return err
+	}
+	if at != s.place {
+		return fmt.Errorf("topic %q for checkpoints is another one since the sink resumed", c.cfg.Checkpoints)
+	}
+	feeds, err := s.feeds(ctx, at, patience, nil)
+	if err != nil {
+		return err
+	}
+	now := int64(-1)
+	if last, ok := feeds[s.topic.Feed]; ok {
+		now = last.offset
+	}
+	if now != s.fence {
+		return fmt.Errorf("%w: the newest checkpoint has offset %d, not %d", checkpoint.ErrConflict, now, s.fence)
+	}
+	if !alone {
+		return nil
+	}
+	return s.foreign(feeds)
+}
+
+// partitioner places a record with a key where the Java client does, and any
+// other where it says itself.
+type partitioner struct{ checkpoints string }
+
+func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	if topic == p.checkpoints {
+		return fixed{}
+	}
+	return keyed{kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
+}
+
+type fixed struct{}
+
+func (fixed) RequiresConsistency(*kgo.Record) bool { return true }
+func (fixed) Partition(r *kgo.Record, n int) int   { return int(r.Partition) }
+
+type keyed struct{ murmur2 kgo.TopicPartitioner }
+
+func (keyed) RequiresConsistency(*kgo.Record) bool { return true }
+
+func (k keyed) Partition(r *kgo.Record, n int) int {
+	if r.Key == nil {
+		return int(r.Partition)
+	}
+	return k.murmur2.Partition(r, n)
+}
+
+// partitionOf returns the partition of n that a key belongs to.
+func partitionOf(key string, n int) int32 {
+	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(key)}, n))
+}

@@ -1,0 +1,12 @@
+//go:build integration
+
+package kafka_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kafkatest.Main(m)) }

@@ -1,0 +1,77 @@
+//go:build integration
+
+package kafka_test
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// atReal is the configuration for a real broker. A busy machine answers within
+// its timeout, and a fifth of it is what a transaction may stand open.
+func atReal(addr string) kafka.Config {
+	return kafka.Config{Brokers: []string{addr}, Timeout: 10 * time.Second}
+}
+
+// ordersIn is a topic that no other test has.
+func ordersIn(t testing.TB) kafka.Topic {
+	topic := orders()
+	topic.Name = kafkatest.Name(t)
+	return topic
+}
+
+// kafkaClient is a client like Kafka's tools, and like other programs.
+func kafkaClient(t testing.TB, addr string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+// createTopic creates one with settings, each name=value.
+func createTopic(t testing.TB, addr, name string, partitions int32, settings map[string]string) {
+	t.Helper()
+	values := map[string]*string{}
+	for k, v := range settings {
+		values[k] = &v
+	}
+	if _, err := kadm.NewClient(kafkaClient(t, addr)).CreateTopic(t.Context(), partitions, 1, values, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRealSink(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Shared(t)
+	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
+		topic := ordersIn(t)
+		open := func() *kafka.Sink { return connect(t, atReal(b.Addr())).Sink(topic) }
+		reader := open()
+		return sinktest.Topic{
+			Open: func() sinktest.Sink { return open() },
+			Read: func(ctx context.Context) iter.Seq2[feed.Entity, error] {
+				return func(yield func(feed.Entity, error) bool) {
+					for m, err := range reader.Messages(ctx, 0, 0) {
+						if !yield(m.Entity, err) {
+							return
+						}
+					}
+				}
+			},
+			MaxEntities: kafka.MaxEntities,
+		}
+	})
+}

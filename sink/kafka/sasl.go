@@ -1,0 +1,84 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/aws"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/feedbridge/feedbridge/secret"
+)
+
+// mechanism returns how to prove who connects, nil for not at all. Secrets are
+// asked for at every connect.
+func (c Config) mechanism() (sasl.Mechanism, error) {
+	s := c.SASL
+	password := func() (string, error) {
+		p, err := secretOrFile(s.Password, "sasl.password_file", s.PasswordFile)
+		return p.Reveal(), err
+	}
+	switch s.Mechanism {
+	case Plain:
+		_, err := password()
+		return plain.Plain(func(context.Context) (plain.Auth, error) {
+			p, err := password()
+			return plain.Auth{User: s.Username, Pass: p}, err
+		}), err
+	case ScramSHA256, ScramSHA512:
+		_, err := password()
+		auth := func(context.Context) (scram.Auth, error) {
+			p, err := password()
+			return scram.Auth{User: s.Username, Pass: p}, err
+		}
+		if s.Mechanism == ScramSHA256 {
+			return scram.Sha256(auth), err
+		}
+		return scram.Sha512(auth), err
+	case OAuthBearer:
+		token, err := c.bearer()
+		if err != nil {
+			return nil, err
+		}
+		return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+			t, err := token(ctx)
+			return oauth.Auth{Token: t.Reveal()}, err
+		}), nil
+	case MSKIAM:
+		_, err := s.aws()
+		return aws.ManagedStreamingIAM(func(context.Context) (aws.Auth, error) { return s.aws() }), err
+	}
+	return nil, nil
+}
+
+// bearer returns a function that returns a token.
+func (c Config) bearer() (func(context.Context) (secret.String, error), error) {
+	s := c.SASL
+	if s.TokenFile == "" {
+		return newTokens(s.OAuth2, c.Timeout).get, s.OAuth2.readable()
+	}
+	read := func(context.Context) (secret.String, error) {
+		return secretOrFile("", "sasl.token_file", s.TokenFile)
+	}
+	_, err := read(context.Background())
+	return read, err
+}
+
+func (s SASL) aws() (aws.Auth, error) {
+	if s.AccessKey != "" {
+		return aws.Auth{AccessKey: s.AccessKey, SecretKey: s.SecretKey.Reveal(), SessionToken: s.SessionToken.Reveal()}, nil
+	}
+	a := aws.Auth{
+		AccessKey:    os.Getenv("AWS_ACCESS_KEY_ID"),
+		SecretKey:    os.Getenv("AWS_SECRET_ACCESS_KEY"),
+		SessionToken: either(s.SessionToken.Reveal(), os.Getenv("AWS_SESSION_TOKEN")),
+	}
+	if a.AccessKey == "" || a.SecretKey == "" {
+		return a, errors.New("sasl.access_key: is missing, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set")
+	}
+	return a, nil
+}

@@ -1,0 +1,155 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// settle waits until all that partitions of a topic have now is committed or
+// aborted, and returns their stable ends. What is committed shows to a reader
+// only from then on: a transaction that is under way hides all that lies behind
+// its first record, whoever made it, and the markers of one that was committed
+// are written partition by partition.
+//
+// It returns an error when patience is over. meanwhile, if not nil, is called
+// now and then with how long it has been.
+func (c *Conn) settle(ctx context.Context, topic string, partitions []int32, patience time.Duration, meanwhile func(context.Context, time.Duration) error) ([]int64, error) {
+	ends, err := c.offsets(ctx, topic, partitions, end)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		now, err := c.offsets(ctx, topic, partitions, stable)
+		if err != nil {
+			return nil, err
+		}
+		behind := 0
+		for behind < len(ends) && now[behind] >= ends[behind] {
+			behind++
+		}
+		if behind == len(ends) {
+			return now, nil
+		}
+		took := time.Since(began)
+		if took >= patience {
+			return nil, &unsettled{topic, partitions[behind], took, c.holders(ctx, topic, partitions[behind])}
+		}
+		if meanwhile != nil {
+			if err := meanwhile(ctx, took); err != nil {
+				return nil, err
+			}
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// unsettled says that a partition is held back by a transaction.
+type unsettled struct {
+	topic     string
+	partition int32
+	after     time.Duration
+	holders   []string
+}
+
+func (e *unsettled) Error() string {
+	whose := "a transaction that is not ended"
+	if len(e.holders) > 0 {
+		whose = "a transaction of " + strings.Join(e.holders, ", ")
+	}
+	return fmt.Sprintf("partition %d of %s is held back by %s for %v or longer; if its program is gone, the cluster aborts it "+
+		"at its transaction timeout, or 'kafka-transactions.sh abort' does it now", e.partition, e.topic, whose, e.after.Round(time.Millisecond))
+}
+
+// holders returns who has a transaction under way in a partition, as far as the
+// cluster tells: that takes Kafka 3.0 and the right to ask.
+func (c *Conn) holders(ctx context.Context, topic string, partition int32) []string {
+	ctx, cancel := c.within(ctx, c.grace())
+	defer cancel()
+	producers, err := c.admin.DescribeProducers(ctx, kadm.TopicsSet{topic: {partition: {}}})
+	if err != nil {
+		return nil
+	}
+	var ids []int64
+	for _, p := range producers[topic].Partitions[partition].ActiveProducers {
+		if p.CurrentTxnStartOffset >= 0 {
+			ids = append(ids, p.ProducerID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	transactions, err := c.admin.ListTransactions(ctx, ids, nil)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, t := range transactions.Sorted() {
+		names = append(names, fmt.Sprintf("%q", t.TxnID))
+	}
+	return names
+}
+
+// A watch is kept on a sink's own transactional id while it waits: a copy that
+// died within a transaction leaves it open, and nobody but its successor ends it
+// before its timeout.
+type watch struct {
+	sink  *Sink
+	next  time.Duration // when to look
+	seen  *kadm.DescribedTransaction
+	ended bool // the transaction, by this sink
+}
+
+func (s *Sink) watch() *watch { return &watch{sink: s, next: s.conn.grace() / 2} }
+
+// look ends the transaction under the sink's transactional id once it has stood
+// open for the time of grace. It leaves a living copy alone, which has ended it by
+// then or is at another.
+func (w *watch) look(ctx context.Context, took time.Duration) error {
+	grace := w.sink.conn.grace()
+	if w.ended || took < w.next {
+		return nil
+	}
+	now, err := w.sink.transaction(ctx)
+	switch {
+	case err != nil && took < grace:
+		return nil
+	case err != nil:
+		// The cluster does not tell; the time of grace is over.
+	case now.State != "Ongoing":
+		// It is someone else's, and ending our own would but disturb a copy.
+		w.seen, w.next = nil, took+grace/2
+		return nil
+	case w.seen == nil || w.seen.StartTimestamp != now.StartTimestamp || w.seen.ProducerEpoch != now.ProducerEpoch:
+		w.seen, w.next = now, took+grace
+		return nil
+	}
+	w.ended = true
+	w.sink.conn.log.Warn("ending a transaction that was left open", "transactional_id", w.sink.transactionalID)
+	return w.sink.end(ctx)
+}
+
+// transaction returns how the sink's transactional id stands.
+func (s *Sink) transaction(ctx context.Context) (*kadm.DescribedTransaction, error) {
+	ctx, cancel := s.conn.within(ctx, s.conn.grace())
+	defer cancel()
+	all, err := s.conn.admin.DescribeTransactions(ctx, s.transactionalID)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := all[s.transactionalID]
+	if !ok {
+		return nil, errors.New("the cluster says nothing about the transactional id")
+	}
+	if t.Err != nil {
+		return nil, t.Err
+	}
+	return &t, nil
+}

@@ -1,0 +1,445 @@
+package kafka_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+const checkpoints = "feedbridge.checkpoints"
+
+// open starts a cluster and returns a sink on a fresh topic that has been resumed,
+// and a way to get more of them.
+func open(t *testing.T, topic kafka.Topic, opts ...kfake.Opt) (*kafka.Sink, *kfake.Cluster, func() *kafka.Sink) {
+	t.Helper()
+	c := startCluster(t, opts...)
+	more := func() *kafka.Sink { return connect(t, at(c)).Sink(topic) }
+	s := more()
+	resume(t, s)
+	return s, c, more
+}
+
+// config returns what a topic is configured with.
+func config(t *testing.T, c *kfake.Cluster, topic string) map[string]string {
+	t.Helper()
+	_, adm := admin(t, c)
+	all, err := adm.DescribeTopicConfigs(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{}
+	for _, kv := range all[0].Configs {
+		values[kv.Key] = kv.MaybeValue()
+	}
+	return values
+}
+
+func TestTopicsAreCreated(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Partitions, topic.Key = 6, "/n"
+	topic.Config = []string{"cleanup.policy=compact", "retention.ms=1000"}
+	_, c, more := open(t, topic)
+	if n := len(c.PartitionInfos("shop.orders")); n != 6 {
+		t.Errorf("%d partitions, want 6", n)
+	}
+	if got := config(t, c, "shop.orders"); got["cleanup.policy"] != "compact" || got["retention.ms"] != "1000" {
+		t.Errorf("the topic has cleanup.policy=%s, retention.ms=%s, want what was configured", got["cleanup.policy"], got["retention.ms"])
+	}
+	got := config(t, c, checkpoints)
+	if got["cleanup.policy"] != "compact" || got["segment.bytes"] != "4194304" {
+		t.Errorf("the checkpoints have cleanup.policy=%s, segment.bytes=%s", got["cleanup.policy"], got["segment.bytes"])
+	}
+	// One that is there is left as it is.
+	topic.Partitions = 1
+	resume(t, more())
+}
+
+func TestTopicKeepsTheFeedForEverByDefault(t *testing.T) {
+	t.Parallel()
+	_, c, _ := open(t, orders())
+	if got := config(t, c, "shop.orders")["retention.ms"]; got != "-1" {
+		t.Errorf("retention.ms=%s, want -1", got)
+	}
+}
+
+func TestTopicIsNotCreated(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Create = false
+	c := startCluster(t)
+	s := connect(t, at(c)).Sink(topic)
+	_, err := s.Resume(t.Context())
+	wantError(t, err, true, nil, "there is no topic feedbridge.checkpoints, and create is off", "'kafka-topics.sh --bootstrap-server 127.0.0.1:", "--config cleanup.policy=compact")
+	wantError(t, s.Check(t.Context()), true, nil, "there is no topic feedbridge.checkpoints")
+	if err := c.CreateTopic(checkpoints, 3, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Resume(t.Context())
+	wantError(t, err, true, nil, "there is no topic shop.orders, and create is off", "--create --topic shop.orders --partitions 1 --config retention.ms=-1")
+	wantError(t, s.Check(t.Context()), true, nil, "there is no topic shop.orders")
+	if err := c.CreateTopic("shop.orders", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	resume(t, s)
+	commit(t, s, 0, 2)
+	wantFeed(t, s, 2)
+}
+
+func TestTopicIsUnfit(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		seed  func(*kfake.Cluster) error
+		topic func(*kafka.Topic)
+		want  []string
+	}{
+		"checkpoints are deleted": {
+			func(c *kfake.Cluster) error {
+				return c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "delete"})
+			}, nil,
+			[]string{"cleanup.policy=delete, by which it would lose them", "--alter --topic feedbridge.checkpoints --add-config cleanup.policy=compact'"},
+		},
+		"checkpoints are deleted and compacted": {
+			func(c *kfake.Cluster) error {
+				return c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact,delete"})
+			}, nil,
+			[]string{"cleanup.policy=compact,delete, by which it would lose them"},
+		},
+		"compacted without a key": {
+			func(c *kfake.Cluster) error {
+				return c.CreateTopic("shop.orders", 1, map[string]string{"cleanup.policy": "compact"})
+			}, nil,
+			[]string{"it is compacted (cleanup.policy=compact), and takes no messages without a key; set one"},
+		},
+		"compacted and keys may be missing": {
+			func(c *kfake.Cluster) error {
+				return c.CreateTopic("shop.orders", 1, map[string]string{"cleanup.policy": "compact"})
+			},
+			func(t *kafka.Topic) { t.Key, t.MissingKey = "/id", kafka.KeyNull },
+			[]string{`set "missing_key: stop"`},
+		},
+		"the partition is not there": {
+			func(c *kfake.Cluster) error { return c.CreateTopic("shop.orders", 2, nil) },
+			func(t *kafka.Topic) { t.Partition = 2 },
+			[]string{"it has no partition 2, only 0 to 1"},
+		},
+		"it is where the checkpoints lie": {
+			func(*kfake.Cluster) error { return nil },
+			func(t *kafka.Topic) { t.Name = checkpoints },
+			[]string{"this is the topic for checkpoints"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t)
+			if err := test.seed(c); err != nil {
+				t.Fatal(err)
+			}
+			topic := orders()
+			if test.topic != nil {
+				test.topic(&topic)
+			}
+			_, err := connect(t, at(c)).Sink(topic).Resume(t.Context())
+			wantError(t, err, true, nil, test.want...)
+		})
+	}
+}
+
+func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*testing.T, *kafka.Sink, *kfake.Cluster){
+		"someone else has published": func(t *testing.T, _ *kafka.Sink, c *kfake.Cluster) {
+			cl, _ := admin(t, c)
+			if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "shop.orders", Value: []byte("mine")}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the checkpoint was deleted": func(t *testing.T, s *kafka.Sink, c *kfake.Cluster) {
+			commit(t, s, 0, 3)
+			cl, _ := admin(t, c)
+			r := beside(t, c)
+			r.Key, r.Value = []byte("shop.orders/orders"), nil
+			if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the topic for checkpoints was deleted": func(t *testing.T, s *kafka.Sink, c *kfake.Cluster) {
+			commit(t, s, 0, 3)
+			if err := c.DeleteTopic(checkpoints); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"and the messages are gone, too": func(t *testing.T, s *kafka.Sink, c *kfake.Cluster) {
+			commit(t, s, 0, 3)
+			if err := c.DeleteTopic(checkpoints); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, c, more := open(t, orders())
+			lose(t, s, c)
+			for _, s := range []*kafka.Sink{s, more()} {
+				_, err := s.Resume(t.Context())
+				wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+				_, err = s.Checkpoint(t.Context())
+				wantError(t, err, true, checkpoint.ErrMissing)
+				if err := s.Commit(t.Context(), nil, sinktest.At(1)); err == nil {
+					t.Error("a commit after a resume that failed is not refused")
+				}
+			}
+			if err := more().Overwrite(t.Context(), sinktest.At(7)); err != nil {
+				t.Fatal(err)
+			}
+			if cp := resume(t, s); cp.Count != 7 {
+				t.Errorf("checkpoint %+v, want the one that was set", cp)
+			}
+			commit(t, s, 7, 9)
+		})
+	}
+}
+
+// A first commit that failed leaves aborted records, which are no messages.
+func TestTopicWithAbortedRecordsAloneIsEmpty(t *testing.T) {
+	t.Parallel()
+	s, c, more := open(t, orders())
+	cl := begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("torn")})
+	if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*kafka.Sink{s, more()} {
+		if cp := resume(t, s); !cp.IsZero() {
+			t.Errorf("checkpoint %+v", cp)
+		}
+	}
+	commit(t, s, 0, 2)
+	wantFeed(t, s, 2)
+}
+
+func TestTopicIsGone(t *testing.T) {
+	t.Parallel()
+	s, c, more := open(t, orders())
+	commit(t, s, 0, 3)
+	if err := c.DeleteTopic("shop.orders"); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*kafka.Sink{s, more()} {
+		_, err := s.Resume(t.Context())
+		wantError(t, err, true, checkpoint.ErrMissing, "the topic is gone", "'feedbridge checkpoint reset orders'")
+		_, err = s.Checkpoint(t.Context())
+		wantError(t, err, true, checkpoint.ErrMissing, "the topic is gone")
+	}
+	// As the command does after such an error: the count starts over.
+	if err := more().Overwrite(t.Context(), sinktest.At(0)); err != nil {
+		t.Fatal(err)
+	}
+	if cp := resume(t, s); cp.Count != 0 {
+		t.Errorf("checkpoint %+v, want the one that was set", cp)
+	}
+	if n := s.IDs().Len(); n != 0 {
+		t.Errorf("%d IDs of a topic that is gone are held", n)
+	}
+	commit(t, s, 0, 2)
+	wantFeed(t, s, 2)
+}
+
+func TestTopicWasCreatedAnew(t *testing.T) {
+	t.Parallel()
+	s, c, more := open(t, orders())
+	commit(t, s, 0, 3)
+	if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*kafka.Sink{s, more()} {
+		_, err := s.Resume(t.Context())
+		wantError(t, err, true, checkpoint.ErrMissing, "was deleted and created anew", "'feedbridge checkpoint set orders'")
+	}
+	if err := more().Overwrite(t.Context(), sinktest.At(0)); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	if n := s.IDs().Len(); n != 0 {
+		t.Errorf("%d IDs of a topic that is gone are held", n)
+	}
+	commit(t, s, 0, 2)
+	wantFeed(t, s, 2)
+}
+
+// move is a checkpoint that a person has set.
+func move(n int) checkpoint.Checkpoint {
+	cp := sinktest.At(n)
+	cp.Moved = time.Date(2024, 3, 1, 0, 0, n, 0, time.UTC)
+	return cp
+}
+
+func TestPersonMovesThePlaceAfterDeletingMessages(t *testing.T) {
+	t.Parallel()
+	s, c, more := open(t, orders())
+	commit(t, s, 0, 3)
+	if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := more().Overwrite(t.Context(), move(0)); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	if n := s.IDs().Len(); n != 0 {
+		t.Errorf("%d IDs of messages that are gone are held", n)
+	}
+}
+
+func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
+	t.Parallel()
+	s, _, more := open(t, orders())
+	commit(t, s, 0, 2)
+	if err := more().Overwrite(t.Context(), sinktest.At(1)); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, nil, "has not resumed since its last error")
+	if cp := resume(t, s); cp.Count != 1 {
+		t.Errorf("checkpoint %+v, want the one that was set", cp)
+	}
+	commit(t, s, 2, 3)
+}
+
+func TestStoredCheckpointCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s, c, _ := open(t, orders())
+	commit(t, s, 0, 1)
+	cl, _ := admin(t, c)
+	r := beside(t, c)
+	r.Key, r.Value = []byte("shop.orders/orders"), []byte("?")
+	if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+	if err := s.Overwrite(t.Context(), sinktest.At(1)); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	commit(t, s, 1, 2)
+	wantFeed(t, s, 2)
+}
+
+func TestTopicOfAnotherFeed(t *testing.T) {
+	t.Parallel()
+	s, c, _ := open(t, orders())
+	commit(t, s, 0, 2)
+	topic := orders()
+	topic.Feed = "parcels"
+	late := connect(t, at(c)).Sink(topic)
+	_, err := late.Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrForeign, `checkpoint of feed "orders", this is feed "parcels"`, "a topic of its own", `"shared: true"`)
+	// A person sees whose it is, and may take it over.
+	if cp, err := late.Checkpoint(t.Context()); err != nil || cp.Feed != "orders" || cp.Count != 2 {
+		t.Errorf("checkpoint %+v and error %v, want that of orders", cp, err)
+	}
+	if err := late.Overwrite(t.Context(), sinktest.At(0)); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
+	_, err = s.Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
+	resume(t, late)
+	commit(t, late, 0, 1)
+}
+
+func TestTopicIsShared(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	topics := []kafka.Topic{orders(), orders()}
+	topics[1].Feed = "parcels"
+	var sinks []*kafka.Sink
+	for i := range topics {
+		topics[i].Shared, topics[i].Window = true, 100
+		sinks = append(sinks, connect(t, at(c)).Sink(topics[i]))
+	}
+	for n := range 5 {
+		for _, s := range sinks {
+			resume(t, s)
+			commit(t, s, n, n+1)
+		}
+	}
+	// Nobody is to take the other's messages for its own.
+	topics[1].Feed = "returns"
+	sinks = append(sinks, connect(t, at(c)).Sink(topics[1]))
+	for i, want := range []int{5, 5, 0} {
+		resume(t, sinks[i])
+		if n := sinks[i].IDs().Len(); n != want {
+			t.Errorf("sink %d knows %d IDs, want %d", i, n, want)
+		}
+	}
+	commit(t, sinks[2], 0, 3)
+	fresh := connect(t, at(c)).Sink(topics[1])
+	if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
+		t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
+	}
+	// One that has lost its checkpoint finds its messages, between the others'.
+	cl, _ := admin(t, c)
+	r := beside(t, c)
+	r.Key, r.Value = []byte("shop.orders/orders"), nil
+	if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sinks[0].Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrMissing)
+}
+
+func TestNewSinkLoadsTheNewestIDsOfManyPartitions(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Partitions, topic.Key, topic.Window = 4, "/n", 40
+	s, _, more := open(t, topic)
+	for n := 0; n < 200; n += 5 {
+		commit(t, s, n, n+5)
+	}
+	fresh := more()
+	resume(t, fresh)
+	if n := fresh.IDs().Len(); n != 40 {
+		t.Fatalf("%d IDs are held, want the window of 40", n)
+	}
+	// Those of the same time are in any order over the partitions, so which are
+	// the newest is known in about.
+	for _, e := range sinktest.Entities(0, 100) {
+		if !fresh.IDs().Add(e.ID) {
+			t.Errorf("%s is held", e.ID)
+		}
+	}
+}
+
+func TestPartitionsAreAdded(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Key = "/n"
+	s, c, more := open(t, topic)
+	commit(t, s, 0, 20)
+	_, adm := admin(t, c)
+	if _, err := adm.CreatePartitions(t.Context(), 3, "shop.orders"); err != nil {
+		t.Fatal(err)
+	}
+	other := more()
+	resume(t, other)
+	commit(t, other, 20, 60)
+	for _, s := range []*kafka.Sink{s, more()} {
+		resume(t, s)
+		if n := s.IDs().Len(); n != 60 {
+			t.Errorf("%d IDs, want 60", n)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Validate returns everything that is wrong with c, each error starting with
+// the key that it is about. It opens no file; [Connect] does.
+func (c Config) Validate() []error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if len(c.Brokers) == 0 {
+		fail("brokers: are missing; want some such as [127.0.0.1:9092]")
+	}
+	for i, b := range c.Brokers {
+		if err := checkBroker(b); err != nil {
+			fail("brokers[%d]: %w", i, err)
+		}
+	}
+	if len(c.ClientID) > 256 {
+		fail("client_id: has more than 256 bytes")
+	}
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		fail("tls: cert_file and key_file need each other")
+	}
+	// franz-go takes no record timeout below a second.
+	if c.Timeout != 0 && (c.Timeout < time.Second || c.Timeout > 5*time.Minute) {
+		fail("timeout: must be from 1s to 5m")
+	}
+	if c.TransactionTimeout != 0 && (c.TransactionTimeout < time.Second || c.TransactionTimeout > 24*time.Hour) {
+		fail("transaction_timeout: must be from 1s to 24h")
+	}
+	if err := new(Compression).UnmarshalText([]byte(c.Compression)); err != nil {
+		fail("compression: %w", err)
+	}
+	if c.Checkpoints != "" {
+		if err := checkName(c.Checkpoints); err != nil {
+			fail("checkpoints: %w", err)
+		}
+	}
+	if len(c.TransactionalIDPrefix) > 1000 {
+		fail("transactional_id_prefix: has more than 1000 bytes")
+	}
+	return append(errs, c.SASL.validate(c.TLS.on())...)
+}
+
+// checkBroker returns an error for what is not host:port. It shows no
+// credentials, which people put before an @.
+func checkBroker(s string) error {
+	if strings.Contains(s, "@") {
+		return errors.New("want host:port; credentials belong under sasl")
+	}
+	if scheme, rest, ok := strings.Cut(s, "://"); ok {
+		return fmt.Errorf("%q: want host:port without a scheme: %s (TLS is turned on under tls, not by %s://)", s, rest, scheme)
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil && !strings.Contains(s, ",") && !strings.HasSuffix(s, ":") {
+		return fmt.Errorf("%q: has no port; want host:port, such as %s", s, net.JoinHostPort(strings.Trim(s, "[]"), "9092"))
+	}
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
+		return fmt.Errorf("%q: want host:port, such as 127.0.0.1:9092, one in each item of the list", s)
+	}
+	return nil
+}
+
+func (s SASL) validate(tls bool) []error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if err := new(Mechanism).UnmarshalText([]byte(s.Mechanism)); err != nil {
+		fail("sasl.mechanism: %w", err)
+		return errs
+	}
+	// Which mechanism each key is for, in the order of the struct.
+	user := []Mechanism{Plain, ScramSHA256, ScramSHA512}
+	for _, k := range []struct {
+		key  string
+		set  bool
+		with []Mechanism
+	}{
+		{"username", s.Username != "", user},
+		{"password", s.Password != "", user},
+		{"password_file", s.PasswordFile != "", user},
+		{"token_file", s.TokenFile != "", []Mechanism{OAuthBearer}},
+		{"oauth2", s.OAuth2.set(), []Mechanism{OAuthBearer}},
+		{"access_key", s.AccessKey != "", []Mechanism{MSKIAM}},
+		{"secret_key", s.SecretKey != "", []Mechanism{MSKIAM}},
+		{"session_token", s.SessionToken != "", []Mechanism{MSKIAM}},
+	} {
+		switch {
+		case !k.set || has(k.with, s.Mechanism):
+		case s.Mechanism == "":
+			fail("sasl.mechanism: is missing beside %s; want %s", k.key, orList(k.with))
+			return errs
+		default:
+			fail("sasl.%s: is for %s, not for %s", k.key, orList(k.with), s.Mechanism)
+		}
+	}
+	switch s.Mechanism {
+	case Plain, ScramSHA256, ScramSHA512:
+		if s.Username == "" {
+			fail("sasl.username: is missing for %s", s.Mechanism)
+		}
+		if (s.Password == "") == (s.PasswordFile == "") {
+			fail("sasl.password, sasl.password_file: want exactly one of them")
+		}
+	case OAuthBearer:
+		if (s.TokenFile == "") != s.OAuth2.set() {
+			fail("sasl.token_file, sasl.oauth2: want exactly one of them")
+		}
+		if s.OAuth2.set() {
+			errs = append(errs, s.OAuth2.validate()...)
+		}
+	case MSKIAM:
+		if (s.AccessKey == "") != (s.SecretKey == "") {
+			fail("sasl.access_key, sasl.secret_key: need each other")
+		}
+		if !tls {
+			fail("tls.enabled: must be true, for AWS_MSK_IAM is spoken over TLS only")
+		}
+	}
+	return errs
+}
+
+func (o OAuth2) validate() []error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if u, err := url.Parse(o.TokenURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		fail("sasl.oauth2.token_url: want a URL such as https://login.example.com/oauth2/token")
+	} else if u.User != nil {
+		fail("sasl.oauth2.token_url: credentials belong into client_id and client_secret")
+	}
+	if o.ClientID == "" {
+		fail("sasl.oauth2.client_id: is missing")
+	}
+	if (o.ClientSecret == "") == (o.ClientSecretFile == "") {
+		fail("sasl.oauth2.client_secret, sasl.oauth2.client_secret_file: want exactly one of them")
+	}
+	return errs
+}
+
+func has(those []Mechanism, m Mechanism) bool {
+	for _, t := range those {
+		if t == m {
+			return true
+		}
+	}
+	return false
+}
+
+func orList(those []Mechanism) string {
+	names := make([]string, len(those))
+	for i, m := range those {
+		names[i] = string(m)
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " or " + names[n-1]
+	}
+	return names[0]
+}
+
+// Validate returns everything that is wrong with t, each error starting with
+// the key that it is about.
+func (t Topic) Validate() []error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if err := checkName(t.Name); err != nil {
+		fail("topic: %w", err)
+	}
+	if _, err := ParseKey(string(t.Key)); err != nil {
+		fail("key: %w", err)
+	}
+	if t.Partitions < 0 || t.Partitions > 100_000 {
+		fail("kafka.partitions: %d: want 1 to 100000", t.Partitions)
+	}
+	if t.Replication < 0 || t.Replication > 100 {
+		fail("kafka.replication: %d: want 1 to 100, or 0 for the cluster's default", t.Replication)
+	}
+	if t.Partition < 0 || t.Create && t.Partition >= max(1, t.Partitions) {
+		fail("kafka.partition: %d: a topic of %d partitions has 0 to %d", t.Partition, max(1, t.Partitions), max(1, t.Partitions)-1)
+	}
+	for i, c := range t.Config {
+		name, _, ok := strings.Cut(c, "=")
+		if !ok || strings.TrimSpace(name) != name || name == "" {
+			fail("kafka.config[%d]: %q: want name=value, such as retention.ms=604800000", i, c)
+		}
+	}
+	if err := new(Delete).UnmarshalText([]byte(t.Delete)); err != nil {
+		fail("kafka.delete: %w", err)
+	}
+	if err := new(MissingKey).UnmarshalText([]byte(t.MissingKey)); err != nil {
+		fail("kafka.missing_key: %w", err)
+	}
+	if t.Delete == DeleteTombstone && t.Key == "" {
+		fail("kafka.delete: a tombstone needs a key; set one, such as \"key: /id\", or \"delete: message\"")
+	}
+	if t.Delete == DeleteTombstone && t.MissingKey == KeyNull {
+		fail("kafka.missing_key: null and \"delete: tombstone\" exclude each other: a tombstone needs a key")
+	}
+	return errs
+}
+
+// checkName returns an error for what Kafka takes for no topic's name.
+func checkName(s string) error {
+	switch {
+	case s == "" || s == "." || s == "..":
+		return fmt.Errorf("%q is not the name of a topic", s)
+	case len(s) > 249:
+		return fmt.Errorf("%q has %d characters, and the name of a topic has at most 249", s, len(s))
+	case strings.HasPrefix(s, "__"):
+		return fmt.Errorf("%q: names that start with __ are Kafka's own", s)
+	}
+	for i := range len(s) {
+		if b := s[i]; !('a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || strings.IndexByte("._-", b) >= 0) {
+			return fmt.Errorf("%q is not the name of a topic: those have letters, digits, dots, underscores and hyphens alone", s)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package kafka_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// wire breaks connections at the broker's end, where a request has been answered
+// and the answer has not left.
+type wire struct {
+	mu sync.Mutex
+	// lose says whether the answer to a request with that key is lost.
+	lose func(key kmsg.Key) bool
+}
+
+// losing sets what is lost from now on; nil for nothing.
+func (w *wire) losing(f func(kmsg.Key) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lose = f
+}
+
+func (w *wire) loses(key kmsg.Key) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lose != nil && w.lose(key)
+}
+
+// startWired starts a cluster whose answers can be lost.
+func startWired(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, *wire) {
+	w := &wire{}
+	listen := func(network, address string) (net.Listener, error) {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), network, address)
+		return wired{l, w}, err
+	}
+	return startCluster(t, append(opts, kfake.ListenFn(listen))...), w
+}
+
+type wired struct {
+	net.Listener
+	wire *wire
+}
+
+func (l wired) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &frames{Conn: c, wire: l.wire, asked: map[uint32]kmsg.Key{}}, nil
+}
+
+// frames is a connection that knows which request each answer is for.
+type frames struct {
+	net.Conn
+	wire *wire
+
+	mu    sync.Mutex
+	in    []byte // of the request that is being read, without its body
+	skip  int    // what is left of its body
+	asked map[uint32]kmsg.Key
+}
+
+func (f *frames) Read(p []byte) (int, error) {
+	n, err := f.Conn.Read(p)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for rest := p[:n]; len(rest) > 0; {
+		if f.skip > 0 {
+			k := min(f.skip, len(rest))
+			f.skip, rest = f.skip-k, rest[k:]
+			continue
+		}
+		// The length, the key, the version and the correlation id.
+		k := min(12-len(f.in), len(rest))
+		f.in, rest = append(f.in, rest[:k]...), rest[k:]
+		if len(f.in) == 12 {
+			f.asked[binary.BigEndian.Uint32(f.in[8:])] = kmsg.Key(binary.BigEndian.Uint16(f.in[4:]))
+			f.skip, f.in = int(binary.BigEndian.Uint32(f.in))-8, nil
+		}
+	}
+	return n, err
+}
+
+func (f *frames) Write(p []byte) (int, error) {
+	if len(p) >= 8 {
+		f.mu.Lock()
+		id := binary.BigEndian.Uint32(p[4:])
+		key, ok := f.asked[id]
+		delete(f.asked, id)
+		f.mu.Unlock()
+		if ok && f.wire.loses(key) {
+			f.Conn.Close()
+			return 0, errors.New("the answer is lost")
+		}
+	}
+	return f.Conn.Write(p)
+}
