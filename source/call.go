@@ -105,10 +105,11 @@ func (c *Client) call(ctx context.Context, r Request, u *url.URL) (*call, error)
 }
 
 // result turns the response into the caller's, or into an error.
-func (c *call) result(conditional bool) (*Response, error) {
+func (c *call) result(r Request) (*Response, error) {
+	conditional := r.IfNoneMatch != "" || r.IfModifiedSince != ""
 	res := &Response{Status: c.response.StatusCode, Header: c.response.Header, URL: c.request.URL, Body: http.NoBody, Date: c.date}
 	switch {
-	case res.Status == http.StatusOK && c.request.Method == http.MethodGet:
+	case (res.Status == http.StatusOK || r.Partial && res.Status == http.StatusIMUsed) && c.request.Method == http.MethodGet:
 		packed, err := c.packed()
 		if size := c.response.ContentLength; err == nil && size > c.client.cfg.Limits.Page {
 			err = tooLarge("the page has %d bytes and may have %d (limits.page)", size, c.client.cfg.Limits.Page)

@@ -120,9 +120,13 @@ type Request struct {
 	// IfNoneMatch and IfModifiedSince are sent if they are set. They make 304
 	// a good answer.
 	IfNoneMatch, IfModifiedSince string
+	// Partial makes 226 (RFC 3229) a good answer to a GET. Its body has only
+	// what is new.
+	Partial bool
 }
 
-// Response is a good answer: 200, 204, or 304 to a conditional request.
+// Response is a good answer: 200, 204, 304 to a conditional request, or 226 if
+// the request allows it.
 type Response struct {
 	Status int
 	// Header is as received. Its Content-Length and Content-Encoding are
@@ -131,7 +135,9 @@ type Response struct {
 	// URL is where the answer came from, after redirects. It is what relative
 	// links start from.
 	URL *url.URL
-	// Body is decoded, and empty unless a GET was answered with 200. The
+	// Moved says that there were redirects, all of them permanent (301, 308).
+	Moved bool
+	// Body is decoded, and empty unless a GET was answered with 200 or 226. The
 	// caller reads it from one goroutine and must close it. Its errors name
 	// the request.
 	Body io.ReadCloser
@@ -154,6 +160,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if err := c.permit(c.origin, u); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", r.Method, shown(u), err)
 	}
+	moved := true
 	for redirects := 0; ; redirects++ {
 		answer, err := c.call(ctx, r, u)
 		if err != nil {
@@ -161,7 +168,16 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 		}
 		location := answer.response.Header.Get("Location")
 		if location == "" || !slices.Contains(followed, answer.response.StatusCode) {
-			return answer.result(r.IfNoneMatch != "" || r.IfModifiedSince != "")
+			res, err := answer.result(r)
+			if err == nil {
+				res.Moved = moved && redirects > 0
+			}
+			return res, err
+		}
+		switch answer.response.StatusCode {
+		case http.StatusMovedPermanently, http.StatusPermanentRedirect:
+		default:
+			moved = false
 		}
 		if redirects == c.cfg.Limits.Redirects {
 			return nil, answer.fail(fmt.Sprintf("after %d redirects in a row (limits.redirects)", redirects))

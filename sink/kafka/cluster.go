@@ -52,7 +52,7 @@ func (c *Conn) describe(ctx context.Context, topic string) (description, error) 
 		return description{}, causeOf(ctx, err)
 	}
 	if len(resp.Topics) != 1 {
-		return description{}, errors.New("Kafka describes another topic than it was asked about")
+		return description{}, errors.New("the cluster describes another topic than it was asked about")
 	}
 	said := resp.Topics[0]
 	if err := kerr.ErrorForCode(said.ErrorCode); err != nil {
@@ -64,7 +64,7 @@ func (c *Conn) describe(ctx context.Context, topic string) (description, error) 
 	}
 	for _, p := range said.Partitions {
 		if int(p.Partition) >= len(d.leaders) {
-			return description{}, fmt.Errorf("Kafka names partition %d of %d", p.Partition, len(d.leaders))
+			return description{}, fmt.Errorf("the cluster names partition %d of %d", p.Partition, len(d.leaders))
 		}
 		d.leaders[p.Partition] = p.Leader
 	}
@@ -117,7 +117,7 @@ func (c *Conn) offsets(ctx context.Context, topic string, partitions []int32, of
 	for i, n := range partitions {
 		offset, ok := found[n]
 		if !ok {
-			return nil, fmt.Errorf("Kafka says nothing about partition %d of %s", n, topic)
+			return nil, fmt.Errorf("the cluster says nothing about partition %d of %s", n, topic)
 		}
 		offsets[i] = offset
 	}
@@ -188,11 +188,11 @@ func (c *Conn) fetchOnce(ctx context.Context, topic string, partition int32, fro
 	resp, ok := answer.(*kmsg.FetchResponse)
 	switch {
 	case !ok:
-		return nil, 0, errors.New("Kafka answered a fetch with something else")
+		return nil, 0, errors.New("the cluster answered a fetch with something else")
 	case resp.ErrorCode != 0:
 		return nil, 0, kerr.ErrorForCode(resp.ErrorCode)
 	case len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
-		return nil, 0, errors.New("Kafka answered a fetch with another partition")
+		return nil, 0, errors.New("the cluster answered a fetch with another partition")
 	}
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: topic, Partition: partition,

@@ -105,7 +105,7 @@ func transact(ctx context.Context, p *kgo.Client, records []kgo.Record) (int64, 
 	return records[len(records)-1].Offset, nil
 }
 
-var errNoWord = errors.New("Kafka has not said in time whether the transaction is committed")
+var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")
 
 // messages returns the records of entities, with room for one more. They are
 // good until the next call.

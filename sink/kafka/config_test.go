@@ -108,8 +108,10 @@ func TestTopicIsWrong(t *testing.T) {
 		"a partition too far":    {func(t *kafka.Topic) { t.Partitions, t.Partition = 3, 3 }, []string{"kafka.partition: 3: a topic of 3 partitions has 0 to 2"}},
 		"one that is there":      {func(t *kafka.Topic) { t.Create, t.Partition = false, 3 }, nil},
 		"a tombstone has no key": {func(t *kafka.Topic) { t.Delete = kafka.DeleteTombstone }, []string{`kafka.delete: a tombstone needs a key; set one, such as "key: /id", or "delete: message"`}},
-		"a tombstone may have none": {func(t *kafka.Topic) { t.Key, t.Delete, t.MissingKey = "/id", kafka.DeleteTombstone, kafka.KeyNull },
-			[]string{`kafka.missing_key: null and "delete: tombstone" exclude each other: a tombstone needs a key`}},
+		"a tombstone may have none": {
+			func(t *kafka.Topic) { t.Key, t.Delete, t.MissingKey = "/id", kafka.DeleteTombstone, kafka.KeyNull },
+			[]string{`kafka.missing_key: null and "delete: tombstone" exclude each other: a tombstone needs a key`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -173,8 +173,11 @@ var needs = []struct {
 	version int16
 }{
 	// Fetch 4 and ListOffsets 2 know transactions; Produce 3 has headers.
-	{kmsg.Produce, 3}, {kmsg.Fetch, 4}, {kmsg.ListOffsets, 2},
-	{kmsg.AddPartitionsToTxn, 0}, {kmsg.EndTxn, 0},
+	{kmsg.Produce, 3},
+	{kmsg.Fetch, 4},
+	{kmsg.ListOffsets, 2},
+	{kmsg.AddPartitionsToTxn, 0},
+	{kmsg.EndTxn, 0},
 	// From 3 on a producer that renews its id is refused if another has taken
 	// it meanwhile (KIP-360). Before, it would fence its successor.
 	{kmsg.InitProducerID, 3},

@@ -167,7 +167,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 			failed := make(chan error, 1)
 			go func() { failed <- s.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
 			<-held
-			var is error = checkpoint.ErrConflict
+			is := checkpoint.ErrConflict
 			if patience < quick.Timeout {
 				is = nil
 				wantError(t, <-failed, false, nil, "no answer from Kafka at 127.0.0.1:")

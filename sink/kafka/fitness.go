@@ -117,7 +117,7 @@ func (c *Conn) config(ctx context.Context, topic string) (map[string]string, err
 	case err != nil:
 		return nil, causeOf(ctx, err)
 	case len(all) != 1:
-		return nil, errors.New("Kafka describes another topic than it was asked about")
+		return nil, errors.New("the cluster describes another topic than it was asked about")
 	}
 	config := map[string]string{}
 	for _, kv := range all[0].Configs {

@@ -218,7 +218,8 @@ func checkName(s string) error {
 		return fmt.Errorf("%q: names that start with __ are Kafka's own", s)
 	}
 	for i := range len(s) {
-		if b := s[i]; !('a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || strings.IndexByte("._-", b) >= 0) {
+		b := s[i]
+		if legal := 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || strings.IndexByte("._-", b) >= 0; !legal {
 			return fmt.Errorf("%q is not the name of a topic: those have letters, digits, dots, underscores and hyphens alone", s)
 		}
 	}

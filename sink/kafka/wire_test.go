@@ -95,7 +95,7 @@ func (f *frames) Write(p []byte) (int, error) {
 		delete(f.asked, id)
 		f.mu.Unlock()
 		if ok && f.wire.loses(key) {
-			f.Conn.Close()
+			f.Close()
 			return 0, errors.New("the answer is lost")
 		}
 	}
