@@ -1,6 +1,7 @@
 package feedbridge_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,7 +178,8 @@ func TestOptionsAreDocumented(t *testing.T) {
 }
 
 func TestMetricsAreDocumented(t *testing.T) {
-	server := admin.New(admin.Options{Version: "v1", Log: slog.New(slog.DiscardHandler)})
+	bus := admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return nil }}
+	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Log: slog.New(slog.DiscardHandler)})
 	f := server.AddFeed(admin.FeedOptions{Name: "orders", Freshness: time.Minute})
 	// Whatever is known only later is known now.
 	f.Entered(bridge.Status{State: bridge.Reading, Checkpoint: checkpoint.Checkpoint{At: time.Now()}})

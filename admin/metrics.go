@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"runtime"
 	"time"
 
@@ -34,7 +35,7 @@ func register(registry *prometheus.Registry, s *Server, version string) histogra
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30),
 		commitEntities: histogram("commit_entities",
 			"How many entities a commit published.",
-			0, 1, 10, 50, 100, 250, 500, 1000, 5000),
+			0, 1, 10, 50, 100, 250, 500, 1000, 5000, 10000),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace:   namespace,
@@ -63,13 +64,25 @@ type metric struct {
 	each func(f *Feed, r *record, now time.Time, emit func(v float64, labels ...string))
 }
 
+// busUp has other labels than the metrics of feeds.
+var busUp = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "bus_up"),
+	"1 if the bus answers and takes the credentials, 0 if not; asked for each scrape, for 2 s at most.", []string{"bus", "kind"}, nil)
+
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- busUp
 	for _, m := range c.metrics {
 		descs <- m.desc
 	}
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
+	for _, b := range c.server.checkBuses(context.Background()) {
+		up := 0.0
+		if b.OK {
+			up = 1
+		}
+		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, up, b.Bus, b.Kind)
+	}
 	now := time.Now()
 	for _, f := range c.server.allFeeds() {
 		r := f.snapshot()

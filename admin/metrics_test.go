@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -46,6 +47,19 @@ func TestMetrics(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestMetricsSayWhichBusAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(
+			admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return nil }},
+			admin.Bus{Name: "lake", Kind: "kafka", Check: func(context.Context) error { return errors.New("no broker answers") }},
+		)
+		counts(t, s, "feedbridge_bus_up", `feedbridge_bus_up{bus="main",kind="nats"} 1
+feedbridge_bus_up{bus="lake",kind="kafka"} 0
+`)
+	})
 }
 
 func TestMetricsAreNamedAsIsUsual(t *testing.T) {
