@@ -52,6 +52,30 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	wantFeed(t, s, 5)
 }
 
+func TestNewClusterHasNoCoordinatorYet(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	s := connect(t, at(c)).Sink(orders())
+	resume(t, s)
+	asked := 0
+	c.ControlKey(kmsg.FindCoordinator.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if asked++; asked > 2 {
+			return nil, nil, false
+		}
+		req := r.(*kmsg.FindCoordinatorRequest)
+		resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+		resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
+		for _, key := range req.CoordinatorKeys {
+			resp.Coordinators = append(resp.Coordinators, kmsg.FindCoordinatorResponseCoordinator{Key: key, ErrorCode: kerr.CoordinatorNotAvailable.Code})
+		}
+		return resp, nil, true
+	})
+	if err := s.Check(t.Context()); err != nil || asked < 3 {
+		t.Errorf("after %d requests: %v", asked, err)
+	}
+}
+
 func TestCommitFails(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]kfake.Fault{
@@ -277,7 +301,7 @@ func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 	wantError(t, idle.Commit(t.Context(), sinktest.Entities(900, 2), sinktest.At(4)), false, nil,
 		"of feedbridge.checkpoints is held back by a transaction of \"someone's\"")
 	_, err := idle.Resume(t.Context())
-	wantError(t, err, false, nil, "is held back by a transaction of \"someone's\"", "kafka-transactions.sh")
+	wantError(t, err, false, nil, "is held back by a transaction of \"someone's\"", "at its transaction timeout")
 	if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -100,10 +101,19 @@ func (s *Sink) Check(ctx context.Context) error {
 
 // mayCommit asks for the coordinator of the transactional id, which takes the
 // right to it that is easiest to get: that there is more to it shows at the
-// first commit.
+// first commit. A new cluster has no coordinator until it has been asked for one.
 func (s *Sink) mayCommit(ctx context.Context) error {
 	ctx, cancel := s.conn.bounded(ctx)
 	defer cancel()
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := s.findCoordinator(ctx)
+		if !passes(err) || sleep(ctx, wait) != nil {
+			return err
+		}
+	}
+}
+
+func (s *Sink) findCoordinator(ctx context.Context) error {
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.CoordinatorType = 1
 	req.CoordinatorKey = s.transactionalID

@@ -65,7 +65,7 @@ func (e *unsettled) Error() string {
 		whose = "a transaction of " + strings.Join(e.holders, ", ")
 	}
 	return fmt.Sprintf("partition %d of %s is held back by %s for %v or longer; if its program is gone, the cluster aborts it "+
-		"at its transaction timeout, or 'kafka-transactions.sh abort' does it now", e.partition, e.topic, whose, e.after.Round(time.Millisecond))
+		"at its transaction timeout; the documentation says how to do it by hand", e.partition, e.topic, whose, e.after.Round(time.Millisecond))
 }
 
 // holders returns who has a transaction under way in a partition, as far as the
