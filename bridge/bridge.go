@@ -23,7 +23,9 @@
 //     waits for is harmless, but the next start would have to find out.
 //   - A copy that sits idle looks at the checkpoint now and then. Nothing else
 //     tells it that a person has moved the checkpoint, or that another copy
-//     has published what it is about to read.
+//     has published what it is about to read. If it finds the checkpoint moved,
+//     the session ends: the look has renewed the sink's fence, which would let
+//     a commit from the old place pass.
 package bridge
 
 import (

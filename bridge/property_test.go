@@ -33,6 +33,7 @@ type history struct {
 	lookFail int
 	stops    bool // copies end and start anew
 	slow     bool // reading takes time
+	seldom   bool // polls are further apart than looks at the checkpoint
 }
 
 func drawHistory(t *rapid.T) history {
@@ -48,6 +49,7 @@ func drawHistory(t *rapid.T) history {
 		lookFail: rapid.IntRange(0, 300).Draw(t, "lookFail"),
 		stops:    rapid.Bool().Draw(t, "stops"),
 		slow:     rapid.Bool().Draw(t, "slow"),
+		seldom:   rapid.Bool().Draw(t, "seldom"),
 	}
 }
 
@@ -89,6 +91,9 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) {
 					b := newBridge(&numbers{h: h, begin: begin, dice: dice, happens: happens, t: t}, topic.Open(faults))
 					b.Writer = fmt.Sprintf("copy-%d", n)
 					b.Limits.Entities = h.limit
+					if h.seldom {
+						b.Every = time.Minute
+					}
 					if err := b.Run(ctx); err != nil {
 						t.Errorf("Run: %v", err)
 					}

@@ -127,7 +127,9 @@ func (b *Bridge) session(ctx context.Context) error {
 		if batch.More {
 			continue
 		}
-		if err := b.watch(ctx, Status{State: Idle}, max(b.Every, min(batch.Fresh, maxFresh))); err != nil {
+		// Behind the look of a watch the sink would take a commit that goes on
+		// from the old place, so this session must not make one.
+		if stale, err := b.watch(ctx, Status{State: Idle}, max(b.Every, min(batch.Fresh, maxFresh))); stale || err != nil {
 			return err
 		}
 	}
@@ -136,26 +138,27 @@ func (b *Bridge) session(ctx context.Context) error {
 
 // watch waits like pause. A wait that is longer than what is known of the
 // checkpoint may get old looks at it on the way, and ends early if it is not
-// what this copy has seen last: a person may have moved it.
-func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration) error {
+// what this copy has seen last: another copy has committed, or a person has
+// moved it. What the session knows is stale then.
+func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration) (stale bool, err error) {
 	if d <= recheck {
-		return b.pause(ctx, s, d)
+		return false, b.pause(ctx, s, d)
 	}
 	s.Until = time.Now().Add(d)
 	b.enter(s)
 	for left := d; left > 0; left = time.Until(s.Until) {
 		if err := sleep(ctx, min(jittered(recheck), left)); err != nil {
-			return err
+			return false, err
 		}
 		cp, err := b.Sink.Resume(ctx)
 		switch {
 		case err != nil && s.State == Idle:
-			return err
+			return false, err
 		case err == nil && !sameCheckpoint(cp, b.last):
-			return nil
+			return true, nil
 		}
 	}
-	return nil
+	return false, nil
 }
 
 func sameCheckpoint(a, b checkpoint.Checkpoint) bool {
@@ -264,7 +267,7 @@ func (b *Bridge) fail(ctx context.Context, err error) {
 		level = slog.LevelError
 	}
 	b.Log.Log(ctx, level, "feed "+string(state), "error", err, "attempt", b.failures, "next_attempt_in", wait)
-	_ = b.watch(ctx, Status{State: state, Err: err}, wait)
+	_, _ = b.watch(ctx, Status{State: state, Err: err}, wait)
 }
 
 // pause enters the state and waits for about as long as d, or until ctx ends,
