@@ -39,7 +39,8 @@ type IDs struct {
 	oldest int
 	// marks has the permanent marks, by ID, and readMarks those that were set
 	// and not committed.
-	marks, readMarks map[string]string
+	marks     map[string]string
+	readMarks map[string]readMark
 	// read has the keys that were added and not committed, in their order. It
 	// does not count towards the window: a permanent key never makes room for
 	// one that may yet be forgotten.
@@ -51,6 +52,13 @@ type IDs struct {
 type key [2]uint64
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+// readMark is the newest mark of an ID that was set and not committed, and how
+// many of that ID were.
+type readMark struct {
+	mark    string
+	pending int
+}
 
 type state uint8
 
@@ -96,7 +104,7 @@ func (s *IDs) Commit(entities []feed.Entity) {
 		if e := &entities[i]; e.Mark == "" {
 			s.keep(keyOf(e.ID))
 		} else {
-			s.keepMark(e.ID, e.Mark)
+			s.keepMark(e.ID, e.Mark, true)
 		}
 	}
 }
@@ -123,15 +131,15 @@ func (s *IDs) LoadMessage(h feed.Header) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keepMark(id, mark)
+	s.keepMark(id, mark, false)
 }
 
 // Mark returns the newest mark that an ID has, be it permanent or not.
 func (s *IDs) Mark(id string) (mark string, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if mark, held = s.readMarks[id]; held {
-		return mark, true
+	if read, ok := s.readMarks[id]; ok {
+		return read.mark, true
 	}
 	mark, held = s.marks[id]
 	return mark, held
@@ -163,18 +171,25 @@ func (s *IDs) SetMark(id, mark string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.readMarks == nil {
-		s.readMarks = map[string]string{}
+		s.readMarks = map[string]readMark{}
 	}
-	s.readMarks[id] = mark
+	s.readMarks[id] = readMark{mark, s.readMarks[id].pending + 1}
 }
 
-func (s *IDs) keepMark(id, mark string) {
+// keepMark makes a mark permanent. Committed says whether its entity was: then one
+// of those that were read is it, the first.
+func (s *IDs) keepMark(id, mark string, committed bool) {
 	if s.marks == nil {
 		s.marks = map[string]string{}
 	}
 	s.marks[id] = mark
-	// Reading may be further, at another mark of the same entity.
-	if s.readMarks[id] == mark {
+	if !committed {
+		return
+	}
+	switch read := s.readMarks[id]; {
+	case read.pending > 1:
+		s.readMarks[id] = readMark{read.mark, read.pending - 1}
+	case read.pending == 1:
 		delete(s.readMarks, id)
 	}
 }

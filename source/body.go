@@ -55,7 +55,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.decoded.Read(p)
 	b.n += int64(n)
 	if over := b.n - b.limit; over > 0 {
-		n, err = n-int(over), tooLarge("the page has more than %d bytes (limits.page)", b.limit)
+		n, err = n-int(over), tooLarge("the page has more than %d bytes (limits.page); raise it if the provider has pages so large", b.limit)
 	}
 	if err != nil && err != io.EOF { //nolint:errorlint // only the bare value is a good end
 		if reason := b.wire.deadline.reason(); reason != nil {
@@ -96,7 +96,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.raw.Read(p)
 	w.n += int64(n)
 	if over := w.n - w.limit; over > 0 {
-		return n - int(over), tooLarge("the page has more than %d bytes on the wire (limits.page)", w.limit)
+		return n - int(over), tooLarge("the page has more than %d bytes on the wire (limits.page); raise it if the provider has pages so large", w.limit)
 	}
 	return n, err
 }

@@ -112,7 +112,7 @@ func (c *call) result(r Request) (*Response, error) {
 	case (res.Status == http.StatusOK || r.Partial && res.Status == http.StatusIMUsed) && c.request.Method == http.MethodGet:
 		packed, err := c.packed()
 		if size := c.response.ContentLength; err == nil && size > c.client.cfg.Limits.Page {
-			err = tooLarge("the page has %d bytes and may have %d (limits.page)", size, c.client.cfg.Limits.Page)
+			err = tooLarge("the page has %d bytes and may have %d (limits.page); raise it if the provider has pages so large", size, c.client.cfg.Limits.Page)
 		}
 		if err != nil {
 			c.close()

@@ -180,7 +180,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 			moved = false
 		}
 		if redirects == c.cfg.Limits.Redirects {
-			return nil, answer.fail(fmt.Sprintf("after %d redirects in a row (limits.redirects)", redirects))
+			return nil, answer.fail(fmt.Sprintf("after %d redirects in a row (limits.redirects); check where the url leads: a loop, or a login page", redirects))
 		}
 		answer.close()
 		next, err := u.Parse(location)

@@ -53,9 +53,10 @@ func (e *StatusError) Error() string {
 	if e.Excerpt != "" {
 		fmt.Fprintf(&b, ": %q", e.Excerpt)
 	}
-	if e.Wait > 0 {
-		fmt.Fprintf(&b, "; it asks to wait %v", e.Wait)
-	} else if e.note == "" {
+	switch {
+	case e.Wait > 0:
+		fmt.Fprintf(&b, "; it asks to wait %v, and is asked again then", e.Wait)
+	case e.note == "":
 		b.WriteString("; " + cure(e.Status))
 	}
 	return b.String()
@@ -135,7 +136,7 @@ func explain(err error, limits Limits) error {
 		// Not io.EOF itself, which a reader would take for a good end.
 		return fmt.Errorf("the server closed the connection before it had answered; it is tried again, and if it stays so the server or a proxy before it is at fault: %w", io.ErrUnexpectedEOF)
 	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):
-		return tooLarge("the header of the response has more than %d bytes (limits.header)", limits.Header)
+		return tooLarge("the header of the response has more than %d bytes (limits.header); raise it if that is right", limits.Header)
 	}
 	return err
 }

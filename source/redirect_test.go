@@ -98,7 +98,7 @@ func TestRedirects(t *testing.T) {
 		path  string
 		texts []string
 	}{
-		"case 90: exhausted redirects":                {"/loop", []string{"GET " + url + "/loop: 302 Found (after 5 redirects in a row (limits.redirects))"}},
+		"case 90: exhausted redirects":                {"/loop", []string{"GET " + url + "/loop: 302 Found (after 5 redirects in a row (limits.redirects); check where the url leads"}},
 		"case 92: a redirect to a host not allowed":   {"/unlisted", []string{"GET " + url + "/unlisted: redirect to http://unlisted.example.com/feed: unlisted.example.com is not the host of the feed", "allow_hosts"}},
 		"a move to https":                             {"/https", []string{"if the feed has moved to https, write that in its url"}},
 		"case 87: a redirect to ftp":                  {"/ftp", []string{"only http and https"}},

@@ -90,3 +90,46 @@ func TestNothingIsSentAheadForAWhileAfterACommitFailed(t *testing.T) {
 		t.Errorf("commit: %v; asked for more: %v", err, asked)
 	}
 }
+
+// A server has few batches under way at once, and what is sent ahead is under way
+// for long. With many sinks on one stream nothing is.
+func TestManySinksOfOneStreamSendNothingAhead(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	conn := connect(t, nats.Config{URL: server.URL()})
+	asks := func(s *nats.Sink) (asked bool) {
+		resume(t, s)
+		err := s.CommitStaging(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), func() []feed.Entity {
+			asked = true
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return asked
+	}
+	topic := orders()
+	topic.Stream.Name = "SHOP"
+	if !asks(conn.Sink(topic)) {
+		t.Error("the only sink does not send ahead")
+	}
+	for range 10 {
+		conn.Sink(topic)
+	}
+	other := orders()
+	other.Subject, other.Stream.Name = "shop.returns", "RETURNS"
+	if !asks(conn.Sink(other)) {
+		t.Error("the only sink of another stream does not send ahead")
+	}
+	last := conn.Sink(topic)
+	asked := false
+	cp := resume(t, last)
+	cp.Count++
+	err := last.CommitStaging(t.Context(), sinktest.Entities(1, 1), cp, func() []feed.Entity {
+		asked = true
+		return nil
+	})
+	if err != nil || asked {
+		t.Errorf("one of many sinks: %v; asked for more: %v", err, asked)
+	}
+}

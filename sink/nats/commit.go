@@ -71,7 +71,7 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	}
 	var ahead *staged
 	var staging sync.WaitGroup
-	if next != nil && time.Since(s.failed) > stagingPause {
+	if next != nil && s.mayStage() {
 		// It starts when this goroutine waits for the answer, so that the
 		// message that makes the commit goes out first.
 		staging.Go(func() { ahead = s.stage(next()) })

@@ -26,6 +26,8 @@ type Conn struct {
 	js      jetstream.JetStream
 
 	mu sync.Mutex
+	// sinks counts those that were made, by stream.
+	sinks map[string]int
 	// session is that of the connection as it is now; nil if there is none.
 	session *session
 	// down says why there is no connection.
@@ -70,7 +72,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("nats: %w", err))
 	}
-	c := &Conn{cfg: cfg, log: log, heard: make(chan struct{})}
+	c := &Conn{cfg: cfg, log: log, heard: make(chan struct{}), sinks: map[string]int{}}
 	for i, u := range servers {
 		if i > 0 {
 			c.servers += ", "

@@ -136,6 +136,8 @@ func (c Config) proof() string {
 		return "username and password"
 	case c.Token != "" || c.TokenFile != "":
 		return "token"
+	case strings.Contains(c.URL, "@"):
+		return "the user and password in url"
 	case c.TLS.CertFile != "":
 		return "tls.cert_file"
 	}

@@ -61,6 +61,9 @@ func (c *Conn) Sink(t Topic) *Sink {
 	if t.Stream.Name == "" {
 		t.Stream.Name = streamName(t.Subject)
 	}
+	c.mu.Lock()
+	c.sinks[t.Stream.Name]++
+	c.mu.Unlock()
 	return &Sink{conn: c, topic: t, checkpoint: checkpointPrefix + t.Subject, ids: sink.NewIDs(t.Window)}
 }
 

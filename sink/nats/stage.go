@@ -12,11 +12,26 @@ const (
 	// stagedFor is how long what was staged may be used. A server forgets a
 	// batch in which it gets nothing for 10 s.
 	stagedFor = 5 * time.Second
-	// stagingPause is how long nothing is staged after a commit has failed. A
-	// server has 50 batches in a stream and 1,000 in all under way; where that
-	// is too little, a batch at a time is what works.
+	// stagingPause is how long nothing is staged after a commit has failed.
 	stagingPause = time.Minute
+	// A server has at most 50 batches under way in a stream, and 1,000 in all.
+	// What is staged stays under way from one commit to the next, so with many
+	// sinks a batch at a time is what works.
+	stagingSinks        = 100
+	stagingSinksAStream = 10
 )
+
+// mayStage says whether there are few enough sinks to send ahead.
+func (s *Sink) mayStage() bool {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := 0
+	for _, n := range c.sinks {
+		all += n
+	}
+	return all <= stagingSinks && c.sinks[s.topic.Stream.Name] <= stagingSinksAStream && time.Since(s.failed) > stagingPause
+}
 
 // staged are entities that the server was sent ahead of their commit, as a batch
 // without its end. It knows nothing of their place in the topic, so a commit that
