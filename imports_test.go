@@ -27,7 +27,6 @@ var layers = map[string][]string{
 
 	"source":                        {"feed", "secret"},
 	"source/datareplication":        {"source", "feed"},
-	"source/syndication":            {"source", "feed"},
 	"source/datareplication/sample": {"feed"},
 
 	"sink":                 {"feed", "checkpoint"},

@@ -1,0 +1,245 @@
+//go:build integration
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+const (
+	kafkaBenchPage   = 500
+	kafkaBenchLength = 100_000
+	kafkaBenchBody   = 1 << 10
+)
+
+// BenchmarkFeedToKafka copies a feed of 1 KiB entities, 500 a page, to a real
+// Kafka with the real program, and in turn with a bare franz-go producer that
+// sends the same records in the same transactions, with a checkpoint each, without
+// any feed. A rate is that of the topic: from its first record to its last, by
+// the broker's clock. It reports the medians, and what part of the bare rate the
+// copy has.
+//
+//	go test -tags integration -run '^$' -bench FeedToKafka -benchtime 11x ./cmd/feedbridge
+func BenchmarkFeedToKafka(b *testing.B) {
+	bench := newKafkaBench(b)
+	bare := newBareProducer(b, bench)
+	// The broker's compiler needs some work to see what is worth its while.
+	bare.rate(bench.bridged("snappy").transactions)
+
+	var rates, bareRates, sizes []float64
+	for b.Loop() {
+		r := bench.bridged("snappy")
+		rates = append(rates, r.rate)
+		sizes = append(sizes, float64(kafkaBenchLength)/float64(len(r.transactions)))
+		bareRates = append(bareRates, bare.rate(r.transactions))
+	}
+	b.ReportMetric(median(bareRates), "bare/s")
+	b.ReportMetric(median(rates), "feedbridge/s")
+	b.ReportMetric(100*median(rates)/median(bareRates), "%-of-bare")
+	b.ReportMetric(median(sizes), "entities/transaction")
+}
+
+// BenchmarkKafkaCompression copies the same feed with each compression, and
+// reports the rate and what the topic takes on the broker's disk.
+//
+//	go test -tags integration -run '^$' -bench KafkaCompression -benchtime 5x ./cmd/feedbridge
+func BenchmarkKafkaCompression(b *testing.B) {
+	bench := newKafkaBench(b)
+	codecs := []string{"none", "snappy", "lz4", "zstd"}
+	for _, codec := range codecs {
+		bench.bridged(codec)
+	}
+	for _, codec := range codecs {
+		b.Run(codec, func(b *testing.B) {
+			var rates, bytes []float64
+			for b.Loop() {
+				r := bench.bridged(codec)
+				rates = append(rates, r.rate)
+				bytes = append(bytes, float64(r.bytes))
+			}
+			b.ReportMetric(median(rates), "entities/s")
+			b.ReportMetric(median(bytes)/kafkaBenchLength, "topic-bytes/entity")
+		})
+	}
+}
+
+// BenchmarkKafkaMemory copies 1 GB of feed to a real Kafka with the real program,
+// and reports its resident memory: the peak, what it had after the first tenth,
+// and what it had in the end.
+//
+//	go test -tags integration -run '^$' -bench KafkaMemory -benchtime 1x ./cmd/feedbridge
+func BenchmarkKafkaMemory(b *testing.B) {
+	const (
+		length = 1_000_000
+		tenth  = length / 10
+	)
+	for b.Loop() {
+		broker := kafkatest.Start(b, kafkatest.Java("-XX:TieredStopAtLevel=4"))
+		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
+		cmd, status := runProgram(b, map[string]string{
+			"BUSES_LAKE_KAFKA_BROKERS": broker.Addr(),
+			"FEEDS_BIG_URL":            feedURL,
+			"FEEDS_BIG_LIMITS_RATE":    "100000",
+			"FEEDS_BIG_DEDUPE_WINDOW":  "100000",
+		})
+		waitUntil(b, func() bool { return published(b, status) >= tenth })
+		early := memory(b, cmd.Process.Pid, "VmRSS")
+		waitUntil(b, func() bool { return published(b, status) >= length })
+		b.ReportMetric(early, "MiB-after-100MB")
+		b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB-after-1GB")
+		b.ReportMetric(memory(b, cmd.Process.Pid, "VmHWM"), "MiB-peak")
+	}
+}
+
+// kafkaBench is a feed, and a broker that may use both of its JVM's compilers.
+type kafkaBench struct {
+	b       *testing.B
+	feedURL string
+	broker  string
+	admin   *kadm.Client
+	topics  int
+}
+
+func newKafkaBench(b *testing.B) *kafkaBench {
+	broker := kafkatest.Start(b, kafkatest.Java("-XX:TieredStopAtLevel=4"))
+	feed := sample.New(sample.Options{PageSize: kafkaBenchPage, Entity: benchEntity})
+	feed.SetLen(kafkaBenchLength)
+	upstream := httptest.NewServer(feed)
+	b.Cleanup(upstream.Close)
+	return &kafkaBench{
+		b: b, feedURL: upstream.URL + "/feed/latest", broker: broker.Addr(),
+		admin: kadm.NewClient(newKafkaClient(b, broker.Addr())),
+	}
+}
+
+// benchHeaders returns all of entity i but its body.
+var benchHeaders = sample.Sized(0)
+
+// benchEntity returns entity i. Half of its body is much like that of others, and
+// half of it is random letters: batches are compressed as a whole.
+func benchEntity(i int) feed.Entity {
+	e := benchHeaders(i)
+	var noise [kafkaBenchBody * 3 / 8]byte
+	dice := rand.New(rand.NewPCG(uint64(i), 0))
+	for at := 0; at < len(noise); at += 8 {
+		v := dice.Uint64()
+		for k := range 8 {
+			noise[at+k] = byte(v >> (8 * k))
+		}
+	}
+	body := bytes.NewBuffer(make([]byte, 0, kafkaBenchBody))
+	fmt.Fprintf(body, `{"id":%d,"token":"`, i)
+	body.WriteString(base64.StdEncoding.EncodeToString(noise[:]))
+	for line := 0; body.Len() < kafkaBenchBody; line++ {
+		fmt.Fprintf(body, `","line %d":"article %d, in its usual package`, line, i%97)
+	}
+	e.Body = body.Bytes()[:kafkaBenchBody]
+	return e
+}
+
+// copied is what became of a copy.
+type copied struct {
+	rate         float64
+	bytes        int64
+	transactions []int // how many entities each has
+}
+
+// bridged copies the feed with the real program into a topic of its own.
+func (k *kafkaBench) bridged(compression string) copied {
+	k.b.Helper()
+	topic := k.newTopic()
+	cmd, status := runProgram(k.b, map[string]string{
+		"BUSES_LAKE_KAFKA_BROKERS":     k.broker,
+		"BUSES_LAKE_KAFKA_COMPRESSION": compression,
+		"FEEDS_BENCH_URL":              k.feedURL,
+		"FEEDS_BENCH_TO_TOPIC":         topic,
+		"FEEDS_BENCH_LIMITS_RATE":      "100000",
+	})
+	waitUntil(k.b, func() bool { return published(k.b, status) >= kafkaBenchLength })
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return copied{rate: k.rate(topic), bytes: k.size(topic), transactions: k.transactions(topic)}
+}
+
+// newTopic creates a topic whose times are the broker's.
+func (k *kafkaBench) newTopic() string {
+	k.topics++
+	topic := fmt.Sprintf("bench-%d", k.topics)
+	forever, append := "-1", "LogAppendTime"
+	config := map[string]*string{"retention.ms": &forever, "message.timestamp.type": &append}
+	if _, err := k.admin.CreateTopic(k.b.Context(), 1, 1, config, topic); err != nil {
+		k.b.Fatal(err)
+	}
+	return topic
+}
+
+// rate is how many entities a second the topic has got, which is deleted then.
+func (k *kafkaBench) rate(topic string) float64 {
+	k.b.Helper()
+	ends, err := k.admin.ListCommittedOffsets(k.b.Context(), topic)
+	if err != nil {
+		k.b.Fatal(err)
+	}
+	end, _ := ends.Lookup(topic, 0)
+	at := func(offset int64) time.Time {
+		ctx, cancel := context.WithTimeout(k.b.Context(), kafkaPatience)
+		defer cancel()
+		client := newKafkaClient(k.b, k.broker, kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+			kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(offset)}}))
+		defer client.Close()
+		records := client.PollRecords(ctx, 1).Records()
+		if len(records) == 0 {
+			k.b.Fatalf("there is no record at %d of %s", offset, topic)
+		}
+		return records[0].Timestamp
+	}
+	// The last one is the marker of a transaction.
+	return kafkaBenchLength / at(end.Offset-2).Sub(at(0)).Seconds()
+}
+
+// size is what the topic takes on the disk, in bytes.
+func (k *kafkaBench) size(topic string) int64 {
+	dirs, err := k.admin.DescribeAllLogDirs(k.b.Context(), nil)
+	if err != nil {
+		k.b.Fatal(err)
+	}
+	var sum int64
+	dirs.Each(func(d kadm.DescribedLogDir) {
+		for _, p := range d.Topics[topic] {
+			sum += p.Size
+		}
+	})
+	return sum
+}
+
+// transactions reads from the checkpoints how many entities each transaction had.
+func (k *kafkaBench) transactions(topic string) []int {
+	k.b.Helper()
+	var sizes []int
+	before := 0
+	for _, n := range checkpointCounts(k.b, k.broker, topic, "bench") {
+		if n > before {
+			sizes = append(sizes, n-before)
+		}
+		before = n
+	}
+	if before != kafkaBenchLength {
+		k.b.Fatalf("the checkpoints of %s count %d entities", topic, before)
+	}
+	return sizes
+}

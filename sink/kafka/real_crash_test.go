@@ -1,0 +1,152 @@
+//go:build integration
+
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// A broker is killed in the middle of commits, and comes back. The sink that was
+// at work goes on where it was, and so does a new one.
+func TestRealBrokerIsKilled(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t)
+	topic := ordersIn(t)
+	cfg := atReal(b.Addr())
+	cfg.Timeout = 2 * time.Second
+	s := connect(t, cfg).Sink(topic)
+
+	var committed atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for ctx.Err() == nil {
+			err := copyUntil(ctx, s, &committed)
+			if errors.Is(err, feed.ErrPermanent) {
+				t.Errorf("an error that would stop the feed: %v", err)
+				return
+			}
+		}
+	})
+	for range 4 {
+		before := committed.Load()
+		until(t, func() bool { return committed.Load() > before+200 })
+		b.Kill()
+		if err := b.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := committed.Load()
+	until(t, func() bool { return committed.Load() > before+200 })
+	stop()
+	writer.Wait()
+
+	s = connect(t, cfg).Sink(topic)
+	n := int(resume(t, s).Count)
+	commit(t, s, n, n+5)
+	wantFeed(t, s, n+5)
+	if got := len(kafkatest.ReadJava(t, b, topic.Name)); got != n+5 {
+		t.Errorf("the Java client reads %d messages, want %d", got, n+5)
+	}
+}
+
+// copyUntil commits the feed, a few entities at a time, until ctx ends or something
+// fails. committed is how many entities are.
+func copyUntil(ctx context.Context, s *kafka.Sink, committed *atomic.Int64) error {
+	cp, err := s.Resume(ctx)
+	for n := int(cp.Count); err == nil; n += 10 {
+		committed.Store(int64(n))
+		err = s.Commit(ctx, sinktest.Entities(n, 10), sinktest.At(n+10))
+	}
+	return err
+}
+
+func until(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing came of it in two minutes")
+		}
+	}
+}
+
+// A copy that died within a commit has left its transaction open. Its successor
+// ends it, and does not wait for its timeout, which is longer than the test.
+func TestRealTransactionOfADeadCopyIsEnded(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Shared(t)
+	topic := ordersIn(t)
+	cfg := atReal(b.Addr())
+	cfg.Checkpoints = kafkatest.Name(t)
+	cfg.Timeout = 5 * time.Second
+	s := connect(t, cfg).Sink(topic)
+	resume(t, s)
+	commit(t, s, 0, 3)
+
+	// What is left when the process is gone, at the worst moment: all is written,
+	// and nothing is said of the end.
+	dead := kafkaClient(t, b.Addr(),
+		kgo.TransactionalID("feedbridge."+topic.Name+"/orders"), kgo.TransactionTimeout(15*time.Minute))
+	if err := dead.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, 12)
+	for _, r := range []*kgo.Record{
+		{Topic: topic.Name, Value: []byte("never committed")},
+		{Topic: cfg.Checkpoints, Partition: int32(place), Key: []byte(topic.Name + "/orders"), Value: []byte("never committed")},
+	} {
+		if err := dead.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dead.Close()
+
+	successor := connect(t, cfg).Sink(topic)
+	if cp := resume(t, successor); cp.Count != 3 {
+		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
+	}
+	commit(t, successor, 3, 7)
+	wantFeed(t, successor, 7)
+	if got := len(kafkatest.ReadJava(t, b, topic.Name)); got != 7 {
+		t.Errorf("the Java client reads %d messages, want 7", got)
+	}
+}
+
+// Nobody ends the transaction of another program. Resume says whose it is.
+func TestRealTransactionOfAnotherProgramIsNamed(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Shared(t)
+	topic := ordersIn(t)
+	cfg := atReal(b.Addr())
+	cfg.Timeout = 2 * time.Second
+	s := connect(t, cfg).Sink(topic)
+	resume(t, s)
+	commit(t, s, 0, 3)
+	other := kafkaClient(t, b.Addr(), kgo.TransactionalID(topic.Name+"-other"))
+	if err := other.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.ProduceSync(t.Context(), &kgo.Record{Topic: topic.Name, Value: []byte("under way")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Resume(t.Context())
+	wantError(t, err, false, nil, "is held back by a transaction of \""+topic.Name+"-other\"", "at its transaction timeout")
+	if err := other.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	commit(t, s, 3, 4)
+	wantFeed(t, s, 4)
+}

@@ -1,0 +1,150 @@
+//go:build integration
+
+package kafka_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// right is one of those that the package comment lists.
+type right string
+
+const (
+	readTopic, writeTopic, createTopics, describeTopic right = "Read topic", "Write topic", "Create topic", "DescribeConfigs topic"
+	readStore, writeStore, createStore, describeStore  right = "Read checkpoints", "Write checkpoints", "Create checkpoints", "DescribeConfigs checkpoints"
+	writeID, describeID                                right = "Write id", "Describe id"
+)
+
+var allRights = []right{
+	readTopic, writeTopic, createTopics, describeTopic,
+	readStore, writeStore, createStore, describeStore,
+	writeID, describeID,
+}
+
+// TestRealRights takes one right at a time from a user who has all that are
+// listed.
+func TestRealRights(t *testing.T) {
+	t.Parallel()
+	// In errors TOPIC and STORE stand for the names of both topics, and USER for the
+	// user's.
+	tests := []struct {
+		without right
+		exists  bool     // both topics do
+		want    []string // nothing if it works without
+	}{
+		{"", false, nil},
+		{"", true, nil},
+		{readTopic, true, []string{"this user may not READ topic TOPIC; run 'kafka-acls.sh", "--allow-principal User:USER", "--operation Read", "--topic TOPIC'"}},
+		{writeTopic, true, []string{"this user may not WRITE topic TOPIC; run", "--operation Write", "--topic TOPIC'"}},
+		{createTopics, false, []string{"there is no topic TOPIC, and this user may not create it", "--allow-principal User:USER --operation Create --topic TOPIC'"}},
+		{createTopics, true, nil},
+		{describeTopic, false, nil},
+		{describeTopic, true, nil},
+		{readStore, true, []string{"this user may not READ topic STORE; run", "--operation Read", "--topic STORE'"}},
+		{writeStore, true, []string{"this user may not WRITE topic STORE; run", "--operation Write", "--topic STORE'"}},
+		{createStore, false, []string{"there is no topic STORE, and this user may not create it", "--allow-principal User:USER --operation Create --topic STORE'"}},
+		{createStore, true, nil},
+		{describeStore, false, nil},
+		{describeStore, true, nil},
+		{writeID, true, []string{`this user may not use the transactional id "feedbridge.TOPIC/orders"`, "--operation Write --operation Describe --transactional-id"}},
+		// Kafka has it with Write.
+		{describeID, true, nil},
+	}
+	var users []kafkatest.Option
+	name := func(i int) string { return fmt.Sprintf("fb-%d", i) }
+	for i := range tests {
+		users = append(users, kafkatest.User(name(i), "secret"))
+	}
+	b := kafkatest.Start(t, users...)
+	for i, test := range tests {
+		t.Run(fmt.Sprintf("without %q, topics exist %v", test.without, test.exists), func(t *testing.T) {
+			t.Parallel()
+			user, topic, store := name(i), fmt.Sprintf("topic-%d", i), fmt.Sprintf("store-%d", i)
+			grant(t, b, user, topic, store, test.without)
+			if test.exists {
+				createTopic(t, b.Addr(), topic, 1, nil)
+				createTopic(t, b.Addr(), store, 1, map[string]string{"cleanup.policy": "compact"})
+			}
+			cfg := kafka.Config{
+				Brokers: []string{b.SASLAddr()}, Timeout: 10 * time.Second, Checkpoints: store,
+				SASL: kafka.SASL{Mechanism: kafka.ScramSHA512, Username: user, Password: "secret"},
+			}
+			spec := orders()
+			spec.Name = topic
+			err := useAll(t, cfg, spec)
+			if test.want == nil {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			for _, text := range test.want {
+				wantError(t, err, true, nil, strings.NewReplacer("TOPIC", topic, "STORE", store, "USER", user).Replace(text))
+			}
+		})
+	}
+}
+
+// useAll does all that a copy does: it starts, commits, takes over, tells what is
+// stored, and moves it.
+func useAll(t *testing.T, cfg kafka.Config, topic kafka.Topic) error {
+	first, second := connect(t, cfg).Sink(topic), connect(t, cfg).Sink(topic)
+	if _, err := first.Resume(t.Context()); err != nil {
+		return err
+	}
+	if err := first.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3)); err != nil {
+		return err
+	}
+	if _, err := second.Resume(t.Context()); err != nil {
+		return err
+	}
+	if err := second.Commit(t.Context(), sinktest.Entities(3, 1), sinktest.At(4)); err != nil {
+		return err
+	}
+	_, stored := first.Checkpoint(t.Context())
+	if err := errors.Join(stored, first.Check(t.Context()), first.Overwrite(t.Context(), sinktest.At(2))); err != nil {
+		return err
+	}
+	wantFeed(t, second, 4)
+	return nil
+}
+
+// grant gives a user all rights but one.
+func grant(t *testing.T, b *kafkatest.Broker, user, topic, store string, but right) {
+	t.Helper()
+	admin := kadm.NewClient(kafkaClient(t, b.Addr()))
+	allow := func(r right, acl *kadm.ACLBuilder, op kadm.ACLOperation) {
+		if r == but {
+			return
+		}
+		acl = acl.ResourcePatternType(kadm.ACLPatternLiteral).Allow("User:" + user).AllowHosts().Operations(op)
+		created, err := admin.CreateACLs(t.Context(), acl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range created {
+			if c.Err != nil {
+				t.Fatal(c.Err)
+			}
+		}
+	}
+	for r, op := range map[right]kadm.ACLOperation{readTopic: kadm.OpRead, writeTopic: kadm.OpWrite, createTopics: kadm.OpCreate, describeTopic: kadm.OpDescribeConfigs} {
+		allow(r, kadm.NewACLs().Topics(topic), op)
+	}
+	for r, op := range map[right]kadm.ACLOperation{readStore: kadm.OpRead, writeStore: kadm.OpWrite, createStore: kadm.OpCreate, describeStore: kadm.OpDescribeConfigs} {
+		allow(r, kadm.NewACLs().Topics(store), op)
+	}
+	for r, op := range map[right]kadm.ACLOperation{writeID: kadm.OpWrite, describeID: kadm.OpDescribe} {
+		allow(r, kadm.NewACLs().TransactionalIDs("feedbridge."+topic+"/orders"), op)
+	}
+}
