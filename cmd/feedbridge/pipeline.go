@@ -24,7 +24,7 @@ import (
 const batchEntities = nats.MaxEntities
 
 // readAhead is how many bytes of entities may wait for the bus, for each feed.
-const readAhead = 2 << 20
+const readAhead = 1 << 20
 
 // newSource returns the source for a feed. What it reads is not filtered.
 func newSource(f config.Feed, hosts *source.Hosts, observe func(source.Exchange), log *slog.Logger) (bridge.Source, error) {

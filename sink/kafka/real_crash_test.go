@@ -73,7 +73,7 @@ func copyUntil(ctx context.Context, s *kafka.Sink, committed *atomic.Int64) erro
 	return err
 }
 
-func until(t *testing.T, done func() bool) {
+func until(t testing.TB, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

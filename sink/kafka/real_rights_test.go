@@ -25,12 +25,6 @@ const (
 	writeID, describeID                                right = "Write id", "Describe id"
 )
 
-var allRights = []right{
-	readTopic, writeTopic, createTopics, describeTopic,
-	readStore, writeStore, createStore, describeStore,
-	writeID, describeID,
-}
-
 // TestRealRights takes one right at a time from a user who has all that are
 // listed.
 func TestRealRights(t *testing.T) {

@@ -41,16 +41,24 @@ func kafkaClient(t testing.TB, addr string, opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-// createTopic creates one with settings, each name=value.
+// createTopic creates a topic, and returns when the broker knows of it.
 func createTopic(t testing.TB, addr, name string, partitions int32, settings map[string]string) {
 	t.Helper()
 	values := map[string]*string{}
 	for k, v := range settings {
 		values[k] = &v
 	}
-	if _, err := kadm.NewClient(kafkaClient(t, addr)).CreateTopic(t.Context(), partitions, 1, values, name); err != nil {
+	admin := kadm.NewClient(kafkaClient(t, addr, kgo.MetadataMinAge(20*time.Millisecond)))
+	if _, err := admin.CreateTopic(t.Context(), partitions, 1, values, name); err != nil {
 		t.Fatal(err)
 	}
+	until(t, func() bool {
+		topics, err := admin.ListTopics(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return topics[name].Err == nil && len(topics[name].Partitions) == int(partitions)
+	})
 }
 
 func TestRealSink(t *testing.T) {

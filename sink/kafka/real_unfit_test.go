@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
@@ -81,7 +82,7 @@ func TestRealTopicIsCompactedWithoutAKey(t *testing.T) {
 	s = connect(t, atReal(b.Addr())).Sink(topic)
 	resume(t, s)
 	commit(t, s, 0, 1)
-	alter(t, b, topic.Name, "cleanup.policy", "compact")
+	alter(t, b, topic.Name, "cleanup.policy", "compact", []byte("no key"))
 	err = s.Commit(t.Context(), sinktest.Entities(1, 1), sinktest.At(2))
 	wantError(t, err, true, nil, "INVALID_RECORD", "is it compacted, which takes no messages without a key?")
 }
@@ -119,7 +120,7 @@ func TestRealEntityIsTooLarge(t *testing.T) {
 			}
 			// Somebody makes the topic take less while the sink is at work.
 			resume(t, s)
-			alter(t, b, topic.Name, "max.message.bytes", "10000")
+			alter(t, b, topic.Name, "max.message.bytes", "10000", noise[:15_000])
 			err = s.Commit(t.Context(), []feed.Entity{sized(15_000)}, sinktest.At(2))
 			wantError(t, err, true, sink.ErrTooLarge, "MESSAGE_TOO_LARGE")
 			resume(t, s)
@@ -191,11 +192,23 @@ func TestRealTopicsAreCreated(t *testing.T) {
 	}
 }
 
-// alter changes a setting of a topic.
-func alter(t *testing.T, b *kafkatest.Broker, topic, name, value string) {
+// alter changes a setting of a topic, and returns when the broker goes by it: when
+// it refuses a message that it took before.
+func alter(t *testing.T, b *kafkatest.Broker, topic, name, value string, body []byte) {
 	t.Helper()
 	admin := kadm.NewClient(kafkaClient(t, b.Addr()))
 	if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic); err != nil {
 		t.Fatal(err)
 	}
+	cl := kafkaClient(t, b.Addr(), kgo.TransactionalID(kafkatest.Name(t)), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	until(t, func() bool {
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		refused := cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: body}).FirstErr()
+		if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+			t.Fatal(err)
+		}
+		return refused != nil
+	})
 }
