@@ -27,6 +27,7 @@ var layers = map[string][]string{
 
 	"source":                        {"feed", "secret"},
 	"source/datareplication":        {"source", "feed"},
+	"source/syndication":            {"source", "feed"},
 	"source/datareplication/sample": {"feed"},
 
 	"sink":                 {"feed", "checkpoint"},

@@ -1,0 +1,124 @@
+package syndication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
+)
+
+// ask asks for the subscription document.
+func (r *turn) ask(ctx context.Context, now time.Time) (*document, error) {
+	s, cur := r.s, &r.cur
+	q := question{url: s.subscription(cur), order: r.expected()}
+	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
+		q.from, q.order = cur.Doc, cur.Doc.Order
+	} else if cur.At == hashOf(q.url) && cur.Hold == "" && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !r.recheckDue(now) {
+		q.etag, q.modified = cur.ETag, cur.Modified
+	}
+	d, err := s.read(ctx, cur, q)
+	status, ok := errors.AsType[*source.StatusError](err)
+	if ok && q.url != s.cfg.URL && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
+		s.log.Warn("the feed is not where it had moved to; asking where it was", "url", q.url, "error", err)
+		cur.URL, cur.From, cur.Moved = "", "", nil
+		return r.ask(ctx, now)
+	}
+	if ok && status.Status == http.StatusGone {
+		return nil, fmt.Errorf("the feed is gone for good, its provider says; take it out of the configuration: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.goOn(d)
+	s.redirected(cur, q.url, d.response)
+	return d, nil
+}
+
+// notModified takes note of an answer without a document.
+func (r *turn) notModified(d *document) {
+	if d.response.Status != http.StatusNotModified || r.cur.At != hashOf(d.url) && r.cur.URL != d.response.URL.String() {
+		return
+	}
+	for _, v := range []struct {
+		at    *string
+		field string
+	}{{&r.cur.ETag, "ETag"}, {&r.cur.Modified, "Last-Modified"}} {
+		if value := validator(d.response.Header.Get(v.field)); value != "" {
+			*v.at = value
+		}
+	}
+}
+
+// unchanged says whether a document is the one that was published last.
+func (r *turn) unchanged(d *document, now time.Time) bool {
+	return r.cur.Body == d.hash && !d.partial && r.cur.Doc == nil && r.cur.Hold == "" && r.cur.At != "" && !r.recheckDue(now)
+}
+
+// subscribed returns the current document where the feed's URL is that of an
+// archive.
+func (r *turn) subscribed(ctx context.Context, d *document) (*document, error) {
+	if !d.meta.Archive || d.meta.Complete || d.partial {
+		return d, nil
+	}
+	current, n := d.meta.Link("current")
+	url := withoutFragment(current.Href)
+	switch {
+	case n == 0 || url == "":
+		return nil, feed.Permanent(fmt.Errorf("%s is an archive, which does not change any more, and does not say where the current document is; set url to that", d.url))
+	case url == withoutFragment(d.url) || url == withoutFragment(d.response.URL.String()):
+		return d, nil
+	}
+	r.seen.add(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
+	next, err := r.s.read(ctx, &r.cur, question{url: url, order: r.expected()})
+	if err != nil {
+		return nil, err
+	}
+	if next.unmodified || next.meta.Archive && !next.meta.Complete {
+		return nil, feed.Permanent(fmt.Errorf("%s is an archive, and so is %s, to which it leads as the current document; set url to that", d.url, url))
+	}
+	if short(url) != "" {
+		r.cur.URL, r.cur.From = url, hashOf(r.s.cfg.URL)
+	}
+	return next, nil
+}
+
+// verdict takes note of what the feed is.
+func (r *turn) verdict(d *document) {
+	cur := &r.cur
+	if cur.Dialect == "" {
+		r.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
+	}
+	if cur.Dialect != "" && cur.Dialect != d.dialect {
+		r.seen.add(DialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)
+		r.s.log.Warn("the feed has changed its dialect", "url", d.url, "before", string(cur.Dialect), "now", string(d.dialect))
+	}
+	if d.dialect == Paged && cur.Dialect != Paged && !r.s.profile.tail {
+		r.seen.add(PagedLossy, d.url, "the feed is paged: its pages change while they are read, so entries may be missed (RFC 5005, section 3)")
+	}
+	if d.partial {
+		r.seen.add(Partial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
+	}
+	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots && cur.Doc == nil && cur.has(withoutFragment(this.Href)) {
+		r.seen.add(NotPermanent, d.url, "the document says that it is %s, which was another before", this.Href)
+	}
+	isWindow := d.dialect == Window || d.dialect == Incremental
+	if isWindow && cur.Dialect != "" && cur.Doc == nil && d.fresh > 0 && d.known == 0 && !d.partial && r.s.holdsAny(cur) {
+		r.seen.add(PossibleOverrun, d.url, "none of the %d entries was there at the last poll: some may have come and gone; poll more often", d.fresh)
+	}
+	cur.Dialect, cur.Format = d.dialect, d.meta.Format
+	if d.meta.Order == NewestFirst || d.meta.Order == OldestFirst {
+		cur.Order = d.meta.Order
+	}
+}
+
+// holdsAny says whether the feed ever had an entry.
+func (s *Source) holdsAny(cur *cursor) bool {
+	for range s.held.Marks() {
+		return true
+	}
+	return len(cur.Seen) > 0
+}

@@ -1,0 +1,304 @@
+package syndication_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+func rssArchived(head1, head2, headS string) *upstream {
+	return newUpstream(
+		"/a1", rss(head1+archive, "g1:old"),
+		"/a2", rss(head2+archive+rssPrev("/a1"), "g2:a"),
+		"/feed", rss(headS+rssPrev("/a2"), "g3:a g1:new"),
+	)
+}
+
+func TestArchivedRSS(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { t.Parallel(); f(t) })
+	}
+	run("case 61: prefixes of the link", func(t *testing.T) {
+		for _, to := range []string{`<a10:link xmlns:a10="http://www.w3.org/2005/Atom" `, `<link xmlns="http://www.w3.org/2005/Atom" `, "<atom:link "} {
+			u := rssArchived("", "", "")
+			for path, doc := range u.docs {
+				u.set(path, strings.ReplaceAll(doc, "<atom:link ", to))
+			}
+			u.read(t).want("g1:old g2:a g1:new g3:a")
+		}
+	})
+	run("case 62: the newer document wins", func(t *testing.T) {
+		rssArchived("@1", "@2", "@3").read(t).want("g1:old g2:a g1:new g3:a")
+	})
+	run("case 63: no dates, so the place in the chain counts", func(t *testing.T) {
+		rssArchived("", "", "").read(t).want("g1:old g2:a g1:new g3:a")
+	})
+	run("case 64: an archive that is newer than the feed", func(t *testing.T) {
+		r := rssArchived("@9", "@2", "@3").read(t)
+		r.want("g1:old g2:a g1:new g3:a", syndication.ArchiveTooNew)
+	})
+	run("case 65: pubDate is no update time", func(t *testing.T) {
+		u := rssArchived("@1", "@2", "@3")
+		u.set("/a1", rss("@1", "g1@50:old"))
+		u.read(t).want("g1:old g2:a g1:new g3:a")
+	})
+	run("case 100: an archive has what was deleted", func(t *testing.T) {
+		u := newUpstream("/feed", atom("", "b@2 a@1"))
+		r := u.read(t)
+		r.want("a b")
+		u.set("/feed", atom("", "b@2 -a@3"))
+		r.want("-a")
+		u.set("/a1", atom(archive, "b@2 a@1"))
+		u.set("/feed", atom(prev("/a1"), "c@4"))
+		r.want("c", syndication.DialectChanged, syndication.StaleDropped)
+	})
+}
+
+func paged() *upstream {
+	return newUpstream(
+		"/feed", atom(link("next", "/p2"), "f@6 e@5"), "/p2", atom(link("next", "/p3")+link("previous", "/feed"), "d@4 c@3"),
+		"/p3", atom(link("previous", "/p2"), "b@2 a@1"),
+	)
+}
+
+func TestPaged(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, f)
+		})
+	}
+	run("case 69: cold", func(t *testing.T) {
+		r := paged().read(t)
+		r.want("a b c d e f", syndication.PagedLossy)
+		r.wantRequests("/feed /p2 /p3 /feed?if")
+		r.want("")
+		r.wantRequests("/feed?if")
+	})
+	run("case 70: the first page changes during the walk", func(t *testing.T) {
+		u := paged()
+		first := u.docs["/feed"]
+		u.set("/feed", atom(link("next", "/p2"), "g@7 f@6"))
+		u.set("/p2", atom(link("next", "/p3"), "e@5 d@4"))
+		u.set("/p3", atom("", "c@3 b@2 a@1"))
+		u.fault("/feed", body(200, "", first))
+		r := u.read(t)
+		r.want("a b c d e f g", syndication.PagedLossy)
+		r.wantRequests("/feed /p2 /p3 /feed /p2 /p3 /feed?if")
+	})
+	run("case 71: reading stops at what is known", func(t *testing.T) {
+		r := paged().read(t)
+		r.want("a b c d e f", syndication.PagedLossy)
+		r.u.requests()
+		r.u.set("/feed", atom(link("next", "/p2"), "h@8 g@7"))
+		r.u.set("/p2", atom(link("next", "/p3"), "f@6 e@5"))
+		r.want("g h")
+		r.wantRequests("/feed?if /p2 /feed?if")
+	})
+	run("case 72: nothing is deleted", func(t *testing.T) {
+		r := paged().read(t)
+		r.want("a b c d e f", syndication.PagedLossy)
+		r.u.set("/p3", atom("", "a@1"))
+		time.Sleep(25 * time.Hour)
+		r.u.requests()
+		r.want("")
+		r.wantRequests("/feed /p2 /p3 /feed?if")
+		r.want("")
+		r.wantRequests("/feed?if")
+	})
+	run("case 73: the last page leads to the first", func(t *testing.T) {
+		u := paged()
+		u.set("/p3", atom(link("next", "/feed"), "b@2 a@1"))
+		u.read(t).want("a b c d e f", syndication.PagedLossy, syndication.Loop)
+	})
+	run("case 74: links in the other direction alone", func(t *testing.T) {
+		u := newUpstream("/feed", atom(link("first", "/feed")+link("last", "/x")+link("previous", "/y"), "a@1"))
+		r := u.read(t)
+		r.want("a", syndication.PagedLossy)
+		r.wantRequests("/feed")
+	})
+	run("case 75: a page is gone", func(t *testing.T) {
+		u := paged()
+		u.fault("/p2", status(410))
+		u.read(t).want("e f", syndication.PagedLossy, syndication.Incomplete)
+	})
+	run("case 77: a Link header", func(t *testing.T) {
+		// Only links of the document are followed in this version.
+		u := newUpstream("/feed", atom("", "b@2"), "/p2", atom("", "a@1"))
+		u.field("/feed", "Link", "</p2>; rel=next")
+		u.read(t).want("b")
+	})
+	run("case 93: prev without this is a page", func(t *testing.T) {
+		u := newUpstream("/feed", atom(link("prev", "/x"), "a@1"))
+		r := u.read(t)
+		r.want("a", syndication.PagedLossy)
+		if r.place().Dialect != syndication.Paged {
+			t.Errorf("the dialect is %s", r.place().Dialect)
+		}
+	})
+	run("a crash in the middle", func(t *testing.T) {
+		r := paged().read(t, func(c *syndication.Config) { c.BatchEntities = 1 })
+		for more := true; more; {
+			var err error
+			if more, err = r.next(); err != nil {
+				t.Fatal(err)
+			}
+			r.restart()
+		}
+		r.wantLast("a b c d e f")
+	})
+	run("start: now", func(t *testing.T) {
+		u := paged()
+		r := u.read(t, func(c *syndication.Config) { c.Start = syndication.Start{Now: true} })
+		r.want("", syndication.PagedLossy)
+		u.set("/feed", atom(link("next", "/p2"), "h@8 g@7"))
+		u.set("/p2", atom(link("next", "/p3"), "f@6 e@5"))
+		r.want("g h")
+	})
+}
+
+func TestDrafts(t *testing.T) {
+	t.Parallel()
+	const stateful = "<fh:stateful>1</fh:stateful>"
+	run := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { t.Parallel(); f(t) })
+	}
+	chain := func() *upstream {
+		t1 := atom(stateful+link("this", "/t1"), "b a")
+		t2 := atom(stateful+link("this", "/t2")+link("prev", "/t1"), "c b:new")
+		return newUpstream("/t1", t1, "/t2", t2, "/feed", t2)
+	}
+	run("case 79: this and prev", func(t *testing.T) {
+		r := chain().read(t)
+		r.want("a b b:new c")
+		r.wantRequests("/feed /t1")
+		if p := r.place(); p.Archives != 2 || p.Dialect != syndication.Snapshots {
+			t.Errorf("place %+v", p)
+		}
+	})
+	run("case 80: prev is known", func(t *testing.T) {
+		r := chain().read(t)
+		r.want("a b b:new c")
+		r.u.requests()
+		r.u.set("/feed", atom(stateful+link("this", "/t3")+link("prev", "/t2"), "d c"))
+		r.want("d")
+		r.wantRequests("/feed?if")
+	})
+	run("case 81: this is known", func(t *testing.T) {
+		r := chain().read(t)
+		r.want("a b b:new c")
+		r.u.set("/feed", atom(stateful+link("this", "/t2")+link("prev", "/t1"), "c b:newer"))
+		r.want("b:newer", syndication.NotPermanent)
+	})
+	run("case 82: nothing is deleted", func(t *testing.T) {
+		r := chain().read(t)
+		r.want("a b b:new c")
+		r.u.set("/feed", atom(stateful+link("this", "/t3")+link("prev", "/t2"), ""))
+		r.want("")
+	})
+	run("case 88: draft 05, previous is older", func(t *testing.T) {
+		u := newUpstream("/feed", atom(link("previous", "/a1")+link("current", "/feed"), "b@2"), "/a1", atom(link("current", "/feed"), "a@1"))
+		u.read(t, func(c *syndication.Config) { c.Dialect = "fh-05" }).want("a b")
+		u.read(t).want("b", syndication.PagedLossy)
+	})
+	run("case 89: PaceFeedState, one ID twice", func(t *testing.T) {
+		u := newUpstream("/feed", atom(link("this", "/t1"), "e1:new e2 e1:old"))
+		u.read(t, func(c *syndication.Config) { c.Dialect = "pace" }).want("e2 e1:new", syndication.DuplicateID)
+	})
+	run("case 91: prev is missing", func(t *testing.T) {
+		u := chain()
+		delete(u.docs, "/t1")
+		u.read(t, func(c *syndication.Config) { c.Dialect = "pace" }).want("b:new c", syndication.ArchiveGone)
+	})
+	run("case 92: links in a head", func(t *testing.T) {
+		draft := func(doc string) string {
+			return strings.Replace(doc, "http://www.w3.org/2005/Atom", "http://purl.org/atom/ns#draft-ietf-atompub-format-05", 1)
+		}
+		u := newUpstream("/feed", draft(atom("<head>"+link("this", "/t2")+link("prev", "/t1")+"</head>", "b")), "/t1", draft(atom("<head>"+link("this", "/t1")+"</head>", "a")))
+		u.read(t).want("a b")
+	})
+	run("drafts 01 to 04: fh:prev", func(t *testing.T) {
+		u := newUpstream("/feed", atom("<fh:incremental>true</fh:incremental><fh:prev>/a1</fh:prev>", "b"), "/a1", atom(archive, "a"))
+		u.read(t).want("a b")
+	})
+}
+
+func TestTail(t *testing.T) {
+	t.Parallel()
+	events := func() *upstream {
+		return newUpstream(
+			"/feed", atom(link("last", "/0")+link("previous", "/4")+link("next", "/0"), "d@4 c@3"),
+			"/0", atom(link("previous", "/2"), "b@2 a@1"),
+			"/2", atom(link("previous", "/4")+link("next", "/0"), "d@4 c@3"),
+			"/4", atom(link("next", "/2"), ""),
+		)
+	}
+	kurrent := func(c *syndication.Config) { c.Dialect = "kurrent" }
+	t.Run("case 76: KurrentDB", func(t *testing.T) {
+		t.Parallel()
+		r := events().read(t, kurrent)
+		r.want("a b c d")
+		r.wantRequests("/feed /0 /2 /4")
+		if p := r.place(); p.Page != host+"/4" {
+			t.Errorf("place %+v", p)
+		}
+		before := string(r.cursor)
+		r.restart()
+		r.want("")
+		r.wantRequests("/4?if")
+		if string(r.cursor) != before {
+			t.Errorf("an idle poll has moved the cursor to %s", r.cursor)
+		}
+		r.u.set("/4", atom(link("next", "/2")+link("previous", "/5"), "e@5"))
+		r.u.set("/5", atom(link("next", "/4"), ""))
+		r.want("e")
+		r.wantRequests("/4?if /5")
+	})
+	t.Run("from now", func(t *testing.T) {
+		t.Parallel()
+		r := events().read(t, kurrent, func(c *syndication.Config) { c.Start = syndication.Start{Now: true} })
+		r.want("")
+		r.u.set("/4", atom(link("next", "/2"), "e@5"))
+		r.want("e")
+	})
+	t.Run("the page is gone", func(t *testing.T) {
+		t.Parallel()
+		r := events().read(t, kurrent)
+		r.want("a b c d")
+		delete(r.u.docs, "/4")
+		r.u.set("/5", atom("", "e@5"))
+		r.u.set("/2", atom(link("previous", "/5"), "d@4 c@3"))
+		r.want("e", syndication.PageGone)
+	})
+	t.Run("ICT4H, from the oldest page", func(t *testing.T) {
+		t.Parallel()
+		u := newUpstream(
+			"/1", atom(link("next-archive", "/2"), "a b"), "/2", atom(prev("/1")+link("next-archive", "/3"), "c d"),
+			"/3", atom(prev("/2"), "e"), "/feed", atom(prev("/2")+link("via", "/3"), "e"),
+		)
+		r := u.read(t, func(c *syndication.Config) { c.Dialect, c.Mode = "ict4h", "tail" })
+		r.want("a b c d e")
+		u.set("/3", atom(prev("/2")+link("next-archive", "/4"), "e f"))
+		u.set("/4", atom(prev("/3"), "g"))
+		r.want("f g")
+		r.restart()
+		r.want("")
+	})
+	t.Run("crashes", func(t *testing.T) {
+		t.Parallel()
+		r := events().read(t, kurrent, func(c *syndication.Config) { c.BatchEntities = 1 })
+		for more := true; more; {
+			var err error
+			if more, err = r.next(); err != nil {
+				t.Fatal(err)
+			}
+			r.restart()
+		}
+		r.wantLast("a b c d")
+	})
+}

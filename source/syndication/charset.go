@@ -1,0 +1,125 @@
+package syndication
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"regexp"
+	"strings"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/unicode"
+)
+
+// declarationBytes is how far the encoding is looked for in a document.
+const declarationBytes = 1024
+
+// declared matches the encoding of an XML declaration.
+var declared = regexp.MustCompile(`^\s*<\?xml\s[^>]*?\bencoding\s*=\s*["']\s*([A-Za-z0-9._:-]+)\s*["']`)
+
+var errNoSuchCharset = errors.New("this encoding is not known")
+
+// decode returns r in UTF-8, without a byte order mark. The encoding is that of
+// the byte order mark, else of the Content-Type, else of the XML declaration,
+// else UTF-8 (RFC 7303, section 3). charset is its name. Where the one that
+// counts speaks against the declaration, mismatch says so.
+//
+// A document is never read in an encoding that its bytes speak against: with
+// "<?xml" in single bytes it cannot be UTF-16, whoever says so.
+func decode(r io.Reader, contentType string) (decoded io.Reader, charset, mismatch string, err error) {
+	b := bufio.NewReaderSize(r, declarationBytes)
+	// An error comes again when the document is read.
+	head, _ := b.Peek(declarationBytes)
+	label, mark := seenCharset(head)
+	head = head[mark:]
+	written := ""
+	if match := declared.FindSubmatch(head); match != nil {
+		written = string(match[1])
+	}
+	_, _ = b.Discard(mark)
+	by := "its byte order mark"
+	switch label {
+	case "utf-16le", "utf-16be":
+		order := unicode.LittleEndian
+		if label == "utf-16be" {
+			order = unicode.BigEndian
+		}
+		return unicode.UTF16(order, unicode.IgnoreBOM).NewDecoder().Reader(b), label, "", nil
+	case "":
+		if label = sentCharset(contentType); label != "" {
+			by = "its Content-Type"
+		} else if label = written; label != "" {
+			by = "its XML declaration"
+		} else {
+			label = "utf-8"
+		}
+	}
+	enc, charset, err := lookup(label)
+	if err != nil {
+		return nil, "", "", fmt.Errorf("%q, as %s says: %w", label, by, err)
+	}
+	if strings.HasPrefix(charset, "utf-16") {
+		return b, "utf-8", fmt.Sprintf("the document is %s according to %s, but its bytes are not; it is read as UTF-8", charset, by), nil
+	}
+	if _, other, err := lookup(written); err == nil && other != charset {
+		mismatch = fmt.Sprintf("the document is %s according to %s, which counts, and %s according to its XML declaration", charset, by, other)
+	}
+	if charset == "utf-8" {
+		return b, charset, mismatch, nil
+	}
+	return enc.NewDecoder().Reader(b), charset, mismatch, nil
+}
+
+// seenCharset tells an encoding by a byte order mark, which has mark bytes, or by
+// the zeros around the first character. It returns "" if there is neither.
+func seenCharset(head []byte) (charset string, mark int) {
+	for _, known := range []struct {
+		begins, charset string
+		mark            int
+	}{
+		{"\x00\x00\xfe\xff", "utf-32", 4},
+		{"\xff\xfe\x00\x00", "utf-32", 4},
+		{"\x00\x00\x00<", "utf-32", 0},
+		{"<\x00\x00\x00", "utf-32", 0},
+		{"\xef\xbb\xbf", "utf-8", 3},
+		{"\xfe\xff", "utf-16be", 2},
+		{"\xff\xfe", "utf-16le", 2},
+		{"\x00<", "utf-16be", 0},
+		{"<\x00", "utf-16le", 0},
+	} {
+		if bytes.HasPrefix(head, []byte(known.begins)) {
+			return known.charset, known.mark
+		}
+	}
+	return "", 0
+}
+
+// lookup finds an encoding by any of its names. As browsers do, it takes
+// ISO-8859-1 and US-ASCII for windows-1252, which they are part of.
+func lookup(label string) (encoding.Encoding, string, error) {
+	enc, err := htmlindex.Get(label)
+	if err != nil {
+		return nil, "", errNoSuchCharset
+	}
+	name, err := htmlindex.Name(enc)
+	if err != nil || name == "replacement" || name == "x-user-defined" {
+		return nil, "", errNoSuchCharset
+	}
+	return enc, name, nil
+}
+
+func sentCharset(contentType string) string {
+	if contentType == "" {
+		return ""
+	}
+	// Even where a parameter cannot be read, there may be others.
+	_, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(params["charset"])
+}

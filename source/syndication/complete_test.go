@@ -1,0 +1,211 @@
+package syndication_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+// TestComplete has steps: a document, and what its poll publishes.
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		doc        string
+		messages   string
+		violations string
+	}
+	doc := func(entries string) string { return atom(complete, entries) }
+	three := step{doc("e1@1:a e2@2:a e3@3:a"), "e1:a e2:a e3:a", ""}
+	first := step{doc("e1@1:a e2@1:a e3@1:a"), "e3:a e2:a e1:a", ""}
+	rels := []string{"next", "previous", "first", "last", "prev-archive", "next-archive"}
+	for _, rel := range rels {
+		t.Run("case 14: complete, with a link "+rel, func(t *testing.T) {
+			t.Parallel()
+			u := newUpstream("/feed", first.doc)
+			r := u.read(t)
+			r.want(first.messages)
+			u.set("/feed", atom(complete+link(rel, "/other"), "e1@1:a"))
+			r.want("", syndication.MixedDialects)
+			r.wantRequests("/feed /feed?if")
+		})
+	}
+	tests := map[string][]step{
+		"case 1: the first poll":                   {first},
+		"case 1: the first poll, oldest first":     {three},
+		"case 3: one is absent":                    {first, {doc("e1@1:a e3@1:a"), "-e2", ""}},
+		"case 4: the same time, other content":     {first, {doc("e1@1:a e2@1:b e3@1:a"), "e2:b", ""}},
+		"case 5: an older time, other content":     {three, {doc("e1@1:a e2@1:b e3@3:a"), "e2:b", "updated_regressed"}},
+		"case 6: reordered":                        {first, {doc("e3@1:a e1@1:a e2@1:a"), "", ""}},
+		"case 7: one is new and one gone":          {first, {doc("e4@1:a e2@1:a e3@1:a"), "e4:a -e1", ""}},
+		"case 8: one comes back":                   {first, {doc("e2@1:a e3@1:a"), "-e1", ""}, {doc("e2@1:a e3@1:a e1@1:a"), "e1:a", ""}},
+		"case 9: empty after 3":                    {first, {doc(""), "-e1 -e2 -e3", ""}},
+		"case 16: complete inside an entry":        {first, {strings.Replace(atom("", "e1@1:a"), "</entry>", complete+"</entry>", 1), "e1:a", "dialect_changed"}},
+		"case 18: twice, one of them later":        {{doc("e1@1:a e1@2:b"), "e1:b", "duplicate_ids"}},
+		"case 18: twice, at the same time":         {{doc("e1@1:a e1@1:b"), "e1:a", "duplicate_ids"}},
+		"case 20: the flag disappears":             {first, {atom("", "e1@1:a"), "", "dialect_changed"}, {doc("e1@1:a"), "-e2 -e3", "dialect_changed"}},
+		"case 15: current is another":              {first, {atom(complete+link("self", "/feed")+link("current", "/x"), "e1@1:a"), "-e2 -e3", "current_is_not_self"}},
+		"case 15: current is self":                 {first, {atom(complete+link("self", "/feed")+link("current", "/feed"), "e1@1:a"), "-e2 -e3", ""}},
+		"case 78: fh:Stateful 0 is complete":       {first, {atom("<fh:Stateful> 0 </fh:Stateful>", "e1@1:a"), "-e2 -e3", ""}},
+		"case 84: fh:stateful 0 and a link to old": {first, {atom("<fh:stateful>0</fh:stateful><fh:prev>/x</fh:prev>", "e1@1:a"), "-e2 -e3", "mixed_dialects"}},
+		"case 87: fh:incremental false, RSS":       {{rss("<fh:incremental>false</fh:incremental>", "g1:a g2:a"), "g2:a g1:a", ""}, {rss("<fh:incremental>false</fh:incremental>", "g1:a"), "-g2", ""}},
+		"case 21: RSS":                             {{rss(complete, "g1:a g2:a g3:a"), "g3:a g2:a g1:a", ""}, {rss(complete, "g1:a g3:b"), "g3:b -g2", ""}},
+		"case 17: another prefix": {
+			{strings.ReplaceAll(doc("e1@1:a e2@1:a"), "fh", "h"), "e2:a e1:a", ""}, {strings.ReplaceAll(doc("e1@1:a"), "fh", "h"), "-e2", ""},
+		},
+		"case 17: the prefix of something else": {
+			{strings.ReplaceAll(doc("e1@1:a e2@1:a"), "syndication/history", "sport"), "e2:a e1:a", ""},
+			{strings.ReplaceAll(doc("e1@1:a"), "syndication/history", "sport"), "", ""},
+		},
+		"case 124c: an undeclared prefix is no flag": {first, {atom("<x:complete/>", "e1@1:a"), "", "undeclared_prefix dialect_changed"}},
+	}
+	for name, steps := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := newUpstream()
+			r := u.read(t)
+			for i, s := range steps {
+				u.set("/feed", s.doc)
+				if i%2 == 1 {
+					r.restart()
+				}
+				if err := r.poll(); err != nil {
+					t.Fatal(err)
+				}
+				r.wantLast(s.messages)
+				if got := sorted(r.violations); got != sorted(strings.Fields(s.violations)) {
+					t.Errorf("violations %v, want %v", r.details, s.violations)
+				}
+			}
+		})
+	}
+}
+
+func TestCompletePolls(t *testing.T) {
+	t.Parallel()
+	doc := atom(complete, "e1@1:a e2@1:a e3@1:a")
+	tests := map[string]struct {
+		fault     http.HandlerFunc
+		words     string
+		permanent bool
+	}{
+		"case 10: truncated":              {body(200, "", doc[:len(doc)-5]), "breaks off", false},
+		"case 11: an error page":          {htmlPage, "check that the url is a feed's", false},
+		"case 12: 500":                    {status(500), "500", false},
+		"case 117: gzip is truncated":     {gzipped(doc, 20), "ended early", false},
+		"case 116: a gzip bomb":           {gzipped(strings.Repeat(" ", 64<<20), 0), "limit", false},
+		"case 124b: another root":         {body(200, "", atom(complete, "e1@1:a")+"<feed/>"), "something follows the root", false},
+		"case 114: 404 keeps being tried": {status(404), "404", true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := newUpstream("/feed", doc)
+			r := u.read(t)
+			r.want("e3:a e2:a e1:a")
+			before := string(r.cursor)
+			u.fault("/feed", tt.fault)
+			r.wantError(tt.permanent, "", tt.words)
+			if string(r.cursor) != before {
+				t.Errorf("the cursor has moved to %s", r.cursor)
+			}
+			u.set("/feed", atom(complete, "e1@1:a e2@1:a"))
+			r.want("-e3")
+		})
+	}
+	t.Run("case 2: the same, with another ETag", func(t *testing.T) {
+		t.Parallel()
+		u := newUpstream("/feed", doc)
+		r := u.read(t)
+		r.want("e3:a e2:a e1:a")
+		u.fault("/feed", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `W/"other"`)
+			_, _ = w.Write([]byte(doc))
+		})
+		before := string(r.cursor)
+		r.want("")
+		if string(r.cursor) == before || !strings.Contains(string(r.cursor), "other") {
+			t.Errorf("the cursor is %s", r.cursor)
+		}
+	})
+	t.Run("case 12: 304", func(t *testing.T) {
+		t.Parallel()
+		u := newUpstream("/feed", doc)
+		r := u.read(t)
+		r.want("e3:a e2:a e1:a")
+		before := string(r.cursor)
+		r.restart()
+		r.want("")
+		r.wantRequests("/feed /feed?if")
+		if string(r.cursor) != before {
+			t.Errorf("an idle poll has moved the cursor to %s", r.cursor)
+		}
+	})
+	t.Run("case 13: 226 with one entry", func(t *testing.T) {
+		t.Parallel()
+		u := newUpstream("/feed", doc)
+		r := u.read(t)
+		r.want("e3:a e2:a e1:a")
+		u.fault("/feed", body(226, "", atom(complete, "e4@1:a")))
+		r.want("e4:a", syndication.Partial)
+		r.want("-e4") // the whole document has it not
+	})
+	t.Run("case 19: an entity that XML does not know", func(t *testing.T) {
+		t.Parallel()
+		u := newUpstream("/feed", doc)
+		r := u.read(t)
+		r.want("e3:a e2:a e1:a")
+		u.set("/feed", atom(complete, "e1@1:a e4@1:a&nbsp;b"))
+		r.want("e4:a&nbsp;b", syndication.UndefinedEntity, syndication.DeletesWithheld)
+		r.want("")
+		u.set("/feed", atom(complete, "e1@1:a e4@1:a"))
+		r.want("e4:a -e2 -e3")
+	})
+	t.Run("case 9: nearly all of it vanishes", func(t *testing.T) {
+		t.Parallel()
+		var all []string
+		for i := range 500 {
+			all = append(all, fmt.Sprintf("e%03d@1", i))
+		}
+		u := newUpstream("/feed", atom(complete, strings.Join(all, " ")))
+		r := u.read(t)
+		if err := r.poll(); err != nil || len(r.last) != 500 {
+			t.Fatalf("%d entries, %v", len(r.last), err)
+		}
+		u.set("/feed", atom(complete, ""))
+		r.want("", syndication.DeletesHeld)
+		if !r.place().DeletesHeld {
+			t.Error("the cursor does not say that deletes are held")
+		}
+		// Another look sees something else, so it counts as the first.
+		u.set("/feed", atom(complete, all[0]))
+		r.want("", syndication.DeletesHeld)
+		r.restart()
+		if err := r.poll(); err != nil || len(r.last) != 499 {
+			t.Fatalf("%d deletes, %v", len(r.last), err)
+		}
+		r.want("")
+		if r.place().DeletesHeld {
+			t.Error("the cursor says that deletes are held")
+		}
+	})
+	t.Run("vanished and back again before a second look", func(t *testing.T) {
+		t.Parallel()
+		var all []string
+		for i := range 30 {
+			all = append(all, fmt.Sprintf("e%03d@1", i))
+		}
+		whole := atom(complete, strings.Join(all, " "))
+		u := newUpstream("/feed", whole)
+		r := u.read(t)
+		_ = r.poll()
+		u.set("/feed", atom(complete, ""))
+		r.want("", syndication.DeletesHeld)
+		u.set("/feed", whole)
+		r.want("")
+		u.set("/feed", atom(complete, ""))
+		r.want("", syndication.DeletesHeld)
+	})
+}

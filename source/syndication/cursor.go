@@ -1,0 +1,233 @@
+package syndication
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// cursor is how far a feed has been read, besides what the topic itself says of
+// each entry. Its stored form is JSON with a version, of no more than
+// maxCursor bytes.
+type cursor struct {
+	Version int `json:"v"`
+
+	// Start is what has to be done at the first poll; "" once it is done.
+	Start string `json:"start,omitempty"`
+	// Since leaves out entries of before that time that the topic does not
+	// have, and Seen those that were there when reading started: short hashes
+	// of their IDs and contents.
+	Since instant `json:"since,omitempty"`
+	Seen  []byte  `json:"seen,omitempty"`
+
+	// Dialect, Format and Order are what was found out of the feed.
+	Dialect Dialect `json:"dialect,omitempty"`
+	Format  Format  `json:"format,omitempty"`
+	Order   Order   `json:"order,omitempty"`
+
+	// URL is where the subscription document has moved to from the one whose
+	// hash is From. Moved says how often that was seen.
+	URL   string `json:"url,omitempty"`
+	From  string `json:"from,omitempty"`
+	Moved *moved `json:"moved,omitempty"`
+
+	// The validators of the subscription document that was published last, as
+	// received, and the hash of its body. At is the hash of the URL that they
+	// belong to, and Full when a whole document came, in Unix seconds. They are
+	// empty while anything of a poll is not published yet.
+	At       string `json:"at,omitempty"`
+	ETag     string `json:"etag,omitempty"`
+	Modified string `json:"last_modified,omitempty"`
+	Body     string `json:"body,omitempty"`
+	Full     int64  `json:"full,omitempty"`
+	// Hints are what that document said of when to poll.
+	Hints *hints `json:"hints,omitempty"`
+
+	// Archives are short hashes of the archives that are published, oldest
+	// first. An archive is among them only if all older ones of its walk are,
+	// or are gaps. Newest is the URL of the last.
+	Archives []byte `json:"archives,omitempty"`
+	Newest   string `json:"newest,omitempty"`
+	Gaps     []gap  `json:"gaps,omitempty"`
+	// Walked is when all pages or the archives to recheck were read, in Unix
+	// seconds.
+	Walked int64 `json:"walked,omitempty"`
+
+	// Walk counts the older documents that were published, until the
+	// subscription document is.
+	Walk int `json:"walk,omitempty"`
+	// Doc is how far the document that is being published has been.
+	Doc *position `json:"doc,omitempty"`
+	// Hold is the hash of the deletes that are held back.
+	Hold string `json:"hold,omitempty"`
+	// Tail is the page that is asked for next in mode tail.
+	Tail string `json:"tail,omitempty"`
+}
+
+// position is a place in a document: behind the entry with that key.
+type position struct {
+	URL   string `json:"url"`  // hash
+	Hash  string `json:"hash"` // of the body
+	Order Order  `json:"order"`
+	Key   rank   `json:"key"`
+	Part  int    `json:"part"` // counts the batches
+	// Live is how many entries the topic had before the document, and Approved
+	// says that what vanished may be deleted.
+	Live     int  `json:"live,omitempty"`
+	Approved bool `json:"approved,omitempty"`
+}
+
+// moved is a permanent redirect that was seen.
+type moved struct {
+	To    string `json:"to"`
+	Since int64  `json:"since"` // Unix seconds
+	Last  int64  `json:"last"`
+	Times int    `json:"times"`
+}
+
+const (
+	cursorVersion = 1
+	maxCursor     = 32 << 10
+	// maxArchives is how many published archives are remembered, and
+	// archiveBytes how much of each: 1,000 of 8 bytes.
+	maxArchives  = 1000
+	archiveBytes = 8
+	maxGaps      = 20
+	// maxSeen is how many entries "start: now" can tell from later ones by
+	// their contents, and seenBytes how much of each is kept.
+	maxSeen   = 1000
+	seenBytes = 6
+	// longestURL and longestValidator, which is no more, are how long what the cursor keeps may
+	// be, in bytes. Longer ones are not kept, which costs requests.
+	longestURL       = 500
+	longestValidator = 500
+)
+
+func decodeCursor(c feed.Cursor, start Start) (cursor, error) {
+	cur := cursor{Version: cursorVersion}
+	if len(c) == 0 {
+		if start != (Start{}) {
+			cur.Start = start.String()
+		}
+		return cur, nil
+	}
+	if err := json.Unmarshal(c, &cur); err != nil {
+		return cursor{}, feed.Permanent(fmt.Errorf("read the cursor: %w", err))
+	}
+	if cur.Version != cursorVersion {
+		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads version %d", cur.Version, cursorVersion))
+	}
+	if !cur.isSound() {
+		return cursor{}, feed.Permanent(errors.New("read the cursor: it is damaged; 'feedbridge checkpoint set' names another place"))
+	}
+	return cur, nil
+}
+
+// isSound says whether a cursor is one that this program could have written: it
+// may come from a person.
+func (cur *cursor) isSound() bool {
+	_, err := ParseStart(cur.Start)
+	long := []string{cur.URL, cur.ETag, cur.Modified, cur.Newest, cur.Tail}
+	brief := []string{cur.Start, cur.From, cur.At, cur.Body, cur.Hold, string(cur.Dialect), string(cur.Format), string(cur.Order)}
+	if cur.Moved != nil {
+		long = append(long, cur.Moved.To)
+	}
+	if p := cur.Doc; p != nil {
+		brief = append(brief, p.URL, p.Hash, string(p.Order))
+	}
+	for _, g := range cur.Gaps {
+		long, brief = append(long, g.URL), append(brief, g.Kind)
+	}
+	isLonger := func(n int) func(string) bool { return func(s string) bool { return len(s) > n } }
+	return err == nil && len(cur.Gaps) <= maxGaps &&
+		len(cur.Archives)%archiveBytes == 0 && len(cur.Archives) <= maxArchives*archiveBytes &&
+		len(cur.Seen)%seenBytes == 0 && len(cur.Seen) <= maxSeen*seenBytes &&
+		!slices.ContainsFunc(long, isLonger(longestURL)) && !slices.ContainsFunc(brief, isLonger(64))
+}
+
+// encode returns the stored form, and forgets the oldest archives if it would be
+// too long.
+func (cur *cursor) encode() feed.Cursor {
+	for {
+		data, err := json.Marshal(cur)
+		if err != nil {
+			panic(fmt.Sprintf("syndication: %v", err)) // strings and numbers
+		}
+		switch {
+		case len(data) <= maxCursor:
+			return data
+		case len(cur.Archives) > 0:
+			cur.Archives = cur.Archives[min(len(cur.Archives), 100*archiveBytes):]
+		case len(cur.Gaps) > 0:
+			cur.Gaps = cur.Gaps[1:]
+		default:
+			panic("syndication: the cursor is too long") // all else is bounded
+		}
+	}
+}
+
+// has says whether an archive is published.
+func (cur *cursor) has(url string) bool {
+	k := keyOf(url)
+	for i := 0; i < len(cur.Archives); i += archiveBytes {
+		if bytes.Equal(cur.Archives[i:i+archiveBytes], k[:archiveBytes]) {
+			return true
+		}
+	}
+	return false
+}
+
+// add takes an archive as published.
+func (cur *cursor) add(url string) {
+	if cur.has(url) {
+		return
+	}
+	k := keyOf(url)
+	all := append(slices.Clone(cur.Archives), k[:archiveBytes]...)
+	cur.Archives = all[max(0, len(all)-maxArchives*archiveBytes):]
+	cur.Newest = short(url)
+}
+
+// saw says whether the entry was there when reading started.
+func (cur *cursor) saw(id string, hash [16]byte) bool {
+	if len(cur.Seen) == 0 {
+		return false
+	}
+	k := seenKey(id, hash)
+	for i := 0; i < len(cur.Seen); i += seenBytes {
+		if bytes.Equal(cur.Seen[i:i+seenBytes], k) {
+			return true
+		}
+	}
+	return false
+}
+
+func seenKey(id string, hash [16]byte) []byte {
+	k := keyOf(id + "\x00" + string(hash[:]))
+	return k[:seenBytes]
+}
+
+// unsettle forgets what would let the next poll end early.
+func (cur *cursor) unsettle() {
+	cur.At, cur.ETag, cur.Modified, cur.Body = "", "", "", ""
+}
+
+// short is a URL that the cursor keeps; "" if it is too long for that.
+func short(url string) string {
+	if len(url) > longestURL {
+		return ""
+	}
+	return url
+}
+
+func validator(value string) string {
+	if len(value) > longestValidator || strings.ContainsFunc(value, func(r rune) bool { return r == 0xFFFD }) {
+		return ""
+	}
+	return value
+}

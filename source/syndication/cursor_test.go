@@ -1,0 +1,138 @@
+package syndication
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// fullCursor has something in every field.
+func fullCursor() cursor {
+	cur := cursor{
+		Version: 1, Start: "now", Since: 7, Dialect: Archived, Format: Atom, Order: NewestFirst,
+		URL: "https://feed.example/new", From: hashOf("https://feed.example/feed"),
+		Moved: &moved{To: "https://feed.example/newer", Since: 1, Last: 2, Times: 2},
+		At:    hashOf("https://feed.example/new"), ETag: `W/"x"`, Modified: "Tue, 05 Oct 1999 03:00:00 GMT", Body: "0f", Full: 3,
+		Hints: &hints{Period: 60, Hours: 3, Days: 1}, Walked: 4,
+		Gaps: []gap{{URL: "https://feed.example/a1", Kind: ArchiveGone, Since: 5, Retry: 6, Times: 1}},
+		Walk: 8,
+		Doc:  &position{URL: "u", Hash: "h", Order: Mixed, Key: rank{1, -2}, Part: 3, Live: 4, Approved: true},
+		Hold: "h", Tail: "https://feed.example/tail",
+	}
+	cur.add("https://feed.example/a2")
+	cur.Seen = seenKey("id", [16]byte{1})
+	return cur
+}
+
+func TestCursorIsReadForEver(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join("testdata", "cursor.v1.json")
+	full := fullCursor()
+	if *update {
+		if err := os.WriteFile(file, full.encode(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(golden), string(full.encode())); diff != "" {
+		t.Errorf("the stored form has changed: %s", diff)
+	}
+	got, err := decodeCursor(golden, Start{})
+	if diff := cmp.Diff(full, got); diff != "" || err != nil {
+		t.Errorf("it reads as: %s; %v", diff, err)
+	}
+}
+
+func TestCursorIsBounded(t *testing.T) {
+	t.Parallel()
+	cur := fullCursor()
+	url := func(i int) string {
+		return "https://feed.example/" + strings.Repeat("x", 450) + time.Duration(i).String()
+	}
+	for i := range 2000 {
+		cur.add(url(i))
+		cur.Gaps = append(cur.Gaps, gap{URL: url(i)})[max(0, len(cur.Gaps)-maxGaps+1):]
+	}
+	cur.Seen = make([]byte, maxSeen*seenBytes)
+	cur.ETag, cur.Modified = strings.Repeat("e", longestValidator), strings.Repeat("m", longestValidator)
+	data := cur.encode()
+	got, err := decodeCursor(data, Start{})
+	if err != nil || len(data) > maxCursor {
+		t.Fatalf("%d bytes, %v", len(data), err)
+	}
+	if !got.has(url(1999)) || !got.has(url(1700)) || got.has(url(900)) || len(got.Gaps) != maxGaps {
+		t.Errorf("it has %d archives and %d gaps", len(got.Archives)/archiveBytes, len(got.Gaps))
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	full := fullCursor()
+	f.Add([]byte(full.encode()))
+	f.Add([]byte(`{"v":1}`))
+	f.Add([]byte(`{"v":1,"archives":"AAAA"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cur, err := decodeCursor(data, Start{})
+		if err != nil {
+			return
+		}
+		again, err := decodeCursor(cur.encode(), Start{})
+		if err != nil {
+			t.Fatalf("%s: %v", cur.encode(), err)
+		}
+		_ = cur.has("x")
+		cur.add("x")
+		if _, err := Describe(feed.Cursor(data)); err != nil || !cur.has("x") {
+			t.Errorf("%v", err)
+		}
+		_ = again
+	})
+}
+
+func TestMark(t *testing.T) {
+	t.Parallel()
+	tests := map[string]mark{
+		"1;p;1700000000000000001;1700000000000000002;0102030405060708090a0b0c0d0e0f10;00000007": {
+			updated: 1700000000000000001, document: 1700000000000000002,
+			hash: [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, page: 7,
+		},
+		"1;d;;;00000000000000000000000000000000;00000000": {deleted: true},
+	}
+	for text, m := range tests {
+		if m.String() != text {
+			t.Errorf("%+v is written %s", m, m)
+		}
+		if got, ok := parseMark(text); !ok || got != m {
+			t.Errorf("%s reads as %+v", text, got)
+		}
+	}
+	for _, text := range []string{"", "2;p;;;00000000000000000000000000000000;00000000", "1;p;;;00;00000000", "1;x;;;;", "1;p;a;;00000000000000000000000000000000;00000000"} {
+		if m, ok := parseMark(text); ok {
+			t.Errorf("%q reads as %+v", text, m)
+		}
+	}
+}
+
+func FuzzMark(f *testing.F) {
+	f.Add("1;p;1;2;0102030405060708090a0b0c0d0e0f10;00000007")
+	f.Fuzz(func(t *testing.T, text string) {
+		m, ok := parseMark(text)
+		if !ok {
+			return
+		}
+		if again, ok := parseMark(m.String()); !ok || again != m {
+			t.Errorf("%q, %q", text, m)
+		}
+	})
+}

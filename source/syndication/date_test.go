@@ -1,0 +1,128 @@
+package syndication
+
+import (
+	"net/mail"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseDate(t *testing.T) {
+	t.Parallel()
+	utc := func(year, month, day, hour, minute, second, nanosecond int) time.Time {
+		return time.Date(year, time.Month(month), day, hour, minute, second, nanosecond, time.UTC)
+	}
+	usual := utc(2003, 12, 13, 18, 30, 2, 0)
+	tests := []struct {
+		name, in string
+		want     time.Time // zero: no date
+	}{
+		{"RFC 3339", "2003-12-13T18:30:02Z", usual},
+		{"a fraction", "2003-12-13T18:30:02.25Z", usual.Add(250 * time.Millisecond)},
+		{"case 103: nanoseconds and +00:00", "2003-12-13T18:30:02.024552394+00:00", usual.Add(24552394)},
+		{"finer than nanoseconds", "2003-12-13T18:30:02.0000000019Z", usual.Add(1)},
+		{"an offset", "2003-12-13T19:30:02+01:00", usual},
+		{"a negative offset", "2003-12-13T13:00:02-05:30", usual},
+		{"an offset without a colon", "2003-12-13T19:30:02+0100", usual},
+		{"an offset in hours", "2003-12-13T19:30:02+01", usual},
+		{"lower case", "2003-12-13t18:30:02z", usual},
+		{"a blank for the T", "2003-12-13 18:30:02 +0000", usual},
+		{"a leap second", "2005-12-31T23:59:60Z", utc(2006, 1, 1, 0, 0, 0, 0)},
+		{"hour 24", "2003-12-12T24:00:00Z", utc(2003, 12, 13, 0, 0, 0, 0)},
+		{"hour 24 and more", "2003-12-12T24:00:01Z", time.Time{}},
+		{"no zone", "2003-12-13T18:30:02", usual},
+		{"no seconds", "2003-12-13T18:30Z", usual.Truncate(time.Minute)},
+		{"a day", "2003-12-13", utc(2003, 12, 13, 0, 0, 0, 0)},
+		{"a month", "2003-12", utc(2003, 12, 1, 0, 0, 0, 0)},
+		{"a year", "2003", utc(2003, 1, 1, 0, 0, 0, 0)},
+		{"case 59: far off", "2099-01-01T00:00:00Z", utc(2099, 1, 1, 0, 0, 0, 0)},
+		{"white space around it", "\n 2003-12-13T18:30:02Z\t", usual},
+		{"no such day", "2003-02-29T00:00:00Z", time.Time{}},
+		{"no such month", "2003-13-01T00:00:00Z", time.Time{}},
+		{"month 0", "2003-00-01", time.Time{}},
+		{"minute 60", "2003-12-13T18:60:02Z", time.Time{}},
+		{"second 61", "2003-12-13T18:30:61Z", time.Time{}},
+		{"an offset of 60 minutes", "2003-12-13T18:30:02+01:60", time.Time{}},
+		{"a point without digits", "2003-12-13T18:30:02.Z", time.Time{}},
+		{"more behind it", "2003-12-13T18:30:02Z and on", time.Time{}},
+		{"half of it", "2003-12-13T", time.Time{}},
+
+		{"RFC 822", "Sat, 13 Dec 03 18:30:02 GMT", usual},
+		{"four digits", "Sat, 13 Dec 2003 18:30:02 GMT", usual},
+		{"year 49", "Sat, 13 Dec 49 18:30:02 GMT", utc(2049, 12, 13, 18, 30, 2, 0)},
+		{"year 50", "Wed, 13 Dec 50 18:30:02 GMT", utc(1950, 12, 13, 18, 30, 2, 0)},
+		{"year 99", "Mon, 13 Dec 99 18:30:02 GMT", utc(1999, 12, 13, 18, 30, 2, 0)},
+		{"year 103", "Sat, 13 Dec 103 18:30:02 GMT", usual},
+		{"no weekday", "13 Dec 2003 18:30:02 GMT", usual},
+		{"a wrong weekday", "Mon, 13 Dec 2003 18:30:02 GMT", usual},
+		{"a whole weekday", "Saturday, 13 December 2003 18:30:02 GMT", usual},
+		{"a weekday without a comma", "Sat 13 Dec 2003 18:30:02 GMT", usual},
+		{"RFC 850", "Saturday, 13-Dec-03 18:30:02 GMT", usual},
+		{"no seconds, RFC 822", "Sat, 13 Dec 2003 18:30 GMT", usual.Truncate(time.Minute)},
+		{"one digit", "Wed, 3 Dec 2003 8:30:02 GMT", utc(2003, 12, 3, 8, 30, 2, 0)},
+		{"EST", "Sat, 13 Dec 2003 13:30:02 EST", usual},
+		{"PDT", "Sat, 13 Dec 2003 11:30:02 PDT", usual},
+		{"UT", "Sat, 13 Dec 2003 18:30:02 UT", usual},
+		{"Z", "Sat, 13 Dec 2003 18:30:02 Z", usual},
+		{"lower case, RFC 822", "sat, 13 dec 2003 18:30:02 gmt", usual},
+		{"a numeric zone", "Sat, 13 Dec 2003 19:30:02 +0100", usual},
+		{"a comment", "Sat, 13 Dec 2003 19:30:02 +0100 (CET)", usual},
+		{"no zone, RFC 822", "Sat, 13 Dec 2003 18:30:02", usual},
+		{"a zone that could be several", "Sat, 13 Dec 2003 18:30:02 IST", time.Time{}},
+		{"no such month, RFC 822", "Sat, 13 Dez 2003 18:30:02 GMT", time.Time{}},
+		{"no such day, RFC 822", "Wed, 31 Nov 2003 18:30:02 GMT", time.Time{}},
+		{"a sign for a digit", "Sat, +3 Dec 2003 18:30:02 GMT", time.Time{}},
+		{"no time", "Sat, 13 Dec 2003", time.Time{}},
+		{"nothing", "", time.Time{}},
+		{"a comma", ",", time.Time{}},
+		{"a word", "yesterday", time.Time{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, ok := parseDate(tt.in)
+			if ok != !tt.want.IsZero() || !got.Equal(tt.want) || ok && got.Location() != time.UTC {
+				t.Errorf("parseDate(%q) = %v, %v", tt.in, got, ok)
+			}
+		})
+	}
+}
+
+func TestParseDateAllocatesNothing(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { parseDate("2003-12-13T18:30:02.25+01:00") }); n != 0 {
+		t.Errorf("got %v allocations", n)
+	}
+}
+
+func FuzzDate(f *testing.F) {
+	for _, s := range []string{
+		"2003-12-13T18:30:02.25+01:00", "2003-12-13t24:00z", "2003-12", "2003-12-13 18:30:60 -0530",
+		"Sat, 13 Dec 2003 18:30:02 GMT", "Saturday, 13-Dec-03 18:30 +0100 (x)", "3 December 103 8:30 EST",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, ok := parseDate(s)
+		if ok {
+			// A date that was read can be written, and is the same again.
+			again, ok := parseDate(got.Format(time.RFC3339Nano))
+			if year := got.Year(); year >= 0 && year <= 9999 && (!ok || !again.Equal(got)) {
+				t.Fatalf("%q: %v reads back as %v, %v", s, got, again, ok)
+			}
+		}
+		// time.Parse takes offsets of more than a day, and hours of one digit.
+		if want, err := time.Parse(time.RFC3339Nano, s); err == nil {
+			_, zone := want.Zone()
+			if zone >= -24*3600 && zone <= 24*3600 && strings.IndexByte(s, ':') == len("2006-01-02T15") && (!ok || !got.Equal(want)) {
+				t.Fatalf("%q: got %v, %v; time has %v", s, got, ok, want)
+			}
+		}
+		// net/mail takes names of zones that it does not know for UTC, and
+		// months in one case only.
+		if want, err := mail.ParseDate(s); err == nil && (strings.HasSuffix(s, " +0100") || strings.HasSuffix(s, " GMT")) && !strings.Contains(s, "(") {
+			if !ok || !got.Equal(want) {
+				t.Fatalf("%q: got %v, %v; net/mail has %v", s, got, ok, want)
+			}
+		}
+	})
+}

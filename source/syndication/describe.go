@@ -1,0 +1,65 @@
+package syndication
+
+import (
+	"strings"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Place is a cursor put into words, for people.
+type Place struct {
+	// Dialect and Format are what the feed was recognised as.
+	Dialect Dialect `json:"dialect,omitempty"`
+	Format  Format  `json:"format,omitempty"`
+	// Start is what reading will start with, if it has not.
+	Start string `json:"start,omitempty"`
+	// URL is where the feed has moved to for good.
+	URL string `json:"moved_to,omitempty"`
+	// Archives is how many published archives are remembered; Newest is the
+	// URL of the newest.
+	Archives int    `json:"archives,omitempty"`
+	Newest   string `json:"newest_archive,omitempty"`
+	// Gaps are the archives that are missing.
+	Gaps []string `json:"gaps,omitempty"`
+	// Publishing says that a document is published in part.
+	Publishing bool `json:"publishing,omitempty"`
+	// DeletesHeld says that deletes wait for the next poll to see the same.
+	DeletesHeld bool `json:"deletes_held,omitempty"`
+	// Page is the page that is asked for next in mode tail.
+	Page string `json:"page,omitempty"`
+}
+
+// Describe says what place a cursor of this source means.
+func Describe(c feed.Cursor) (Place, error) {
+	cur, err := decodeCursor(c, Start{})
+	if err != nil {
+		return Place{}, err
+	}
+	p := Place{
+		Dialect: cur.Dialect, Format: cur.Format, Start: cur.Start, URL: cur.URL,
+		Archives: len(cur.Archives) / archiveBytes, Newest: cur.Newest,
+		Publishing: cur.Doc != nil, DeletesHeld: cur.Hold != "", Page: cur.Tail,
+	}
+	for _, g := range cur.Gaps {
+		p.Gaps = append(p.Gaps, g.URL)
+	}
+	return p, nil
+}
+
+// ParseCursor returns the cursor for a position that a person names: one that
+// [ParseStart] reads, or a cursor as it is stored. From the beginning, all that
+// can be reached is read again; what the topic holds already is not repeated.
+func ParseCursor(position string) (feed.Cursor, error) {
+	if strings.HasPrefix(position, "{") {
+		if _, err := decodeCursor(feed.Cursor(position), Start{}); err != nil {
+			return nil, err
+		}
+		return feed.Cursor(position), nil
+	}
+	start, err := ParseStart(position)
+	if err != nil {
+		return nil, err
+	}
+	cur := cursor{Version: cursorVersion, Start: start.String()}
+	return cur.encode(), nil
+}

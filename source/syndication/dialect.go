@@ -1,0 +1,109 @@
+package syndication
+
+import (
+	"fmt"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Dialect is how a feed keeps what its document has no room for.
+type Dialect string
+
+// The dialects, in the order of their precedence.
+const (
+	// Complete: the document is the feed (RFC 5005, section 2).
+	Complete Dialect = "complete"
+	// Archived: prev-archive leads to older documents that do not change (RFC
+	// 5005, section 4).
+	Archived Dialect = "archived"
+	// ArchivedElement: fh:prev does (drafts 01 to 04).
+	ArchivedElement Dialect = "archived_element"
+	// Snapshots: links this and prev are a chain of the feed's past documents
+	// (draft 00, PaceFeedState).
+	Snapshots Dialect = "snapshots"
+	// Incremental: the document is a part of the feed, and the rest cannot be
+	// reached.
+	Incremental Dialect = "incremental"
+	// Paged: links lead to other pages, which change (RFC 5005, section 3).
+	Paged Dialect = "paged"
+	// Window: the document has the newest entries.
+	Window Dialect = "window"
+)
+
+// The kinds of violation that a document as a whole can show.
+const (
+	MixedDialects  = "mixed_dialects"
+	RepeatedLink   = "repeated_link"
+	CurrentNotSelf = "current_is_not_self"
+	NoHistory      = "history_not_reachable"
+)
+
+// Dialect says which dialect a document that was read to its end is of. deletes
+// says that what a complete document does not have is no longer in the feed; it
+// is false where the document speaks against that too, because a wrong delete
+// does more harm than a late one. odd is what an operator should know.
+//
+// The links previous and current of draft 05 are not told from those of a paged
+// feed.
+func (m *Meta) Dialect() (dialect Dialect, deletes bool, odd []feed.Violation) {
+	tell := func(kind, format string, args ...any) {
+		odd = append(odd, feed.Violation{Kind: kind, Page: m.URL, Detail: fmt.Sprintf(format, args...)})
+	}
+	has := func(rels ...string) string {
+		for _, rel := range rels {
+			if _, n := m.Link(rel); n > 0 {
+				return rel
+			}
+		}
+		return ""
+	}
+	for _, rel := range []string{"self", "this", "prev", "prev-archive", "next-archive", "current", "first", "next", "previous", "last"} {
+		if link, n := m.Link(rel); n > 1 {
+			tell(RepeatedLink, "there are %d links %s; %q counts", n, rel, excerpt(link.Href))
+		}
+	}
+	contradicts := m.Complete && m.Incremental == Yes
+	if contradicts {
+		tell(MixedDialects, "the document is complete and incremental at once; it is taken for incremental")
+	}
+	if (m.Complete || m.Incremental == No) && !contradicts {
+		return Complete, m.deletes(has, tell), odd
+	}
+	switch {
+	case has("prev-archive", "next-archive") != "" || m.Archive:
+		dialect = Archived
+	case m.PrevRaw != "":
+		dialect = ArchivedElement
+	case has("this") != "":
+		dialect = Snapshots
+	case m.Incremental == Yes:
+		dialect = Incremental
+		tell(NoHistory, "the document has a part of the feed, and does not say where the rest is")
+	case has("next", "previous", "prev", "first", "last") != "":
+		dialect = Paged
+	default:
+		dialect = Window
+	}
+	return dialect, false, odd
+}
+
+// deletes looks for what speaks against a document that says it is complete.
+func (m *Meta) deletes(has func(...string) string, tell func(kind, format string, args ...any)) bool {
+	links := []string{"prev-archive", "next-archive", "next", "previous", "first", "last"}
+	if m.Complete {
+		links = append(links, "prev")
+	} else if has("prev") != "" || m.PrevRaw != "" {
+		// Draft 00 forbids it and says what the flag means all the same.
+		tell(MixedDialects, "the document is the whole feed and links to an older one, which is ignored")
+	}
+	current, _ := m.Link("current")
+	self, _ := m.Link("self")
+	if current.Href != "" && self.Href != "" && current.Href != self.Href {
+		tell(CurrentNotSelf, "the document is complete, and says that the current one is %q", excerpt(current.Href))
+	}
+	if rel := has(links...); rel != "" {
+		tell(MixedDialects, "the document is complete and has a link %s; nothing is taken for deleted", rel)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,205 @@
+package syndication
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/feedbridge/feedbridge/source"
+)
+
+// question is what is asked of a URL, and how the answer is read.
+type question struct {
+	url string
+	// etag and modified make it conditional.
+	etag, modified string
+	// strict has the document read by encoding/xml too.
+	strict bool
+	// archive says that it is not the subscription document, and old that its
+	// entries may have been replaced by later ones already.
+	archive, old bool
+	// late says that it was missing when what is newer was published.
+	late bool
+	// believe is the update time of the subscription document. An archive that
+	// says it is as new or newer is not believed.
+	believe instant
+	// from leaves out the entries up to a position, if the body is still the
+	// same.
+	from *position
+	// order is what the entries' is expected to be.
+	order Order
+}
+
+// document is a document of the feed as it was read.
+type document struct {
+	question
+	meta     Meta
+	response *source.Response
+	// unmodified says that there is no document: the server says that it has
+	// not changed, or that it has none.
+	unmodified bool
+	// partial says that it has only a part of its entries (RFC 3229).
+	partial bool
+	// hash is over all that matters of the document: not when it was written, or
+	// by what. digest makes it.
+	hash   string
+	digest interface {
+		io.Writer
+		Sum([]byte) []byte
+	}
+	order   Order
+	dialect Dialect
+	// deletes says that what it does not have was deleted, and withheld that it
+	// would be if the document were well-formed.
+	deletes, withheld bool
+	// updated is when it was changed, as far as that is to be believed, and
+	// now when it was read.
+	updated instant
+	now     time.Time
+
+	window *window
+	fold   fold
+	// entries counts all of them, tombstones included; fresh and known are those
+	// of which the topic did not have the ID, and had it.
+	entries, fresh, known int
+	newest                instant
+	seen                  sightings
+}
+
+// errNotFeed says how often a URL has answered with something else in a row.
+type errNotFeed struct {
+	err   error
+	times int
+}
+
+func (e *errNotFeed) Error() string { return e.err.Error() }
+func (e *errNotFeed) Unwrap() error { return e.err }
+
+// read asks for a document. It asks again where the document turns out to be
+// another than it was read for.
+func (s *Source) read(ctx context.Context, cur *cursor, q question) (*document, error) {
+	for try := 0; ; try++ {
+		d, err := s.readOnce(ctx, cur, q)
+		if err != nil || d.unmodified {
+			return d, err
+		}
+		switch {
+		case q.from != nil && d.hash != q.from.Hash:
+			q.from = nil
+		case d.window.cut != nil && d.order != q.order && try < 3:
+			q.order = d.order
+		default:
+			if d.window.cut != nil {
+				d.order = q.order
+			}
+			d.window.arrange(d.order)
+			return d, nil
+		}
+		q.etag, q.modified = "", ""
+	}
+}
+
+func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*document, error) {
+	resp, err := s.client.Do(ctx, source.Request{
+		Method: http.MethodGet, URL: q.url, IfNoneMatch: q.etag, IfModifiedSince: q.modified, Partial: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	d := &document{question: q, response: resp, now: time.Now()}
+	switch resp.Status {
+	case http.StatusNotModified, http.StatusNoContent:
+		d.unmodified = true
+		return d, nil
+	case http.StatusIMUsed:
+		d.partial = true
+	}
+	base := resp.URL
+	if location := resp.Header.Get("Content-Location"); location != "" {
+		if u, err := resp.URL.Parse(location); err == nil {
+			base = u
+		}
+	}
+	d.digest = sha256.New()
+	r := NewReader(resp.Body, Options{
+		URL: base.String(), ContentType: resp.Header.Get("Content-Type"), Check: q.strict,
+		Limits: Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth},
+	})
+	if err := s.readEntries(r, cur, d); err != nil {
+		if errors.Is(err, ErrNotFeed) {
+			s.notFeed[q.url]++
+			return nil, &errNotFeed{err, s.notFeed[q.url]}
+		}
+		return nil, err
+	}
+	delete(s.notFeed, q.url)
+	d.meta = *r.Meta()
+	d.identify()
+	s.judge(cur, d)
+	if !d.deletes {
+		d.fold.ids = nil // nothing is compared with all of them
+	}
+	d.seen.addAll(r.Violations())
+	return d, nil
+}
+
+// readEntries reads the entries of a document into its window.
+func (s *Source) readEntries(r *Reader, cur *cursor, d *document) error {
+	d.window = newWindow(d.question.order, s.cfg.Window)
+	d.fold = fold{ids: map[key]folded{}}
+	wanted := func(it *item) bool { return s.mayWant(cur, it) }
+	for {
+		e, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, ErrTrailing) && !r.Meta().Complete && r.Meta().Incremental != No:
+			d.seen.add(Trailing, d.url, "%v", err)
+			return nil
+		case err != nil:
+			return err
+		}
+		if d.entries++; d.entries > s.cfg.Bounds.Entries {
+			return fmt.Errorf("%s: the document has more than %d entries (bounds.entries): %w", d.url, s.cfg.Bounds.Entries, ErrTooLarge)
+		}
+		s.take(cur, d, e, wanted)
+	}
+}
+
+// take folds an entry with those before it and puts it into the window.
+func (s *Source) take(cur *cursor, d *document, e Entry, wanted func(*item) bool) {
+	if e.ID == "" || e.Deleted && e.Updated.Time.IsZero() {
+		return // the reader has told of it
+	}
+	fmt.Fprintf(d.digest, "%q %v %x\n", e.ID, e.Deleted, e.Hash)
+	e.ID, e.Links = headerSafe(e.ID), nil
+	updated := s.trusted(instantOf(e.Updated.Time), d.now)
+	if updated == 0 && instantOf(e.Updated.Time) != 0 {
+		d.seen.add(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", e.ID, e.Updated.Raw)
+	}
+	switch _, held := s.held.Mark(e.ID); {
+	case e.Deleted:
+	case held || cur.saw(e.ID, [16]byte(e.Hash[:16])):
+		d.known++
+	default:
+		d.fresh++
+	}
+	d.newest = max(d.newest, updated)
+	counts, instead := d.fold.add(e.ID, &e, updated)
+	if instead >= 0 {
+		d.window.remove(instead)
+	}
+	if !counts {
+		return
+	}
+	it := &item{Entry: e, hash: [16]byte(e.Hash[:16])}
+	if d.from != nil && rankOf(&it.Entry, d.question.order).compare(d.from.Key) <= 0 {
+		return
+	}
+	d.window.take(it, wanted)
+}

@@ -1,0 +1,111 @@
+package syndication
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// headerSafe is an ID as a header can carry it: control characters, which no ID
+// of a feed that works has, are written as percent and two hexadecimal digits.
+// All else stays, so IDs are compared as the feed writes them.
+func headerSafe(id string) string {
+	if !strings.ContainsFunc(id, isControl) {
+		return id
+	}
+	const hexDigits = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(id) {
+		if c := id[i]; isControl(rune(c)) {
+			b.WriteByte('%')
+			b.WriteByte(hexDigits[c>>4])
+			b.WriteByte(hexDigits[c&15])
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7F }
+
+// entity makes an entity of an entry.
+func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
+	m := mark{
+		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.updated,
+		hash: it.hash, page: keyOf(d.url).page(),
+	}
+	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modified(it.Updated.Time), Body: it.Body, Page: d.url, Mark: m.String()}
+	contentType := d.meta.Format.ContentType()
+	if op == feed.Delete {
+		contentType = "application/atomdeleted+xml"
+	}
+	e.Header = header(e, contentType)
+	add := func(name, value string) { e.Header = append(e.Header, feed.Field{Name: name, Value: value}) }
+	if format := d.feedFormat(it); format != "" && op == feed.Put {
+		add("Feed-Format", format)
+	}
+	if it.IDFrom.Weak() {
+		add("Id-Source", string(it.IDFrom))
+	}
+	if d.late {
+		add("Late", "true")
+	}
+	return e
+}
+
+// vanished makes the entity that says that an entry is no longer in a complete
+// feed.
+func (s *Source) vanished(d *document, id string) feed.Entity {
+	m := mark{deleted: true, document: d.updated, page: keyOf(d.url).page()}
+	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modified(time.Time{}), Page: d.url, Mark: m.String()}
+	e.Header = header(e, "")
+	return e
+}
+
+func header(e feed.Entity, contentType string) feed.Header {
+	h := make(feed.Header, 0, 7)
+	h = append(h, feed.Field{Name: "Content-ID", Value: e.ID})
+	if contentType != "" {
+		h = append(h, feed.Field{Name: "Content-Type", Value: contentType})
+	}
+	return append(h,
+		feed.Field{Name: "Last-Modified", Value: e.Modified.Format(http.TimeFormat)},
+		feed.Field{Name: "Operation-Type", Value: "http-equiv=" + string(e.Op)},
+	)
+}
+
+// modified is when an entry was changed: when it says, or else its document, or
+// else the server's clock.
+func (d *document) modified(updated time.Time) time.Time {
+	switch {
+	case instantOf(updated) != 0:
+		return updated.UTC()
+	case d.updated != 0:
+		return time.Unix(0, int64(d.updated)).UTC()
+	}
+	return d.response.Date.UTC()
+}
+
+// feedFormat names what the body of an entry is written in; "" for Atom 1.0.
+func (d *document) feedFormat(it *item) string {
+	switch {
+	case d.meta.Format == Atom && (it.Updated.From == "modified" || strings.Contains(startTag(it.Body), atom03URI)):
+		return "atom03"
+	case d.meta.Format == RDF:
+		return "rss1"
+	case d.meta.Format == RSS && strings.HasPrefix(d.meta.Version, "0.9"):
+		return "rss09"
+	case d.meta.Format == RSS:
+		return "rss2"
+	}
+	return ""
+}
+
+// startTag is the start tag of a body, as far as it is short.
+func startTag(body []byte) string {
+	tag, _, _ := strings.Cut(string(body[:min(len(body), 1000)]), ">")
+	return tag
+}

@@ -1,0 +1,101 @@
+package syndication
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// What ends the reading of a document. None of them is permanent by itself: the
+// next request may get a whole document.
+var (
+	// ErrNotFeed says that the document is something else, such as an error
+	// page that came with status 200.
+	ErrNotFeed = errors.New("check that the url is a feed's; if it is, the provider answers with something else")
+	// ErrTruncated says that the document broke off before the end tag of its
+	// root element.
+	ErrTruncated = fmt.Errorf("the document breaks off before it is complete; it is read again, and if it stays so the provider writes broken documents: %w", io.ErrUnexpectedEOF)
+	// ErrMalformed says that the document is not well-formed XML.
+	ErrMalformed = errors.New("nothing behind it is read until the provider has mended it")
+	// ErrTrailing says that something follows the root element. All of the
+	// document's entries were read before.
+	ErrTrailing = errors.New("the provider has to end the document there")
+	// ErrTooLarge says that a part of the document is above its limit.
+	ErrTooLarge = errors.New("raise the limit if the provider's documents are so large")
+	// ErrCharset says that the document's encoding is not known, or that it has
+	// bytes that this encoding has not.
+	ErrCharset = errors.New("the provider has to send UTF-8, or to name the encoding that it uses")
+)
+
+// syntaxError is a breach of XML at a byte of the piece that is being read.
+type syntaxError struct {
+	at     int
+	detail string
+}
+
+func (e *syntaxError) Error() string { return e.detail }
+
+func syntax(at int, format string, args ...any) *syntaxError {
+	return &syntaxError{at: at, detail: fmt.Sprintf(format, args...)}
+}
+
+// The kinds of violation that are seen while a document is read and that do not
+// stop the reading.
+const (
+	UndefinedEntity  = "undefined_entity"
+	UndeclaredPrefix = "undeclared_prefix"
+	CharsetMismatch  = "charset_mismatch"
+	LateDeclaration  = "late_xml_declaration"
+	BadDate          = "invalid_date"
+	BadHref          = "invalid_link"
+	BadFlag          = "invalid_flag"
+	BadHint          = "invalid_polling_hint"
+	RepeatedFlag     = "repeated_flag"
+	WeakID           = "weak_identity"
+	MissingRef       = "missing_ref"
+	MissingWhen      = "missing_when"
+)
+
+// mostViolations is how many violations are kept until they are asked for.
+const mostViolations = 100
+
+func (r *Reader) violation(kind, format string, args ...any) {
+	if len(r.violations) < mostViolations {
+		r.violations = append(r.violations, feed.Violation{Kind: kind, Page: r.opts.URL, Detail: fmt.Sprintf(format, args...)})
+	}
+}
+
+// failed is an error of the given kind at a byte of the unread ones.
+func (r *Reader) failed(kind error, at int, format string, args ...any) error {
+	page := r.opts.URL
+	if page == "" {
+		page = "the document"
+	}
+	return fmt.Errorf("%s: %s, at byte %d: %w", page, fmt.Sprintf(format, args...), r.in.offset+int64(at), kind)
+}
+
+// longestExcerpt is how much of a document an error quotes, in bytes.
+const longestExcerpt = 60
+
+// ahead quotes what comes next.
+func (r *Reader) ahead() string {
+	for len(r.in.unread()) <= longestExcerpt && r.in.fill() == nil {
+	}
+	return excerpt(r.in.unread())
+}
+
+// excerpt quotes a little of a document.
+func excerpt[T string | []byte](text T) string {
+	s := string(text[:min(len(text), longestExcerpt)])
+	for s != "" && !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	if len(text) > longestExcerpt {
+		s += "…"
+	}
+	return strings.Join(strings.Fields(s), " ")
+}

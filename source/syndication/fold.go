@@ -1,0 +1,73 @@
+package syndication
+
+// fold makes one of what a document has of the same ID: of its versions the one
+// that was updated last, or the first in the document if that does not tell; of
+// its tombstones the last; and of an entry and its tombstone, that which is later
+// (RFC 6721, section 3: at the same time, it was deleted).
+type fold struct {
+	ids map[key]folded
+	// repeated is the first ID of which there are several entries, and times how
+	// many were too many.
+	repeated string
+	times    int
+}
+
+// folded is what a document has of an ID.
+type folded struct {
+	updated, when    instant
+	entry, tombstone int32 // their places; -1 for none
+}
+
+func (f *folded) deleted() bool {
+	return f.tombstone >= 0 && (f.entry < 0 || f.updated == 0 || f.when >= f.updated)
+}
+
+// add takes an entry, and says whether it counts, and which place of the document
+// does not count any more; -1 for none. updated is 0 if it is not to be believed.
+func (f *fold) add(id string, e *Entry, updated instant) (counts bool, instead int) {
+	k := keyOf(id)
+	had, ok := f.ids[k]
+	if !ok {
+		had = folded{entry: -1, tombstone: -1}
+	}
+	wasDeleted := had.deleted()
+	instead = -1
+	if e.Deleted {
+		if had.tombstone >= 0 && updated <= had.when {
+			return false, -1
+		}
+		if wasDeleted {
+			instead = int(had.tombstone)
+		}
+		had.tombstone, had.when = int32(e.Index), updated
+	} else {
+		if had.entry >= 0 {
+			f.times++
+			if f.repeated == "" {
+				f.repeated = id
+			}
+			if had.updated == 0 || updated == 0 || updated <= had.updated {
+				return false, -1
+			}
+			if !wasDeleted {
+				instead = int(had.entry)
+			}
+		}
+		had.entry, had.updated = int32(e.Index), updated
+	}
+	f.ids[k] = had
+	isDeleted := had.deleted()
+	switch {
+	case isDeleted && !wasDeleted && had.entry >= 0 && e.Deleted:
+		instead = int(had.entry)
+	case !isDeleted && wasDeleted && !e.Deleted:
+		instead = int(had.tombstone)
+	}
+	return isDeleted == e.Deleted, instead
+}
+
+// has says whether the document has an entry of that ID that is not deleted.
+func (f *fold) has(id string) bool {
+	had, ok := f.ids[keyOf(id)]
+	return ok && had.entry >= 0 && !had.deleted()
+}

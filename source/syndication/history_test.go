@@ -1,0 +1,230 @@
+package syndication_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+// publisher is a feed with a history.
+type publisher struct {
+	u *upstream
+	// kind is window, complete, tombstones, archived, snapshots or paged.
+	kind        string
+	dated       bool
+	oldestFirst bool
+	clock       int
+	ids         int
+	archives    int
+	entries     []version // of the subscription document, oldest first
+	// state is what every ID is in the end: its text, or "" if it is deleted.
+	state map[string]string
+	// past has the texts of every ID in their order.
+	past map[string][]string
+}
+
+type version struct{ id, spec string }
+
+func (p *publisher) write(id string) {
+	p.clock++
+	p.entries = slices.DeleteFunc(p.entries, func(v version) bool { return v.id == id })
+	text := fmt.Sprintf("v%d", p.clock)
+	spec := id + ":" + text
+	if p.dated {
+		spec = fmt.Sprintf("%s@%d:%s", id, p.clock, text)
+	}
+	p.entries = append(p.entries, version{id, spec})
+	p.state[id] = text
+	p.past[id] = append(p.past[id], text)
+}
+
+func (p *publisher) remove(id string) {
+	p.clock++
+	p.entries = slices.DeleteFunc(p.entries, func(v version) bool { return v.id == id })
+	if p.kind == "tombstones" {
+		p.entries = append(p.entries, version{id, fmt.Sprintf("-%s@%d", id, p.clock)})
+	}
+	p.state[id] = ""
+}
+
+// cut puts the oldest entries into an archive.
+func (p *publisher) cut(n int) {
+	p.clock++
+	p.archives++
+	p.u.set(fmt.Sprintf("/a%d", p.archives), atom(fmt.Sprintf("@%d", p.clock)+archive+p.older(p.archives-1), p.render(p.entries[:n])))
+	p.entries = p.entries[n:]
+}
+
+func (p *publisher) older(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return prev(fmt.Sprintf("/a%d", n))
+}
+
+func (p *publisher) render(list []version) string {
+	var specs []string
+	for _, v := range list {
+		specs = append(specs, v.spec)
+	}
+	if !p.oldestFirst {
+		slices.Reverse(specs)
+	}
+	return strings.Join(specs, " ")
+}
+
+func (p *publisher) publish() {
+	head := fmt.Sprintf("@%d", p.clock)
+	switch p.kind {
+	case "complete":
+		head += complete
+	case "archived":
+		head += p.older(p.archives)
+	}
+	list := p.entries
+	switch p.kind {
+	case "snapshots":
+		// Each document has the newest entries, and leads to the one before it.
+		p.archives++
+		this, before := fmt.Sprintf("/t%d", p.archives), ""
+		if p.archives > 1 {
+			before = link("prev", fmt.Sprintf("/t%d", p.archives-1))
+		}
+		doc := atom(head+link("this", this)+before, p.render(list[max(0, len(list)-3):]))
+		p.u.set(this, doc)
+		p.u.set("/feed", doc)
+	case "paged":
+		path := "/feed"
+		for n := 2; ; n++ {
+			page, next := list[max(0, len(list)-3):], ""
+			if list = list[:len(list)-len(page)]; len(list) > 0 || n == 2 {
+				next = fmt.Sprintf("/p%d", n)
+			}
+			p.u.set(path, atom(head+link("next", next), p.render(page)))
+			if path = next; next == "" {
+				return
+			}
+		}
+	default:
+		p.u.set("/feed", atom(head, p.render(list)))
+	}
+}
+
+// act lets the publisher do something.
+func (p *publisher) act(t *rapid.T) {
+	known := rapid.IntRange(0, max(0, p.ids-1)).Draw(t, "which")
+	id := fmt.Sprintf("e%d", known)
+	switch rapid.SampledFrom([]string{"add", "add", "add", "update", "remove", "cut"}).Draw(t, "act") {
+	case "add":
+		p.ids++
+		p.write(fmt.Sprintf("e%d", p.ids-1))
+	case "update":
+		if p.ids > 0 {
+			p.write(id)
+		}
+	case "remove":
+		if p.ids > 0 && p.state[id] != "" && (p.kind == "complete" || p.kind == "tombstones") {
+			p.remove(id)
+		}
+	case "cut":
+		if p.kind == "archived" && len(p.entries) > 0 {
+			p.cut(rapid.IntRange(1, len(p.entries)).Draw(t, "entries"))
+		}
+	}
+	p.publish()
+}
+
+// TestHistories publishes and reads at random, with crashes, and wants every
+// entry's newest version at the end of the topic, nothing twice, and no version
+// behind a later one.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := &publisher{
+			u: newUpstream(), kind: rapid.SampledFrom([]string{"window", "complete", "tombstones", "archived", "snapshots", "paged"}).Draw(t, "kind"),
+			state: map[string]string{}, past: map[string][]string{},
+		}
+		p.dated = p.kind == "tombstones" || rapid.Bool().Draw(t, "dated")
+		p.oldestFirst = rapid.Bool().Draw(t, "oldest first")
+		p.publish()
+		r := p.u.read(t, func(c *syndication.Config) {
+			c.Window = rapid.SampledFrom([]int{1, 1500, 8 << 20}).Draw(t, "window")
+			c.BatchEntities = rapid.IntRange(1, 5).Draw(t, "batch")
+			c.MaxDeleteRatio = 1
+			c.TombstoneUnknown = "ignore"
+			if !p.dated && p.oldestFirst {
+				c.EntryOrder = "oldest_first"
+			}
+		})
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"act", "act", "act", "next", "next", "next", "poll", "drop", "crash", "fault"}).Draw(t, "step") {
+			case "act":
+				p.act(t)
+			case "next":
+				_, _ = r.next()
+			case "poll":
+				_ = r.poll()
+			case "drop": // a batch that is never committed
+				if _, err := r.src.Next(t.Context(), r.cursor); err == nil {
+					_, _ = r.src.Next(t.Context(), r.cursor)
+				}
+				r.ids.Rollback()
+			case "crash":
+				r.restart()
+			case "fault":
+				path := rapid.SampledFrom([]string{"/feed", "/a1", "/a2", "/a3", "/t1", "/t2", "/t3", "/p2", "/p3"}).Draw(t, "path")
+				p.u.fault(path, status(500), body(200, "", "<feed xmlns='http://www.w3.org/2005/Atom'><entry>"))
+			}
+		}
+		p.u.mu.Lock()
+		clear(p.u.faults)
+		p.u.mu.Unlock()
+		for range 3 { // one may go on with an older document
+			if err := r.poll(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(r.last) > 0 {
+			t.Errorf("a poll of what is known has published %s", texts(r.last))
+		}
+		p.check(t, r.messages)
+	})
+}
+
+func (p *publisher) check(t *rapid.T, messages []feed.Entity) {
+	t.Helper()
+	got := map[string]string{}
+	at := map[string]int{}
+	for _, e := range messages {
+		text := ""
+		if m := content.FindSubmatch(e.Body); e.Op == feed.Put && m != nil {
+			text = string(m[1])
+		}
+		if had, ok := got[e.ID]; ok && had == text {
+			t.Errorf("%s is there twice as %q", e.ID, text)
+		}
+		got[e.ID] = text
+		if text == "" {
+			continue
+		}
+		place := slices.Index(p.past[e.ID], text)
+		if place < at[e.ID] {
+			t.Errorf("%s is there as %s behind a later version", e.ID, text)
+		}
+		at[e.ID] = place
+	}
+	for id, text := range p.state {
+		if was, ok := got[id]; was != text || !ok && text != "" {
+			t.Errorf("%s is %q in the topic, and %q in the feed", id, was, text)
+		}
+	}
+	if t.Failed() {
+		t.Logf("topic %s", texts(messages))
+	}
+}

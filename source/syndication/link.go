@@ -1,0 +1,124 @@
+package syndication
+
+import (
+	"mime"
+	"strconv"
+	"strings"
+)
+
+// Link is an atom:link, or the link of an RSS channel or item.
+type Link struct {
+	// Rel is one relation: a registered name in lower case, without the prefix
+	// that Atom allows before it, or a URI. A link without one is an
+	// "alternate". A link with several is as many links.
+	Rel string
+	// Href is absolute; "" if it is relative and the document's URL is not
+	// known. It may have a fragment.
+	Href string
+	// Raw is the reference as written.
+	Raw string
+	// Type, Title and Lang are as written.
+	Type, Title, Lang string
+	// Length is in bytes; 0 if it is not given.
+	Length int64
+}
+
+// relationPrefix may stand before the name of a registered relation (RFC 4287,
+// section 4.2.7.2).
+const relationPrefix = "http://www.iana.org/assignments/relation/"
+
+// appendLink appends the link in r.attrs, which is an Atom link's.
+func (r *Reader) appendLink(links []Link, in *scope) []Link {
+	l := Link{Rel: "alternate"}
+	hasHref := false
+	rel := ""
+	for _, a := range r.attrs {
+		switch string(a.name) {
+		case "rel":
+			rel = relation(trim(a.value))
+		case "href":
+			l.Raw, hasHref = trim(attrValue(a.value)), true
+		case "type":
+			l.Type = known(trim(a.value))
+		case "title":
+			l.Title = attrValue(a.value)
+		case "hreflang":
+			l.Lang = trim(attrValue(a.value))
+		case "length":
+			if n, err := strconv.ParseInt(trim(attrValue(a.value)), 10, 64); err == nil && n > 0 {
+				l.Length = n
+			}
+		}
+	}
+	if !hasHref {
+		return links
+	}
+	var ok bool
+	if l.Href, ok = resolve(in.base, l.Raw); !ok {
+		r.violation(BadHref, "the link %q is relative, and to what is not known", excerpt(l.Raw))
+	}
+	if rel == "" {
+		return append(links, l)
+	}
+	if !strings.ContainsAny(rel, " \t\r\n") {
+		l.Rel = rel
+		return append(links, l)
+	}
+	for _, one := range strings.Fields(rel) {
+		l.Rel = relation([]byte(one))
+		links = append(links, l)
+	}
+	return links
+}
+
+// relation returns a relation in the form that it is compared in.
+func relation(written []byte) string {
+	switch string(written) { // without an allocation
+	case "":
+		return ""
+	case "self":
+		return "self"
+	case "alternate":
+		return "alternate"
+	case "edit":
+		return "edit"
+	case "related":
+		return "related"
+	case "enclosure":
+		return "enclosure"
+	}
+	rel := trim(attrValue(written))
+	if len(rel) > len(relationPrefix) && strings.EqualFold(rel[:len(relationPrefix)], relationPrefix) {
+		rel = rel[len(relationPrefix):]
+	}
+	if strings.Contains(rel, ":") {
+		return rel
+	}
+	return strings.ToLower(rel)
+}
+
+// known returns a media type, the usual ones without an allocation.
+func known(mediaType []byte) string {
+	switch string(mediaType) {
+	case "text/html":
+		return "text/html"
+	case "application/atom+xml":
+		return "application/atom+xml"
+	case "application/json":
+		return "application/json"
+	}
+	return attrValue(mediaType)
+}
+
+// isFeedType says whether a link of that media type may lead to a feed.
+func isFeedType(mediaType string) bool {
+	name, _, err := mime.ParseMediaType(mediaType)
+	if err != nil {
+		return mediaType == ""
+	}
+	switch name {
+	case "application/atom+xml", "application/rss+xml", "application/rdf+xml", "application/xml", "text/xml":
+		return true
+	}
+	return false
+}

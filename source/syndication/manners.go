@@ -1,0 +1,150 @@
+package syndication
+
+import (
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/source"
+)
+
+// hints are what a document says of when to poll, as the cursor keeps it.
+type hints struct {
+	// Period is in seconds: the ttl of RSS, or else what sy:updatePeriod and its
+	// like say.
+	Period int64 `json:"period,omitempty"`
+	// Hours and Days are sets in which nothing is to be expected, a bit for each.
+	Hours uint32 `json:"skip_hours,omitempty"`
+	Days  uint32 `json:"skip_days,omitempty"`
+}
+
+// hintsOf returns nil if the document says nothing.
+func hintsOf(m *Meta) *hints {
+	h := hints{Period: int64(m.Hints.TTL / time.Second)}
+	if h.Period == 0 {
+		h.Period = int64(m.Hints.Period / time.Second)
+	}
+	for i, skip := range m.Hints.SkipHours {
+		if skip {
+			h.Hours |= 1 << i
+		}
+	}
+	for i, skip := range m.Hints.SkipDays {
+		if skip {
+			h.Days |= 1 << i
+		}
+	}
+	if h == (hints{}) {
+		return nil
+	}
+	return &h
+}
+
+// fresh is how long upstream asks not to be asked again: by the header of the
+// answer, or else by what the document says; 0 if neither does.
+func fresh(resp *source.Response, h *hints, now time.Time) time.Duration {
+	wait := freshness(resp)
+	if h == nil {
+		return wait
+	}
+	if wait == 0 {
+		wait = time.Duration(h.Period) * time.Second
+	}
+	return max(wait, h.skip(now))
+}
+
+// freshness is how long an answer stays fresh (RFC 9111, section 4.2).
+func freshness(resp *source.Response) time.Duration {
+	age, _ := strconv.Atoi(strings.TrimSpace(resp.Header.Get("Age")))
+	for _, field := range resp.Header.Values("Cache-Control") {
+		for part := range strings.SplitSeq(field, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+			switch strings.ToLower(name) {
+			case "no-cache", "no-store":
+				return 0
+			case "max-age":
+				n, err := strconv.Atoi(strings.Trim(value, `" `))
+				if err != nil || n < 0 {
+					return 0
+				}
+				return max(0, time.Duration(min(n, 1<<30)-max(age, 0))*time.Second)
+			}
+		}
+	}
+	if expires, err := http.ParseTime(resp.Header.Get("Expires")); err == nil {
+		return max(0, expires.Sub(resp.Date)-time.Duration(max(age, 0))*time.Second)
+	}
+	return 0
+}
+
+// skip is how long the hours and days last in which nothing is to be expected; 0
+// outside of them.
+func (h *hints) skip(now time.Time) time.Duration {
+	at := now.UTC()
+	for range 24 * 7 {
+		if h.Hours&(1<<at.Hour()) == 0 && h.Days&(1<<int(at.Weekday())) == 0 {
+			return max(0, at.Sub(now))
+		}
+		at = at.Truncate(time.Hour).Add(time.Hour)
+	}
+	return 0 // all of them: it cannot be meant
+}
+
+// movedAfter and movedEvery say when a permanent redirect is believed: when it
+// was seen three times, over a day at least.
+const (
+	movedAfter = 24 * time.Hour
+	movedEvery = movedAfter / 2
+	movedTimes = 3
+)
+
+// subscription is the URL of the subscription document.
+func (s *Source) subscription(cur *cursor) string {
+	if cur.URL != "" && cur.From == hashOf(s.cfg.URL) {
+		return cur.URL
+	}
+	return s.cfg.URL
+}
+
+// redirected takes note of a permanent redirect of the subscription document, or
+// that there is none any more.
+func (s *Source) redirected(cur *cursor, url string, resp *source.Response) {
+	if !resp.Moved || short(resp.URL.String()) == "" {
+		cur.Moved = nil
+		return
+	}
+	to, now := resp.URL.String(), time.Now()
+	if cur.Moved == nil || cur.Moved.To != to {
+		cur.Moved = &moved{To: to, Since: now.Unix(), Last: now.Unix(), Times: 1}
+		return
+	}
+	m := *cur.Moved
+	if now.Sub(time.Unix(m.Last, 0)) < movedEvery {
+		return
+	}
+	m.Last = now.Unix()
+	m.Times++
+	cur.Moved = &m
+	if m.Times >= movedTimes && now.Sub(time.Unix(m.Since, 0)) >= movedAfter {
+		s.log.Info("the feed has moved for good; asking there from now on", "from", url, "to", to)
+		cur.URL, cur.From, cur.Moved = to, hashOf(s.cfg.URL), nil
+		if cur.At == hashOf(url) {
+			cur.At = hashOf(to)
+		}
+	}
+}
+
+// settle takes note of the validators of what is published.
+func (cur *cursor) settle(d *document) {
+	cur.At = hashOf(d.url)
+	cur.ETag = validator(d.response.Header.Get("ETag"))
+	cur.Modified = validator(d.response.Header.Get("Last-Modified"))
+}
+
+// hashOf is a hash of a URL as the cursor keeps it.
+func hashOf(url string) string {
+	k := keyOf(url)
+	return hex.EncodeToString(k[:8])
+}

@@ -1,0 +1,96 @@
+package syndication
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// instant is a time in nanoseconds since 1970, as far as it is worth comparing;
+// 0 if it is not known. Years that no clock has had, such as the 0001 of servers
+// without data, are not known.
+type instant int64
+
+func instantOf(t time.Time) instant {
+	switch {
+	case t.Year() < 1970:
+		return 0
+	case t.Year() > 2261: // the last whole year
+		return math.MaxInt64
+	}
+	return instant(t.UnixNano())
+}
+
+// mark is what is kept of an entry with its message: all that it takes to decide
+// about the next version of it. Its stored form has a version, and is read back
+// from the topic.
+type mark struct {
+	deleted bool
+	// updated is the entry's update time, or when it was deleted; 0 if it is not
+	// known, as of what vanished from a complete feed.
+	updated instant
+	// document is the update time of the document that it was in.
+	document instant
+	hash     [16]byte
+	// page tells one document from another.
+	page uint32
+}
+
+const markVersion = "1"
+
+func (m mark) String() string {
+	state := "p"
+	if m.deleted {
+		state = "d"
+	}
+	number := func(t instant) string {
+		if t == 0 {
+			return ""
+		}
+		return strconv.FormatInt(int64(t), 10)
+	}
+	return strings.Join([]string{
+		markVersion, state, number(m.updated), number(m.document), hex.EncodeToString(m.hash[:]), fmt.Sprintf("%08x", m.page),
+	}, ";")
+}
+
+// parseMark reads what [mark.String] wrote.
+func parseMark(s string) (mark, bool) {
+	parts := strings.Split(s, ";")
+	if len(parts) != 6 || parts[0] != markVersion || parts[1] != "p" && parts[1] != "d" {
+		return mark{}, false
+	}
+	m := mark{deleted: parts[1] == "d"}
+	for i, at := range []*instant{&m.updated, &m.document} {
+		if parts[2+i] == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(parts[2+i], 10, 64)
+		if err != nil {
+			return mark{}, false
+		}
+		*at = instant(n)
+	}
+	if n, err := hex.Decode(m.hash[:], []byte(parts[4][:min(len(parts[4]), 32)])); err != nil || n != len(m.hash) {
+		return mark{}, false
+	}
+	page, err := strconv.ParseUint(parts[5], 16, 32)
+	m.page = uint32(page)
+	return m, err == nil
+}
+
+// key is a short hash of an ID or a URL.
+type key [16]byte
+
+func keyOf(s string) key {
+	sum := sha256.Sum256([]byte(s))
+	return key(sum[:16])
+}
+
+func (k key) page() uint32 {
+	return uint32(k[0])<<24 | uint32(k[1])<<16 | uint32(k[2])<<8 | uint32(k[3])
+}

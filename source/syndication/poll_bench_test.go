@@ -1,0 +1,146 @@
+package syndication_test
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+// largeDocument writes an Atom document of 100,000 entries and 80 MB without
+// holding it.
+func largeDocument(entries int) http.HandlerFunc {
+	text := strings.Repeat("A thing of beauty is a joy for ever. ", 18)
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/atom+xml")
+		w.Header().Set("ETag", `"large"`)
+		fmt.Fprint(w, `<feed xmlns="http://www.w3.org/2005/Atom">`)
+		for i := range entries {
+			fmt.Fprintf(w, "<entry><id>urn:uuid:1225c695-cfb8-4ebb-aaaa-%012d</id><updated>%s</updated><content>%s</content></entry>\n",
+				i, dawn.Add(-time.Duration(i)*time.Second).Format(time.RFC3339), text)
+		}
+		fmt.Fprint(w, "</feed>")
+	}
+}
+
+// heapPeak watches the live heap until stop is called. It has the collector run
+// often, so that garbage does not count.
+func heapPeak() (stop func() uint64) {
+	done := make(chan struct{})
+	var peak uint64
+	var group sync.WaitGroup
+	group.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak = max(peak, m.HeapAlloc)
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() uint64 { close(done); group.Wait(); return peak }
+}
+
+// TestMemory reads a document of 80 MB with 100,000 entries that the topic has, and
+// one that has more to publish than fits.
+func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	const entries = 100_000
+	u := newUpstream()
+	r := u.read(t)
+	for range 3 {
+		u.fault("/feed", largeDocument(entries))
+	}
+	runtime.GC()
+	stop := heapPeak()
+	start := time.Now()
+	for range 3 { // the first window's batches, and the beginning of the next
+		if _, err := r.next(); err != nil {
+			t.Fatal(err)
+		}
+		r.messages, r.last = nil, nil
+	}
+	peak := stop()
+	t.Logf("case 125: %d MB of heap, %v", peak>>20, time.Since(start))
+	if peak > 64<<20 {
+		t.Errorf("case 125: the heap had %d MB", peak>>20)
+	}
+}
+
+// BenchmarkIdle is a poll that is answered with 304.
+func BenchmarkIdle(b *testing.B) {
+	u := newUpstream("/feed", atom("", "a@1"))
+	r := u.read(benchTester{b})
+	if err := r.poll(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := r.poll(); err != nil || len(r.last) > 0 {
+			b.Fatal(err)
+		}
+		u.log, u.asked = nil, nil
+	}
+}
+
+// BenchmarkLargeDocument reads a document of 40 MB, of which the topic has
+// everything but the newest entry, end to end.
+func BenchmarkLargeDocument(b *testing.B) {
+	const entries = 50_000
+	u := newUpstream()
+	r := u.read(benchTester{b}, func(c *syndication.Config) { c.Start = syndication.Start{At: dawn} })
+	b.ReportAllocs()
+	for b.Loop() {
+		u.fault("/feed", largeDocument(entries))
+		r.cursor = nil
+		if err := r.poll(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(entries*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+}
+
+// BenchmarkCold publishes a document of 80 MB with 100,000 entries, which is read
+// once for each window of it. The heap has what a topic is remembered by, too.
+func BenchmarkCold(b *testing.B) {
+	const entries = 100_000
+	doc := largeDocument(entries)
+	for b.Loop() {
+		u := newUpstream()
+		r := u.read(benchTester{b})
+		runtime.GC()
+		stop := heapPeak()
+		n := 0
+		for more := true; more; {
+			u.mu.Lock()
+			u.faults["/feed"] = []http.HandlerFunc{doc}
+			u.mu.Unlock()
+			var err error
+			if more, err = r.next(); err != nil {
+				b.Fatal(err)
+			}
+			n += len(r.last)
+			r.messages, r.last = nil, nil
+		}
+		if n != entries {
+			b.Fatalf("%d entries", n)
+		}
+		b.ReportMetric(float64(stop()>>20), "MB-heap")
+		b.ReportMetric(float64(len(u.asked)), "reads")
+	}
+	b.ReportMetric(entries*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+}
+
+type benchTester struct{ *testing.B }

@@ -1,0 +1,238 @@
+package syndication
+
+import (
+	"context"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// mostQuiet is how many documents without anything to publish are gone through
+// in one turn. They move the cursor, so they are worth a commit now and then.
+const mostQuiet = 50
+
+// work publishes the next part of the job. done is false if the feed has to be
+// polled again before there is anything to say.
+func (r *turn) work(ctx context.Context) (batch feed.Batch, done bool, err error) {
+	s, j := r.s, r.s.job
+	for range mostQuiet {
+		if j.at == nil {
+			if j.at, err = r.nextDocument(ctx); err != nil {
+				return feed.Batch{}, false, err
+			}
+		}
+		switch {
+		case j.at == nil && len(j.steps) > 0:
+			continue // the next one has turned out to be missing
+		case j.at == nil:
+			s.job = nil
+			return feed.Batch{}, false, nil
+		}
+		d := j.at
+		if len(j.steps) > 0 || d.partial || r.cur.Doc != nil {
+			r.cur.unsettle()
+		}
+		if len(j.steps) > 0 && j.dialect == Paged {
+			// Pages shift. If this is not carried through at once, what is known
+			// no longer ends a walk.
+			r.cur.Walked = 0
+		}
+		entities, more := r.publish(d)
+		s.newest = max(s.newest, d.newest)
+		switch {
+		case more && len(d.window.items) == 0 && d.window.cut != nil:
+			// What had no room is read now.
+			if j.at = nil; len(j.steps) > 0 {
+				j.steps[len(j.steps)-1].doc = nil
+			}
+		case more:
+		case len(j.steps) > 0:
+			r.finishArchive()
+		default:
+			wait := r.finish(d)
+			return feed.Batch{Entities: entities, More: r.cur.Hold == "" && r.again(d), Fresh: wait}, true, nil
+		}
+		if len(entities) > 0 {
+			return feed.Batch{Entities: entities, More: true}, true, nil
+		}
+	}
+	return feed.Batch{More: true}, true, nil
+}
+
+// again says whether there is something to ask for at once.
+func (r *turn) again(*document) bool {
+	_, due := r.cur.due(time.Now())
+	return due
+}
+
+// nextDocument returns the document to publish next; nil if it has to be found
+// first.
+func (r *turn) nextDocument(ctx context.Context) (*document, error) {
+	s, j := r.s, r.s.job
+	if len(j.steps) == 0 {
+		if j.healing != "" {
+			r.healed(j.healing)
+			return nil, nil
+		}
+		return r.subDocument(ctx)
+	}
+	st := j.steps[len(j.steps)-1]
+	if st.doc != nil {
+		return st.doc, nil
+	}
+	q := question{url: st.url, archive: true, old: st.old, late: j.late, believe: j.believe, order: r.expected()}
+	if r.cur.Doc != nil && r.cur.Doc.URL == hashOf(q.url) {
+		q.from, q.order = r.cur.Doc, r.cur.Doc.Order
+	}
+	d, err := s.read(ctx, &r.cur, q)
+	if err != nil && gapKind(err) == "" {
+		return nil, err
+	}
+	if err != nil || d.unmodified {
+		// What is older is published; this one went away meanwhile.
+		if err != nil && j.dialect != Paged {
+			r.skip(st.url, gapKind(err), err)
+		}
+		j.steps = j.steps[:len(j.steps)-1]
+		return nil, nil
+	}
+	r.goOn(d)
+	d.dialect = j.dialectOf(d)
+	st.doc = d
+	return d, nil
+}
+
+// subDocument returns the subscription document, read again if it was not kept;
+// nil if it is another by now, and the feed has to be polled again.
+func (r *turn) subDocument(ctx context.Context) (*document, error) {
+	j := r.s.job
+	if d := j.sub; d != nil {
+		j.sub = nil
+		return d, nil
+	}
+	q := question{url: j.url, order: r.expected()}
+	if p := r.cur.Doc; p != nil && p.URL == hashOf(q.url) {
+		q.from, q.order = p, p.Order
+	}
+	d, err := r.s.read(ctx, &r.cur, q)
+	j.shifted = err == nil && d.hash != j.hash && j.dialect == Paged
+	if err != nil || d.unmodified || d.hash != j.hash && !j.shifted {
+		return nil, err
+	}
+	r.goOn(d)
+	// What it has not was looked at strictly, or found to be all there.
+	d.deletes, d.withheld = d.deletes && j.deletes, j.withheld
+	return d, nil
+}
+
+// goOn forgets what was told of a document with its first part.
+func (r *turn) goOn(d *document) {
+	if p := r.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
+		d.seen = sightings{}
+	}
+}
+
+// dialectOf is the dialect that a document is read by: an archive is never
+// complete, whatever it says.
+func (j *job) dialectOf(d *document) Dialect {
+	if d.archive {
+		return j.dialect
+	}
+	return d.dialect
+}
+
+// publish takes from a document what the next batch has room for. more says that
+// the document has more, or that it is to be read again for that.
+func (r *turn) publish(d *document) (entities []feed.Entity, more bool) {
+	s := r.s
+	d.dialect = s.job.dialectOf(d)
+	pos := position{URL: hashOf(d.url), Hash: d.hash, Order: d.order}
+	if p := r.cur.Doc; p != nil && p.URL == pos.URL && p.Hash == pos.Hash {
+		pos = *p
+	} else if d.deletes {
+		pos.Live = s.live()
+	}
+	size := 0
+	full := func() bool { return len(entities) >= s.cfg.BatchEntities || size >= s.cfg.BatchBytes }
+	w := d.window
+	for len(w.items) > 0 {
+		it := w.items[0]
+		op := s.decide(&r.cur, d, it)
+		if op != "" {
+			if full() {
+				break
+			}
+			e := s.entity(d, it, op)
+			entities, size = append(entities, e), size+e.Size()
+		}
+		pos.Key = it.rank
+		w.shift()
+	}
+	more = len(w.items) > 0 || w.cut != nil
+	if !more && d.deletes {
+		var deletes []string
+		deletes, more = r.deletes(d, &pos, s.cfg.BatchEntities-len(entities))
+		for _, id := range deletes {
+			entities = append(entities, s.vanished(d, id))
+		}
+	}
+	r.seen.addAll(d.seen.all())
+	if r.cur.Doc = nil; more {
+		pos.Part++
+		r.cur.Doc = &pos
+	}
+	return entities, more
+}
+
+// finishArchive takes the document that has been published out of the job. From
+// here on a walk ends at it: all older ones are published, or gaps.
+func (r *turn) finishArchive() {
+	j := r.s.job
+	st := j.steps[len(j.steps)-1]
+	r.cur.Walk++
+	if j.dialect != Paged && !st.old {
+		r.cur.add(st.key)
+		if j.dialect != Snapshots {
+			r.cur.Newest = short(st.url)
+		}
+	} else if j.late {
+		newest := r.cur.Newest
+		r.cur.add(st.key)
+		r.cur.Newest = newest
+	}
+	j.steps[len(j.steps)-1] = nil
+	j.steps = j.steps[:len(j.steps)-1]
+	j.at = nil
+}
+
+// finish takes note that the subscription document has been published, and all
+// that is older. It returns how long upstream asks not to be asked again.
+func (r *turn) finish(d *document) time.Duration {
+	cur, j := &r.cur, r.s.job
+	r.s.job = nil
+	cur.Doc, cur.Walk = nil, 0
+	if cur.Hold == "" {
+		cur.settle(d)
+		if !d.partial {
+			cur.Body, cur.Full = d.hash, d.now.Unix()
+		}
+		if d.withheld {
+			cur.Body = "" // it may be mended with the same entries
+		}
+	} else {
+		cur.unsettle() // it has to be seen in full once more
+	}
+	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
+		cur.add(withoutFragment(this.Href))
+	}
+	switch {
+	case j.shifted:
+		cur.unsettle()
+	case j.full:
+		cur.Walked = d.now.Unix()
+	default:
+		cur.Walked = j.walked
+	}
+	cur.Hints = hintsOf(&d.meta)
+	return fresh(d.response, cur.Hints, d.now)
+}

@@ -1,0 +1,136 @@
+package syndication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
+)
+
+// tail reads the next page of a feed whose pages only change by growing, and
+// follows the links to newer ones. The page at the end is asked for again and
+// again.
+func (r *turn) tail(ctx context.Context) (feed.Batch, error) {
+	s, cur := r.s, &r.cur
+	if cur.Tail == "" {
+		return r.findTail(ctx)
+	}
+	if s.job == nil {
+		now := time.Now()
+		q := question{url: cur.Tail, order: r.expected()}
+		if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
+			q.from, q.order = cur.Doc, cur.Doc.Order
+		} else if cur.At == hashOf(q.url) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
+			q.etag, q.modified = cur.ETag, cur.Modified
+		}
+		d, err := s.read(ctx, cur, q)
+		if status, ok := errors.AsType[*source.StatusError](err); ok && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
+			// What the topic has is known, so reading from the start again
+			// repeats nothing.
+			s.log.Warn("the page at the end of the feed is gone; reading from the start of the feed again", "url", q.url, "error", err)
+			r.seen.add(PageGone, q.url, "the page at the end of the feed is gone: %v", err)
+			cur.Tail, cur.Doc = "", nil
+			cur.unsettle()
+			return r.findTail(ctx)
+		}
+		if err != nil {
+			return feed.Batch{}, err
+		}
+		r.goOn(d)
+		if d.unmodified {
+			return feed.Batch{Fresh: fresh(d.response, cur.Hints, now)}, nil
+		}
+		d.archive, d.deletes = true, false
+		s.job = &job{dialect: d.dialect, at: d}
+	}
+	d := s.job.at
+	entities, more := r.publish(d)
+	s.newest = max(s.newest, d.newest)
+	if more {
+		if len(d.window.items) == 0 {
+			s.job = nil
+		}
+		return feed.Batch{Entities: entities, More: true}, nil
+	}
+	s.job = nil
+	newer, _ := d.meta.Link(s.profile.newer)
+	next := withoutFragment(newer.Href)
+	if next == cur.Tail || next != "" && short(next) == "" {
+		r.seen.add(Loop, d.url, "the link to the next newer page leads to the page itself, or is too long: %s", excerpt(next))
+		next = ""
+	}
+	if next != "" {
+		cur.Tail = next
+		cur.unsettle()
+		return feed.Batch{Entities: entities, More: true}, nil
+	}
+	if cur.At != hashOf(d.url) || cur.Body != d.hash || d.now.Sub(time.Unix(cur.Full, 0)) >= s.cfg.FullEvery {
+		cur.Full = d.now.Unix()
+	}
+	cur.settle(d)
+	cur.Body = d.hash
+	cur.Hints = hintsOf(&d.meta)
+	return feed.Batch{Entities: entities, Fresh: fresh(d.response, cur.Hints, d.now)}, nil
+}
+
+// findTail finds the page to begin with: the oldest, or the newest if reading
+// starts now.
+func (r *turn) findTail(ctx context.Context) (feed.Batch, error) {
+	s, cur := r.s, &r.cur
+	d, err := r.ask(ctx, time.Now())
+	if err != nil {
+		return feed.Batch{}, err
+	}
+	if d.unmodified {
+		return feed.Batch{}, nil
+	}
+	r.verdict(d)
+	r.seen.addAll(d.seen.all())
+	page := d.url
+	if cur.Start == "now" {
+		if _, err := r.start(d); err != nil {
+			return feed.Batch{}, err
+		}
+		cur.unsettle()
+		if newer, n := d.meta.Link(s.profile.newer); n > 0 {
+			page = withoutFragment(newer.Href)
+		} else if self, n := d.meta.Link("self"); n > 0 {
+			page = withoutFragment(self.Href)
+		}
+		return r.tailFrom(page)
+	}
+	if _, err := r.start(d); err != nil {
+		return feed.Batch{}, err
+	}
+	if last, n := d.meta.Link("last"); n > 0 {
+		return r.tailFrom(withoutFragment(last.Href))
+	}
+	visited := map[key]bool{keyOf(page): true}
+	for range s.cfg.Bounds.Documents {
+		older := s.older(&d.meta, d.dialect)
+		if older == "" || visited[keyOf(older)] {
+			return r.tailFrom(page)
+		}
+		visited[keyOf(older)] = true
+		if d, err = s.read(ctx, cur, question{url: older, archive: true, order: r.expected()}); err != nil {
+			return feed.Batch{}, err
+		}
+		if d.unmodified {
+			return feed.Batch{}, fmt.Errorf("%s: the server answers without a document", older)
+		}
+		page = older
+	}
+	return feed.Batch{}, feed.Permanent(fmt.Errorf("the oldest page of the feed is more than %d pages back; raise bounds.documents", s.cfg.Bounds.Documents))
+}
+
+func (r *turn) tailFrom(page string) (feed.Batch, error) {
+	if short(page) == "" {
+		return feed.Batch{}, feed.Permanent(fmt.Errorf("the page to begin with has no url, or one that is too long: %s", excerpt(page)))
+	}
+	r.cur.Tail = page
+	return feed.Batch{More: true}, nil
+}

@@ -1,0 +1,470 @@
+package syndication_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"html"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+var (
+	_ bridge.Source    = (*syndication.Source)(nil)
+	_ syndication.Held = (*sink.IDs)(nil)
+)
+
+// upstream is a network with one host, feed.example, and the documents that a
+// test puts there.
+type upstream struct {
+	mu   sync.Mutex
+	docs map[string]string // by path
+	// header has fields to answer with, by path, and faults what is done instead
+	// of answering, once each.
+	header map[string]http.Header
+	faults map[string][]http.HandlerFunc
+	log    []string
+	asked  []http.Header
+	noETag bool
+
+	conns chan net.Conn
+	done  chan struct{}
+	close sync.Once
+}
+
+const host = "http://feed.example"
+
+// newUpstream takes paths and documents in turn.
+func newUpstream(docs ...string) *upstream {
+	u := &upstream{
+		docs: map[string]string{}, header: map[string]http.Header{}, faults: map[string][]http.HandlerFunc{},
+		conns: make(chan net.Conn), done: make(chan struct{}),
+	}
+	for i := 0; i < len(docs); i += 2 {
+		u.docs[docs[i]] = docs[i+1]
+	}
+	return u
+}
+
+func (u *upstream) set(path, doc string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.docs[path] = doc
+}
+
+// fault answers the next requests for a path.
+func (u *upstream) fault(path string, faults ...http.HandlerFunc) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.faults[path] = append(u.faults[path], faults...)
+}
+
+func (u *upstream) field(path, name, value string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.header[path] == nil {
+		u.header[path] = http.Header{}
+	}
+	u.header[path].Set(name, value)
+}
+
+func status(code int, fields ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(fields); i += 2 {
+			w.Header().Set(fields[i], fields[i+1])
+		}
+		w.WriteHeader(code)
+	}
+}
+
+func body(code int, contentType, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(text))
+	}
+}
+
+var htmlPage = body(200, "text/html", "<!DOCTYPE html><html><body>Sorry</body></html>")
+
+func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u.mu.Lock()
+	path := r.URL.RequestURI()
+	line := path
+	if r.Header.Get("If-None-Match") != "" || r.Header.Get("If-Modified-Since") != "" {
+		line += "?if"
+	}
+	u.log = append(u.log, line)
+	u.asked = append(u.asked, r.Header.Clone())
+	var fault http.HandlerFunc
+	if list := u.faults[path]; len(list) > 0 {
+		fault, u.faults[path] = list[0], list[1:]
+	}
+	doc, ok := u.docs[path]
+	w.Header().Set("Content-Type", "application/xml")
+	maps.Copy(w.Header(), u.header[path])
+	noETag := u.noETag
+	u.mu.Unlock()
+	if fault != nil {
+		fault(w, r)
+		return
+	}
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	if !noETag {
+		etag := fmt.Sprintf(`"%x"`, crc32.ChecksumIEEE([]byte(doc)))
+		w.Header().Set("ETag", etag)
+		if r.Header.Get("If-None-Match") == etag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	_, _ = w.Write([]byte(doc))
+}
+
+// requests returns the paths that were asked for since the last call, with "?if"
+// for conditional requests.
+func (u *upstream) requests() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	log := u.log
+	u.log = nil
+	return strings.Join(log, " ")
+}
+
+func (u *upstream) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case u.conns <- server:
+		return client, nil
+	case <-u.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (u *upstream) Accept() (net.Conn, error) {
+	select {
+	case conn := <-u.conns:
+		return conn, nil
+	case <-u.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (u *upstream) Close() error {
+	u.close.Do(func() { close(u.done) })
+	return nil
+}
+
+func (u *upstream) Addr() net.Addr { return &net.UnixAddr{Name: "upstream"} }
+
+// tester is what tests and properties have in common.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Cleanup(f func())
+	Context() context.Context
+}
+
+// client starts the server and returns a client of it.
+func (u *upstream) client(t tester, cfg source.Config) *source.Client {
+	t.Helper()
+	server := &http.Server{Handler: u, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = server.Serve(u)
+	}()
+	client, err := source.NewClient(cfg, source.Options{Hosts: &source.Hosts{Dial: u.dial}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.CloseIdle()
+		_ = server.Close()
+		<-stopped
+	})
+	return client
+}
+
+// reader is a source and the topic that it reads for.
+type reader struct {
+	t      tester
+	u      *upstream
+	cfg    syndication.Config
+	client *source.Client
+	ids    *sink.IDs
+	src    *sink.Gate
+	cursor feed.Cursor
+	// messages is the topic, and last what the last call of poll has added.
+	messages, last []feed.Entity
+	violations     []string
+	details        []feed.Violation
+	fresh          time.Duration
+	batches        int
+}
+
+type edit = func(*syndication.Config)
+
+// read makes a reader of /feed.
+func (u *upstream) read(t tester, edits ...edit) *reader {
+	t.Helper()
+	cfg := syndication.Defaults()
+	cfg.URL = host + "/feed"
+	cfg.Limits.Rate = 1e6
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	for _, err := range cfg.Validate() {
+		t.Fatal(err)
+	}
+	r := &reader{t: t, u: u, cfg: cfg, client: u.client(t, cfg.Config), ids: sink.NewIDs(0)}
+	r.restart()
+	return r
+}
+
+// restart forgets everything but the topic and the cursor.
+func (r *reader) restart() {
+	r.ids = sink.NewIDs(0)
+	r.ids.Commit(r.messages)
+	log := slog.New(slog.DiscardHandler)
+	r.src = &sink.Gate{
+		Source: syndication.New(r.cfg, r.client, r.ids, log), IDs: r.ids, Log: log,
+		Fits: func(feed.Entity) error { return nil },
+	}
+}
+
+// next calls Next once and commits the batch.
+func (r *reader) next() (more bool, err error) {
+	r.t.Helper()
+	b, err := r.src.Next(r.t.Context(), r.cursor)
+	if err != nil {
+		r.ids.Rollback()
+		return false, err
+	}
+	r.batches++
+	r.ids.Commit(b.Entities)
+	r.messages = append(r.messages, b.Entities...)
+	r.last = append(r.last, b.Entities...)
+	for _, v := range b.Violations {
+		r.violations = append(r.violations, v.Kind)
+		r.details = append(r.details, v)
+	}
+	r.fresh = b.Fresh
+	if len(b.Cursor) > 32<<10 {
+		r.t.Fatalf("the cursor has %d bytes", len(b.Cursor))
+	}
+	for _, e := range b.Entities {
+		if len(e.Mark) > 200 || e.Mark == "" || e.ID == "" {
+			r.t.Errorf("entity %q has the mark %q", e.ID, e.Mark)
+		}
+	}
+	moved := !bytes.Equal(b.Cursor, r.cursor)
+	if !moved && b.More {
+		r.t.Fatalf("there is more, and the cursor has not moved: %s", b.Cursor)
+	}
+	r.cursor = b.Cursor
+	return b.More, nil
+}
+
+// poll calls Next until there is no more.
+func (r *reader) poll() error {
+	r.t.Helper()
+	r.last, r.violations, r.details, r.batches = nil, nil, nil, 0
+	for range 10_000 {
+		if more, err := r.next(); err != nil || !more {
+			return err
+		}
+	}
+	r.t.Fatal("the source spins")
+	return nil
+}
+
+// want polls and compares what was published.
+func (r *reader) want(messages string, violations ...string) {
+	r.t.Helper()
+	if err := r.poll(); err != nil {
+		r.t.Errorf("error: %v", err)
+	}
+	r.wantLast(messages)
+	r.wantViolations(violations...)
+}
+
+// wantError polls and compares what was published until an error.
+func (r *reader) wantError(permanent bool, messages string, words ...string) {
+	r.t.Helper()
+	err := r.poll()
+	if err == nil {
+		r.t.Fatalf("there was no error; read %s", texts(r.last))
+	}
+	if got := errors.Is(err, feed.ErrPermanent); got != permanent {
+		r.t.Errorf("error %v is permanent: %v, want %v", err, got, permanent)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			r.t.Errorf("error %v lacks %q", err, word)
+		}
+	}
+	r.wantLast(messages)
+}
+
+func (r *reader) wantLast(messages string) {
+	r.t.Helper()
+	if got := texts(r.last); got != messages {
+		r.t.Errorf("published  %q\nwant       %q", got, messages)
+	}
+}
+
+func (r *reader) wantViolations(kinds ...string) {
+	r.t.Helper()
+	if !slices.Equal(r.violations, kinds) {
+		r.t.Errorf("violations %v\nwant       %v\n%v", r.violations, kinds, r.details)
+	}
+}
+
+func (r *reader) wantRequests(paths string) {
+	r.t.Helper()
+	if got := r.u.requests(); got != paths {
+		r.t.Errorf("requests %q\nwant     %q", got, paths)
+	}
+}
+
+func (r *reader) place() syndication.Place {
+	r.t.Helper()
+	p, err := syndication.Describe(r.cursor)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+var content = regexp.MustCompile(`(?s)<(?:content|description)[^>]*>(.*?)</(?:content|description)>`)
+
+// texts writes entities as documents are written in tests: "id:text", and "-id"
+// for a delete.
+func texts(entities []feed.Entity) string {
+	var list []string
+	for _, e := range entities {
+		text := e.ID
+		if e.Op == feed.Delete {
+			text = "-" + text
+		} else if m := content.FindSubmatch(e.Body); m != nil {
+			text += ":" + string(m[1])
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, " ")
+}
+
+// dawn is when the feeds of these tests begin, in the past of synctest too.
+var dawn = time.Date(1999, 10, 5, 3, 0, 0, 0, time.UTC)
+
+func second(s string) string {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return s
+	}
+	return dawn.Add(time.Duration(n) * time.Second).Format(time.RFC3339)
+}
+
+const namespaces = ` xmlns:fh="http://purl.org/syndication/history/1.0" xmlns:at="http://purl.org/atompub/tombstones/1.0"`
+
+// atom writes a document: head is XML, or "@12" for its update time. Entries are
+// "id@seconds:text", of which only the id has to be there, and "-id@seconds" is a
+// tombstone.
+func atom(head, entries string) string {
+	var b strings.Builder
+	b.WriteString(`<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"` + namespaces + `>` + heads(head, "updated"))
+	for _, e := range strings.Fields(entries) {
+		id, at, text := cutEntry(e)
+		if ref, ok := strings.CutPrefix(id, "-"); ok {
+			fmt.Fprintf(&b, `<at:deleted-entry ref="%s" when="%s"/>`, ref, at)
+			continue
+		}
+		fmt.Fprintf(&b, "<entry><id>%s</id>", html.EscapeString(id))
+		if at != "" {
+			fmt.Fprintf(&b, "<updated>%s</updated>", at)
+		}
+		if text != "" {
+			fmt.Fprintf(&b, "<content>%s</content>", text)
+		}
+		b.WriteString("</entry>")
+	}
+	return b.String() + "</feed>"
+}
+
+// rss writes a document as [atom] does. What comes after the @ is a pubDate.
+func rss(head, entries string) string {
+	var b strings.Builder
+	b.WriteString(`<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"` + namespaces + `><channel>` + heads(head, "lastBuildDate"))
+	for _, e := range strings.Fields(entries) {
+		id, at, text := cutEntry(e)
+		if ref, ok := strings.CutPrefix(id, "-"); ok {
+			fmt.Fprintf(&b, `<at:deleted-entry ref="%s" when="%s"/>`, ref, at)
+			continue
+		}
+		b.WriteString("<item>")
+		if link, ok := strings.CutPrefix(id, "~"); ok {
+			fmt.Fprintf(&b, "<guid/><link>%s/%s</link>", host, link)
+		} else {
+			fmt.Fprintf(&b, "<guid>%s</guid>", id)
+		}
+		if at != "" {
+			fmt.Fprintf(&b, "<pubDate>%s</pubDate>", at)
+		}
+		if text != "" {
+			fmt.Fprintf(&b, "<description>%s</description>", text)
+		}
+		b.WriteString("</item>")
+	}
+	return b.String() + "</channel></rss>"
+}
+
+func cutEntry(e string) (id, at, text string) {
+	e, text, _ = strings.Cut(e, ":")
+	id, at, _ = strings.Cut(e, "@")
+	if at != "" {
+		at = second(at)
+	}
+	return id, at, text
+}
+
+func heads(head, updated string) string {
+	at := regexp.MustCompile(`@(\d+)`)
+	return at.ReplaceAllStringFunc(head, func(s string) string {
+		return fmt.Sprintf("<%s>%s</%[1]s>", updated, second(s[1:]))
+	})
+}
+
+func link(rel, href string) string { return fmt.Sprintf(`<link rel="%s" href="%s"/>`, rel, href) }
+func prev(href string) string      { return link("prev-archive", href) }
+func rssPrev(href string) string {
+	return fmt.Sprintf(`<atom:link rel="prev-archive" href="%s"/>`, href)
+}
+
+const (
+	complete = "<fh:complete/>"
+	archive  = "<fh:archive/>"
+)

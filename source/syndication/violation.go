@@ -1,0 +1,77 @@
+package syndication
+
+import (
+	"fmt"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// The kinds of violation that show while a feed is polled. None of them stops
+// the reading. Those of the first group mean that entries may be missing from
+// the topic, and those of the second that something was left out of it on
+// purpose. Each comes once for a change of the document that it is seen in, and
+// counts there how often.
+const (
+	ArchiveGone     = "archive_gone"     // 404, 410, or an error page three times in a row
+	ArchiveRefused  = "archive_refused"  // 401, 403, 451 and the like
+	ArchiveForeign  = "archive_foreign"  // the link leads where the configuration does not
+	WalkLimit       = "walk_limit"       // bounds.documents
+	Incomplete      = "incomplete"       // a page of a paged feed is missing
+	PossibleOverrun = "possible_overrun" // two polls of a window have no entry in common
+	PagedLossy      = "paged_feed_is_lossy"
+	LossyShift      = "pages_shifted"
+	PageGone        = "page_gone" // of mode tail; the feed is read from its start again
+
+	DeletesHeld      = "deletes_held"     // until they are seen a second time
+	DeletesWithheld  = "deletes_withheld" // the document does not bear a strict reading
+	StaleDropped     = "stale_dropped"
+	UnknownTombstone = "unknown_tombstone"
+
+	DialectChanged   = "dialect_changed"
+	OrderChanged     = "order_changed"
+	DuplicateID      = "duplicate_ids"
+	UpdatedRegressed = "updated_regressed"
+	FutureDate       = "future_date"
+	Loop             = "loop"
+	LinkToArchive    = "subscribed_to_archive"
+	ArchiveTooNew    = "archive_newer_than_feed"
+	NotPermanent     = "this_is_not_permanent"
+	Trailing         = "trailing_content"
+	Partial          = "partial_document" // 226, which nobody asked for
+)
+
+// sightings collects violations, one of a kind and page, with the number of
+// times that it was seen.
+type sightings struct {
+	list  []feed.Violation
+	times []int
+}
+
+func (s *sightings) add(kind, page, format string, args ...any) {
+	for i := range s.list {
+		if s.list[i].Kind == kind && s.list[i].Page == page {
+			s.times[i]++
+			return
+		}
+	}
+	s.list = append(s.list, feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)})
+	s.times = append(s.times, 1)
+}
+
+func (s *sightings) addAll(list []feed.Violation) {
+	for _, v := range list {
+		s.add(v.Kind, v.Page, "%s", v.Detail)
+	}
+}
+
+// all returns what was collected, and forgets it.
+func (s *sightings) all() []feed.Violation {
+	for i, n := range s.times {
+		if n > 1 {
+			s.list[i].Detail += fmt.Sprintf(" (and %d more)", n-1)
+		}
+	}
+	list := s.list
+	*s = sightings{}
+	return list
+}

@@ -1,0 +1,270 @@
+package syndication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// job is a poll that has something to publish: older documents, and behind them
+// the subscription document. It lives in memory alone. Without it, as after a
+// crash, the walk is made again, and ends at what the cursor has as published.
+type job struct {
+	// steps are the documents to publish, newest first: the last comes next.
+	steps []*step
+	// frontier is the URL to walk on at; "" when the walk is done.
+	frontier string
+	visited  map[key]bool
+	dialect  Dialect
+	// sub is the subscription document, if it is still held. url, hash and
+	// believe, its update time, are known of it longer, as are deletes and
+	// withheld.
+	sub               *document
+	url, hash         string
+	believe           instant
+	deletes, withheld bool
+	// late and healing are set while what is behind a gap is read.
+	late    bool
+	healing string
+	// recheck is how many published archives are still to be read again, and
+	// full says that all pages of a paged feed are.
+	recheck int
+	full    bool
+	again   bool // a paged feed has changed during the walk once
+	// shifted says that it has changed while its pages were published, and walked
+	// is when all of them were read last.
+	shifted bool
+	walked  int64
+	// at is the document that is being published.
+	at *document
+	// failed is the turn in which the job could not go on.
+	failed *turn
+}
+
+// step is a document to publish. It is read again if it was not kept.
+type step struct {
+	url string
+	// key is what the cursor knows it by.
+	key string
+	doc *document
+	old bool
+}
+
+// walk looks for older documents until there are none, or none that are not
+// published. It fails where one is not to be had at the moment, and can be called
+// again then.
+func (r *turn) walk(ctx context.Context) error {
+	s, j := r.s, r.s.job
+	for j.frontier != "" {
+		url := j.frontier
+		old := j.late
+		switch known := r.cur.has(url); {
+		case j.visited[keyOf(url)]:
+			r.seen.add(Loop, url, "the links to older documents lead in a circle")
+			j.frontier = ""
+			return nil
+		case known && j.recheck > 0:
+			j.recheck--
+			old = true
+		case known, r.cur.gap(url) >= 0 && url != j.healing:
+			j.frontier = ""
+			return r.pincer(ctx, !known)
+		case len(j.steps) >= s.cfg.Bounds.Documents:
+			r.skip(url, WalkLimit, fmt.Errorf("%d documents are all that are read in one go (bounds.documents); what is behind them is read later", len(j.steps)))
+			j.frontier = ""
+			return nil
+		}
+		d, err := s.read(ctx, &r.cur, question{url: url, archive: true, old: old, late: j.late, believe: j.believe, order: r.expected()})
+		if err != nil {
+			kind := gapKind(err)
+			switch {
+			case kind == "":
+				return err
+			case j.dialect == Paged:
+				r.seen.add(Incomplete, url, "a page is missing, and with it what is older: %v", err)
+			default:
+				r.skip(url, kind, err)
+			}
+			j.frontier = ""
+			return r.pincer(ctx, true)
+		}
+		j.visited[keyOf(url)] = true
+		if final := withoutFragment(d.response.URL.String()); final != url {
+			j.visited[keyOf(final)] = true
+		}
+		if d.unmodified {
+			return fmt.Errorf("%s: the server answers without a document", url)
+		}
+		j.push(r, d, old)
+		j.frontier = s.older(&d.meta, j.dialect)
+		if j.dialect == Paged && !j.full && !s.wants(&r.cur, d) {
+			j.frontier = ""
+		}
+	}
+	return nil
+}
+
+// push adds a document to those to publish, and lets go of some if there are too
+// many in memory: those that are published last. It lets go of those, too, of which
+// only what the topic has not is held, for the topic will have something else when
+// it is their turn.
+func (j *job) push(r *turn, d *document, old bool) {
+	st := &step{url: d.url, key: d.url, doc: d, old: old}
+	if this, n := d.meta.Link("this"); n > 0 && this.Href != "" && j.dialect == Snapshots {
+		st.key = withoutFragment(this.Href)
+	}
+	j.steps = append(j.steps, st)
+	size := 0
+	for i, st := range slices.Backward(j.steps) {
+		if st.doc == nil {
+			continue
+		}
+		size += st.doc.window.size
+		if i < len(j.steps)-1 && (size > r.s.cfg.Window || !st.doc.window.whole) {
+			st.doc = nil
+		}
+	}
+	if j.sub != nil && (size+j.sub.window.size > r.s.cfg.Window || !j.sub.window.whole) {
+		j.sub = nil
+	}
+}
+
+// pincer looks for archives behind a gap from the other side: the newest that is
+// published may by now have a link to a newer one.
+func (r *turn) pincer(ctx context.Context, gap bool) error {
+	s, j := r.s, r.s.job
+	rel := s.profile.newer
+	if rel == "" {
+		rel = "next-archive"
+	}
+	if !gap || j.late || r.cur.Newest == "" || j.dialect != Archived {
+		return nil
+	}
+	d, err := s.read(ctx, &r.cur, question{url: r.cur.Newest, archive: true, old: true, believe: j.believe, order: r.expected()})
+	var found []*document
+	seen := map[key]bool{}
+	for err == nil && !d.unmodified {
+		next, _ := d.meta.Link(rel)
+		url := withoutFragment(next.Href)
+		if url == "" || seen[keyOf(url)] || j.visited[keyOf(url)] || r.cur.has(url) || len(j.steps)+len(found) >= s.cfg.Bounds.Documents {
+			break
+		}
+		seen[keyOf(url)] = true
+		d, err = s.read(ctx, &r.cur, question{url: url, archive: true, believe: j.believe, order: r.expected()})
+		if err == nil && !d.unmodified {
+			found = append(found, d)
+		}
+	}
+	if err != nil && gapKind(err) == "" {
+		return err
+	}
+	for _, d := range slices.Backward(found) {
+		j.push(r, d, false)
+	}
+	if last := len(r.cur.Gaps) - 1; len(found) > 0 && last >= 0 {
+		r.s.log.Info("the missing archive is bridged from its older side", "gap", r.cur.Gaps[last].URL, "from", found[0].url)
+		r.cur.Gaps = slices.Clone(r.cur.Gaps[:last])
+	}
+	return nil
+}
+
+// older returns the URL of the next older document; "" if there is none.
+func (s *Source) older(m *Meta, dialect Dialect) string {
+	rel := s.profile.older
+	if rel == "" {
+		switch dialect {
+		case Archived:
+			rel = "prev-archive"
+		case ArchivedElement:
+			if m.Prev != "" {
+				return withoutFragment(m.Prev)
+			}
+			rel = "prev-archive"
+		case Snapshots:
+			rel = "prev"
+		case Paged:
+			rel = "next"
+		default:
+			return ""
+		}
+	}
+	link, n := m.Link(rel)
+	if n == 0 && dialect == Archived {
+		return withoutFragment(m.Prev)
+	}
+	return withoutFragment(link.Href)
+}
+
+func withoutFragment(url string) string {
+	url, _, _ = strings.Cut(url, "#")
+	return url
+}
+
+// wants says whether anything of a document is to be published.
+func (s *Source) wants(cur *cursor, d *document) bool {
+	if d.window.cut != nil {
+		return true
+	}
+	probe := *d
+	probe.seen = sightings{}
+	return slices.ContainsFunc(d.window.items, func(it *item) bool { return s.decide(cur, &probe, it) != "" })
+}
+
+// stable asks once more for the first page of a paged feed after its other pages
+// were read. If it has changed, entries may have moved from page to page.
+func (r *turn) stable(ctx context.Context) (changed bool, err error) {
+	j := r.s.job
+	if j.sub == nil || j.dialect != Paged || len(j.steps) == 0 {
+		return false, nil
+	}
+	q := j.sub.question
+	q.etag, q.modified = j.sub.response.Header.Get("ETag"), j.sub.response.Header.Get("Last-Modified")
+	q.from = nil
+	d, err := r.s.read(ctx, &r.cur, q)
+	if err != nil || d.unmodified || d.hash == j.sub.hash {
+		return false, err
+	}
+	if j.again {
+		r.seen.add(LossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
+		return false, nil
+	}
+	r.begin(d)
+	r.s.job.again = true
+	return true, nil
+}
+
+// recheckDue says whether archives that are published, or all pages, are to be
+// read again.
+func (r *turn) recheckDue(now time.Time) bool {
+	every := r.s.cfg.RecheckArchives.Every
+	switch r.cur.Dialect {
+	case Paged:
+		every = r.s.cfg.FullEvery
+	case Archived, ArchivedElement:
+		if r.s.cfg.RecheckArchives.Newest == 0 {
+			return false
+		}
+	default:
+		return false
+	}
+	return r.cur.Walked != 0 && now.Sub(time.Unix(r.cur.Walked, 0)) >= every
+}
+
+// expected is the order that the entries of a document are expected in.
+func (r *turn) expected() Order {
+	switch {
+	case r.s.profile.order != NoOrder:
+		return r.s.profile.order
+	case r.cur.Order != NoOrder:
+		return r.cur.Order
+	}
+	return NewestFirst
+}
+
+// isParse says whether a document that came was not good enough.
+func isParse(err error) bool {
+	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrTrailing) || errors.Is(err, ErrCharset)
+}

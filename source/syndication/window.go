@@ -1,0 +1,143 @@
+package syndication
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+)
+
+// rank says when an entry of a document is published: those of lower rank first.
+type rank [2]int64
+
+func (r rank) compare(other rank) int {
+	return cmp.Or(cmp.Compare(r[0], other[0]), cmp.Compare(r[1], other[1]))
+}
+
+// rankOf returns the rank of an entry in a document of the given order.
+func rankOf(e *Entry, o Order) rank {
+	switch at := int64(e.Index); o {
+	case OldestFirst:
+		return rank{0, at}
+	case Mixed:
+		return rank{int64(instantOf(e.Updated.Time)), -at}
+	default:
+		return rank{0, -at}
+	}
+}
+
+// item is an entry that is held.
+type item struct {
+	Entry
+	rank rank
+	hash [16]byte
+	at   int // in the heap
+}
+
+// weight is about what an item takes in memory.
+func (it *item) weight() int { return len(it.Body) + len(it.ID) + 400 }
+
+// window holds entries of a document, those that are published first. It is a
+// heap with the last of them on top.
+type window struct {
+	order Order
+	items []*item
+	// byIndex finds an item by its place in the document.
+	byIndex map[int]*item
+	size    int
+	limit   int
+	// whole says that every entry was taken, be it to publish or not. cut is the
+	// lowest rank of those that had no room.
+	whole bool
+	cut   *rank
+}
+
+func newWindow(o Order, limit int) *window {
+	return &window{order: o, byIndex: map[int]*item{}, limit: limit, whole: true}
+}
+
+// take adds an entry. wanted says whether an entry has to be published: when
+// there is no room for all, only those are held.
+func (w *window) take(it *item, wanted func(*item) bool) {
+	if !w.whole && !wanted(it) {
+		return
+	}
+	it.rank = rankOf(&it.Entry, w.order)
+	if w.cut != nil && it.rank.compare(*w.cut) >= 0 {
+		return
+	}
+	heap.Push(w, it)
+	w.byIndex[it.Index] = it
+	w.size += it.weight()
+	if w.size > w.limit && w.whole {
+		w.whole = false
+		kept := w.items[:0]
+		for _, it := range w.items {
+			if wanted(it) {
+				it.at = len(kept)
+				kept = append(kept, it)
+			} else {
+				w.forget(it)
+			}
+		}
+		clear(w.items[len(kept):])
+		w.items = kept
+		heap.Init(w)
+	}
+	for w.size > w.limit && len(w.items) > 1 {
+		last := heap.Pop(w).(*item)
+		w.forget(last)
+		w.cut = &last.rank
+	}
+}
+
+// remove takes out the entry with that place in the document, if it is held.
+func (w *window) remove(index int) {
+	if it := w.byIndex[index]; it != nil {
+		heap.Remove(w, it.at)
+		w.forget(it)
+	}
+}
+
+func (w *window) forget(it *item) {
+	delete(w.byIndex, it.Index)
+	w.size -= it.weight()
+}
+
+// arrange sorts the items in the order in which they are published. Nothing may
+// be taken after that.
+func (w *window) arrange(o Order) {
+	w.order = o
+	for _, it := range w.items {
+		it.rank = rankOf(&it.Entry, o)
+	}
+	slices.SortFunc(w.items, func(a, b *item) int { return a.rank.compare(b.rank) })
+	w.byIndex = nil
+}
+
+// shift forgets the first item.
+func (w *window) shift() {
+	w.size -= w.items[0].weight()
+	w.items[0] = nil
+	w.items = w.items[1:]
+}
+
+func (w *window) Len() int           { return len(w.items) }
+func (w *window) Less(i, j int) bool { return w.items[i].rank.compare(w.items[j].rank) > 0 }
+func (w *window) Swap(i, j int) {
+	w.items[i], w.items[j] = w.items[j], w.items[i]
+	w.items[i].at, w.items[j].at = i, j
+}
+
+func (w *window) Push(x any) {
+	it := x.(*item)
+	it.at = len(w.items)
+	w.items = append(w.items, it)
+}
+
+func (w *window) Pop() any {
+	last := len(w.items) - 1
+	it := w.items[last]
+	w.items[last] = nil
+	w.items = w.items[:last]
+	return it
+}
