@@ -12,11 +12,13 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// How large a commit is best. A transaction costs a few milliseconds, whatever is
-// in it, and is held in memory until it is committed.
+// How large a commit may get. A transaction costs a few milliseconds, whatever is
+// in it, and is held in memory until it is committed. Transactions of 500 and of
+// 1,400 entities of 1 KiB were about as fast on a broker of Kafka 4.3, so the
+// memory decides: what is read ahead makes most commits smaller than this.
 const (
-	MaxEntities = 10_000
-	MaxBytes    = 8 << 20
+	MaxEntities = 5_000
+	MaxBytes    = 4 << 20
 )
 
 // Commit appends entities and stores cp in one transaction. It takes at most
@@ -60,7 +62,7 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	if err != nil {
 		return err
 	}
-	s.fence, s.own = last, last
+	s.fence, s.own, s.placed = last, last, true
 	for i := range records {
 		// Nobody else writes for this feed, so the IDs in between are known.
 		if r := &records[i]; int(r.Partition) < len(s.seen.next) {

@@ -48,7 +48,8 @@
 // Why two copies make progress: a copy that is fenced gets ErrConflict, and stands
 // by before it tries again. Whoever has fenced last is at a commit that only
 // another fence can stop, and every other copy's Resume waits for that commit to
-// end before it returns.
+// end before it returns, for as long as a living copy's commit should take (see
+// below). On a cluster that is slower than that, two copies get less done than one.
 //
 // # What is not obvious
 //
@@ -56,7 +57,8 @@
 //     behind its first record, in each partition that it has written to, until its
 //     timeout. Resume asks the cluster how the transactional id stands: if the
 //     same transaction stays open for about a fifth of the configured timeout, it
-//     initializes the id, which aborts it. A commit that is slower than that, by a
+//     initializes the id, which aborts it. A cluster before 3.0 does not tell, and
+//     ends the transaction itself at transaction_timeout. A commit that is slower than that, by a
 //     copy that is alive, is aborted too if another copy resumes meanwhile; it
 //     is ErrConflict for it. If the transaction is another feed's or another
 //     program's, Resume leaves it alone, and says whose it is when the timeout is

@@ -34,8 +34,7 @@ func (s *Sink) checkTopic(ctx context.Context, last stored, cp checkpoint.Checkp
 		// hide that the history is gone.
 		return d, s.errGone()
 	case missing(err) && s.topic.Create:
-		config := append([]string{"retention.ms=-1"}, s.topic.Config...)
-		if d, err = s.conn.create(ctx, s.topic.Name, s.topic.Partitions, s.topic.Replication, config); err != nil {
+		if d, err = s.conn.create(ctx, s.topic.Name, s.topic.Partitions, s.topic.Replication, s.topicConfig()); err != nil {
 			return d, err
 		}
 	default:
@@ -48,10 +47,13 @@ func (s *Sink) checkTopic(ctx context.Context, last stored, cp checkpoint.Checkp
 	if err != nil {
 		return d, err
 	}
-	s.limit.Store(limit)
+	s.limit.Store(min(limit, largestRequest))
 	s.id = d.id
 	return d, nil
 }
+
+// topicConfig is what the topic is created with.
+func (s *Sink) topicConfig() []string { return append([]string{"retention.ms=-1"}, s.topic.Config...) }
 
 func (s *Sink) errGone() error {
 	return feed.Permanent(fmt.Errorf("the topic is gone: %w; restore it, or start the feed over in a new one with 'feedbridge checkpoint reset %s'",
@@ -147,27 +149,11 @@ func (c *Conn) mayUse(d description) error {
 func (c *Conn) create(ctx context.Context, topic string, partitions, replication int, config []string) (description, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	values := map[string]*string{}
-	for _, kv := range config {
-		name, value, _ := strings.Cut(kv, "=")
-		values[name] = &value
-	}
-	if replication == 0 {
-		replication = -1
-	}
-	answer, err := c.admin.CreateTopic(ctx, int32(partitions), int16(replication), values, topic)
-	switch {
-	case err == nil:
+	answer, err := c.admin.CreateTopic(ctx, int32(partitions), replicas(replication), values(config), topic)
+	if err == nil {
 		c.log.Info("created a topic", "topic", topic, "partitions", answer.NumPartitions, "replication", answer.ReplicationFactor)
-	case errors.Is(err, kerr.TopicAlreadyExists):
-	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return description{}, feed.Permanent(fmt.Errorf("there is no topic %s, and this user may not create it; create it with '%s', or run "+
-			"'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s --operation Create --topic %[1]s'",
-			topic, c.creation(topic, partitions, config), c.cfg.Brokers[0], either(c.cfg.SASL.Username, "NAME")))
-	case kerr.IsRetriable(err), !isKafka(err):
-		return description{}, causeOf(ctx, fmt.Errorf("create topic %s: %w", topic, err))
-	default:
-		return description{}, feed.Permanent(fmt.Errorf("create topic %s: %w: %s; correct what is set for it, or create it by hand", topic, err, answer.ErrMessage))
+	} else if err := c.notCreated(ctx, topic, partitions, config, answer, err); err != nil {
+		return description{}, err
 	}
 	// The brokers learn of it one by one.
 	for {
@@ -182,6 +168,52 @@ func (c *Conn) create(ctx context.Context, topic string, partitions, replication
 			return d, fmt.Errorf("topic %s was created and has no leaders yet: %w", topic, cause)
 		}
 	}
+}
+
+// mayCreate says what would keep a topic from being created, and creates none.
+func (c *Conn) mayCreate(ctx context.Context, topic string, partitions, replication int, config []string) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	answers, err := c.admin.ValidateCreateTopics(ctx, int32(partitions), replicas(replication), values(config), topic)
+	if err == nil {
+		err = answers[topic].Err
+	}
+	if err == nil {
+		return nil
+	}
+	return c.notCreated(ctx, topic, partitions, config, answers[topic], err)
+}
+
+// notCreated explains why a topic is not created. That there is one already is no
+// error.
+func (c *Conn) notCreated(ctx context.Context, topic string, partitions int, config []string, answer kadm.CreateTopicResponse, err error) error {
+	switch {
+	case errors.Is(err, kerr.TopicAlreadyExists):
+		return nil
+	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return feed.Permanent(fmt.Errorf("there is no topic %s, and this user may not create it; create it with '%s', or run "+
+			"'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s --operation Create --topic %[1]s'",
+			topic, c.creation(topic, partitions, config), c.cfg.Brokers[0], either(c.cfg.SASL.Username, "NAME")))
+	case kerr.IsRetriable(err), !isKafka(err):
+		return causeOf(ctx, fmt.Errorf("create topic %s: %w", topic, err))
+	}
+	return feed.Permanent(fmt.Errorf("create topic %s: %w: %s; correct what is set for it, or create it by hand", topic, err, answer.ErrMessage))
+}
+
+func replicas(n int) int16 {
+	if n == 0 {
+		return -1 // the cluster's default
+	}
+	return int16(n)
+}
+
+func values(config []string) map[string]*string {
+	all := map[string]*string{}
+	for _, kv := range config {
+		name, value, _ := strings.Cut(kv, "=")
+		all[name] = &value
+	}
+	return all
 }
 
 func hasNegative(leaders []int32) bool {

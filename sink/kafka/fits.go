@@ -58,5 +58,5 @@ func (s *Sink) keyOf(e feed.Entity) ([]byte, error) {
 	if s.topic.MissingKey == KeyNull {
 		return nil, nil
 	}
-	return nil, fmt.Errorf("it has no key: %w; correct the feed or its \"key\", or set \"missing_key: null\" to publish such entities without one", err)
+	return nil, fmt.Errorf("it has no key: %w; correct the feed or its \"key\", or set \"missing_key: 'null'\" to publish such entities without one", err)
 }

@@ -140,7 +140,7 @@ func TestKey(t *testing.T) {
 			e.Body = []byte(test.body)
 			err := s.Fits(e)
 			if test.err != "" {
-				wantError(t, err, false, nil, "it has no key: "+test.err, `"missing_key: null"`)
+				wantError(t, err, false, nil, "it has no key: "+test.err, `"missing_key: 'null'"`)
 				return
 			}
 			if err != nil {

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,15 +82,26 @@ func (s *Sink) lookAt(ctx context.Context) (stored, error) {
 // anything: a topic that is missing and may be created is fine.
 func (s *Sink) Check(ctx context.Context) error {
 	return s.ask(ctx, func(ctx context.Context) error {
-		if _, err := s.conn.store.find(ctx, s.topic, false); err != nil && (!missing(err) || !s.topic.Create) {
+		c := s.conn
+		at, err := c.store.find(ctx, s.topic, false)
+		switch {
+		case missing(err) && s.topic.Create:
+			err = c.mayCreate(ctx, c.cfg.Checkpoints, checkpointPartitions, s.topic.Replication, checkpointConfig)
+		case err == nil:
+			var feeds map[string]stored
+			if feeds, err = s.feeds(ctx, at, c.cfg.Timeout, nil); err == nil {
+				err = s.foreign(feeds)
+			}
+		}
+		if err != nil {
 			return err
 		}
 		if err := s.mayCommit(ctx); err != nil {
 			return err
 		}
-		d, err := s.conn.describe(ctx, s.topic.Name)
+		d, err := c.describe(ctx, s.topic.Name)
 		if missing(err) && s.topic.Create {
-			return nil
+			return c.mayCreate(ctx, s.topic.Name, s.topic.Partitions, s.topic.Replication, s.topicConfig())
 		}
 		if err != nil {
 			return err
@@ -99,18 +111,34 @@ func (s *Sink) Check(ctx context.Context) error {
 	})
 }
 
-// mayCommit asks for the coordinator of the transactional id, which takes the
-// right to it that is easiest to get: that there is more to it shows at the
-// first commit. A new cluster has no coordinator until it has been asked for one.
+// mayCommit finds out whether this user may use the transactional id, by asking
+// for the end of a transaction of a producer that nobody is. It touches no
+// transaction. A new cluster has no coordinator until it has been asked for one.
 func (s *Sink) mayCommit(ctx context.Context) error {
 	ctx, cancel := s.conn.bounded(ctx)
 	defer cancel()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := s.findCoordinator(ctx)
+		if err == nil {
+			return s.mayWrite(ctx)
+		}
 		if !passes(err) || sleep(ctx, wait) != nil {
 			return err
 		}
 	}
+}
+
+func (s *Sink) mayWrite(ctx context.Context) error {
+	req := kmsg.NewPtrEndTxnRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = s.transactionalID, -1, -1
+	resp, err := req.RequestWith(ctx, s.conn.client)
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	if err := kerr.ErrorForCode(resp.ErrorCode); errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
+		return err
+	}
+	return nil
 }
 
 func (s *Sink) findCoordinator(ctx context.Context) error {

@@ -142,8 +142,11 @@ func (s *Sink) open(ctx context.Context) error {
 	return nil
 }
 
+// largestRequest is the largest batch that franz-go makes, in bytes.
+const largestRequest = 64 << 20
+
 // largestBatch is what the topic takes, within what franz-go does.
-func (s *Sink) largestBatch() int32 { return int32(min(max(s.limit.Load(), 512), 64<<20)) }
+func (s *Sink) largestBatch() int32 { return int32(min(max(s.limit.Load(), 512), largestRequest)) }
 
 // take fences all others off, and looks once more at what they have left.
 // It minds other feeds' checkpoints if alone says so.

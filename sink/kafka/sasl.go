@@ -44,10 +44,10 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 		if err != nil {
 			return nil, err
 		}
-		return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+		return polite{oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
 			t, err := token(ctx)
 			return oauth.Auth{Token: t.Reveal()}, err
-		}), nil
+		})}, nil
 	case MSKIAM:
 		_, err := s.aws()
 		return aws.ManagedStreamingIAM(func(context.Context) (aws.Auth, error) { return s.aws() }), err
@@ -81,4 +81,22 @@ func (s SASL) aws() (aws.Auth, error) {
 		return a, errors.New("sasl.access_key: is missing, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set")
 	}
 	return a, nil
+}
+
+// polite answers a refusal of a token as RFC 7628 says, section 3.2.3. Then the
+// broker says that it was one; franz-go alone breaks off.
+type polite struct{ sasl.Mechanism }
+
+func (p polite) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
+	s, first, err := p.Mechanism.Authenticate(ctx, host)
+	return politeSession{s}, first, err
+}
+
+type politeSession struct{ sasl.Session }
+
+func (s politeSession) Challenge(answer []byte) (bool, []byte, error) {
+	if len(answer) > 0 {
+		return false, []byte{1}, nil
+	}
+	return s.Session.Challenge(answer)
 }

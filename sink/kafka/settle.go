@@ -119,10 +119,10 @@ func (w *watch) look(ctx context.Context, took time.Duration) error {
 	}
 	now, err := w.sink.transaction(ctx)
 	switch {
-	case err != nil && took < grace:
-		return nil
 	case err != nil:
-		// The cluster does not tell; the time of grace is over.
+		// The cluster does not tell, or not now. A copy may be alive, and what
+		// holds the partition back another's: the cluster ends it in time.
+		return nil
 	case now.State != "Ongoing":
 		// It is someone else's, and ending our own would but disturb a copy.
 		w.seen, w.next = nil, took+grace/2

@@ -36,6 +36,8 @@ type Sink struct {
 	place place
 	// id is the topic's.
 	id kadm.TopicID
+	// placed says that there has been a checkpoint, as far as this sink knows.
+	placed bool
 	// fence is the offset of the newest checkpoint that this sink has seen; -1
 	// if there is none. A commit is refused unless it still is the newest.
 	fence int64
@@ -124,7 +126,7 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 	last, found := feeds[s.topic.Feed]
 	s.fence = -1
 	if found {
-		s.fence = last.offset
+		s.fence, s.placed = last.offset, true
 		if cp, err = decode(last.data, s.topic.Feed); err != nil {
 			return cp, false, err
 		}
@@ -134,6 +136,17 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 		return cp, false, err
 	}
 	if !found {
+		// With another number of partitions it lies elsewhere.
+		if elsewhere, err := s.elsewhere(ctx); err != nil || elsewhere {
+			if err == nil {
+				err = fmt.Errorf("%w (topic %s has one of this feed in another partition: somebody has changed the number of its partitions)",
+					s.errMissing(), s.conn.cfg.Checkpoints)
+			}
+			return cp, false, err
+		}
+		if s.placed {
+			return cp, false, s.errMissing()
+		}
 		written, ends, err := s.written(ctx, d)
 		if err != nil {
 			return cp, false, err
@@ -273,3 +286,29 @@ func (s *Sink) mine(r *kgo.Record) bool {
 
 // missing says whether an error is that a topic does not exist.
 func missing(err error) bool { return errors.Is(err, kerr.UnknownTopicOrPartition) }
+
+// elsewhere says whether another partition has a checkpoint of this feed: the
+// topic for checkpoints has another number of partitions now.
+func (s *Sink) elsewhere(ctx context.Context) (bool, error) {
+	d, err := s.conn.describe(ctx, s.conn.cfg.Checkpoints)
+	if err != nil {
+		return false, err
+	}
+	ends, err := s.conn.offsets(ctx, d.name, d.partitions(), stable)
+	if err != nil {
+		return false, err
+	}
+	for p, to := range ends {
+		if int32(p) == s.place.partition || to == 0 {
+			continue
+		}
+		feeds, err := s.conn.store.read(ctx, place{s.place.id, int32(p)}, to, s.topic.Name)
+		if err != nil {
+			return false, err
+		}
+		if _, ok := feeds[s.topic.Feed]; ok {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -34,8 +34,12 @@ func (c Config) Validate() []error {
 	if c.Timeout != 0 && (c.Timeout < time.Second || c.Timeout > 5*time.Minute) {
 		fail("timeout: must be from 1s to 5m")
 	}
-	if c.TransactionTimeout != 0 && (c.TransactionTimeout < time.Second || c.TransactionTimeout > 24*time.Hour) {
+	timeout, transaction := either(c.Timeout, Defaults().Timeout), either(c.TransactionTimeout, Defaults().TransactionTimeout)
+	switch {
+	case transaction < time.Second || transaction > 24*time.Hour:
 		fail("transaction_timeout: must be from 1s to 24h")
+	case transaction < 3*timeout:
+		fail("transaction_timeout: must be at least three times timeout, %v: a commit may take so long", 3*timeout)
 	}
 	if err := new(Compression).UnmarshalText([]byte(c.Compression)); err != nil {
 		fail("compression: %w", err)
