@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,9 +53,10 @@ func TestAPositionThatWasMovedIsTakenUpBeforeTheNextCommit(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			var topic sinktest.Memory
-			length := 5
+			var length atomic.Int64
+			length.Store(5)
 			b := newBridge(sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
-				return upTo(length)(ctx, after)
+				return upTo(int(length.Load()))(ctx, after)
 			}), topic.Open(sinktest.Faults{}))
 			b.Every = time.Minute
 			stop := start(t, b)
@@ -68,7 +70,7 @@ func TestAPositionThatWasMovedIsTakenUpBeforeTheNextCommit(t *testing.T) {
 			if err := person.Commit(t.Context(), nil, cp); err != nil {
 				t.Fatal(err)
 			}
-			length = 6
+			length.Store(6)
 			time.Sleep(10 * time.Minute)
 			stop()
 			if got := len(topic.Entities()); got != 5+6 {
