@@ -165,6 +165,14 @@ func (s *IDs) Marks() iter.Seq2[string, string] {
 	}
 }
 
+// Marked says whether any ID has a permanent mark. A sink that loads the newest
+// messages of a topic finds out so that it has to load all of them.
+func (s *IDs) Marked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.marks) > 0
+}
+
 // SetMark takes an entity's mark as read. It is permanent when the entity has been
 // committed.
 func (s *IDs) SetMark(id, mark string) {

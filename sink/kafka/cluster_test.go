@@ -127,10 +127,12 @@ func wantError(t testing.TB, err error, permanent bool, is error, texts ...strin
 func TestSink(t *testing.T) {
 	t.Parallel()
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
-		c := startCluster(t)
-		reader := connect(t, at(c)).Sink(orders())
+		c, topic := startCluster(t), orders()
+		topic.Window = 50
+		open := func() *kafka.Sink { return connect(t, at(c)).Sink(topic) }
+		reader := open()
 		return sinktest.Topic{
-			Open: func() sinktest.Sink { return connect(t, at(c)).Sink(orders()) },
+			Open: func() sinktest.Sink { return open() },
 			Read: func(ctx context.Context) iter.Seq2[feed.Entity, error] {
 				return func(yield func(feed.Entity, error) bool) {
 					for m, err := range reader.Messages(ctx, 0, 0) {
@@ -141,6 +143,7 @@ func TestSink(t *testing.T) {
 				}
 			},
 			MaxEntities: kafka.MaxEntities,
+			Window:      topic.Window,
 		}
 	})
 }

@@ -66,6 +66,7 @@ func TestRealSink(t *testing.T) {
 	b := kafkatest.Shared(t)
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
 		topic := ordersIn(t)
+		topic.Window = 50
 		open := func() *kafka.Sink { return connect(t, atReal(b.Addr())).Sink(topic) }
 		reader := open()
 		return sinktest.Topic{
@@ -80,6 +81,7 @@ func TestRealSink(t *testing.T) {
 				}
 			},
 			MaxEntities: kafka.MaxEntities,
+			Window:      topic.Window,
 		}
 	})
 }

@@ -136,7 +136,7 @@ func conform(t *testing.T, url string, replicas int) {
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
 		topic := orders()
 		topic.Subject = fmt.Sprintf("conform.%d", topics.Add(1))
-		topic.Stream.Replicas = replicas
+		topic.Stream.Replicas, topic.Window = replicas, 50
 		open := func() *nats.Sink { return connect(t, nats.Config{URL: url}).Sink(topic) }
 		if replicas > 1 {
 			resume(t, open())
@@ -154,6 +154,7 @@ func conform(t *testing.T, url string, replicas int) {
 				}
 			},
 			MaxEntities: nats.MaxEntities,
+			Window:      topic.Window,
 		}
 	})
 }

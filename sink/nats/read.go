@@ -58,9 +58,9 @@ func (s *Sink) Messages(ctx context.Context, from uint64) iter.Seq2[Message, err
 	}
 }
 
-// catchUp makes ids hold the newest IDs of the topic up to the sequence to, for
-// the checkpoint cp. It reads nothing if it has got that far before,
-// and never much more than the window.
+// catchUp makes ids hold the newest IDs of the topic up to the sequence to, and
+// all of its marks, for the checkpoint cp. It reads nothing if it has got that far
+// before, and of a topic without marks never much more than the window.
 func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to uint64, cp checkpoint.Checkpoint) error {
 	seen := &s.seen
 	if !info.Created.Equal(seen.created) || to < seen.sequence || !cp.Moved.Equal(seen.moved) || info.State.FirstSeq > seen.sequence {
@@ -68,27 +68,48 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to uint6
 		// place, perhaps after deleting messages: what ids has may be gone.
 		s.forget(info.Created)
 	}
-	seen.moved = cp.Moved
 	if to == seen.sequence {
 		return nil
 	}
-	consumer, err := s.tail(ctx, max(1, info.State.FirstSeq, seen.sequence+1), to)
+	first := max(1, info.State.FirstSeq)
+	from := max(first, seen.sequence+1)
+	consumer, err := s.tail(ctx, from, to)
 	if err != nil {
 		return err
 	}
-	err = s.scan(ctx, consumer, to, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
+	if err := s.load(ctx, consumer, to); err != nil {
+		return err
+	}
+	if consumer.CachedInfo().Config.OptStartSeq > from && s.ids.Marked() {
+		// Its source wants every mark, however old.
+		s.forget(info.Created)
+		if consumer, err = s.consumer(ctx, first, true); err != nil {
+			return err
+		}
+		if err := s.load(ctx, consumer, to); err != nil {
+			return err
+		}
+	}
+	seen.sequence, seen.moved = to, cp.Moved
+	return nil
+}
+
+// load makes ids hold what a consumer delivers up to the sequence to.
+func (s *Sink) load(ctx context.Context, consumer jetstream.Consumer, to uint64) error {
+	defer sink.Announce(s.conn.log, s.topic.Subject, consumer.CachedInfo().NumPending)()
+	err := s.scan(ctx, consumer, to, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
 		s.ids.LoadMessage(header(msg.Headers()))
 		return true, nil
 	})
 	if err != nil {
-		return fmt.Errorf("read the newest IDs: %w", err)
+		return fmt.Errorf("read what the topic holds: %w", err)
 	}
-	seen.sequence = to
 	return nil
 }
 
 // tail returns a consumer of about the newest messages up to the sequence to: of
-// a window of them at least, or of all from first on. Sequences have gaps where
+// a window of them at least, or of all from first on if there are less, or if the
+// topic is known to have marks. Sequences have gaps where
 // checkpoints were, and a shared stream has other subjects' messages between.
 func (s *Sink) tail(ctx context.Context, first, to uint64) (jetstream.Consumer, error) {
 	window := uint64(s.topic.Window)
@@ -97,7 +118,7 @@ func (s *Sink) tail(ctx context.Context, first, to uint64) (jetstream.Consumer, 
 	}
 	for span := 2 * window; ; span *= 4 {
 		from := first
-		if to > span {
+		if to > span && !s.ids.Marked() {
 			from = max(first, to-span)
 		}
 		consumer, err := s.consumer(ctx, from, true)

@@ -36,6 +36,7 @@ func TestMemoryConforms(t *testing.T) {
 				}
 			},
 			MaxEntities: 1000,
+			Window:      50,
 		}
 	})
 }

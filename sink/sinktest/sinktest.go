@@ -36,6 +36,8 @@ type Topic struct {
 	Read func(context.Context) iter.Seq2[feed.Entity, error]
 	// MaxEntities is how many entities fit into one commit.
 	MaxEntities int
+	// Window is how many IDs without marks a sink holds at most; at least 50.
+	Window int
 }
 
 // Test runs the suite. Each of its tests asks open for a topic.
@@ -60,6 +62,8 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"a sink learns the IDs that another committed", idsOfOther},
 		{"IDs that were never committed are forgotten", idsForgotten},
 		{"the newest mark of each ID is known to every sink", marks},
+		{"a new sink knows all marks, however many and whatever lies around them", marksOfNewSink},
+		{"a sink learns all marks that another committed, however many", marksOfOther},
 		{"entities that were sent ahead are committed once", stagedOnce},
 		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
 		{"entities that a stale writer sent ahead are refused with its commit", stagedStale},
