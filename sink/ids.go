@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -190,7 +191,9 @@ func (s *IDs) keepMark(id, mark string, committed bool) {
 	if s.marks == nil {
 		s.marks = map[string]string{}
 	}
-	s.marks[id] = mark
+	// They are part of a page, or of a message's headers, all of which they would
+	// keep in memory.
+	s.marks[strings.Clone(id)] = strings.Clone(mark)
 	if !committed {
 		return
 	}
