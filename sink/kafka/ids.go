@@ -125,7 +125,10 @@ func (s *Sink) load(ctx context.Context, starts, from, to []int64) (int, error) 
 	}
 	defer sink.Announce(s.conn.log, s.topic.Name, uint64(size))()
 	for p := range from {
-		t := &tape{conn: s.conn, topic: s.topic.Name, partition: int32(p), next: from[p], to: to[p], atMost: max(64<<10, fetchBytes/int32(len(from)))}
+		t := &tape{
+			reader: reader{conn: s.conn, topic: s.topic.Name, partition: int32(p)},
+			next:   from[p], to: to[p], atMost: max(64<<10, fetchBytes/int32(len(from))),
+		}
 		r, err := t.peek(ctx)
 		if err != nil {
 			return 0, err
@@ -170,18 +173,16 @@ func (s *Sink) load(ctx context.Context, starts, from, to []int64) (int, error) 
 
 // A tape is what is left to read of a partition.
 type tape struct {
-	conn      *Conn
-	topic     string
-	partition int32
-	next, to  int64
-	atMost    int32
-	records   []*kgo.Record
+	reader
+	next, to int64
+	atMost   int32
+	records  []*kgo.Record
 }
 
 // peek returns the next record, nil at the end.
 func (t *tape) peek(ctx context.Context) (*kgo.Record, error) {
 	for len(t.records) == 0 && t.next < t.to {
-		records, next, err := t.conn.fetch(ctx, t.topic, t.partition, t.next, t.atMost)
+		records, next, err := t.fetch(ctx, t.next, t.atMost)
 		if errors.Is(err, kerr.OffsetOutOfRange) {
 			return nil, errors.New("messages were deleted while they were read")
 		}
