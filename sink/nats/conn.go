@@ -24,6 +24,8 @@ type Conn struct {
 	log     *slog.Logger
 	nc      *nats.Conn
 	js      jetstream.JetStream
+	// idle is how long the server keeps what a reader has there that is gone.
+	idle time.Duration
 
 	mu sync.Mutex
 	// sinks counts those that were made, by stream.
@@ -72,7 +74,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("nats: %w", err))
 	}
-	c := &Conn{cfg: cfg, log: log, heard: make(chan struct{}), sinks: map[string]int{}}
+	c := &Conn{cfg: cfg, log: log, idle: max(time.Minute, 3*cfg.Timeout), heard: make(chan struct{}), sinks: map[string]int{}}
 	for i, u := range servers {
 		if i > 0 {
 			c.servers += ", "

@@ -50,14 +50,14 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to uint6
 // checkpoint or of a message of the topic.
 func (s *Sink) load(ctx context.Context, r *reading, to uint64) error {
 	defer sink.Announce(s.conn.log, s.topic.Subject, r.pending())()
-	defer r.close(ctx)
+	defer r.close()
 	for seen := uint64(0); seen < to; {
 		messages, err := r.next(ctx, to)
 		if err != nil {
 			return fmt.Errorf("read what the topic holds: %w", err)
 		}
 		for _, m := range messages {
-			if seen = m.sequence; seen <= to && m.Subject() == s.topic.Subject {
+			if seen = m.sequence; seen <= to && m.Subject == s.topic.Subject {
 				s.ids.LoadMessage(m.fields())
 			}
 		}
@@ -88,6 +88,6 @@ func (s *Sink) tail(ctx context.Context, first, to uint64) (*reading, error) {
 		if err != nil || from == first || r.pending() > window {
 			return r, err
 		}
-		r.close(ctx)
+		r.close()
 	}
 }

@@ -71,7 +71,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		p := page{log: l, next: max(1, from), to: to}
-		defer p.close(ctx)
+		defer p.close()
 		for p.next < to {
 			messages, err := p.load(ctx)
 			if err != nil {
@@ -82,7 +82,7 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 				return
 			}
 			for _, m := range messages {
-				if m.sequence >= to || !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.fields(), Body: m.Data()}, nil) {
+				if m.sequence >= to || !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.fields(), Body: m.Data}, nil) {
 					return
 				}
 			}
@@ -107,9 +107,9 @@ func (p *page) load(ctx context.Context) (messages []message, err error) {
 		if err != nil || last == nil || last.Sequence < p.next {
 			return err
 		}
-		if p.reading != nil && time.Since(p.used) > p.log.conn.idle()/2 {
+		if p.reading != nil && time.Since(p.used) > p.log.conn.idle/2 {
 			// Whoever reads is so slow that the server may have forgotten it.
-			p.close(ctx)
+			p.close()
 		}
 		if p.reading == nil {
 			if p.reading, err = p.log.conn.read(ctx, stream, []string{p.log.subject}, p.next, false); err != nil {
@@ -123,9 +123,9 @@ func (p *page) load(ctx context.Context) (messages []message, err error) {
 	return messages, err
 }
 
-func (p *page) close(ctx context.Context) {
+func (p *page) close() {
 	if p.reading != nil {
-		p.reading.close(ctx)
+		p.reading.close()
 		p.reading = nil
 	}
 }

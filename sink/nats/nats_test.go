@@ -25,6 +25,7 @@ import (
 var (
 	_ bridge.Stager   = (*nats.Sink)(nil)
 	_ sinktest.Stager = (*nats.Sink)(nil)
+	_ sinktest.Log    = (*nats.Log)(nil)
 )
 
 var silent = slog.New(slog.DiscardHandler)

@@ -1,11 +1,11 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -81,13 +81,10 @@ func (c *Conn) get(ctx context.Context, stream string, query map[string]any) (*s
 type reading struct {
 	conn      *Conn
 	stream    string
-	from      uint64
+	from, at  uint64 // where it began, and where it goes on
 	consumer  jetstream.Consumer
 	delivered uint64
 }
-
-// idle is how long a reading outlives its reader.
-func (c *Conn) idle() time.Duration { return max(time.Minute, 3*c.cfg.Timeout) }
 
 // read begins to read messages on some subjects, from a sequence on.
 func (c *Conn) read(ctx context.Context, stream string, subjects []string, from uint64, headersOnly bool) (*reading, error) {
@@ -101,9 +98,9 @@ func (c *Conn) read(ctx context.Context, stream string, subjects []string, from 
 		AckPolicy:         jetstream.AckNonePolicy,
 		Replicas:          1,
 		MemoryStorage:     true,
-		InactiveThreshold: c.idle(),
+		InactiveThreshold: c.idle,
 	}
-	r := &reading{conn: c, stream: stream, from: from}
+	r := &reading{conn: c, stream: stream, from: from, at: from}
 	err := c.insist(ctx, func(ctx context.Context) (err error) {
 		r.consumer, err = c.js.CreateConsumer(ctx, stream, config)
 		return err
@@ -114,11 +111,10 @@ func (c *Conn) read(ctx context.Context, stream string, subjects []string, from 
 	return r, nil
 }
 
-// close deletes the consumer sooner than the server does by itself.
-func (r *reading) close(ctx context.Context) {
-	ctx, cancel := r.conn.bounded(context.WithoutCancel(ctx))
-	defer cancel()
-	_ = r.conn.js.DeleteConsumer(ctx, r.stream, r.consumer.CachedInfo().Name)
+// close deletes the consumer sooner than the server does by itself. It does not
+// wait for the answer, of which nothing depends.
+func (r *reading) close() {
+	_ = r.conn.nc.Publish("$JS.API.CONSUMER.DELETE."+r.stream+"."+r.consumer.CachedInfo().Name, nil)
 }
 
 // pending is how many messages there were when the reading began.
@@ -126,7 +122,7 @@ func (r *reading) pending() uint64 { return r.consumer.CachedInfo().NumPending }
 
 // message is a message as a stream has it.
 type message struct {
-	jetstream.Msg
+	*nats.Msg
 	sequence uint64
 	time     time.Time
 }
@@ -134,13 +130,13 @@ type message struct {
 // fields is the message's header as a list, sorted by name, with the values of a
 // name in their order: NATS clients keep headers in maps.
 func (m *message) fields() feed.Header {
-	h := m.Headers()
-	list := make(feed.Header, 0, len(h))
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		for _, value := range h[name] {
+	list := make(feed.Header, 0, len(m.Header))
+	for name, values := range m.Header {
+		for _, value := range values {
 			list = append(list, feed.Field{Name: name, Value: value})
 		}
 	}
+	slices.SortStableFunc(list, func(a, b feed.Field) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
@@ -155,41 +151,77 @@ const (
 // sequence to or behind it. It waits for one at least: the consumer may be on a
 // server that has not stored them yet. This is why a reader has to know of a
 // message, from the stream's leader, that is not to be missed.
+//
+// It does without the client's Fetch and NextMsg, which take a message that has no
+// body and a header Status for word from the server, and anyone may publish such.
 func (r *reading) next(ctx context.Context, to uint64) ([]message, error) {
 	ctx, cancel := r.conn.bounded(ctx)
 	defer cancel()
-	// A message may be larger than the stream takes now.
-	limit := max(loadBytes, 2*int(r.conn.nc.MaxPayload()))
-	for {
-		batch, err := r.consumer.Fetch(loadMessages, jetstream.FetchContext(ctx), jetstream.FetchMaxBytes(limit))
-		if err != nil {
-			return nil, causeOf(ctx, err)
+	// The messages of a pull, and the server's word.
+	inbox := make(chan *nats.Msg, loadMessages+1)
+	sub, err := r.conn.nc.ChanSubscribe(r.conn.nc.NewInbox(), inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for limit := int64(loadBytes); ; limit = max(limit, 2*r.conn.nc.MaxPayload()) {
+		if err := r.pull(ctx, sub.Subject, limit, to); err != nil {
+			return nil, err
 		}
-		var messages []message
-		for msg := range batch.Messages() {
-			meta, err := msg.Metadata()
-			if err != nil {
-				return nil, err
-			}
-			if r.delivered++; meta.Sequence.Consumer != r.delivered {
-				return nil, errors.New("a message was lost on the way from NATS")
-			}
-			messages = append(messages, message{msg, meta.Sequence.Stream, meta.Timestamp})
-			if meta.Sequence.Stream >= to {
-				return messages, nil
-			}
+		messages, err := r.receive(ctx, inbox, to)
+		if err != nil || len(messages) > 0 {
+			return messages, err
 		}
-		// The servers of a cluster do not know of a new consumer all at once.
-		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrNoResponders) {
-			return nil, causeOf(ctx, err)
-		}
-		if len(messages) > 0 {
-			return messages, nil
-		}
+		// The servers of a cluster do not know of a new consumer all at once. Or the
+		// next message is larger than the limit.
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// pull asks for messages up to the sequence to, of so many bytes at most.
+func (r *reading) pull(ctx context.Context, inbox string, limit int64, to uint64) error {
+	deadline, _ := ctx.Deadline()
+	request, err := json.Marshal(map[string]any{
+		// The server sends all that it is asked for, wanted or not.
+		"batch":     min(loadMessages, to-min(r.at, to)+1),
+		"max_bytes": limit,
+		"expires":   time.Until(deadline),
+	})
+	if err != nil {
+		return err
+	}
+	return r.conn.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, inbox, request)
+}
+
+// receive returns what a pull has brought, until it has the message at the sequence
+// to or one behind it, or the server says that there is no more for now.
+func (r *reading) receive(ctx context.Context, inbox <-chan *nats.Msg, to uint64) ([]message, error) {
+	var messages []message
+	for r.at <= to {
+		var msg *nats.Msg
+		select {
+		case msg = <-inbox:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if msg.Reply == "" {
+			// The server's word: enough messages, enough bytes, too late, no such
+			// consumer.
+			break
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		if r.delivered++; meta.Sequence.Consumer != r.delivered {
+			return nil, errors.New("a message was lost on the way from NATS")
+		}
+		r.at = meta.Sequence.Stream + 1
+		messages = append(messages, message{msg, meta.Sequence.Stream, meta.Timestamp})
+	}
+	return messages, nil
 }
