@@ -75,15 +75,15 @@ func (l *Log) span(ctx context.Context) (feed.Span, error) {
 }
 
 // Read returns the committed messages from one offset on and before another, which
-// is at most the end of the partition's span. It holds no more than a few megabytes
-// of them at once.
+// is at most the end of the partition's span. It holds about a thousand of them at
+// once, or a megabyte as the cluster stores them.
 func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		d, err := l.check(ctx)
 		r := reader{conn: l.conn, topic: l.topic, partition: l.partition, known: &d}
 		for next := int64(from); err == nil && next < int64(to); {
 			var records []*kgo.Record
-			records, next, err = l.load(ctx, &r, next)
+			records, next, err = l.load(ctx, &r, next, min(int64(to), next+loadRecords))
 			for _, k := range records {
 				if k.Offset >= int64(to) || !yield(record(k), nil) {
 					return
@@ -96,10 +96,18 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 	}
 }
 
-// load returns some records from an offset on, and the offset behind them.
-func (l *Log) load(ctx context.Context, r *reader, from int64) ([]*kgo.Record, int64, error) {
+// loadRecords is about how many records are read at once, and recordBytes for how
+// large the cluster is told to take each, as it stores them.
+const (
+	loadRecords = 1000
+	recordBytes = 1 << 10
+)
+
+// load returns records from an offset on and before another, with perhaps some
+// more, and the offset behind them.
+func (l *Log) load(ctx context.Context, r *reader, from, to int64) ([]*kgo.Record, int64, error) {
 	for {
-		records, next, err := r.fetch(ctx, from, fetchBytes)
+		records, next, err := r.fetch(ctx, from, to, int32(to-from)*recordBytes)
 		if !errors.Is(err, kerr.OffsetOutOfRange) {
 			return records, next, err
 		}
@@ -111,7 +119,9 @@ func (l *Log) load(ctx context.Context, r *reader, from int64) ([]*kgo.Record, i
 		case start[0] <= from:
 			return nil, 0, err
 		}
-		from = start[0]
+		if from = start[0]; from >= to {
+			return nil, from, nil
+		}
 	}
 }
 
