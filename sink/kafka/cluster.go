@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -138,6 +139,8 @@ type reader struct {
 	known *description
 	// id is the topic's, once known: one that is made anew has other records.
 	id *kadm.TopicID
+	// size is how many bytes that which was fetched last takes in the cluster.
+	size int64
 }
 
 // fetch returns committed records from an offset on and before another, with
@@ -208,7 +211,7 @@ func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([
 	req.ReplicaID = -1
 	req.MaxWaitMillis = 100
 	req.MinBytes = 1
-	req.MaxBytes = atMost
+	req.MaxBytes = math.MaxInt32 // the partition's limit is the one that counts
 	req.IsolationLevel = stable.isolation
 	req.SessionEpoch = -1 // a request without a session
 	t := kmsg.NewFetchRequestTopic()
@@ -234,9 +237,10 @@ func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([
 	got := &resp.Topics[0].Partitions[0]
 	var behind int64
 	got.RecordBatches, behind = before(got.RecordBatches, to)
+	r.size = int64(len(got.RecordBatches))
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: r.topic, Partition: r.partition,
-	}, got, kgo.DefaultDecompressor(), nil)
+	}, got, r.conn.decompressor, nil)
 	return read.Records, max(next, behind), read.Err
 }
 

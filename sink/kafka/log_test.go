@@ -92,8 +92,10 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	}
 	wantLog(t, log, 5, 6, "5:c ")
 	// What is gone is passed over.
-	if got := bodies(records(t, log.Log, 0, 6)); got != "5:c " {
-		t.Errorf("%q", got)
+	for to, text := range map[uint64]string{6: "5:c ", 5: "", 3: ""} {
+		if got := bodies(records(t, log.Log, 0, to)); got != text {
+			t.Errorf("before %d: %q, want %q", to, got, text)
+		}
 	}
 	if now := spanOf(t, log).Epoch; now != epoch {
 		t.Errorf("epoch %q after %q", now, epoch)
@@ -200,16 +202,76 @@ func TestLogOfATopicThatIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	c, conn := shop(t)
 	log := conn.Log("shop.orders", 1)
-	produce(t, c, nil, "a", "b")
+	produceBatch(t, c, "a", "b", "b")
 	before := spanOf(t, log).Epoch
+	// The rest of the batch is at hand now.
+	if got := bodies(records(t, log, 0, 1)); got != "0:a " {
+		t.Errorf("%q", got)
+	}
 	if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)); err != nil {
 		t.Fatal(err)
 	}
-	produce(t, c, nil, "c")
+	produceBatch(t, c, "c", "d", "e")
+	if got := bodies(records(t, log, 1, 2)); got != "1:d " {
+		t.Errorf("%q", got)
+	}
 	if now := spanOf(t, log).Epoch; now == before {
 		t.Errorf("the epoch is %q still", now)
 	}
-	wantLog(t, log, 0, 1, "0:c ")
+	wantLog(t, log, 0, 3, "0:c 1:d 2:e ")
+}
+
+// produceBatch writes bodies to partition 1 of the orders in one batch.
+func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
+	t.Helper()
+	cl, _ := admin(t, c, kgo.ManualFlushing())
+	for _, body := range bodies {
+		cl.Produce(t.Context(), &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte(body)}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := cl.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A page takes from the cluster about what it needs, however well it compresses,
+// and a batch that two pages share comes once.
+func TestPagesAreFetchedOnce(t *testing.T) {
+	t.Parallel()
+	const batches, size = 20, 90
+	c, conn := shop(t)
+	for range batches {
+		bodies := make([]string, size)
+		for i := range bodies {
+			bodies[i] = strings.Repeat("x", 1024)
+		}
+		produceBatch(t, c, bodies...)
+	}
+	var mu sync.Mutex
+	var asked []int32
+	c.ControlKey(kmsg.Fetch.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, req.(*kmsg.FetchRequest).Topics[0].Partitions[0].PartitionMaxBytes)
+		return nil, nil, false
+	})
+	log := conn.Log("shop.orders", 1)
+	n := 0
+	for from := uint64(0); from < batches*size; from += 30 {
+		n += len(records(t, log, from, from+30))
+	}
+	if n != batches*size {
+		t.Errorf("%d records, want %d", n, batches*size)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) != batches || asked[1] > asked[0]/4 {
+		t.Errorf("%d fetches for %d batches, of these sizes: %v", len(asked), batches, asked)
+	}
 }
 
 // produceLarge writes n messages, of which a fetch gets two at most.
