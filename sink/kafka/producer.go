@@ -106,8 +106,6 @@ func (s *Sink) abandon(ctx context.Context, why error) {
 	if s.producer == nil {
 		return
 	}
-	// The producer may yet read them.
-	s.records = nil
 	if !errors.Is(why, checkpoint.ErrConflict) {
 		ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
 		defer cancel()
@@ -122,12 +120,11 @@ func (s *Sink) abandon(ctx context.Context, why error) {
 // for the feed, and the newest checkpoint is the one that it has resumed from.
 func (s *Sink) open(ctx context.Context) error {
 	// A stale writer finds out here, without disturbing anyone. A commit that
-	// is under way is worth waiting for: it will make this one stale.
+	// is under way is worth waiting for: it will make this one stale. One that
+	// does not end is for Resume, which sees whether it hangs: taking the id
+	// would make the cluster forget how it ended.
 	if err := s.compare(ctx, s.conn.grace(), true); err != nil {
-		var held *unsettled
-		if !errors.As(err, &held) {
-			return err
-		}
+		return err
 	}
 	batch := s.largestBatch()
 	p, err := s.conn.newProducer(s.transactionalID, batch)

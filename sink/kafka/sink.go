@@ -47,7 +47,8 @@ type Sink struct {
 	producer *kgo.Client
 	batch    int32        // its largest batch
 	own      int64        // the offset of the checkpoint that it committed last
-	records  []kgo.Record // what a commit fills; used by the producer until it has ended
+	ahead    made         // the records of what the next commit may have
+	spare    []kgo.Record // what they may be made in; empty, and used by no producer
 
 	// seen says up to where in each partition ids has been caught up, of what
 	// topic, and since which move of the place by a person. It outlives errors.
@@ -80,6 +81,7 @@ func (s *Sink) IDs() *sink.IDs { return s.ids }
 // caught up IDs with it. It disturbs no copy that is alive.
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.ready = false
+	s.ahead = made{} // they were measured by what the topic took then
 	s.ids.Rollback()
 	var cp checkpoint.Checkpoint
 	err := s.ask(ctx, func(ctx context.Context) (err error) {
