@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -165,6 +166,14 @@ func (s *IDs) Marks() iter.Seq2[string, string] {
 	}
 }
 
+// Marked says whether any ID has a permanent mark. A sink that loads the newest
+// messages of a topic finds out so that it has to load all of them.
+func (s *IDs) Marked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.marks) > 0
+}
+
 // SetMark takes an entity's mark as read. It is permanent when the entity has been
 // committed.
 func (s *IDs) SetMark(id, mark string) {
@@ -182,7 +191,9 @@ func (s *IDs) keepMark(id, mark string, committed bool) {
 	if s.marks == nil {
 		s.marks = map[string]string{}
 	}
-	s.marks[id] = mark
+	// They are part of a page, or of a message's headers, all of which they would
+	// keep in memory.
+	s.marks[strings.Clone(id)] = strings.Clone(mark)
 	if !committed {
 		return
 	}

@@ -3,7 +3,9 @@ package sink_test
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -131,6 +133,34 @@ func TestMarksAgreeWithMaps(t *testing.T) {
 			},
 		})
 	})
+}
+
+// An ID and a mark are cut out of something larger.
+func TestMarksHoldNothingElse(t *testing.T) {
+	const n, size = 100, 1 << 20
+	ids := sink.NewIDs(0)
+	before := heap()
+	for i := range n {
+		header := fmt.Sprintf("%09d v1;%d", i, i) + strings.Repeat(" ", size)
+		e := feed.Entity{ID: header[:9], Mark: header[10:14]}
+		if i%2 == 0 {
+			ids.LoadMessage(sink.Header("", e))
+		} else {
+			ids.SetMark(e.ID, e.Mark)
+			ids.Commit([]feed.Entity{e})
+		}
+	}
+	if grown := heap() - before; grown > n*size/10 {
+		t.Errorf("%d marks hold %d bytes", n, grown)
+	}
+	runtime.KeepAlive(ids)
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 func TestIDsAddedWhileOthersAreCommitted(t *testing.T) {

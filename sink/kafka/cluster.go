@@ -128,23 +128,41 @@ func (c *Conn) offsets(ctx context.Context, topic string, partitions []int32, of
 // whole.
 const fetchBytes = 1 << 20
 
-// fetch returns committed records of a partition from an offset on, and the
-// offset behind what it has read, which may be transaction markers and aborted
-// records alone. It waits for a partition that has no leader, or another one.
-func (c *Conn) fetch(ctx context.Context, topic string, partition int32, from int64, atMost int32) ([]*kgo.Record, int64, error) {
-	ctx, cancel := c.bounded(ctx)
+// A reader reads the committed records of a partition.
+type reader struct {
+	conn      *Conn
+	topic     string
+	partition int32
+	// known is the topic as it was described last, nil if that may be wrong by now.
+	known *description
+	// id is the topic's, once known: one that is made anew has other records.
+	id *kadm.TopicID
+}
+
+// fetch returns committed records from an offset on, and the offset behind what it
+// has read, which may be transaction markers and aborted records alone. It waits
+// for a partition that has no leader, or another one.
+func (r *reader) fetch(ctx context.Context, from int64, atMost int32) ([]*kgo.Record, int64, error) {
+	ctx, cancel := r.conn.bounded(ctx)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
-		records, next, err := c.fetchOnce(ctx, topic, partition, from, atMost)
+		known := r.known != nil
+		records, next, err := r.fetchOnce(ctx, from, atMost)
 		switch {
 		case err == nil && next > from:
 			return records, next, nil
-		case err != nil && !passes(err):
-			return nil, 0, causeOf(ctx, err)
+		case err != nil:
+			r.known = nil
+			if known && !errors.Is(err, kerr.OffsetOutOfRange) {
+				continue // its leader may be another by now
+			}
+			if !passes(err) {
+				return nil, 0, causeOf(ctx, err)
+			}
 		}
 		if cause := sleep(ctx, wait); cause != nil {
 			if err != nil {
-				return nil, 0, fmt.Errorf("read partition %d of %s: %w", partition, topic, err)
+				return nil, 0, fmt.Errorf("read partition %d of %s: %w", r.partition, r.topic, err)
 			}
 			return nil, 0, cause
 		}
@@ -156,16 +174,33 @@ func passes(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, err
 
 var errNoLeader = errors.New("the partition has no leader")
 
-func (c *Conn) fetchOnce(ctx context.Context, topic string, partition int32, from int64, atMost int32) ([]*kgo.Record, int64, error) {
-	d, err := c.describe(ctx, topic)
+// find returns the broker that leads the partition.
+func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
+	if r.known == nil {
+		d, err := r.conn.describe(ctx, r.topic)
+		if err != nil {
+			return nil, err
+		}
+		r.known = &d
+	}
+	if r.id == nil {
+		r.id = &r.known.id
+	}
+	switch {
+	case *r.id != r.known.id:
+		return nil, fmt.Errorf("topic %s was deleted and created anew while it was read", r.topic)
+	case int(r.partition) >= len(r.known.leaders):
+		return nil, fmt.Errorf("topic %s has no partition %d any more", r.topic, r.partition)
+	case r.known.leaders[r.partition] < 0:
+		return nil, errNoLeader
+	}
+	return r.conn.client.Broker(int(r.known.leaders[r.partition])), nil
+}
+
+func (r *reader) fetchOnce(ctx context.Context, from int64, atMost int32) ([]*kgo.Record, int64, error) {
+	leader, err := r.find(ctx)
 	if err != nil {
 		return nil, 0, err
-	}
-	if int(partition) >= len(d.leaders) {
-		return nil, 0, fmt.Errorf("topic %s has no partition %d any more", topic, partition)
-	}
-	if d.leaders[partition] < 0 {
-		return nil, 0, errNoLeader
 	}
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID = -1
@@ -175,13 +210,13 @@ func (c *Conn) fetchOnce(ctx context.Context, topic string, partition int32, fro
 	req.IsolationLevel = stable.isolation
 	req.SessionEpoch = -1 // a request without a session
 	t := kmsg.NewFetchRequestTopic()
-	t.Topic, t.TopicID = topic, d.id
+	t.Topic, t.TopicID = r.topic, r.known.id
 	p := kmsg.NewFetchRequestTopicPartition()
-	p.Partition, p.FetchOffset, p.PartitionMaxBytes = partition, from, atMost
+	p.Partition, p.FetchOffset, p.PartitionMaxBytes = r.partition, from, atMost
 	p.CurrentLeaderEpoch, p.LastFetchedEpoch, p.LogStartOffset = -1, -1, -1
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
-	answer, err := c.client.Broker(int(d.leaders[partition])).RetriableRequest(ctx, req)
+	answer, err := leader.RetriableRequest(ctx, req)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -195,7 +230,7 @@ func (c *Conn) fetchOnce(ctx context.Context, topic string, partition int32, fro
 		return nil, 0, errors.New("the cluster answered a fetch with another partition")
 	}
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: topic, Partition: partition,
+		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: r.topic, Partition: r.partition,
 	}, &resp.Topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
 	return read.Records, next, read.Err
 }
@@ -203,8 +238,9 @@ func (c *Conn) fetchOnce(ctx context.Context, topic string, partition int32, fro
 // scan calls visit for the committed records of a partition from an offset on and
 // before another, until it says to stop.
 func (c *Conn) scan(ctx context.Context, topic string, partition int32, from, to int64, visit func(*kgo.Record) (bool, error)) error {
+	r := reader{conn: c, topic: topic, partition: partition}
 	for from < to {
-		records, next, err := c.fetch(ctx, topic, partition, from, fetchBytes)
+		records, next, err := r.fetch(ctx, from, fetchBytes)
 		if err != nil {
 			return err
 		}

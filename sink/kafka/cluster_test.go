@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
 	"net"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
@@ -90,18 +90,58 @@ func wantFeed(t testing.TB, s *kafka.Sink, n int) {
 	t.Helper()
 	want := sinktest.Entities(0, n)
 	i := 0
-	for m, err := range s.Messages(t.Context(), 0, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i < n && m.Entity.ID != want[i].ID {
-			t.Fatalf("entity %d is %s, want %s", i, m.Entity.ID, want[i].ID)
+	for _, r := range messages(t, s, 0) {
+		if id, _ := r.Header.Get(sink.ContentID); i < n && id != want[i].ID {
+			t.Fatalf("entity %d is %s, want %s", i, id, want[i].ID)
 		}
 		i++
 	}
 	if i != n {
 		t.Errorf("the topic holds %d entities, want %d", i, n)
 	}
+}
+
+// settled is a log whose span has all that was committed before. A cluster says
+// that a transaction is committed before it has written the markers that show it.
+type settled struct{ *kafka.Log }
+
+func (l settled) Span(ctx context.Context) (feed.Span, error) {
+	if span, err := l.Log.Span(ctx); err != nil {
+		return span, err
+	}
+	if err := l.Settle(ctx); err != nil {
+		return feed.Span{}, err
+	}
+	return l.Log.Span(ctx)
+}
+
+// messages returns what a partition of a sink's topic has.
+func messages(t testing.TB, s *kafka.Sink, partition int32) []feed.Record {
+	t.Helper()
+	log := settled{s.Log(partition)}
+	return records(t, log.Log, 0, spanOf(t, log).End)
+}
+
+func spanOf(t testing.TB, log sinktest.Log) feed.Span {
+	t.Helper()
+	span, err := log.Span(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return span
+}
+
+// records returns what a partition has from one offset on and before another.
+func records(t testing.TB, log *kafka.Log, from, to uint64) []feed.Record {
+	t.Helper()
+	var all []feed.Record
+	for r, err := range log.Read(t.Context(), from, to) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 // wantError checks that err is permanent or not, matches is unless that is nil,
@@ -127,20 +167,14 @@ func wantError(t testing.TB, err error, permanent bool, is error, texts ...strin
 func TestSink(t *testing.T) {
 	t.Parallel()
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
-		c := startCluster(t)
-		reader := connect(t, at(c)).Sink(orders())
+		c, topic := startCluster(t), orders()
+		topic.Window = 50
+		open := func() *kafka.Sink { return connect(t, at(c)).Sink(topic) }
 		return sinktest.Topic{
-			Open: func() sinktest.Sink { return connect(t, at(c)).Sink(orders()) },
-			Read: func(ctx context.Context) iter.Seq2[feed.Entity, error] {
-				return func(yield func(feed.Entity, error) bool) {
-					for m, err := range reader.Messages(ctx, 0, 0) {
-						if !yield(m.Entity, err) {
-							return
-						}
-					}
-				}
-			},
+			Open:        func() sinktest.Sink { return open() },
+			Log:         settled{connect(t, at(c)).Log(topic.Name, 0)},
 			MaxEntities: kafka.MaxEntities,
+			Window:      topic.Window,
 		}
 	})
 }

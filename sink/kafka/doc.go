@@ -104,8 +104,15 @@
 // published again after a restart. A topic that is both compacted and without a
 // key is refused: Kafka refuses messages without a key there.
 //
+// The same goes for marks, of which all are held that the topic has. A tombstone
+// has one, too, in its headers, which says that the entity is deleted; once it is
+// compacted away (delete.retention.ms), a new process takes the entity for one that
+// the topic never had. And a key that several entities share leaves the mark of one
+// of them.
+//
 // In a shared topic only the messages count whose Feedbridge-Feed header names
-// the feed; for them at most the newest 16 windows of each partition are searched.
+// the feed. For them at most the newest 16 windows of each partition are searched;
+// further back only until one is found, and all of the topic if one has a mark.
 //
 // # Errors
 //

@@ -1,10 +1,20 @@
 package kafka
 
 import (
+	"context"
 	"testing"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
+
+// Log returns a partition of the sink's topic to be read back.
+func (s *Sink) Log(partition int32) *Log { return s.conn.Log(s.topic.Name, partition) }
+
+// Settle waits until all that the partition has now is committed or aborted.
+func (l *Log) Settle(ctx context.Context) error {
+	_, err := l.conn.settle(ctx, l.topic, []int32{l.partition}, l.conn.cfg.Timeout, nil)
+	return err
+}
 
 // KeyOf returns an entity's key.
 func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -15,9 +16,9 @@ import (
 
 func (s *Sink) window() int { return either(max(0, s.topic.Window), sink.DefaultWindow) }
 
-// reach is how many offsets of a partition are read at most to find this feed's
-// newest messages. There are others between them: markers, what was aborted or
-// compacted away, and other feeds'.
+// reach is how many offsets of a partition are read at most to find a window of
+// this feed's newest messages. There are others between them: markers, what was
+// aborted or compacted away, and other feeds'.
 func (s *Sink) reach() int64 { return 16 * int64(s.window()) }
 
 // settleTopic waits until all that the topic has now is committed or aborted, and
@@ -32,9 +33,10 @@ func (s *Sink) forget(d description) {
 	s.seen.id, s.seen.known, s.seen.next = d.id, true, make([]int64, len(d.leaders))
 }
 
-// catchUp makes ids hold the newest IDs that the topic holds of this feed, for the
-// checkpoint cp. It reads nothing that it has read before, and never much more
-// than the window, unless other messages lie between.
+// catchUp makes ids hold the newest IDs that the topic holds of this feed, and all
+// of its marks, for the checkpoint cp. It reads nothing that it has read before,
+// and of a topic without marks never much more than the window, unless other
+// messages lie between.
 func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpoint) error {
 	ends, err := s.settleTopic(ctx, d)
 	if err != nil {
@@ -49,7 +51,7 @@ func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpo
 		// the place, perhaps after deleting some: what ids has may be gone.
 		s.forget(d)
 		s.seen.moved = cp.Moved
-		if err := s.tail(ctx, starts, ends); err != nil {
+		if err := s.tail(ctx, starts, ends, cp.Count > 0); err != nil {
 			return err
 		}
 	} else {
@@ -58,7 +60,7 @@ func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpo
 		if _, err := s.load(ctx, from, from, ends); err != nil {
 			// Some of them may be loaded now, and would be twice.
 			s.seen.next = nil
-			return fmt.Errorf("read the newest IDs: %w", err)
+			return fmt.Errorf("read what the topic holds: %w", err)
 		}
 	}
 	s.seen.next = ends
@@ -71,7 +73,7 @@ func (s *Sink) follows(d description, starts, ends []int64) bool {
 		return false
 	}
 	for p, next := range s.seen.next {
-		if starts[p] > next || next > ends[p] || ends[p]-next > s.reach() {
+		if starts[p] > next || next > ends[p] || ends[p]-next > s.reach() && !s.ids.Marked() {
 			return false
 		}
 	}
@@ -79,20 +81,32 @@ func (s *Sink) follows(d description, starts, ends []int64) bool {
 }
 
 // tail loads about the newest messages: a window of them, or all that there are
-// within reach.
-func (s *Sink) tail(ctx context.Context, starts, ends []int64) error {
+// within reach. If one of them has a mark it loads all, for their source wants
+// every mark, however old. If there is not one within reach, though there have
+// been some, it looks further back until it finds one: only that can tell.
+func (s *Sink) tail(ctx context.Context, starts, ends []int64, some bool) error {
+	all, limit := false, s.reach()
 	for span := 2*int64(s.window())/int64(len(ends)) + 1; ; span *= 4 {
-		from := make([]int64, len(ends))
+		from := slices.Clone(starts)
 		for p := range ends {
-			from[p] = max(starts[p], ends[p]-min(span, s.reach()))
+			if !all {
+				from[p] = max(starts[p], ends[p]-min(span, limit))
+			}
 		}
 		loaded, err := s.load(ctx, starts, from, ends)
 		if err != nil {
 			s.seen.next = nil
-			return fmt.Errorf("read the newest IDs: %w", err)
+			return fmt.Errorf("read what the topic holds: %w", err)
 		}
-		if loaded >= s.window() || slices.Equal(from, starts) || span >= s.reach() {
+		switch {
+		case slices.Equal(from, starts):
 			return nil
+		case s.ids.Marked():
+			all = true
+		case loaded >= s.window(), span >= limit && (s.ids.Len() > 0 || !some):
+			return nil
+		case span >= limit:
+			limit = math.MaxInt64
 		}
 		s.ids.Reset()
 	}
@@ -105,8 +119,16 @@ func (s *Sink) tail(ctx context.Context, starts, ends []int64) error {
 func (s *Sink) load(ctx context.Context, starts, from, to []int64) (int, error) {
 	var open []*tape
 	since, whole := int64(0), true
+	size := int64(0)
 	for p := range from {
-		t := &tape{conn: s.conn, topic: s.topic.Name, partition: int32(p), next: from[p], to: to[p], atMost: max(64<<10, fetchBytes/int32(len(from)))}
+		size += to[p] - from[p]
+	}
+	defer sink.Announce(s.conn.log, s.topic.Name, uint64(size))()
+	for p := range from {
+		t := &tape{
+			reader: reader{conn: s.conn, topic: s.topic.Name, partition: int32(p)},
+			next:   from[p], to: to[p], atMost: max(64<<10, fetchBytes/int32(len(from))),
+		}
 		r, err := t.peek(ctx)
 		if err != nil {
 			return 0, err
@@ -151,18 +173,16 @@ func (s *Sink) load(ctx context.Context, starts, from, to []int64) (int, error) 
 
 // A tape is what is left to read of a partition.
 type tape struct {
-	conn      *Conn
-	topic     string
-	partition int32
-	next, to  int64
-	atMost    int32
-	records   []*kgo.Record
+	reader
+	next, to int64
+	atMost   int32
+	records  []*kgo.Record
 }
 
 // peek returns the next record, nil at the end.
 func (t *tape) peek(ctx context.Context) (*kgo.Record, error) {
 	for len(t.records) == 0 && t.next < t.to {
-		records, next, err := t.conn.fetch(ctx, t.topic, t.partition, t.next, t.atMost)
+		records, next, err := t.fetch(ctx, t.next, t.atMost)
 		if errors.Is(err, kerr.OffsetOutOfRange) {
 			return nil, errors.New("messages were deleted while they were read")
 		}

@@ -6,8 +6,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
@@ -48,30 +51,41 @@ func TestMurmur2IsTheOneOfTheJavaClient(t *testing.T) {
 	}
 }
 
+// consume returns n committed messages of the topic, as another program reads them.
+func consume(t *testing.T, c *kfake.Cluster, n int) (all []*kgo.Record) {
+	t.Helper()
+	cl, _ := admin(t, c, kgo.ConsumeTopics("shop.orders"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	for len(all) < n {
+		fetches := cl.PollFetches(t.Context())
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fetches.Records()...)
+	}
+	return all
+}
+
 func TestKeysArePlacedAsTheJavaClientDoes(t *testing.T) {
 	t.Parallel()
 	topic := orders()
 	topic.Key, topic.Partitions = "/n", 6
-	s, _, _ := open(t, topic)
+	s, c, _ := open(t, topic)
 	commit(t, s, 0, 100)
 	commit(t, s, 100, 200)
 	seen, last := map[int32]int{}, map[int32]string{}
-	for m, err := range s.Messages(t.Context(), kafka.AllPartitions, 0) {
-		if err != nil {
-			t.Fatal(err)
+	for _, r := range consume(t, c, 200) {
+		if want := (murmur2(r.Key) & 0x7fffffff) % 6; r.Partition != want {
+			t.Errorf("key %s is in partition %d, want %d", r.Key, r.Partition, want)
 		}
-		if want := (murmur2(m.Key) & 0x7fffffff) % 6; m.Partition != want {
-			t.Errorf("key %s is in partition %d, want %d", m.Key, m.Partition, want)
+		if want := fmt.Sprintf(`{"n":%s}`, r.Key); string(r.Value) != want {
+			t.Errorf("key %s has the body %s", r.Key, r.Value)
 		}
-		if want := fmt.Sprintf(`{"n":%s}`, m.Key); string(m.Entity.Body) != want {
-			t.Errorf("key %s has the body %s", m.Key, m.Entity.Body)
-		}
-		if id := fmt.Sprintf("%09s", m.Key); id < last[m.Partition] {
-			t.Errorf("%s comes after %s", id, last[m.Partition])
+		if id := fmt.Sprintf("%09s", r.Key); id < last[r.Partition] {
+			t.Errorf("%s comes after %s", id, last[r.Partition])
 		} else {
-			last[m.Partition] = id
+			last[r.Partition] = id
 		}
-		seen[m.Partition]++
+		seen[r.Partition]++
 	}
 	total := 0
 	for _, n := range seen {
@@ -86,14 +100,11 @@ func TestEntitiesWithoutAKeyLieInOnePartition(t *testing.T) {
 	t.Parallel()
 	topic := orders()
 	topic.Partitions, topic.Partition = 6, 4
-	s, _, _ := open(t, topic)
+	s, c, _ := open(t, topic)
 	commit(t, s, 0, 100)
-	for m, err := range s.Messages(t.Context(), kafka.AllPartitions, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.Partition != 4 || m.Key != nil {
-			t.Fatalf("%s is in partition %d under key %q", m.Entity.ID, m.Partition, m.Key)
+	for _, r := range consume(t, c, 100) {
+		if r.Partition != 4 || r.Key != nil {
+			t.Fatalf("%s is in partition %d under key %q", r.Value, r.Partition, r.Key)
 		}
 	}
 }
@@ -188,18 +199,15 @@ func TestEntityWithoutAKey(t *testing.T) {
 		t.Errorf("checkpoint %+v, want none", cp)
 	}
 	topic.MissingKey = kafka.KeyNull
-	s, _, _ = open(t, topic)
+	s, c, _ := open(t, topic)
 	if err := s.Fits(entities[1]); err != nil {
 		t.Error(err)
 	}
 	if err := s.Commit(t.Context(), entities, sinktest.At(2)); err != nil {
 		t.Fatal(err)
 	}
-	for m, err := range s.Messages(t.Context(), 1, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.Entity.ID == entities[1].ID && m.Key == nil {
+	for _, r := range consume(t, c, 2) {
+		if r.Partition == 1 && r.Key == nil && string(r.Value) == "{}" {
 			return
 		}
 	}
@@ -219,20 +227,25 @@ func TestDelete(t *testing.T) {
 			t.Parallel()
 			topic := orders()
 			topic.Key, topic.Delete = "header:Content-ID", becomes
-			s, _, _ := open(t, topic)
+			s, c, _ := open(t, topic)
 			if err := s.Commit(t.Context(), entities, sinktest.At(3)); err != nil {
 				t.Fatal(err)
 			}
+			for i, r := range consume(t, c, 3) {
+				if string(r.Key) != entities[i].ID {
+					t.Errorf("key %s, want %s", r.Key, entities[i].ID)
+				}
+			}
 			var got []bool
-			for m, err := range s.Messages(t.Context(), 0, 0) {
+			for _, r := range messages(t, s, 0) {
+				e, err := sink.Entity(r.Header, r.Body)
 				if err != nil {
 					t.Fatal(err)
 				}
-				e := entities[len(got)]
-				if string(m.Key) != e.ID || m.Entity.Op != e.Op || m.Entity.ID != e.ID {
-					t.Errorf("key %s, %s %s; want %s %s", m.Key, m.Entity.Op, m.Entity.ID, e.Op, e.ID)
+				if want := entities[len(got)]; e.Op != want.Op || e.ID != want.ID {
+					t.Errorf("%s %s; want %s %s", e.Op, e.ID, want.Op, want.ID)
 				}
-				got = append(got, m.Tombstone)
+				got = append(got, r.Tombstone)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("tombstones (-want +got):\n%s", diff)

@@ -3,15 +3,12 @@
 package kafka_test
 
 import (
-	"context"
-	"iter"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
@@ -66,20 +63,13 @@ func TestRealSink(t *testing.T) {
 	b := kafkatest.Shared(t)
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
 		topic := ordersIn(t)
+		topic.Window = 50
 		open := func() *kafka.Sink { return connect(t, atReal(b.Addr())).Sink(topic) }
-		reader := open()
 		return sinktest.Topic{
-			Open: func() sinktest.Sink { return open() },
-			Read: func(ctx context.Context) iter.Seq2[feed.Entity, error] {
-				return func(yield func(feed.Entity, error) bool) {
-					for m, err := range reader.Messages(ctx, 0, 0) {
-						if !yield(m.Entity, err) {
-							return
-						}
-					}
-				}
-			},
+			Open:        func() sinktest.Sink { return open() },
+			Log:         settled{connect(t, atReal(b.Addr())).Log(topic.Name, 0)},
 			MaxEntities: kafka.MaxEntities,
+			Window:      topic.Window,
 		}
 	})
 }

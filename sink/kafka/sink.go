@@ -72,8 +72,8 @@ func (c *Conn) Sink(t Topic) *Sink {
 	}
 }
 
-// IDs returns the newest IDs that the topic holds, as of the last Resume or
-// Commit. It always returns the same.
+// IDs returns the newest IDs that the topic holds, and all of its marks, as of the
+// last Resume or Commit. It always returns the same.
 func (s *Sink) IDs() *sink.IDs { return s.ids }
 
 // Resume checks that the topic is fit to be committed to, and creates it if it is

@@ -9,7 +9,7 @@ type Topic struct {
 	// Key says what an entity's key is. Default: none.
 	Key Key
 	// Window is how many of the newest IDs of the topic are held in memory to
-	// tell duplicates by. Default 100,000.
+	// tell duplicates by, besides all that have marks. Default 100,000.
 	Window int
 	Options
 }
@@ -49,7 +49,8 @@ const (
 	// DeleteMessage: a message like any other.
 	DeleteMessage Delete = "message"
 	// DeleteTombstone: a null value under the entity's key, with the entity's headers,
-	// by which a compacted topic forgets the key.
+	// by which a compacted topic forgets the key, and some time later the tombstone
+	// and its headers.
 	DeleteTombstone Delete = "tombstone"
 )
 

@@ -70,6 +70,6 @@ type Topic struct {
 	// Stream says what the stream is like.
 	Stream Stream `yaml:"stream"`
 	// Window is how many of the newest IDs of the topic are held in memory to
-	// tell duplicates by. Default 100,000.
+	// tell duplicates by, besides all that have marks. Default 100,000.
 	Window int `yaml:"-"`
 }

@@ -24,6 +24,8 @@ type Conn struct {
 	log     *slog.Logger
 	nc      *nats.Conn
 	js      jetstream.JetStream
+	// idle is how long the server keeps what a reader has there that is gone.
+	idle time.Duration
 
 	mu sync.Mutex
 	// sinks counts those that were made, by stream.
@@ -72,7 +74,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("nats: %w", err))
 	}
-	c := &Conn{cfg: cfg, log: log, heard: make(chan struct{}), sinks: map[string]int{}}
+	c := &Conn{cfg: cfg, log: log, idle: max(time.Minute, 3*cfg.Timeout), heard: make(chan struct{}), sinks: map[string]int{}}
 	for i, u := range servers {
 		if i > 0 {
 			c.servers += ", "
@@ -223,6 +225,52 @@ func (c *Conn) within(ctx context.Context, ses *session, d time.Duration) (conte
 		stop()
 		cancel(nil)
 	}
+}
+
+// ask runs f with a session, for a topic, and makes its errors understandable. The context
+// ends with the session; f bounds its requests.
+func (c *Conn) ask(ctx context.Context, topic string, f func(context.Context, *session) error) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	ses, err := c.current()
+	if err != nil {
+		return err
+	}
+	if err := c.checkVersion(); err != nil {
+		return err
+	}
+	before := c.nc.LastError()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(ses.lost, func() { cancel(errLost) })()
+	if err := f(ctx, ses); err != nil {
+		return fmt.Errorf("topic %q: %w", topic, c.explain(ctx, before, err))
+	}
+	return nil
+}
+
+// insist makes a request that changes nothing again and again until it is
+// answered or its time is over. A server that is not the leader of a stream drops
+// what it is asked about it, as all do while they elect one.
+func (c *Conn) insist(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	for {
+		once, cancel := context.WithTimeout(ctx, min(time.Second, c.cfg.Timeout/4))
+		err := request(once)
+		silence := once.Err()
+		cancel()
+		if err == nil || silence == nil || !errors.Is(err, silence) || ctx.Err() != nil {
+			return causeOf(ctx, err)
+		}
+	}
+}
+
+// bounded is ctx for one request.
+func (c *Conn) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	d := c.cfg.Timeout
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer from NATS within %v", d))
 }
 
 // Check returns an error unless there is a connection, to a server that is new

@@ -4,7 +4,7 @@
 // a topic on it. A topic is a subject, and lies in a stream that it has for
 // itself unless configured otherwise. Its checkpoint is one message, on the
 // subject _feedbridge.<topic> in the same stream; a consumer that filters on the
-// topic never sees it.
+// topic never sees it. [Conn.Log] reads a topic back, whoever wrote it.
 //
 // # How a commit works
 //
@@ -90,11 +90,12 @@
 //	$JS.API.INFO                      for [Conn.Check]
 //	$JS.API.STREAM.INFO.S
 //	$JS.API.STREAM.CREATE.S           unless the stream is there
-//	$JS.API.STREAM.NAMES              to say which stream has a subject
+//	$JS.API.STREAM.NAMES              to say, or find out, which stream has a subject
 //	$JS.API.STREAM.MSG.GET.S
 //	$JS.API.CONSUMER.CREATE.S.>
 //	$JS.API.CONSUMER.MSG.NEXT.S.>
 //	$JS.API.CONSUMER.DELETE.S.>
 //
-// and to subscribe to _INBOX.>, or to the configured inbox prefix.
+// and to subscribe to _INBOX.>, or to the configured inbox prefix. A [Log] needs none
+// to publish to the topic and its checkpoint, nor CREATE of the stream.
 package nats

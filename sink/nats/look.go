@@ -13,7 +13,7 @@ import (
 // Resume. It changes nothing: a stream that is missing is an empty topic.
 func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 	var cp checkpoint.Checkpoint
-	err := s.ask(ctx, func(ctx context.Context, _ *session) error {
+	err := s.conn.ask(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
 		info, err := s.streamInfo(ctx)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil
@@ -34,7 +34,7 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 // Check says what would keep a Resume from working, without changing anything:
 // a stream that is missing and may be created is fine.
 func (s *Sink) Check(ctx context.Context) error {
-	return s.ask(ctx, func(ctx context.Context, _ *session) error {
+	return s.conn.ask(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
 		info, err := s.streamInfo(ctx)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound) && s.topic.Stream.Create:

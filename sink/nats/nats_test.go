@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
@@ -25,6 +25,7 @@ import (
 var (
 	_ bridge.Stager   = (*nats.Sink)(nil)
 	_ sinktest.Stager = (*nats.Sink)(nil)
+	_ sinktest.Log    = (*nats.Log)(nil)
 )
 
 var silent = slog.New(slog.DiscardHandler)
@@ -90,18 +91,38 @@ func wantFeed(t testing.TB, s *nats.Sink, n int) {
 	t.Helper()
 	want := sinktest.Entities(0, n)
 	i := 0
-	for m, err := range s.Messages(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i < n && m.Entity.ID != want[i].ID {
-			t.Fatalf("entity %d is %s, want %s", i, m.Entity.ID, want[i].ID)
+	log := s.Log()
+	for _, r := range records(t, log, 0, spanOf(t, log).End) {
+		if id, _ := r.Header.Get(sink.ContentID); i < n && id != want[i].ID {
+			t.Fatalf("entity %d is %s, want %s", i, id, want[i].ID)
 		}
 		i++
 	}
 	if i != n {
 		t.Errorf("the topic holds %d entities, want %d", i, n)
 	}
+}
+
+func spanOf(t testing.TB, log *nats.Log) feed.Span {
+	t.Helper()
+	span, err := log.Span(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return span
+}
+
+// records returns what a topic has from one position on and before another.
+func records(t testing.TB, log *nats.Log, from, to uint64) []feed.Record {
+	t.Helper()
+	var all []feed.Record
+	for r, err := range log.Read(t.Context(), from, to) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 // wantError checks that err is permanent or not, matches is unless that is nil,
@@ -136,24 +157,17 @@ func conform(t *testing.T, url string, replicas int) {
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
 		topic := orders()
 		topic.Subject = fmt.Sprintf("conform.%d", topics.Add(1))
-		topic.Stream.Replicas = replicas
+		topic.Stream.Replicas, topic.Window = replicas, 50
 		open := func() *nats.Sink { return connect(t, nats.Config{URL: url}).Sink(topic) }
 		if replicas > 1 {
 			resume(t, open())
 			known(t, url, topic.Subject)
 		}
 		return sinktest.Topic{
-			Open: func() sinktest.Sink { return open() },
-			Read: func(ctx context.Context) iter.Seq2[feed.Entity, error] {
-				return func(yield func(feed.Entity, error) bool) {
-					for m, err := range open().Messages(ctx, 0) {
-						if !yield(m.Entity, err) {
-							return
-						}
-					}
-				}
-			},
+			Open:        func() sinktest.Sink { return open() },
+			Log:         connect(t, nats.Config{URL: url}).Log(topic.Subject, ""),
 			MaxEntities: nats.MaxEntities,
+			Window:      topic.Window,
 		}
 	})
 }

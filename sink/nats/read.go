@@ -1,11 +1,11 @@
 package nats
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -13,207 +13,215 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
 )
 
-// Message is an entity as the topic holds it.
-type Message struct {
-	Seq    uint64 // its sequence in the stream
-	Time   time.Time
-	Entity feed.Entity
-}
-
-// Messages returns what the topic holds from the stream sequence from on, in
-// order, up to the checkpoint that is the newest at the time of the call. It is
-// safe for concurrent use.
-//
-// The fields of a header come sorted by name, values of the same name in their
-// order: NATS clients keep headers in maps.
-func (s *Sink) Messages(ctx context.Context, from uint64) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
-		stopped := false
-		err := s.ask(ctx, func(ctx context.Context, _ *session) error {
-			last, err := s.lastCheckpoint(ctx)
-			if err != nil || last == nil || from > last.Sequence {
-				return err
-			}
-			consumer, err := s.consumer(ctx, max(1, from), false)
-			if err != nil {
-				return err
-			}
-			return s.scan(ctx, consumer, last.Sequence, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-				e, err := sink.Entity(header(msg.Headers()), msg.Data())
-				if err != nil {
-					return false, fmt.Errorf("sequence %d: %w", meta.Sequence.Stream, err)
-				}
-				stopped = !yield(Message{meta.Sequence.Stream, meta.Timestamp, e}, nil)
-				return !stopped, nil
-			})
-		})
-		if err != nil && !stopped {
-			yield(Message{}, fmt.Errorf("read: %w", err))
-		}
-	}
-}
-
-// catchUp makes ids hold the newest IDs of the topic up to the sequence to, for
-// the checkpoint cp. It reads nothing if it has got that far before,
-// and never much more than the window.
-func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to uint64, cp checkpoint.Checkpoint) error {
-	seen := &s.seen
-	if !info.Created.Equal(seen.created) || to < seen.sequence || !cp.Moved.Equal(seen.moved) || info.State.FirstSeq > seen.sequence {
-		// The stream is another one, or was purged, or a person has moved the
-		// place, perhaps after deleting messages: what ids has may be gone.
-		s.forget(info.Created)
-	}
-	seen.moved = cp.Moved
-	if to == seen.sequence {
-		return nil
-	}
-	consumer, err := s.tail(ctx, max(1, info.State.FirstSeq, seen.sequence+1), to)
-	if err != nil {
+func (c *Conn) streamInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+	var s jetstream.Stream
+	err := c.insist(ctx, func(ctx context.Context) (err error) {
+		s, err = c.js.Stream(ctx, stream)
 		return err
-	}
-	err = s.scan(ctx, consumer, to, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
-		s.ids.LoadMessage(header(msg.Headers()))
-		return true, nil
 	})
 	if err != nil {
-		return fmt.Errorf("read the newest IDs: %w", err)
+		return nil, err
 	}
-	seen.sequence = to
-	return nil
+	return s.CachedInfo(), nil
 }
 
-// tail returns a consumer of about the newest messages up to the sequence to: of
-// a window of them at least, or of all from first on. Sequences have gaps where
-// checkpoints were, and a shared stream has other subjects' messages between.
-func (s *Sink) tail(ctx context.Context, first, to uint64) (jetstream.Consumer, error) {
-	window := uint64(s.topic.Window)
-	if window == 0 {
-		window = sink.DefaultWindow
-	}
-	for span := 2 * window; ; span *= 4 {
-		from := first
-		if to > span {
-			from = max(first, to-span)
-		}
-		consumer, err := s.consumer(ctx, from, true)
-		if err != nil || from == first || consumer.CachedInfo().NumPending > window {
-			return consumer, err
-		}
-		s.remove(ctx, consumer)
-	}
+// stored is a message as the leader of its stream has it.
+type stored struct {
+	Sequence uint64 `json:"seq"`
+	Data     []byte `json:"data"`
 }
 
-// consumer returns a new consumer of the topic and its checkpoint.
-func (s *Sink) consumer(ctx context.Context, from uint64, headersOnly bool) (jetstream.Consumer, error) {
+// last returns the newest message on a subject, or nil.
+func (c *Conn) last(ctx context.Context, stream, subject string) (*stored, error) {
+	return c.get(ctx, stream, map[string]any{"last_by_subj": subject})
+}
+
+// first returns the oldest message on a subject from a sequence on, or nil.
+func (c *Conn) first(ctx context.Context, stream, subject string, from uint64) (*stored, error) {
+	return c.get(ctx, stream, map[string]any{"next_by_subj": subject, "seq": from})
+}
+
+// get returns the message that a query names, or nil. It asks the leader: others
+// may be behind, and Direct Get asks any of them.
+func (c *Conn) get(ctx context.Context, stream string, query map[string]any) (*stored, error) {
+	request, err := json.Marshal(query)
+	if err != nil {
+		return nil, err
+	}
+	var reply *nats.Msg
+	err = c.insist(ctx, func(ctx context.Context) (err error) {
+		reply, err = c.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, request)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Message *stored             `json:"message"`
+		Error   *jetstream.APIError `json:"error"`
+	}
+	switch err := json.Unmarshal(reply.Data, &answer); {
+	case err != nil:
+		return nil, fmt.Errorf("NATS answered what is not JSON: %w", err)
+	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
+		return nil, nil
+	case answer.Error != nil:
+		return nil, answer.Error
+	case answer.Message == nil:
+		return nil, errors.New("NATS answered without a message")
+	}
+	return answer.Message, nil
+}
+
+// A reading delivers messages of a stream in their order, by a consumer that is
+// its own.
+type reading struct {
+	conn      *Conn
+	stream    string
+	from, at  uint64 // where it began, and where it goes on
+	consumer  jetstream.Consumer
+	delivered uint64
+}
+
+// read begins to read messages on some subjects, from a sequence on.
+func (c *Conn) read(ctx context.Context, stream string, subjects []string, from uint64, headersOnly bool) (*reading, error) {
 	config := jetstream.ConsumerConfig{
 		// With a name of its own it is created once, however often asked for.
 		Name:              "feedbridge-" + nuid.Next(),
-		FilterSubjects:    s.subjects(),
+		FilterSubjects:    subjects,
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       from,
 		HeadersOnly:       headersOnly,
 		AckPolicy:         jetstream.AckNonePolicy,
 		Replicas:          1,
 		MemoryStorage:     true,
-		InactiveThreshold: max(time.Minute, 3*s.conn.cfg.Timeout),
+		InactiveThreshold: c.idle,
 	}
-	var consumer jetstream.Consumer
-	err := s.insist(ctx, func(ctx context.Context) (err error) {
-		consumer, err = s.conn.js.CreateConsumer(ctx, s.topic.Stream.Name, config)
+	r := &reading{conn: c, stream: stream, from: from, at: from}
+	err := c.insist(ctx, func(ctx context.Context) (err error) {
+		r.consumer, err = c.js.CreateConsumer(ctx, stream, config)
 		return err
 	})
-	return consumer, err
-}
-
-// remove deletes a consumer sooner than the server does by itself.
-func (s *Sink) remove(ctx context.Context, consumer jetstream.Consumer) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	_ = s.conn.js.DeleteConsumer(ctx, s.topic.Stream.Name, consumer.CachedInfo().Name)
-}
-
-// A visitor is called for a message of the topic, and says whether to go on.
-type visitor func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)
-
-// scan calls visit for the messages of the topic that consumer delivers, until
-// it has seen the one with the sequence to, which is a checkpoint or of the
-// topic, or a message behind that. This is how it knows that it has seen all:
-// the consumer may be on a server that has not stored them yet.
-func (s *Sink) scan(ctx context.Context, consumer jetstream.Consumer, to uint64, visit visitor) error {
-	defer s.remove(ctx, consumer)
-	delivered, more := uint64(0), true
-	for more {
-		var err error
-		if delivered, more, err = s.fetch(ctx, consumer, delivered, to, visit); err != nil {
-			return err
-		}
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	return r, nil
 }
 
-// How much one fetch gets, so that a topic of large entities is never held in
-// memory, and one of small entities is not read in drops.
-const (
-	fetchMessages = 1000
-	fetchBytes    = 4 << 20
-)
-
-// fetch gets one load of messages, of which there were delivered before.
-func (s *Sink) fetch(ctx context.Context, consumer jetstream.Consumer, delivered, to uint64, visit visitor) (uint64, bool, error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	// A message may be larger than the stream takes now.
-	limit := max(fetchBytes, 2*int(s.conn.nc.MaxPayload()))
-	before := delivered
-	for delivered == before {
-		batch, err := consumer.Fetch(fetchMessages, jetstream.FetchContext(ctx), jetstream.FetchMaxBytes(limit))
-		if err != nil {
-			return delivered, false, causeOf(ctx, err)
-		}
-		for msg := range batch.Messages() {
-			meta, err := msg.Metadata()
-			if err != nil {
-				return delivered, false, err
-			}
-			if delivered++; meta.Sequence.Consumer != delivered {
-				return delivered, false, errors.New("a message was lost on the way from NATS")
-			}
-			if meta.Sequence.Stream <= to && msg.Subject() == s.topic.Subject {
-				if more, err := visit(msg, meta); err != nil || !more {
-					return delivered, false, err
-				}
-			}
-			if meta.Sequence.Stream >= to {
-				return delivered, false, nil
-			}
-		}
-		// The servers of a cluster do not know of a new consumer all at once.
-		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrNoResponders) {
-			return delivered, false, causeOf(ctx, err)
-		}
-		if delivered == before {
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-ctx.Done():
-				return delivered, false, context.Cause(ctx)
-			}
-		}
-	}
-	return delivered, true, nil
+// close deletes the consumer sooner than the server does by itself. It does not
+// wait for the answer, of which nothing depends.
+func (r *reading) close() {
+	_ = r.conn.nc.Publish("$JS.API.CONSUMER.DELETE."+r.stream+"."+r.consumer.CachedInfo().Name, nil)
 }
 
-// header is h as a list; see [Sink.Messages].
-func header(h nats.Header) feed.Header {
-	list := make(feed.Header, 0, len(h))
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		for _, value := range h[name] {
+// pending is how many messages there were when the reading began.
+func (r *reading) pending() uint64 { return r.consumer.CachedInfo().NumPending }
+
+// message is a message as a stream has it.
+type message struct {
+	*nats.Msg
+	sequence uint64
+	time     time.Time
+}
+
+// fields is the message's header as a list, sorted by name, with the values of a
+// name in their order: NATS clients keep headers in maps.
+func (m *message) fields() feed.Header {
+	list := make(feed.Header, 0, len(m.Header))
+	for name, values := range m.Header {
+		for _, value := range values {
 			list = append(list, feed.Field{Name: name, Value: value})
 		}
 	}
+	slices.SortStableFunc(list, func(a, b feed.Field) int { return cmp.Compare(a.Name, b.Name) })
 	return list
+}
+
+// How much is read at once, so that a topic of large entities is never held in
+// memory, and one of small entities is not read in drops.
+const (
+	loadMessages = 1000
+	loadBytes    = 4 << 20
+)
+
+// next returns some messages, the last of which is perhaps the first at the
+// sequence to or behind it. It waits for one at least: the consumer may be on a
+// server that has not stored them yet. This is why a reader has to know of a
+// message, from the stream's leader, that is not to be missed.
+//
+// It does without the client's Fetch and NextMsg, which take a message that has no
+// body and a header Status for word from the server, and anyone may publish such.
+func (r *reading) next(ctx context.Context, to uint64) ([]message, error) {
+	ctx, cancel := r.conn.bounded(ctx)
+	defer cancel()
+	// The messages of a pull, and the server's word.
+	inbox := make(chan *nats.Msg, loadMessages+1)
+	sub, err := r.conn.nc.ChanSubscribe(r.conn.nc.NewInbox(), inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for limit := int64(loadBytes); ; limit = max(limit, 2*r.conn.nc.MaxPayload()) {
+		if err := r.pull(ctx, sub.Subject, limit, to); err != nil {
+			return nil, err
+		}
+		messages, err := r.receive(ctx, inbox, to)
+		if err != nil || len(messages) > 0 {
+			return messages, err
+		}
+		// The servers of a cluster do not know of a new consumer all at once. Or the
+		// next message is larger than the limit.
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// pull asks for messages up to the sequence to, of so many bytes at most.
+func (r *reading) pull(ctx context.Context, inbox string, limit int64, to uint64) error {
+	deadline, _ := ctx.Deadline()
+	request, err := json.Marshal(map[string]any{
+		// The server sends all that it is asked for, wanted or not.
+		"batch":     min(loadMessages, to-min(r.at, to)+1),
+		"max_bytes": limit,
+		"expires":   time.Until(deadline),
+	})
+	if err != nil {
+		return err
+	}
+	return r.conn.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, inbox, request)
+}
+
+// receive returns what a pull has brought, until it has the message at the sequence
+// to or one behind it, or the server says that there is no more for now.
+func (r *reading) receive(ctx context.Context, inbox <-chan *nats.Msg, to uint64) ([]message, error) {
+	var messages []message
+	for r.at <= to {
+		var msg *nats.Msg
+		select {
+		case msg = <-inbox:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if msg.Reply == "" {
+			// The server's word: enough messages, enough bytes, too late, no such
+			// consumer.
+			break
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		if r.delivered++; meta.Sequence.Consumer != r.delivered {
+			return nil, errors.New("a message was lost on the way from NATS")
+		}
+		r.at = meta.Sequence.Stream + 1
+		messages = append(messages, message{msg, meta.Sequence.Stream, meta.Timestamp})
+	}
+	return messages, nil
 }

@@ -2,13 +2,10 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -21,7 +18,7 @@ import (
 const checkpointPrefix = "_feedbridge."
 
 // Sink appends to one topic and keeps its checkpoint beside it; see the package
-// comment. But for IDs, Fits and Messages it is used by one goroutine at a time.
+// comment. But for IDs and Fits it is used by one goroutine at a time.
 type Sink struct {
 	conn       *Conn
 	topic      Topic
@@ -67,8 +64,8 @@ func (c *Conn) Sink(t Topic) *Sink {
 	return &Sink{conn: c, topic: t, checkpoint: checkpointPrefix + t.Subject, ids: sink.NewIDs(t.Window)}
 }
 
-// IDs returns the newest IDs that the topic holds, as of the last Resume or
-// Commit. It always returns the same.
+// IDs returns the newest IDs that the topic holds, and all of its marks, as of the
+// last Resume or Commit. It always returns the same.
 func (s *Sink) IDs() *sink.IDs { return s.ids }
 
 // Resume checks that the stream is fit to be committed to, and creates it if it
@@ -79,7 +76,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.session, s.staged = nil, nil
 	s.ids.Rollback()
 	var cp checkpoint.Checkpoint
-	err := s.ask(ctx, func(ctx context.Context, ses *session) error {
+	err := s.conn.ask(ctx, s.topic.Subject, func(ctx context.Context, ses *session) error {
 		info, err := s.checkStream(ctx)
 		if err != nil {
 			return err
@@ -112,59 +109,13 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	return cp, nil
 }
 
-// ask runs f with a session and makes its errors understandable. The context
-// ends with the session; f bounds its requests.
-func (s *Sink) ask(ctx context.Context, f func(context.Context, *session) error) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
-	}
-	ses, err := s.conn.current()
-	if err != nil {
-		return err
-	}
-	if err := s.conn.checkVersion(); err != nil {
-		return err
-	}
-	before := s.conn.nc.LastError()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(ses.lost, func() { cancel(errLost) })()
-	if err := f(ctx, ses); err != nil {
-		return fmt.Errorf("topic %q: %w", s.topic.Subject, s.conn.explain(ctx, before, err))
-	}
-	return nil
-}
-
-// insist makes a request that changes nothing again and again until it is
-// answered or its time is over. A server that is not the leader of a stream drops
-// what it is asked about it, as all do while they elect one.
-func (s *Sink) insist(ctx context.Context, request func(context.Context) error) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	for {
-		once, cancel := context.WithTimeout(ctx, min(time.Second, s.conn.cfg.Timeout/4))
-		err := request(once)
-		silence := once.Err()
-		cancel()
-		if err == nil || silence == nil || !errors.Is(err, silence) || ctx.Err() != nil {
-			return causeOf(ctx, err)
-		}
-	}
-}
-
-// bounded is ctx for one request.
-func (s *Sink) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	d := s.conn.cfg.Timeout
-	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer from NATS within %v", d))
-}
-
 // Overwrite stores cp whatever checkpoint the topic has, also if it has none or
 // one that cannot be read. Like a commit it is refused with
 // [checkpoint.ErrConflict] if someone commits at the same moment. It is for a
 // person who moves a feed's place; the sink must Resume afterwards.
 func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
 	s.session, s.staged = nil, nil
-	err := s.ask(ctx, func(ctx context.Context, _ *session) error {
+	err := s.conn.ask(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
 		if _, err := s.checkStream(ctx); err != nil {
 			return err
 		}
@@ -176,7 +127,7 @@ func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
 		if last != nil {
 			fence = last.Sequence
 		}
-		ctx, cancel := s.bounded(ctx)
+		ctx, cancel := s.conn.bounded(ctx)
 		defer cancel()
 		_, err = s.publish(ctx, fence, nil, nil, cp)
 		return err
@@ -187,46 +138,12 @@ func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
 	return nil
 }
 
-// stored is a message as the leader of the stream has it.
-type stored struct {
-	Sequence uint64 `json:"seq"`
-	Data     []byte `json:"data"`
-}
-
 func (s *Sink) lastCheckpoint(ctx context.Context) (*stored, error) {
 	return s.last(ctx, s.checkpoint)
 }
 
-// last returns the newest message on a subject, or nil. It asks the leader:
-// others may be behind, and Direct Get asks any of them.
 func (s *Sink) last(ctx context.Context, subject string) (*stored, error) {
-	request, err := json.Marshal(map[string]string{"last_by_subj": subject})
-	if err != nil {
-		return nil, err
-	}
-	var reply *nats.Msg
-	err = s.insist(ctx, func(ctx context.Context) (err error) {
-		reply, err = s.conn.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+s.topic.Stream.Name, request)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Message *stored             `json:"message"`
-		Error   *jetstream.APIError `json:"error"`
-	}
-	switch err := json.Unmarshal(reply.Data, &answer); {
-	case err != nil:
-		return nil, fmt.Errorf("NATS answered what is not JSON: %w", err)
-	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
-		return nil, nil
-	case answer.Error != nil:
-		return nil, answer.Error
-	case answer.Message == nil:
-		return nil, errors.New("NATS answered without a message")
-	}
-	return answer.Message, nil
+	return s.conn.last(ctx, s.topic.Stream.Name, subject)
 }
 
 // newest returns the topic's checkpoint, nil if the topic has never had a message,

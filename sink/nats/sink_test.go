@@ -3,7 +3,6 @@ package nats_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -234,12 +233,14 @@ func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
 	resume(t, b)
 	resume(t, a)
 	wantReaders(2, "another's commit")
-	stream, err := admin(t, server.URL()).Stream(t.Context(), "shop_orders")
+	js := admin(t, server.URL())
+	wantNoReaders(t, js, "shop_orders")
+	stream, err := js.Stream(t.Context(), "shop_orders")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info := stream.CachedInfo(); info.State.Consumers != 0 || info.State.Msgs != 8+1 {
-		t.Errorf("state %+v, want 8 entities, one checkpoint, and no consumer left", info.State)
+	if info := stream.CachedInfo(); info.State.Msgs != 8+1 {
+		t.Errorf("state %+v, want 8 entities and one checkpoint", info.State)
 	}
 	if a.IDs().Len() != 8 || b.IDs().Len() != 8 {
 		t.Errorf("%d and %d IDs, want 8", a.IDs().Len(), b.IDs().Len())
@@ -323,49 +324,6 @@ func TestCheckpointOutlivesTheMessages(t *testing.T) {
 	}
 	resume(t, s)
 	commit(t, s, 3, 4)
-}
-
-func TestMessagesFromASequence(t *testing.T) {
-	t.Parallel()
-	s, js, _ := open(t, orders())
-	for m, err := range s.Messages(t.Context(), 0) {
-		t.Errorf("an empty topic has message %+v, error %v", m, err)
-	}
-	commit(t, s, 0, 2) // 1 to 3
-	commit(t, s, 2, 4) // 4 to 6
-	// What others publish behind the checkpoint is nobody's commit.
-	if _, err := js.Publish(t.Context(), "shop.orders", nil); err != nil {
-		t.Fatal(err)
-	}
-	read := func(from uint64) (got string) {
-		for m, err := range s.Messages(t.Context(), from) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if m.Time.IsZero() {
-				t.Errorf("message %d has no time", m.Seq)
-			}
-			got += fmt.Sprintf("%d:%s ", m.Seq, m.Entity.Body)
-		}
-		return got
-	}
-	for from, want := range map[uint64]string{
-		0: `1:{"n":0} 2:{"n":1} 4:{"n":2} 5:{"n":3} `,
-		2: `2:{"n":1} 4:{"n":2} 5:{"n":3} `,
-		5: `5:{"n":3} `,
-		6: ``,
-		9: ``,
-	} {
-		if got := read(from); got != want {
-			t.Errorf("from %d: %q, want %q", from, got, want)
-		}
-	}
-	for m, err := range s.Messages(t.Context(), 0) {
-		if err != nil || m.Seq > 1 {
-			t.Errorf("message %d, error %v; want the first alone", m.Seq, err)
-		}
-		break
-	}
 }
 
 func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {

@@ -41,15 +41,7 @@ func (s *Sink) checkStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 }
 
 func (s *Sink) streamInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
-	var stream jetstream.Stream
-	err := s.insist(ctx, func(ctx context.Context) (err error) {
-		stream, err = s.conn.js.Stream(ctx, s.topic.Stream.Name)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return stream.CachedInfo(), nil
+	return s.conn.streamInfo(ctx, s.topic.Stream.Name)
 }
 
 func (s *Sink) createStream(ctx context.Context) (*jetstream.StreamInfo, error) {
@@ -57,7 +49,7 @@ func (s *Sink) createStream(ctx context.Context) (*jetstream.StreamInfo, error) 
 	if !want.Create {
 		return nil, s.errNoStream()
 	}
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.conn.bounded(ctx)
 	defer cancel()
 	maxBytes := want.MaxBytes
 	if maxBytes == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -71,6 +72,34 @@ func (m *Memory) Entities() []feed.Entity {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.entities)
+}
+
+// Log reads the topic back. A position is an entity's place in the order.
+func (m *Memory) Log() MemoryLog { return MemoryLog{m} }
+
+// MemoryLog is a [Memory] to be read back.
+type MemoryLog struct{ topic *Memory }
+
+// Span returns the places.
+func (l MemoryLog) Span(ctx context.Context) (feed.Span, error) {
+	return feed.Span{End: uint64(len(l.topic.Entities())), Epoch: "memory"}, ctx.Err()
+}
+
+// Read returns the entities from one place on and before another, as messages.
+func (l MemoryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
+	return func(yield func(feed.Record, error) bool) {
+		if err := ctx.Err(); err != nil {
+			yield(feed.Record{}, err)
+			return
+		}
+		entities := l.topic.Entities()
+		for i := from; i < min(to, uint64(len(entities))); i++ {
+			e := entities[i]
+			if !yield(feed.Record{Position: i, Time: e.Modified, Header: sink.Header("", e), Body: e.Body}, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Checkpoint returns the stored checkpoint; the zero one if there is none.

@@ -3,7 +3,6 @@ package sinktest_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,17 +24,10 @@ func TestMemoryConforms(t *testing.T) {
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
 		var m sinktest.Memory
 		return sinktest.Topic{
-			Open: func() sinktest.Sink { return m.Open(sinktest.Faults{}) },
-			Read: func(context.Context) iter.Seq2[feed.Entity, error] {
-				return func(yield func(feed.Entity, error) bool) {
-					for _, e := range m.Entities() {
-						if !yield(e, nil) {
-							return
-						}
-					}
-				}
-			},
+			Open:        func() sinktest.Sink { return m.Open(sinktest.Faults{}) },
+			Log:         m.Log(),
 			MaxEntities: 1000,
+			Window:      50,
 		}
 	})
 }

@@ -27,15 +27,24 @@ type Stager interface {
 	CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
 }
 
+// Log is a topic that is read back by position.
+type Log interface {
+	Span(ctx context.Context) (feed.Span, error)
+	Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error]
+}
+
 // Topic is a fresh topic of a bus.
 type Topic struct {
 	// Open returns another sink on the topic. Sinks share nothing but the
 	// topic, as if each were in a process of its own.
 	Open func() Sink
-	// Read returns what the topic holds, in order.
-	Read func(context.Context) iter.Seq2[feed.Entity, error]
+	// Log reads the topic back. There may be none before the first Resume; then it
+	// says feed.ErrNoTopic.
+	Log Log
 	// MaxEntities is how many entities fit into one commit.
 	MaxEntities int
+	// Window is how many IDs without marks a sink holds at most; at least 50.
+	Window int
 }
 
 // Test runs the suite. Each of its tests asks open for a topic.
@@ -60,9 +69,14 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"a sink learns the IDs that another committed", idsOfOther},
 		{"IDs that were never committed are forgotten", idsForgotten},
 		{"the newest mark of each ID is known to every sink", marks},
+		{"a new sink knows all marks, however many and whatever lies around them", marksOfNewSink},
+		{"a sink learns all marks that another committed, however many", marksOfOther},
 		{"entities that were sent ahead are committed once", stagedOnce},
 		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
 		{"entities that a stale writer sent ahead are refused with its commit", stagedStale},
+		{"what is read back has its position for ever", positions},
+		{"every part of a topic can be read back", parts},
+		{"reading back ends when its reader does", readersEnd},
 		{"a foreign checkpoint is returned as it is", foreign},
 		{"a cancelled context starts nothing", cancelled},
 	} {
@@ -122,9 +136,11 @@ func commit(t *testing.T, s Sink, from, to int) {
 func read(t *testing.T, topic Topic) []feed.Entity {
 	t.Helper()
 	var entities []feed.Entity
-	for e, err := range topic.Read(t.Context()) {
+	span := spanOf(t, topic.Log)
+	for _, r := range records(t, topic.Log, span.First, span.End) {
+		e, err := sink.Entity(r.Header, r.Body)
 		if err != nil {
-			t.Fatalf("read: %v", err)
+			t.Fatal(err)
 		}
 		entities = append(entities, e)
 	}

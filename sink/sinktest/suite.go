@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -349,6 +351,77 @@ func marks(t *testing.T, topic Topic) {
 		}
 	}
 	wantEntities(t, topic, entities)
+}
+
+// marked are entities with marks of a version; each third deletes.
+func marked(from, n, version int) []feed.Entity {
+	entities := Entities(from, n)
+	for i := range entities {
+		entities[i].Mark = fmt.Sprintf("v%d;%d", version, from+i)
+		if i%3 == 0 {
+			entities[i].Op, entities[i].Header[3].Value = feed.Delete, "http-equiv=DELETE"
+		}
+	}
+	return entities
+}
+
+// commitAll commits entities in as many commits as it takes, and returns how many
+// the topic has then, of which there were n before.
+func commitAll(t *testing.T, topic Topic, s Sink, n int, entities []feed.Entity) int {
+	t.Helper()
+	for part := range slices.Chunk(entities, min(topic.MaxEntities, 200)) {
+		n += len(part)
+		if err := s.Commit(t.Context(), part, At(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// wantMarks checks that s holds the marks of entities and no others.
+func wantMarks(t *testing.T, s Sink, entities ...[]feed.Entity) {
+	t.Helper()
+	want := map[string]string{}
+	for _, e := range slices.Concat(entities...) {
+		want[e.ID] = e.Mark
+	}
+	if diff := gocmp.Diff(want, maps.Collect(s.IDs().Marks())); diff != "" {
+		t.Errorf("marks (-want +got):\n%s", diff)
+	}
+}
+
+func marksOfNewSink(t *testing.T, topic Topic) {
+	s := topic.Open()
+	resume(t, s)
+	// Nobody had marks at first.
+	n := commitAll(t, topic, s, 0, Entities(0, topic.Window))
+	many := marked(n, 10*topic.Window, 1)
+	n = commitAll(t, topic, s, n, many)
+	changed := marked(topic.Window, 5, 2)
+	n = commitAll(t, topic, s, n, changed)
+	wantMarks(t, s, many, changed)
+	fresh := topic.Open()
+	resume(t, fresh)
+	wantMarks(t, fresh, many, changed)
+	// It is caught up, and stays so.
+	resume(t, fresh)
+	wantMarks(t, fresh, many, changed)
+	commitAll(t, topic, fresh, n, marked(topic.Window, 1, 3))
+	resume(t, s)
+	wantMarks(t, s, many, changed, marked(topic.Window, 1, 3))
+}
+
+func marksOfOther(t *testing.T, topic Topic) {
+	s, other := topic.Open(), topic.Open()
+	resume(t, s)
+	first := marked(0, 3, 1)
+	n := commitAll(t, topic, s, 0, first)
+	resume(t, other)
+	many := marked(3, 20*topic.Window, 1)
+	commitAll(t, topic, other, n, many)
+	wantMarks(t, s, first)
+	resume(t, s)
+	wantMarks(t, s, first, many)
 }
 
 func foreign(t *testing.T, topic Topic) {

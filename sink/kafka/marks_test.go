@@ -1,0 +1,164 @@
+package kafka_test
+
+import (
+	"fmt"
+	"maps"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// marked are entities with marks.
+func marked(from, n int) []feed.Entity {
+	entities := sinktest.Entities(from, n)
+	for i := range entities {
+		entities[i].Mark = fmt.Sprintf("v1;%d", from+i)
+	}
+	return entities
+}
+
+// commitMarked commits entities, of which the topic has n then.
+func commitMarked(t *testing.T, s *kafka.Sink, entities []feed.Entity, n int) {
+	t.Helper()
+	if err := s.Commit(t.Context(), entities, sinktest.At(n)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantMarks(t *testing.T, s *kafka.Sink, entities []feed.Entity) {
+	t.Helper()
+	resume(t, s)
+	want := map[string]string{}
+	for _, e := range entities {
+		want[e.ID] = e.Mark
+	}
+	if diff := cmp.Diff(want, maps.Collect(s.IDs().Marks())); diff != "" {
+		t.Errorf("marks (-want +got):\n%s", diff)
+	}
+}
+
+func TestMarksLieInManyPartitions(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Partitions, topic.Key, topic.Window = 4, "/n", 10
+	s, _, more := open(t, topic)
+	entities := marked(0, 300)
+	commitMarked(t, s, entities, 300)
+	entities[7].Mark = "v1;changed"
+	commitMarked(t, s, entities[7:8], 301)
+	wantMarks(t, more(), entities)
+}
+
+func TestMarksOfMessagesThatAreGone(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Window = 10
+	s, c, more := open(t, topic)
+	entities := marked(0, 100)
+	commitMarked(t, s, entities, 100)
+	if err := c.DeleteRecords("shop.orders", 0, 20); err != nil {
+		t.Fatal(err)
+	}
+	wantMarks(t, more(), entities[20:])
+	wantMarks(t, s, entities)
+	if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
+		t.Fatal(err)
+	}
+	wantMarks(t, more(), nil)
+	commitMarked(t, s, marked(200, 1), 101)
+	wantMarks(t, more(), marked(200, 1))
+}
+
+func TestMarkOfATombstone(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Key, topic.Delete = "header:Content-ID", kafka.DeleteTombstone
+	s, _, more := open(t, topic)
+	entities := marked(0, 2)
+	commitMarked(t, s, entities, 2)
+	entities[1].Op, entities[1].Header[3].Value, entities[1].Mark = feed.Delete, "http-equiv=DELETE", "v1;deleted"
+	commitMarked(t, s, entities[1:], 3)
+	wantMarks(t, more(), entities)
+}
+
+// countFetches counts the requests for messages of the orders before an offset.
+func countFetches(c *kfake.Cluster, before int64) *atomic.Int32 {
+	id, n := c.TopicInfo("shop.orders").TopicID, new(atomic.Int32)
+	c.ControlKey(kmsg.Fetch.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		for _, t := range req.(*kmsg.FetchRequest).Topics {
+			if (t.Topic == "shop.orders" || t.TopicID == id) && t.Partitions[0].FetchOffset < before {
+				n.Add(1)
+			}
+		}
+		return nil, nil, false
+	})
+	return n
+}
+
+// A feed's newest message may lie far behind those of others.
+func TestSharedTopicIsSearchedUntilAMessageIsFound(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		entities []feed.Entity
+		late     int // how many entities come behind those of the other feed
+		ids      int
+		early    bool // the beginning of the topic is read
+	}{
+		"with marks":                          {marked(0, 12), 0, 12, true},
+		"without marks":                       {sinktest.Entities(0, 12), 0, 10, true},
+		"some are near":                       {sinktest.Entities(0, 12), 2, 2, false},
+		"a checkpoint that counts none alone": {nil, 0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t)
+			topic, parcels := orders(), orders()
+			topic.Shared, topic.Window = true, 10
+			parcels.Shared, parcels.Feed = true, "parcels"
+			s, other := connect(t, at(c)).Sink(topic), connect(t, at(c)).Sink(parcels)
+			resume(t, s)
+			commitMarked(t, s, test.entities, len(test.entities))
+			resume(t, other)
+			for n := 0; n < 400; n += 100 {
+				commit(t, other, n, n+100)
+			}
+			if test.late > 0 {
+				commit(t, s, 12, 12+test.late)
+			}
+			early := countFetches(c, 150) // the reach is 160 of some 420
+			fresh := connect(t, at(c)).Sink(topic)
+			resume(t, fresh)
+			if n := fresh.IDs().Len(); n != test.ids {
+				t.Errorf("%d IDs are known, want %d", n, test.ids)
+			}
+			if read := early.Load() > 0; read != test.early {
+				t.Errorf("the beginning is read: %v, want %v", read, test.early)
+			}
+		})
+	}
+}
+
+func TestSinkFarBehindReadsOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Window = 10
+	s, c, more := open(t, topic)
+	entities := marked(0, 403)
+	commitMarked(t, s, entities[:3], 3)
+	other := more()
+	resume(t, other)
+	commitMarked(t, other, entities[3:], 403)
+	early := countFetches(c, 3)
+	wantMarks(t, s, entities)
+	if n := early.Load(); n > 0 {
+		t.Errorf("it reads again what it has read, %d times", n)
+	}
+}

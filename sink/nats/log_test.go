@@ -1,0 +1,401 @@
+package nats_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+)
+
+// shop starts a server with a stream that feedbridge has nothing to do with, and
+// returns its administrator and a connection.
+func shop(t *testing.T) (jetstream.JetStream, *nats.Conn) {
+	t.Helper()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	createShop(t, js, "SHOP")
+	return js, connect(t, nats.Config{URL: server.URL()})
+}
+
+func createShop(t *testing.T, js jetstream.JetStream, name string) {
+	t.Helper()
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"shop.>"}, MaxAge: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func publish(t *testing.T, js jetstream.JetStream, subject string, bodies ...string) {
+	t.Helper()
+	for _, body := range bodies {
+		if _, err := js.Publish(t.Context(), subject, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantNoReaders checks that nothing is left of those who have read.
+func wantNoReaders(t *testing.T, js jetstream.JetStream, stream string) {
+	t.Helper()
+	eventually(t, "no consumer is left", func() bool {
+		s, err := js.Stream(t.Context(), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.CachedInfo().State.Consumers == 0
+	})
+}
+
+// bodies are the positions and bodies of records.
+func bodies(all []feed.Record) (text string) {
+	for _, r := range all {
+		text += fmt.Sprintf("%d:%s ", r.Position, r.Body)
+	}
+	return text
+}
+
+func TestLogOfATopicThatOthersWrote(t *testing.T) {
+	t.Parallel()
+	js, conn := shop(t)
+	log := conn.Log("shop.orders", "")
+	want := func(situation string, first, end uint64, text string) {
+		t.Helper()
+		span := spanOf(t, log)
+		if span.First != first || span.End != end {
+			t.Errorf("%s: positions %+v, want %d to %d", situation, span, first, end)
+		}
+		if got := bodies(records(t, log, span.First, span.End)); got != text {
+			t.Errorf("%s: %q, want %q", situation, got, text)
+		}
+	}
+	want("an empty stream", 1, 1, "")
+	publish(t, js, "shop.carts", "x", "y")
+	want("others' messages alone", 3, 3, "")
+	publish(t, js, "shop.orders", "a", "b")
+	publish(t, js, "shop.carts", "z")
+	publish(t, js, "shop.orders", "c")
+	publish(t, js, "shop.carts", "z")
+	want("others' messages around", 3, 8, "3:a 4:b 6:c ")
+
+	stream, err := js.Stream(t.Context(), "SHOP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, text := range map[uint64]string{4: "4:b 6:c ", 5: "6:c ", 7: "", 99: ""} {
+		if got := bodies(records(t, log, from, 8)); got != text {
+			t.Errorf("from %d: %q, want %q", from, got, text)
+		}
+	}
+	if err := stream.DeleteMsg(t.Context(), 4); err != nil {
+		t.Fatal(err)
+	}
+	want("one is deleted", 3, 8, "3:a 6:c ")
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(5)); err != nil {
+		t.Fatal(err)
+	}
+	want("the oldest are gone", 6, 8, "6:c ")
+	epoch := spanOf(t, log).Epoch
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want("all are gone", 8, 8, "")
+	if now := spanOf(t, log).Epoch; now != epoch {
+		t.Errorf("epoch %q after %q; a purge starts nothing over", now, epoch)
+	}
+}
+
+func TestLogHasMessagesAsTheyAre(t *testing.T) {
+	t.Parallel()
+	js, conn := shop(t)
+	began := time.Now().Add(-time.Minute)
+	for _, msg := range []*natsgo.Msg{
+		{Header: natsgo.Header{"b": {"2", "1"}, "B": {""}, "a": {"naïve"}}, Data: []byte("\x00\xff")},
+		// A client might take these for word from the server.
+		{Header: natsgo.Header{"Status": {"404"}, "Description": {"No Messages"}}},
+		{Header: natsgo.Header{"Status": {"503"}}},
+		{},
+	} {
+		msg.Subject = "shop.orders"
+		if _, err := js.PublishMsg(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := conn.Log("shop.orders", "SHOP")
+	got := records(t, log, 1, spanOf(t, log).End)
+	for i := range got {
+		if at := got[i].Time; at.Before(began) || at.After(time.Now().Add(time.Minute)) {
+			t.Errorf("record %d is from %v", i, at)
+		}
+		got[i].Time = time.Time{}
+	}
+	want := []feed.Record{
+		{Position: 1, Header: feed.Header{{Name: "B", Value: ""}, {Name: "a", Value: "naïve"}, {Name: "b", Value: "2"}, {Name: "b", Value: "1"}}, Body: []byte("\x00\xff")},
+		{Position: 2, Header: feed.Header{{Name: "Description", Value: "No Messages"}, {Name: "Status", Value: "404"}}},
+		{Position: 3, Header: feed.Header{{Name: "Status", Value: "503"}}},
+		{Position: 4, Header: feed.Header{}},
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(bytes.Equal)); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+func TestLogOfAMirror(t *testing.T) {
+	t.Parallel()
+	js, conn := shop(t)
+	publish(t, js, "shop.carts", "x")
+	publish(t, js, "shop.orders", "a", "b")
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "SHOP"}}); err != nil {
+		t.Fatal(err)
+	}
+	log := conn.Log("shop.orders", "COPY")
+	eventually(t, "the mirror has all", func() bool { return spanOf(t, log).End == 4 })
+	if got := bodies(records(t, log, 1, 4)); got != "2:a 3:b " {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestLogWithoutATopic(t *testing.T) {
+	t.Parallel()
+	js, conn := shop(t)
+	for name, test := range map[string]struct {
+		subject, stream, want string
+		readable              bool
+	}{
+		"no stream has the subject":    {"parcels", "", "no stream has its subject", false},
+		"no such stream":               {"shop.orders", "GONE", "there is no stream GONE", false},
+		"a stream without the subject": {"parcels", "SHOP", "stream SHOP does not have its subject", true},
+	} {
+		log := conn.Log(test.subject, test.stream)
+		_, err := log.Span(t.Context())
+		wantError(t, err, false, feed.ErrNoTopic, test.want)
+		for _, err := range log.Read(t.Context(), 1, 10) {
+			if test.readable {
+				t.Errorf("%s: it is read: %v", name, err)
+			}
+			wantError(t, err, false, feed.ErrNoTopic, test.want)
+		}
+	}
+	// One that comes later is found, and so is one in another stream.
+	log := conn.Log("shop.orders", "")
+	epochs := map[string]bool{}
+	for _, name := range []string{"SHOP", "SHOP", "STORE"} {
+		if err := js.DeleteStream(t.Context(), "SHOP"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := log.Span(t.Context())
+		wantError(t, err, false, feed.ErrNoTopic)
+		createShop(t, js, name)
+		publish(t, js, "shop.orders", name)
+		span := spanOf(t, log)
+		epochs[span.Epoch] = true
+		if got := bodies(records(t, log, 0, span.End)); got != "1:"+name+" " {
+			t.Errorf("%q", got)
+		}
+	}
+	if len(epochs) != 3 {
+		t.Errorf("epochs %v, want three", epochs)
+	}
+}
+
+func TestLogWhileTheBusIsAway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := startServer(t, dir, "127.0.0.1:0")
+	url := server.URL()
+	s := connect(t, nats.Config{URL: url}).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 3)
+	log := connect(t, nats.Config{URL: url, Timeout: time.Second}).Log("shop.orders", "")
+	before := spanOf(t, log)
+	server.Close()
+	eventually(t, "the loss is noticed", func() bool {
+		_, err := log.Span(t.Context())
+		return err != nil
+	})
+	_, err := log.Span(t.Context())
+	wantError(t, err, false, nil, "no NATS server answers at")
+	for _, err := range log.Read(t.Context(), 1, before.End) {
+		wantError(t, err, false, nil, "no NATS server answers at")
+	}
+	startServer(t, dir, strings.TrimPrefix(url, "nats://"))
+	eventually(t, "the server is back", func() bool {
+		_, err := log.Span(t.Context())
+		return err == nil
+	})
+	if now := spanOf(t, log); now != before {
+		t.Errorf("positions %+v, want %+v", now, before)
+	}
+	if n := len(records(t, log, 1, before.End)); n != 3 {
+		t.Errorf("%d records, want 3", n)
+	}
+}
+
+func TestLogIsReadByManyAtOnce(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	for n := 0; n < 3000; n += 300 {
+		commit(t, s, n, n+300)
+	}
+	log := s.Log()
+	span := spanOf(t, log)
+	all := records(t, log, span.First, span.End)
+	if len(all) != 3000 {
+		t.Fatalf("%d records, want 3000", len(all))
+	}
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			var got []feed.Record
+			step := uint64(100 + 250*i)
+			for from := span.First; from < span.End; from += step {
+				for r, err := range log.Read(t.Context(), from, min(from+step, span.End)) {
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got = append(got, r)
+				}
+			}
+			if diff := cmp.Diff(all, got); diff != "" {
+				t.Errorf("in steps of %d (-want +got):\n%s", step, diff)
+			}
+		})
+	}
+	group.Wait()
+	wantNoReaders(t, js, "shop_orders")
+}
+
+func TestReadersOfALogLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	commit(t, s, 0, 20)
+	log := s.Log()
+	for _, err := range log.Read(t.Context(), 1, 20) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, err := range log.Read(ctx, 1, 20) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	wantNoReaders(t, js, "shop_orders")
+}
+
+// A reader may take its time, for a client that is slow, and the server forgets
+// consumers that ask for nothing.
+func TestLogIsReadSlowly(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	for n := 0; n < 2500; n += 500 {
+		commit(t, s, n, n+500)
+	}
+	log := s.Log()
+	log.Conn().SetIdle(500 * time.Millisecond)
+	n := 0
+	for r, err := range log.Read(t.Context(), 0, spanOf(t, log).End) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf(`{"n":%d}`, n); string(r.Body) != want {
+			t.Fatalf("record %d is %s", n, r.Body)
+		}
+		if n++; n == 10 || n == 1200 {
+			wantNoReaders(t, js, "shop_orders")
+		}
+	}
+	if n != 2500 {
+		t.Errorf("%d records, want 2500", n)
+	}
+}
+
+func TestLogHoldsLittleOfALongTopic(t *testing.T) {
+	t.Parallel()
+	js, conn := shop(t)
+	body := strings.Repeat("x", 512<<10)
+	for range 20 {
+		publish(t, js, "shop.orders", body)
+	}
+	log := conn.Log("shop.orders", "")
+	end := spanOf(t, log).End
+	before := conn.Received()
+	for _, err := range log.Read(t.Context(), 1, end) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	if got := conn.Received() - before; got > 6<<20 {
+		t.Errorf("the first record of many took %d bytes", got)
+	}
+	// One may be larger than what is held otherwise.
+	publish(t, js, "shop.orders", strings.Repeat("x", 6<<20), "last")
+	if n := len(records(t, log, 1, end+2)); n != 22 {
+		t.Errorf("%d records, want 22", n)
+	}
+}
+
+func TestLogAsksForNoMoreThanAPage(t *testing.T) {
+	t.Parallel()
+	s, _, _ := open(t, orders())
+	for n := 0; n < 1000; n += 500 {
+		commit(t, s, n, n+500)
+	}
+	log := s.Log()
+	before := log.Conn().Received()
+	if n := len(records(t, log, 1, 11)); n != 10 {
+		t.Fatalf("%d records, want 10", n)
+	}
+	if got := log.Conn().Received() - before; got > 10<<10 {
+		t.Errorf("ten records took %d bytes", got)
+	}
+}
+
+// Some of what a page should have goes while it is read.
+func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	for n := 0; n < 3000; n += 500 {
+		commit(t, s, n, n+500)
+	}
+	log := s.Log()
+	end := spanOf(t, log).End
+	n := 0
+	for _, err := range log.Read(t.Context(), 1, end) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 500 {
+			purge(t, js, jetstream.WithPurgeSubject("shop.orders"))
+		}
+	}
+	if n < 500 || n > 2000 {
+		t.Errorf("%d records, want what was there", n)
+	}
+}
+
+func TestLogOfAClosedConnection(t *testing.T) {
+	t.Parallel()
+	_, conn := shop(t)
+	log := conn.Log("shop.orders", "")
+	conn.Close()
+	_, err := log.Span(t.Context())
+	if err == nil || errors.Is(err, feed.ErrNoTopic) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,150 @@
+package nats_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// starts tells where in the stream each reading begins from now on.
+func starts(t *testing.T, url string) (next func() []uint64) {
+	t.Helper()
+	nc, err := natsgo.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	asked, err := nc.SubscribeSync("$JS.API.CONSUMER.CREATE.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return func() (all []uint64) {
+		t.Helper()
+		// What was asked before this is here when its answer is.
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			msg, err := asked.NextMsg(time.Millisecond)
+			if err != nil {
+				return all
+			}
+			var request struct {
+				Config struct {
+					Start uint64 `json:"opt_start_seq"`
+				}
+			}
+			if err := json.Unmarshal(msg.Data, &request); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, request.Config.Start)
+		}
+	}
+}
+
+func TestWhatIsReadOfATopic(t *testing.T) {
+	t.Parallel()
+	marked := func(from, n int) []feed.Entity {
+		entities := sinktest.Entities(from, n)
+		for i := range entities {
+			entities[i].Mark = fmt.Sprint("v1;", from+i)
+		}
+		return entities
+	}
+	for name, test := range map[string]struct {
+		entities func(from, n int) []feed.Entity
+		fresh    []uint64
+		ids      int
+	}{
+		// The first commit has the sequences 1 to 101.
+		"without marks": {sinktest.Entities, []uint64{101 - 20}, 10},
+		"with marks":    {marked, []uint64{101 - 20, 1}, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t, t.TempDir(), "127.0.0.1:0")
+			topic := orders()
+			topic.Window = 10
+			open := func() *nats.Sink { return connect(t, nats.Config{URL: server.URL()}).Sink(topic) }
+			s, fresh := open(), open()
+			next := starts(t, server.URL())
+			want := func(situation string, want []uint64) {
+				t.Helper()
+				if diff := cmp.Diff(want, next()); diff != "" {
+					t.Errorf("%s: it is read from (-want +got):\n%s", situation, diff)
+				}
+			}
+			resume(t, s)
+			if err := s.Commit(t.Context(), test.entities(0, 100), sinktest.At(100)); err != nil {
+				t.Fatal(err)
+			}
+			resume(t, s)
+			want("by the sink that wrote it", nil)
+			resume(t, fresh)
+			want("by another", test.fresh)
+			if n := fresh.IDs().Len(); n != test.ids {
+				t.Errorf("%d IDs are known, want %d", n, test.ids)
+			}
+			resume(t, fresh)
+			want("by another that has read it", nil)
+			if err := s.Commit(t.Context(), test.entities(100, 5), sinktest.At(105)); err != nil {
+				t.Fatal(err)
+			}
+			resume(t, fresh)
+			want("after another's commit", []uint64{102})
+
+			moved := sinktest.At(105)
+			moved.Moved = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			if err := open().Overwrite(t.Context(), moved); err != nil {
+				t.Fatal(err)
+			}
+			resume(t, fresh)
+			next()
+			resume(t, fresh)
+			want("after a move that it has seen", nil)
+		})
+	}
+}
+
+func TestSinkFarBehindReadsAllMarksOnce(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	topic := orders()
+	topic.Window = 10
+	open := func() *nats.Sink { return connect(t, nats.Config{URL: server.URL()}).Sink(topic) }
+	s, other := open(), open()
+	want := map[string]string{}
+	entities := sinktest.Entities(0, 403)
+	for i := range entities {
+		entities[i].Mark = fmt.Sprint("v1;", i)
+		want[entities[i].ID] = entities[i].Mark
+	}
+	resume(t, s)
+	if err := s.Commit(t.Context(), entities[:3], sinktest.At(3)); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, other)
+	if err := other.Commit(t.Context(), entities[3:], sinktest.At(403)); err != nil {
+		t.Fatal(err)
+	}
+	next := starts(t, server.URL())
+	resume(t, s)
+	if diff := cmp.Diff([]uint64{5}, next()); diff != "" {
+		t.Errorf("it reads from (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, maps.Collect(s.IDs().Marks())); diff != "" {
+		t.Errorf("marks (-want +got):\n%s", diff)
+	}
+}
