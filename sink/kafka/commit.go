@@ -78,6 +78,7 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		return err
 	}
 	s.fence, s.own, s.placed = last, last, true
+	s.seen.checkpoint = last
 	for i := range m.records {
 		// Nobody else writes for this feed, so the IDs in between are known.
 		if r := &records[i]; int(r.Partition) < len(s.seen.next) {

@@ -68,9 +68,11 @@
 //     ends that. Resume sees it, for a transaction that is open while its
 //     coordinator says otherwise hangs, and ends it in the way in which the
 //     coordinator says that it ended. Therefore no sink takes the transactional id
-//     while a transaction is open: the cluster would forget how it ended. Should the
-//     process die between the two requests that this takes, the transaction is
-//     aborted where it hangs, and if it was committed elsewhere, it is torn.
+//     while a transaction is open: the cluster would forget how it ended. It may
+//     be aborted all the same, by a commit in the same partitions that fails, or
+//     if the process dies between the two requests that the cure takes. So a
+//     commit that was confirmed can be gone: the newest checkpoint is older than
+//     one that was seen, and the IDs are read anew.
 //   - The markers of a transaction are written partition by partition, after the
 //     cluster has said that it is committed. So Resume waits for the partitions of
 //     the topic, too, before it loads their IDs.

@@ -107,13 +107,22 @@ func (s *Sink) abandon(ctx context.Context, why error) {
 		return
 	}
 	if !errors.Is(why, checkpoint.ErrConflict) {
-		ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
-		defer cancel()
-		if s.producer.AbortBufferedRecords(ctx) == nil {
-			_ = s.producer.EndTransaction(ctx, kgo.TryAbort)
-		}
+		s.abort(ctx)
 	}
 	s.closeProducer()
+}
+
+func (s *Sink) abort(ctx context.Context) {
+	ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
+	defer cancel()
+	if now, err := s.transaction(ctx); err == nil && now.State != "Ongoing" {
+		// It has ended, and may hang. To abort what is none any more franz-go
+		// takes the transactional id anew: see open.
+		return
+	}
+	if s.producer.AbortBufferedRecords(ctx) == nil {
+		_ = s.producer.EndTransaction(ctx, kgo.TryAbort)
+	}
 }
 
 // open makes the producer. From its success on nobody but this sink can commit

@@ -57,6 +57,8 @@ type Sink struct {
 		known bool
 		moved time.Time
 		next  []int64
+		// checkpoint is the offset of the newest checkpoint then.
+		checkpoint int64
 	}
 }
 
@@ -116,7 +118,7 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 	if at != s.place {
 		// What was committed last lies nowhere any more.
 		s.closeProducer()
-		s.place = at
+		s.place, s.seen.checkpoint = at, -1
 	}
 	feeds, err := s.feeds(ctx, s.place, s.conn.cfg.Timeout, s.watch().look)
 	if err != nil {
