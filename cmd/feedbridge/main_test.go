@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -109,7 +110,8 @@ func play(role string) error {
 }
 
 // spawn starts a process of the test's own binary that plays a part, with more
-// variables in its environment.
+// variables in its environment. If the test fails while it runs, the end of its
+// log is shown.
 func spawn(tb testing.TB, role string, env []string, args ...string) (*exec.Cmd, io.Reader) {
 	tb.Helper()
 	cmd := exec.Command(os.Args[0], args...)
@@ -122,13 +124,24 @@ func spawn(tb testing.TB, role string, env []string, args ...string) (*exec.Cmd,
 	if err != nil {
 		tb.Fatal(err)
 	}
+	log, err := os.Create(filepath.Join(tb.TempDir(), "log"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = log.Close() }() // the child has it
+	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
 		in.Close()
-		_ = cmd.Process.Kill()
+		alive := cmd.Process.Kill() == nil
 		_ = cmd.Wait()
+		if alive && tb.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			lines := strings.SplitAfter(string(text), "\n")
+			tb.Logf("the end of the log of %s, process %d:\n%s", role, cmd.Process.Pid, strings.Join(lines[max(0, len(lines)-40):], ""))
+		}
 	})
 	return cmd, out
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
-var _ bridge.Sink = (*kafka.Sink)(nil)
+var _ bridge.Stager = (*kafka.Sink)(nil)
 
 var silent = slog.New(slog.DiscardHandler)
 

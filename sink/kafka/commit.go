@@ -24,6 +24,13 @@ const (
 // Commit appends entities and stores cp in one transaction. It takes at most
 // three times the configured timeout.
 func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	return s.CommitStaging(ctx, entities, cp, nil)
+}
+
+// CommitStaging is Commit. While the cluster takes the records it asks next, unless
+// that is nil, what the following commit will have, and makes its records. Nothing
+// of them is sent before that commit.
+func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	// If anything goes wrong from here on, nobody knows whether the commit took
 	// place until Resume has looked.
 	ready := s.ready
@@ -36,7 +43,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	}
 	ctx, cancel := s.conn.within(ctx, 3*s.conn.cfg.Timeout)
 	defer cancel()
-	if err := s.commit(ctx, entities, cp); err != nil {
+	if err := s.commit(ctx, entities, cp, next); err != nil {
 		err = s.explain(ctx, err)
 		s.abandon(ctx, err)
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Name, err)
@@ -47,37 +54,47 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	return nil
 }
 
-func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	records, err := s.messages(entities)
-	if err != nil {
-		return err
+func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+	m := s.ahead
+	s.ahead = made{}
+	if !m.serves(entities) {
+		var err error
+		if m, err = s.makeRecords(entities); err != nil {
+			return err
+		}
 	}
 	if s.producer == nil {
 		if err := s.open(ctx); err != nil {
 			return err
 		}
 	}
-	s.records = append(records, s.checkpointRecord(cp))
-	last, err := transact(ctx, s.producer, s.records)
+	records := append(m.records, s.checkpointRecord(cp))
+	last, err := transact(ctx, s.producer, records, func() {
+		if next != nil {
+			s.stage(next())
+		}
+	})
 	if err != nil {
 		return err
 	}
 	s.fence, s.own, s.placed = last, last, true
-	for i := range records {
+	s.seen.checkpoint = last
+	for i := range m.records {
 		// Nobody else writes for this feed, so the IDs in between are known.
 		if r := &records[i]; int(r.Partition) < len(s.seen.next) {
 			s.seen.next[r.Partition] = max(s.seen.next[r.Partition], r.Offset+1)
 		}
 	}
 	// They hold on to the page that the entities were read from.
-	clear(s.records)
-	s.records = s.records[:0]
+	clear(records)
+	s.spare = records[:0]
 	return nil
 }
 
 // transact commits records, all or nothing, and returns the offset of the last.
-// If it fails, the commit may have taken place, or may yet.
-func transact(ctx context.Context, p *kgo.Client, records []kgo.Record) (int64, error) {
+// If it fails, the commit may have taken place, or may yet. It calls meanwhile,
+// unless it is nil, once the records are on their way.
+func transact(ctx context.Context, p *kgo.Client, records []kgo.Record, meanwhile func()) (int64, error) {
 	// Closed, the client answers everything that is still waited for.
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
@@ -87,6 +104,9 @@ func transact(ctx context.Context, p *kgo.Client, records []kgo.Record) (int64, 
 	promise := kgo.AbortingFirstErrPromise(p)
 	for i := range records {
 		p.Produce(ctx, &records[i], promise.Promise())
+	}
+	if meanwhile != nil {
+		meanwhile()
 	}
 	if err := p.Flush(ctx); err != nil {
 		return 0, causeOf(ctx, err)
@@ -109,13 +129,13 @@ func transact(ctx context.Context, p *kgo.Client, records []kgo.Record) (int64, 
 
 var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")
 
-// messages returns the records of entities, with room for one more. They are
-// good until the next call.
-func (s *Sink) messages(entities []feed.Entity) ([]kgo.Record, error) {
-	if n := len(entities) + 1; cap(s.records) < n {
-		s.records = make([]kgo.Record, 0, n)
+// makeRecords returns the records of entities. It takes the spare memory for them.
+func (s *Sink) makeRecords(entities []feed.Entity) (made, error) {
+	records := s.spare
+	s.spare = nil
+	if n := len(entities) + 1; cap(records) < n {
+		records = make([]kgo.Record, 0, n)
 	}
-	records := s.records[:0]
 	var fields feed.Header
 	for i := range entities {
 		e := &entities[i]
@@ -126,12 +146,12 @@ func (s *Sink) messages(entities []feed.Entity) ([]kgo.Record, error) {
 		}
 		if err != nil {
 			// The gate has asked already, but the topic may take less since.
-			return nil, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
+			return made{}, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
 		}
 		r := kgo.Record{Topic: s.topic.Name, Partition: int32(s.topic.Partition), Key: key, Value: s.value(e), Headers: headers(fields)}
 		records = append(records, r)
 	}
-	return records, nil
+	return made{entities, records}, nil
 }
 
 // value is what an entity's message has: a null value for a tombstone alone.

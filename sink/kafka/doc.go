@@ -63,6 +63,16 @@
 //     is ErrConflict for it. If the transaction is another feed's or another
 //     program's, Resume leaves it alone, and says whose it is when the timeout is
 //     over.
+//   - Kafka 4 may take a transaction for ended and leave it open in partitions that
+//     have no leader at that moment (KAFKA-20734), as when brokers crash. No timeout
+//     ends that. Resume sees it, for a transaction that is open while its
+//     coordinator says otherwise hangs, and ends it in the way in which the
+//     coordinator says that it ended. Therefore no sink takes the transactional id
+//     while a transaction is open: the cluster would forget how it ended. It may
+//     be aborted all the same, by a commit in the same partitions that fails, or
+//     if the process dies between the two requests that the cure takes. So a
+//     commit that was confirmed can be gone: the newest checkpoint is older than
+//     one that was seen, and the IDs are read anew.
 //   - The markers of a transaction are written partition by partition, after the
 //     cluster has said that it is committed. So Resume waits for the partitions of
 //     the topic, too, before it loads their IDs.

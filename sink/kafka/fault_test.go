@@ -52,6 +52,35 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	wantFeed(t, s, 5)
 }
 
+// A commit that the cluster has confirmed can be gone all the same, if it hung and
+// was aborted. Its entities are read again, and are no duplicates then.
+func TestConfirmedCommitIsGone(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	cfg := at(c)
+	cfg.Timeout = 2 * time.Second
+	s := connect(t, cfg).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	c.ControlKey(kmsg.EndTxn.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		req := r.(*kmsg.EndTxnRequest)
+		resp := req.ResponseKind().(*kmsg.EndTxnResponse)
+		resp.ProducerID, resp.ProducerEpoch = req.ProducerID, req.ProducerEpoch
+		return resp, nil, true
+	})
+	commit(t, s, 2, 4)
+	if cp := resume(t, s); cp.Count != 2 {
+		t.Errorf("checkpoint %+v, want that of the commit before", cp)
+	}
+	for _, e := range sinktest.Entities(2, 2) {
+		if !s.IDs().Add(e.ID) {
+			t.Errorf("%s counts as one that the topic holds", e.ID)
+		}
+	}
+	commit(t, s, 2, 5)
+	wantFeed(t, s, 5)
+}
+
 func TestNewClusterHasNoCoordinatorYet(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)

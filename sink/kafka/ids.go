@@ -46,9 +46,11 @@ func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpo
 	if err != nil {
 		return err
 	}
-	if !s.follows(d, starts, ends) || !cp.Moved.Equal(s.seen.moved) {
+	if !s.follows(d, starts, ends) || !cp.Moved.Equal(s.seen.moved) || s.fence < s.seen.checkpoint {
 		// The topic is another one, or has lost messages, or a person has moved
-		// the place, perhaps after deleting some: what ids has may be gone.
+		// the place, perhaps after deleting some; or a commit that the cluster
+		// had confirmed is gone, as one that hung may be: what ids has may be
+		// gone too.
 		s.forget(d)
 		s.seen.moved = cp.Moved
 		if err := s.tail(ctx, starts, ends, cp.Count > 0); err != nil {
@@ -63,7 +65,7 @@ func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpo
 			return fmt.Errorf("read what the topic holds: %w", err)
 		}
 	}
-	s.seen.next = ends
+	s.seen.next, s.seen.checkpoint = ends, s.fence
 	return nil
 }
 

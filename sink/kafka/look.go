@@ -219,7 +219,7 @@ func (s *Sink) overwrite(ctx context.Context, cp checkpoint.Checkpoint, feeds ma
 	if err := s.take(ctx, p, false); err != nil {
 		return err
 	}
-	if _, err := transact(ctx, p, append(records, s.checkpointRecord(cp))); err != nil {
+	if _, err := transact(ctx, p, append(records, s.checkpointRecord(cp)), nil); err != nil {
 		return err
 	}
 	return nil

@@ -106,28 +106,34 @@ func (s *Sink) abandon(ctx context.Context, why error) {
 	if s.producer == nil {
 		return
 	}
-	// The producer may yet read them.
-	s.records = nil
 	if !errors.Is(why, checkpoint.ErrConflict) {
-		ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
-		defer cancel()
-		if s.producer.AbortBufferedRecords(ctx) == nil {
-			_ = s.producer.EndTransaction(ctx, kgo.TryAbort)
-		}
+		s.abort(ctx)
 	}
 	s.closeProducer()
+}
+
+func (s *Sink) abort(ctx context.Context) {
+	ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
+	defer cancel()
+	if now, err := s.transaction(ctx); err == nil && now.State != "Ongoing" {
+		// It has ended, and may hang. To abort what is none any more franz-go
+		// takes the transactional id anew: see open.
+		return
+	}
+	if s.producer.AbortBufferedRecords(ctx) == nil {
+		_ = s.producer.EndTransaction(ctx, kgo.TryAbort)
+	}
 }
 
 // open makes the producer. From its success on nobody but this sink can commit
 // for the feed, and the newest checkpoint is the one that it has resumed from.
 func (s *Sink) open(ctx context.Context) error {
 	// A stale writer finds out here, without disturbing anyone. A commit that
-	// is under way is worth waiting for: it will make this one stale.
+	// is under way is worth waiting for: it will make this one stale. One that
+	// does not end is for Resume, which sees whether it hangs: taking the id
+	// would make the cluster forget how it ended.
 	if err := s.compare(ctx, s.conn.grace(), true); err != nil {
-		var held *unsettled
-		if !errors.As(err, &held) {
-			return err
-		}
+		return err
 	}
 	batch := s.largestBatch()
 	p, err := s.conn.newProducer(s.transactionalID, batch)

@@ -65,7 +65,8 @@ func (e *unsettled) Error() string {
 		whose = "a transaction of " + strings.Join(e.holders, ", ")
 	}
 	return fmt.Sprintf("partition %d of %s is held back by %s for %v or longer; if its program is gone, the cluster aborts it "+
-		"at its transaction timeout; the documentation says how to do it by hand", e.partition, e.topic, whose, e.after.Round(time.Millisecond))
+		"at its transaction timeout, or never, if it takes it for ended (CompleteCommit, CompleteAbort, Empty); "+
+		"the documentation says how to do it by hand", e.partition, e.topic, whose, e.after.Round(time.Millisecond))
 }
 
 // holders returns who has a transaction under way in a partition, as far as the
@@ -92,7 +93,7 @@ func (c *Conn) holders(ctx context.Context, topic string, partition int32) []str
 	}
 	var names []string
 	for _, t := range transactions.Sorted() {
-		names = append(names, fmt.Sprintf("%q", t.TxnID))
+		names = append(names, fmt.Sprintf("%q (%s)", t.TxnID, t.State))
 	}
 	return names
 }
@@ -124,9 +125,9 @@ func (w *watch) look(ctx context.Context, took time.Duration) error {
 		// holds the partition back another's: the cluster ends it in time.
 		return nil
 	case now.State != "Ongoing":
-		// It is someone else's, and ending our own would but disturb a copy.
+		// What is open is someone else's, or hangs.
 		w.seen, w.next = nil, took+grace/2
-		return nil
+		return w.sink.finish(ctx, now)
 	case w.seen == nil || w.seen.StartTimestamp != now.StartTimestamp || w.seen.ProducerEpoch != now.ProducerEpoch:
 		w.seen, w.next = now, took+grace
 		return nil

@@ -47,7 +47,8 @@ type Sink struct {
 	producer *kgo.Client
 	batch    int32        // its largest batch
 	own      int64        // the offset of the checkpoint that it committed last
-	records  []kgo.Record // what a commit fills; used by the producer until it has ended
+	ahead    made         // the records of what the next commit may have
+	spare    []kgo.Record // what they may be made in; empty, and used by no producer
 
 	// seen says up to where in each partition ids has been caught up, of what
 	// topic, and since which move of the place by a person. It outlives errors.
@@ -56,6 +57,8 @@ type Sink struct {
 		known bool
 		moved time.Time
 		next  []int64
+		// checkpoint is the offset of the newest checkpoint then.
+		checkpoint int64
 	}
 }
 
@@ -80,6 +83,7 @@ func (s *Sink) IDs() *sink.IDs { return s.ids }
 // caught up IDs with it. It disturbs no copy that is alive.
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.ready = false
+	s.ahead = made{} // they were measured by what the topic took then
 	s.ids.Rollback()
 	var cp checkpoint.Checkpoint
 	err := s.ask(ctx, func(ctx context.Context) (err error) {
@@ -114,7 +118,7 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 	if at != s.place {
 		// What was committed last lies nowhere any more.
 		s.closeProducer()
-		s.place = at
+		s.place, s.seen.checkpoint = at, -1
 	}
 	feeds, err := s.feeds(ctx, s.place, s.conn.cfg.Timeout, s.watch().look)
 	if err != nil {

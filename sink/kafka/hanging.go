@@ -1,0 +1,169 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A transaction hangs in a partition if it is open there while the cluster takes
+// it for ended. Readers do not get past it, and no timeout ends it. Kafka 4 leaves
+// such behind where a partition has no leader at the moment at which it should get
+// the marker of the end, as after brokers have crashed (KAFKA-20734). It is
+// ended by another transaction of the same producer, one without records, that
+// ends in the same way. That takes no rights but those of any commit.
+
+// outcome is how a transaction ended that hangs.
+type outcome bool
+
+const (
+	aborted   outcome = false
+	committed outcome = true
+)
+
+func (o outcome) String() string {
+	if o {
+		return "commit"
+	}
+	return "abort"
+}
+
+// outcomeOf returns how what now hangs with an epoch has ended, as far as can be
+// told from how the transactional id stands.
+func outcomeOf(now *kadm.DescribedTransaction, epoch int16) (_ outcome, known bool) {
+	// The end of a transaction of version 2 raises the epoch by one.
+	last := epoch == now.ProducerEpoch-1
+	switch now.State {
+	case "CompleteCommit":
+		// Without that all transactions of a client have one epoch, and this
+		// sink's clients make none after one that they have aborted.
+		return committed, last || epoch == now.ProducerEpoch
+	case "CompleteAbort":
+		return aborted, last
+	case "Empty":
+		// Someone has taken the id since, which aborts what was under way.
+		// What had been committed is ended before anyone takes the id, but
+		// for a process that died between the two steps of [Sink.finish].
+		return aborted, epoch < now.ProducerEpoch
+	}
+	return aborted, false
+}
+
+// hanging returns the partitions, of the sink's topic and of the one for
+// checkpoints, in which a transaction of the sink's producer hangs, if now is how
+// its transactional id stands and all of them ended in the same way.
+func (s *Sink) hanging(ctx context.Context, now *kadm.DescribedTransaction) (kadm.TopicsSet, outcome, error) {
+	ctx, cancel := s.conn.within(ctx, s.conn.grace())
+	defer cancel()
+	var asked, found kadm.TopicsSet
+	asked.Add(s.conn.cfg.Checkpoints, s.place.partition)
+	d, err := s.conn.describe(ctx, s.topic.Name)
+	switch {
+	case err == nil:
+		asked.Add(s.topic.Name, d.partitions()...)
+	case !missing(err):
+		return nil, aborted, err
+	}
+	producers, err := s.conn.admin.DescribeProducers(ctx, asked)
+	if err != nil {
+		return nil, aborted, err
+	}
+	how, some := aborted, false
+	for topic, partitions := range asked {
+		for partition := range partitions {
+			described := producers[topic].Partitions[partition]
+			if described.Err != nil {
+				return nil, aborted, described.Err
+			}
+			for _, p := range described.ActiveProducers {
+				if p.ProducerID != now.ProducerID || p.CurrentTxnStartOffset < 0 {
+					continue
+				}
+				o, known := outcomeOf(now, p.ProducerEpoch)
+				if !known || some && o != how {
+					return nil, aborted, nil
+				}
+				how, some = o, true
+				found.Add(topic, partition)
+			}
+		}
+	}
+	return found, how, nil
+}
+
+// finish ends what hangs of a transaction, if anything does. Now is how the
+// transactional id stands. It leaves alone what it cannot tell, as on clusters
+// that do not say.
+//
+// If the process dies here when the id is taken and the transaction not yet
+// ended, how it had ended is forgotten, and the next Resume aborts it where it
+// hangs.
+func (s *Sink) finish(ctx context.Context, now *kadm.DescribedTransaction) error {
+	where, how, err := s.hanging(ctx, now)
+	if err != nil || len(where) == 0 {
+		return nil
+	}
+	// If it still stands so, no transaction was under way meanwhile, and what
+	// was open was none of a living copy's.
+	again, err := s.transaction(ctx)
+	if err != nil || again.State != now.State || again.StartTimestamp != now.StartTimestamp || again.ProducerEpoch != now.ProducerEpoch {
+		return nil
+	}
+	s.conn.log.Warn("ending a transaction that the cluster has left open in some partitions",
+		"transactional_id", s.transactionalID, "partitions", fmt.Sprint(where), "outcome", how)
+	s.closeProducer()
+	p, err := s.conn.newProducer(s.transactionalID, defaultBatch)
+	if err != nil {
+		return err
+	}
+	defer s.conn.closeProducer(p)
+	ctx, cancel := s.conn.within(ctx, 3*s.conn.cfg.Timeout)
+	defer cancel()
+	if err := begin(ctx, p); err != nil {
+		return causeOf(ctx, err)
+	}
+	// The caller's end does not come between the two.
+	ctx, cancel = s.conn.within(context.WithoutCancel(ctx), 3*s.conn.cfg.Timeout)
+	defer cancel()
+	return causeOf(ctx, s.endIn(ctx, p, where, how))
+}
+
+// endIn makes a transaction of partitions without any record, and ends it.
+func (s *Sink) endIn(ctx context.Context, p *kgo.Client, where kadm.TopicsSet, how outcome) error {
+	id, epoch, err := p.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	add := kmsg.NewPtrAddPartitionsToTxnRequest()
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch = s.transactionalID, id, epoch
+	where.EachPartitions(func(topic string, partitions []int32) {
+		t := kmsg.NewAddPartitionsToTxnRequestTopic()
+		t.Topic, t.Partitions = topic, partitions
+		add.Topics = append(add.Topics, t)
+	})
+	added, err := add.RequestWith(ctx, p)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, t := range added.Topics {
+		for _, partition := range t.Partitions {
+			failed = append(failed, kerr.ErrorForCode(partition.ErrorCode))
+		}
+	}
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	end := kmsg.NewPtrEndTxnRequest()
+	end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = s.transactionalID, id, epoch, bool(how)
+	ended, err := end.RequestWith(ctx, p)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(ended.ErrorCode)
+}

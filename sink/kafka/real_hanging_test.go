@@ -1,0 +1,131 @@
+//go:build integration
+
+package kafka_test
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// A transaction that the cluster takes for ended hangs in all partitions that it
+// wrote to. The next Resume ends it as it had ended.
+func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
+	t.Parallel()
+	// Without this a broker takes no records of a transaction that its
+	// coordinator knows nothing of.
+	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
+	for _, test := range []struct {
+		name  string
+		taken bool // the transactional id, by a copy that went no further
+		want  int  // entities
+	}{
+		{"committed", false, 4},
+		{"aborted", true, 3},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			topic := ordersIn(t)
+			cfg := atReal(b.Addr())
+			cfg.Checkpoints = kafkatest.Name(t)
+			cfg.Timeout = 5 * time.Second
+			s := connect(t, cfg).Sink(topic)
+			resume(t, s)
+			commit(t, s, 0, 3)
+
+			id := "feedbridge." + topic.Name + "/orders"
+			place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, 12)
+			h := hanging{t, b.Addr(), id}
+			entity := sinktest.Entities(3, 1)[0]
+			h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+			h.write(cfg.Checkpoints, int32(place), []byte(topic.Name+"/orders"), checkpoint.Encode(sinktest.At(4)), nil)
+			if test.taken {
+				if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(id)).ProducerID(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			successor := connect(t, cfg).Sink(topic)
+			if cp := resume(t, successor); cp.Count != uint64(test.want) {
+				t.Errorf("the checkpoint has %d entities, want %d", cp.Count, test.want)
+			}
+			wantFeed(t, successor, test.want)
+			commit(t, successor, test.want, 7)
+			wantFeed(t, successor, 7)
+			if got := len(kafkatest.ReadJava(t, b, topic.Name)); got != 7 {
+				t.Errorf("the Java client reads %d messages, want 7", got)
+			}
+		})
+	}
+}
+
+// hanging writes records of a transaction that has ended already.
+type hanging struct {
+	t    *testing.T
+	addr string
+	id   string // of its producer
+}
+
+func (h hanging) write(topic string, partition int32, key, value []byte, header feed.Header) {
+	h.t.Helper()
+	var now kadm.DescribedTransaction
+	until(h.t, func() bool {
+		described, err := kadm.NewClient(kafkaClient(h.t, h.addr)).DescribeTransactions(h.t.Context(), h.id)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		now = described[h.id]
+		return now.State == "CompleteCommit"
+	})
+	req := kmsg.NewPtrProduceRequest()
+	req.TransactionID, req.Acks, req.TimeoutMillis = &h.id, -1, 5000
+	p := kmsg.NewProduceRequestTopicPartition()
+	p.Partition, p.Records = partition, batch(now.ProducerID, now.ProducerEpoch, key, value, header)
+	top := kmsg.NewProduceRequestTopic()
+	top.Topic, top.Partitions = topic, []kmsg.ProduceRequestTopicPartition{p}
+	req.Topics = []kmsg.ProduceRequestTopic{top}
+
+	// Of a later version it would begin a transaction.
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(int16(kmsg.Produce), 7)
+	resp, err := req.RequestWith(h.t.Context(), kafkaClient(h.t, h.addr, kgo.MaxVersions(versions)).Broker(1))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// batch is a record of a transaction as it goes over the wire.
+func batch(producer int64, epoch int16, key, value []byte, header feed.Header) []byte {
+	r := kmsg.Record{Key: key, Value: value}
+	for _, f := range header {
+		r.Headers = append(r.Headers, kmsg.Header{Key: f.Name, Value: []byte(f.Value)})
+	}
+	r.Length = int32(len(r.AppendTo(nil)) - 1) // that of the length itself, which is 0 so far
+	now := time.Now().UnixMilli()
+	b := kmsg.RecordBatch{
+		Magic: 2, Attributes: 0x10, PartitionLeaderEpoch: -1,
+		FirstTimestamp: now, MaxTimestamp: now,
+		ProducerID: producer, ProducerEpoch: epoch,
+		NumRecords: 1, Records: r.AppendTo(nil),
+	}
+	raw := b.AppendTo(nil)
+	const length, crc, attributes = 8, 17, 21 // where they begin
+	binary.BigEndian.PutUint32(raw[length:], uint32(len(raw)-length-4))
+	binary.BigEndian.PutUint32(raw[crc:], crc32.Checksum(raw[attributes:], crc32.MakeTable(crc32.Castagnoli)))
+	return raw
+}
