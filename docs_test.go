@@ -210,13 +210,27 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 func TestViolationsAreDocumented(t *testing.T) {
 	var kinds []string
-	ast.Inspect(sources(t, false)["source/datareplication/violation.go"], func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok {
-			kind, _ := text(spec.Values[0])
-			kinds = append(kinds, kind)
+	for file, parsed := range sources(t, false) {
+		if dir := path.Dir(file); dir != "source/datareplication" && dir != "source/syndication" {
+			continue
 		}
-		return true
-	})
+		// Kinds are the exported constants that are plain text.
+		for _, decl := range parsed.Decls {
+			group, ok := decl.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range group.Specs {
+				spec := spec.(*ast.ValueSpec)
+				if name := spec.Names[0].Name; spec.Type != nil || !ast.IsExported(name) || name == "Kind" {
+					continue
+				}
+				if kind, ok := text(spec.Values[0]); ok {
+					kinds = append(kinds, kind)
+				}
+			}
+		}
+	}
 	wantSame(t, "violation", kinds, named(read(t, operations), "Kind", 0))
 }
 

@@ -7,20 +7,30 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // errStopped says that a person has ended what was not done.
 var errStopped = errors.New("stopped before the end of the feed")
 
+// longestWait is for how long a feed that asks not to be asked is left alone.
+const longestWait = time.Hour
+
 // readFeed reads a feed from its configured start and hands every batch to
-// take. It ends with the end of the feed, or with the first error. With follow
-// it goes on until ctx ends, unless an error does not pass by itself.
-func readFeed(ctx context.Context, src bridge.Source, follow bool, every time.Duration, log *slog.Logger, take func(feed.Batch) error) error {
+// take, as if that published it. It ends with the end of the feed, or with the
+// first error. With follow it goes on until ctx ends, unless an error does not
+// pass by itself.
+func readFeed(ctx context.Context, all *sources, follow bool, every time.Duration, log *slog.Logger, take func(feed.Batch) error) error {
 	var at feed.Cursor
+	kind := ""
 	for {
-		b, err := src.Next(ctx, at)
+		var b feed.Batch
+		src, opened, err := all.open(ctx, kind)
+		if err == nil {
+			kind = opened
+			b, err = src.Next(ctx, at)
+		}
 		switch {
 		case ctx.Err() != nil && follow:
 			return nil
@@ -33,6 +43,9 @@ func readFeed(ctx context.Context, src bridge.Source, follow bool, every time.Du
 		default:
 			moved := len(b.Entities) > 0 || !bytes.Equal(at, b.Cursor)
 			at = b.Cursor
+			if kind == syndication.Kind {
+				all.held.Commit(b.Entities)
+			}
 			if err := take(b); err != nil {
 				return err
 			}
@@ -44,7 +57,7 @@ func readFeed(ctx context.Context, src bridge.Source, follow bool, every time.Du
 			}
 		}
 		select {
-		case <-time.After(every):
+		case <-time.After(max(every, min(b.Fresh, longestWait))):
 		case <-ctx.Done():
 			return nil
 		}
