@@ -178,6 +178,23 @@ func TestOptionsAreDocumented(t *testing.T) {
 	}
 }
 
+// What the README shows as a configuration is one.
+func TestExamplesOfTheReadmeLoad(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)
+	if len(blocks) < 5 {
+		t.Fatalf("only %d examples were found", len(blocks))
+	}
+	for _, block := range blocks {
+		file := filepath.Join(t.TempDir(), "feedbridge.yaml")
+		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(config.Options{File: file, Environ: []string{"API_KEY=x"}}); err != nil {
+			t.Errorf("%v, in:\n%s", err, block[1])
+		}
+	}
+}
+
 func TestMetricsAreDocumented(t *testing.T) {
 	bus := admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return nil }}
 	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Log: slog.New(slog.DiscardHandler)})
