@@ -82,7 +82,6 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 				})
 			}
 		}
-		ids.Commit(b.Entities)
 		r.shape(all.describe(checkpoint.Checkpoint{Cursor: b.Cursor}))
 		progress.Settled(b, 0)
 		return nil

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // errStopped says that a person has ended what was not done.
@@ -43,12 +42,10 @@ func readFeed(ctx context.Context, all *sources, follow bool, every time.Duratio
 		default:
 			moved := len(b.Entities) > 0 || !bytes.Equal(at, b.Cursor)
 			at = b.Cursor
-			if kind == syndication.Kind {
-				all.held.Commit(b.Entities)
-			}
 			if err := take(b); err != nil {
 				return err
 			}
+			all.held.Commit(b.Entities)
 			if b.More && moved {
 				continue
 			}
