@@ -22,9 +22,10 @@ const longestWait = time.Hour
 // pass by itself.
 func readFeed(ctx context.Context, all *sources, follow bool, every time.Duration, log *slog.Logger, take func(feed.Batch) error) error {
 	var at feed.Cursor
-	kind := ""
+	kind, told := "", false
 	for {
 		var b feed.Batch
+		wait := every
 		src, opened, err := all.open(ctx, kind)
 		if err == nil {
 			kind = opened
@@ -52,9 +53,15 @@ func readFeed(ctx context.Context, all *sources, follow bool, every time.Duratio
 			if !follow {
 				return nil
 			}
+			if asked := min(b.Fresh, longestWait); asked > every {
+				if !told {
+					log.Warn("the feed asks not to be asked again for a while", "next_poll_in", asked)
+				}
+				wait, told = asked, true
+			}
 		}
 		select {
-		case <-time.After(max(every, min(b.Fresh, longestWait))):
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return nil
 		}
