@@ -53,9 +53,9 @@ func (a *app) checkpointSet() *cobra.Command {
 		Use:   "set FEED POSITION",
 		Short: "Move the position of a feed",
 		Long: `Set makes reading go on at POSITION: beginning, now,
-2026-01-01T00:00:00Z, id:<content-id>@<time> (behind that entity), or the cursor
-that 'checkpoint show --json' has printed. It shows what will happen and asks,
-unless --yes is given.
+2026-01-01T00:00:00Z, id:<content-id>@<time> (behind that entity), snapshot:<url of its index>, or the
+cursor that 'checkpoint show --json' has printed. It shows what will happen and
+asks, unless --yes is given.
 
 Moving back publishes nothing twice as far as the topic's newest IDs reach
 (dedupe_window); moving forward leaves entities out of the topic for good.`,

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,17 +65,42 @@ func TestNothingIsLostOrRepeatedWhenTheProgramIsKilled(t *testing.T) {
 	}
 }
 
+// So it is with two copies that start with a snapshot of three quarters of the
+// feed, and are killed while they read it.
+func TestNothingIsLostOrRepeatedWhenTheProgramIsKilledInASnapshot(t *testing.T) {
+	t.Parallel()
+	const length = killLength * 3 / 4
+	k := newKilling(t)
+	k.start = fmt.Sprintf("snapshot:%s/snapshots/%d", strings.TrimSuffix(k.feedURL, "/latest"), length)
+	victims := []func(){k.startCopy(0), k.startCopy(1)}
+	k.waitFor(1)
+	at := map[uint64]bool{}
+	for range 8 {
+		k.pause(50, 400)
+		at[k.published()] = true
+		victims[rand.IntN(len(victims))]()
+	}
+	t.Logf("killed after so many entities: %v", slices.Sorted(maps.Keys(at)))
+	if len(at) < 3 || slices.Min(slices.Collect(maps.Keys(at))) > length*9/10 {
+		t.Error("too few of the kills came in the middle of the snapshot to prove anything")
+	}
+	k.waitFor(killLength)
+	k.pause(500, 600)
+	k.check()
+}
+
 // killing is a feed, a bus, and copies of the program that come to harm.
 type killing struct {
 	t       *testing.T
 	dir     string
 	feedURL string
+	start   string // where reading starts
 	natsURL string
 	server  *exec.Cmd
 }
 
 func newKilling(t *testing.T) *killing {
-	k := &killing{t: t, dir: t.TempDir()}
+	k := &killing{t: t, dir: t.TempDir(), start: "beginning"}
 	k.feedURL, _ = startServer(t, "upstream", "127.0.0.1:0", strconv.Itoa(killPage), strconv.Itoa(killLength), "100")
 	k.natsURL, k.server = startServer(t, "nats", k.dir, "-1")
 	return k
@@ -87,6 +113,7 @@ func (k *killing) startCopy(n int) (kill func()) {
 		cmd, _ := spawn(k.t, "feedbridge", []string{
 			"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + k.natsURL,
 			"FEEDBRIDGE_FEEDS_ORDERS_URL=" + k.feedURL,
+			"FEEDBRIDGE_FEEDS_ORDERS_START=" + k.start,
 			"FEEDBRIDGE_FEEDS_ORDERS_EVERY=200ms",
 			// Slow enough to be still at it when the last kill comes.
 			"FEEDBRIDGE_FEEDS_ORDERS_LIMITS_RATE=40",

@@ -61,6 +61,8 @@ func inWords(c feed.Cursor, start datareplication.Start) string {
 	switch {
 	case err != nil:
 		return "at a place that cannot be told: " + err.Error()
+	case place.Snapshot != "":
+		return "at " + place.Snapshot
 	case place.Searching != "":
 		return "at " + place.Searching + ", which has yet to be found"
 	case place.Last == "":

@@ -46,6 +46,8 @@ var faults = map[string]sample.Fault{
 	},
 	// The sixth page never comes.
 	"stuck": on("/feed/pages/5", sample.Hang),
+	// So it is with page 21 of the snapshot.
+	"halfway": on("/feed/snapshots/600/20", sample.Status(http.StatusServiceUnavailable)),
 	// The second page breaks off.
 	"cut": on("/feed/pages/1", sample.Cut(700)),
 	// The second page has a date that is wrong, but not in doubt.
