@@ -11,7 +11,7 @@ import (
 )
 
 // DefaultWindow is how far ahead [Compare] looks unless told otherwise, in
-// entities of each stream. What it holds of an entity takes about 1 KiB.
+// entities of each stream. What it holds of an entity takes about 500 bytes.
 const DefaultWindow = 10_000
 
 // Kind says in what way the second stream differs from the first.
