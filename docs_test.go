@@ -178,6 +178,23 @@ func TestOptionsAreDocumented(t *testing.T) {
 	}
 }
 
+// What the README shows as a configuration is one.
+func TestExamplesOfTheReadmeLoad(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)
+	if len(blocks) < 5 {
+		t.Fatalf("only %d examples were found", len(blocks))
+	}
+	for _, block := range blocks {
+		file := filepath.Join(t.TempDir(), "feedbridge.yaml")
+		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(config.Options{File: file, Environ: []string{"API_KEY=x"}}); err != nil {
+			t.Errorf("%v, in:\n%s", err, block[1])
+		}
+	}
+}
+
 func TestMetricsAreDocumented(t *testing.T) {
 	bus := admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return nil }}
 	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Log: slog.New(slog.DiscardHandler)})
@@ -210,13 +227,27 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 func TestViolationsAreDocumented(t *testing.T) {
 	var kinds []string
-	ast.Inspect(sources(t, false)["source/datareplication/violation.go"], func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok {
-			kind, _ := text(spec.Values[0])
-			kinds = append(kinds, kind)
+	for file, parsed := range sources(t, false) {
+		if dir := path.Dir(file); dir != "source/datareplication" && dir != "source/syndication" {
+			continue
 		}
-		return true
-	})
+		// Kinds are the exported constants that are plain text.
+		for _, decl := range parsed.Decls {
+			group, ok := decl.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range group.Specs {
+				spec := spec.(*ast.ValueSpec)
+				if name := spec.Names[0].Name; spec.Type != nil || !ast.IsExported(name) || name == "Kind" {
+					continue
+				}
+				if kind, ok := text(spec.Values[0]); ok {
+					kinds = append(kinds, kind)
+				}
+			}
+		}
+	}
 	wantSame(t, "violation", kinds, named(read(t, operations), "Kind", 0))
 }
 

@@ -38,7 +38,7 @@ var layers = map[string][]string{
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
 
-	"config":         {"feed", "secret", "source", "source/datareplication", "sink", "sink/nats", "sink/kafka"},
+	"config":         {"feed", "secret", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},
 }
 

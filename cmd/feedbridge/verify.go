@@ -186,12 +186,12 @@ func (a *app) feedStream(ctx context.Context, name string, from startFlag, log *
 	if from.set {
 		f.Start = from.Start
 	}
-	src, err := newSource(f, &source.Hosts{}, nil, log)
+	all, err := newSources(f, sink.NewIDs(0), source.Options{}, log)
 	if err != nil {
 		return stream{}, err
 	}
 	return stream{"feed " + withoutSecrets(f.Source.URL), func(yield func(feed.Entity, error) bool) {
-		err := readFeed(ctx, src, false, 0, log, func(b feed.Batch) error {
+		err := readFeed(ctx, all, false, 0, log, func(b feed.Batch) error {
 			warn(log, b.Violations)
 			for _, e := range b.Entities {
 				if !yield(e, nil) {
