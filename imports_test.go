@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint"},
 	"admin":      {"bridge", "feed", "checkpoint"},
+	"verify":     {"feed"},
 
 	"source":                        {"feed", "secret"},
 	"source/datareplication":        {"source", "feed"},

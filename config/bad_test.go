@@ -19,6 +19,7 @@ var wrong = map[string]string{
 	"dialect_unknown":             `:4: feeds.orders.dialect: want auto, complete, archived, paged, window, fh-00, fh-01, fh-02, fh-03, fh-04, fh-05, pace, atomhopper, ict4h or kurrent; did you mean "complete"?`,
 	"entry_order_unknown":         `:4: feeds.orders.entry_order: want auto, newest_first, oldest_first or updated; did you mean "newest_first"?`,
 	"start_at_entity_of_atom":     `:5: feeds.orders.start: only datareplication feeds have a place behind an entity, and this one is atom; want beginning, now, or a time such as 2026-01-01T00:00:00Z`,
+	"start_at_snapshot_of_rss":    `:5: feeds.orders.start: only datareplication feeds have snapshots, and this one is rss; want beginning, now, or a time such as 2026-01-01T00:00:00Z`,
 	"tail_without_relation":       `:2: feeds.orders.newer_rel: ...`,
 	"bounds_zero":                 `:4: feeds.orders.bounds.documents: must be more than zero`,
 	"delete_ratio_in_percent":     `:4: feeds.orders.max_delete_ratio: ...`,

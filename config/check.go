@@ -117,6 +117,9 @@ func (l *loader) checkFormat(path string, f Feed) {
 	if f.Start.ID != "" && f.Format.Kind() == syndication.Kind {
 		l.wrong(join(path, "start"), fmt.Sprintf("only datareplication feeds have a place behind an entity, and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Format))
 	}
+	if f.Start.Snapshot != "" && f.Format.Kind() == syndication.Kind {
+		l.wrong(join(path, "start"), fmt.Sprintf("only datareplication feeds have snapshots, and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Format))
+	}
 	for _, k := range root.key("feeds").elem.keys {
 		if _, occurs := l.places[join(path, k.name)]; !occurs || k.suits(f.Format) {
 			continue

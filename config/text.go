@@ -124,7 +124,7 @@ func want(t reflect.Type) string {
 	case t == durationType:
 		return "want a duration with a unit, such as 30s"
 	case t == startType:
-		return "want beginning, now, a time such as 2026-01-01T00:00:00Z, or id:<content-id>@<time>"
+		return "want beginning, now, a time such as 2026-01-01T00:00:00Z, id:<content-id>@<time>, or snapshot:<url>"
 	case t == keyType:
 		return "want a JSON pointer such as /id, or header:<name>"
 	case enums[t] != nil:

@@ -53,8 +53,8 @@ func (a *app) checkpointSet() *cobra.Command {
 		Short: "Move the position of a feed",
 		Long: `Set makes reading go on at POSITION: beginning, now,
 2026-01-01T00:00:00Z, in datareplication feeds id:<content-id>@<time> (behind
-that entity), or the cursor that 'checkpoint show --json' has printed. It shows
-what will happen and asks, unless --yes is given.
+that entity) or snapshot:<url of its index>, or the cursor that 'checkpoint show
+--json' has printed. It shows what will happen and asks, unless --yes is given.
 
 Moving back publishes nothing twice as far as the topic's newest IDs reach
 (dedupe_window), and in Atom and RSS nothing that the topic has as it is now;

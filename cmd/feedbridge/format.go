@@ -83,7 +83,7 @@ func (s *sources) build(kind string) (bridge.Source, error) {
 			Config: f.Source, Start: f.Start, Gap: f.Gap, BatchEntities: batchEntities,
 		}, s.client, s.log), nil
 	case syndication.Kind:
-		if f.Start.ID != "" {
+		if f.Start.ID != "" || f.Start.Snapshot != "" {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a place in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
 		}
 		cfg := syndication.Config{

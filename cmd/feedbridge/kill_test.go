@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +64,31 @@ func TestNothingIsLostOrRepeatedWhenTheProgramIsKilled(t *testing.T) {
 			k.check()
 		})
 	}
+}
+
+// So it is with two copies that start with a snapshot of three quarters of the
+// feed, and are killed while they read it.
+func TestNothingIsLostOrRepeatedWhenTheProgramIsKilledInASnapshot(t *testing.T) {
+	t.Parallel()
+	const length = killLength * 3 / 4
+	k := newKilling(t)
+	k.serveUpstream()
+	k.options = append(k.options, fmt.Sprintf("START=snapshot:%s/snapshots/%d", strings.TrimSuffix(k.feedURL, "/latest"), length))
+	victims := []func(){k.startCopy(0), k.startCopy(1)}
+	k.waitFor(1)
+	at := map[uint64]bool{}
+	for range 8 {
+		k.pause(50, 400)
+		at[k.published()] = true
+		victims[rand.IntN(len(victims))]()
+	}
+	t.Logf("killed after so many entities: %v", slices.Sorted(maps.Keys(at)))
+	if len(at) < 3 || slices.Min(slices.Collect(maps.Keys(at))) > length*9/10 {
+		t.Error("too few of the kills came in the middle of the snapshot to prove anything")
+	}
+	k.waitFor(killLength)
+	k.pause(500, 600)
+	k.check()
 }
 
 // The same with the history of an archived Atom feed. What a copy has found on its

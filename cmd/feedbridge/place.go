@@ -55,6 +55,8 @@ func inWords(kind string, c feed.Cursor, start datareplication.Start) string {
 		return syndicationInWords(p)
 	case datareplication.Place:
 		switch {
+		case p.Snapshot != "":
+			return "at " + p.Snapshot
 		case p.Searching != "":
 			return "at " + p.Searching + ", which has yet to be found"
 		case p.Last == "":

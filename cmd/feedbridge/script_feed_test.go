@@ -79,6 +79,15 @@ var faults = map[string]sample.Fault{
 	},
 	// The sixth page never comes.
 	"stuck": on("/feed/pages/5", sample.Hang),
+	// The third entity of the second page is another one.
+	"edited": on("/feed/pages/1", sample.Edit(func(_ http.Header, body []byte) []byte {
+		id := bytes.Index(body, []byte("Content-ID: 12@sample"))
+		edited := bytes.Replace(body[id:], []byte("http-equiv=PUT"), []byte("http-equiv=DELETE"), 1)
+		edited = bytes.Replace(edited, []byte("text/plain"), []byte("text/html"), 1)
+		return append(body[:id:id], edited...)
+	})),
+	// Page 21 of the snapshot is not to be had.
+	"halfway": on("/feed/snapshots/600/20", sample.Status(http.StatusServiceUnavailable)),
 	// The second page breaks off.
 	"cut": on("/feed/pages/1", sample.Cut(700)),
 	// The second page has a date that is wrong, but not in doubt.

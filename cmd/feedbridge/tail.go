@@ -50,7 +50,7 @@ feed in the configuration, whose headers and credentials are used then.`,
 			return a.tail(cmd.Context(), format.of(f), follow, int(limit))
 		},
 	})
-	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z, or\nid:<content-id>@<time>; default the feed's own start")
+	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z,\nid:<content-id>@<time>, or snapshot:<url>; default the feed's own start")
 	format.add(cmd)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on at the end, and poll for more")
 	cmd.Flags().VarP(&limit, "limit", "n", "print that many entities at most")

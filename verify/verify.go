@@ -1,0 +1,199 @@
+// Package verify compares two streams of entities that should be the same: a
+// feed and its topic, or a feed and the feed that was made of its topic. It
+// holds a bounded stretch of each, however long they are.
+package verify
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// DefaultWindow is how far ahead [Compare] looks unless told otherwise, in
+// entities of each stream. What it holds of an entity takes about 500 bytes.
+const DefaultWindow = 10_000
+
+// Kind says in what way the second stream differs from the first.
+type Kind string
+
+// The kinds of difference. An entity that has been moved further than the window
+// reaches counts as missing in one place and extra in the other.
+const (
+	Missing   Kind = "missing"   // the second stream does not have the entity
+	Extra     Kind = "extra"     // the first does not have it, or not so often
+	Reordered Kind = "reordered" // it stands in another place among those that both have
+	Different Kind = "different" // it is in its place and not the same
+)
+
+// Difference is one entity that differs.
+type Difference struct {
+	Kind Kind   `json:"kind"`
+	ID   string `json:"id"`
+	// First and Second are the entity's places in the streams, counted from 0;
+	// nil where it is not.
+	First  *int `json:"first,omitempty"`
+	Second *int `json:"second,omitempty"`
+	// Parts names what is not the same: "operation", "time", "body", and
+	// "header" with the header's name. A reordered entity may have some, too.
+	Parts []string `json:"parts,omitempty"`
+}
+
+// Summary counts what was compared.
+type Summary struct {
+	// First and Second are how many entities were read of the streams.
+	First  int `json:"first"`
+	Second int `json:"second"`
+	// Equal entities are the same, and in their places. A reordered entity counts
+	// as different, too, if it is not the same.
+	Equal     int `json:"equal"`
+	Missing   int `json:"missing"`
+	Extra     int `json:"extra"`
+	Reordered int `json:"reordered"`
+	Different int `json:"different"`
+	// Complete says that both streams were compared to their ends.
+	Complete bool `json:"complete"`
+}
+
+// Same says whether no difference was found.
+func (s Summary) Same() bool { return s.Missing+s.Extra+s.Reordered+s.Different == 0 }
+
+// Compare compares two streams by the IDs of their entities, of which it looks
+// ahead window at most in each stream; [DefaultWindow] if window is 0. It calls
+// report for each difference as it is found, and ends when that returns false,
+// when both streams end, or with the first error of either.
+//
+// Of the headers, the order among different names does not matter, as buses do
+// not keep it, nor the case of names. Where neither stream has the other's next
+// entity within the window, the older of the two is the one that is missing in
+// the other.
+func Compare(first, second iter.Seq2[feed.Entity, error], window int, report func(Difference) bool) (Summary, error) {
+	if window <= 0 {
+		window = DefaultWindow
+	}
+	c := &comparison{a: open(first), b: open(second), window: window, report: report}
+	defer c.a.stop()
+	defer c.b.stop()
+	for !c.ended {
+		if err := c.step(); err != nil {
+			return c.summary(), err
+		}
+	}
+	return c.summary(), nil
+}
+
+type comparison struct {
+	a, b   *side
+	window int
+	report func(Difference) bool
+	sum    Summary
+	ended  bool
+}
+
+func (c *comparison) summary() Summary {
+	c.sum.First, c.sum.Second = c.a.read, c.b.read
+	return c.sum
+}
+
+// step settles the next entity of one stream or of both.
+func (c *comparison) step() error {
+	a, err := c.a.head()
+	if err != nil {
+		return err
+	}
+	b, err := c.b.head()
+	switch {
+	case err != nil:
+		return err
+	case a == nil && b == nil:
+		c.sum.Complete, c.ended = true, true
+	case a == nil:
+		c.extra(b)
+	case b == nil:
+		c.missing(a)
+	case a.id == b.id:
+		c.pair(a, b, false)
+	default:
+		return c.apart(a, b)
+	}
+	return nil
+}
+
+// apart settles two entities that have other IDs, by looking for each in the
+// other stream. Of two that are in both, the one whose fellow is further away is
+// the one that was moved.
+func (c *comparison) apart(a, b *item) error {
+	if err := c.a.fill(c.window); err != nil {
+		return err
+	}
+	if err := c.b.fill(c.window); err != nil {
+		return err
+	}
+	likeA, likeB := c.b.find(a.id), c.a.find(b.id)
+	switch {
+	case likeA != nil && likeB != nil && likeA.number-b.number >= likeB.number-a.number:
+		c.pair(a, likeA, true)
+	case likeA != nil && likeB != nil:
+		c.pair(likeB, b, true)
+	case likeB != nil, likeA == nil && !b.modified.Before(a.modified):
+		c.missing(a)
+	default:
+		c.extra(b)
+	}
+	return nil
+}
+
+func (c *comparison) missing(a *item) {
+	c.a.remove(a)
+	c.sum.Missing++
+	c.tell(Difference{Kind: Missing, ID: a.id, First: &a.number})
+}
+
+func (c *comparison) extra(b *item) {
+	c.b.remove(b)
+	c.sum.Extra++
+	c.tell(Difference{Kind: Extra, ID: b.id, Second: &b.number})
+}
+
+// pair compares what both streams have.
+func (c *comparison) pair(a, b *item, reordered bool) {
+	c.a.remove(a)
+	c.b.remove(b)
+	d := Difference{Kind: Different, ID: a.id, First: &a.number, Second: &b.number, Parts: a.compare(b)}
+	if len(d.Parts) > 0 {
+		c.sum.Different++
+	}
+	switch {
+	case reordered:
+		d.Kind = Reordered
+		c.sum.Reordered++
+	case len(d.Parts) == 0:
+		c.sum.Equal++
+		return
+	}
+	c.tell(d)
+}
+
+func (c *comparison) tell(d Difference) {
+	c.ended = !c.report(d)
+}
+
+// String is the difference in a line.
+func (d Difference) String() string {
+	text := fmt.Sprintf("%s %s", d.Kind, d.ID)
+	if d.First != nil {
+		text += fmt.Sprintf(", number %d of the first", *d.First)
+	}
+	if d.Second != nil {
+		text += fmt.Sprintf(", number %d of the second", *d.Second)
+	}
+	for i, part := range d.Parts {
+		if i == 0 {
+			text += ": not the same "
+		} else {
+			text += ", "
+		}
+		text += part
+	}
+	return text
+}
