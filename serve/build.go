@@ -314,35 +314,53 @@ func (f *Feed) newest(ctx context.Context) (*page, error) {
 // find returns a page that is to be had: there is a message on it, and retention
 // has not reached it. The newest page is to be had as long as it has a message.
 func (f *Feed) find(ctx context.Context, key pageKey) (*page, error) {
-	span, err := f.topic.Span(ctx)
 	id := key.id
-	switch {
-	case errors.Is(err, feed.ErrNoTopic):
-		return nil, errGone
-	case err != nil:
-		return nil, err
-	case span.Epoch != id.epoch:
-		return nil, errGone
-	case id.first() >= span.End || f.format.linked() && id.end() > span.End:
-		return nil, errNoPage
-	case id.end() <= span.First:
-		return nil, errGone
-	case !id.whole(span):
-		_, newer, err := f.topic.after(ctx, id, span)
+	for range 5 {
+		span, err := f.topic.Span(ctx)
+		if err != nil {
+			if errors.Is(err, feed.ErrNoTopic) {
+				err = errGone
+			}
+			return nil, err
+		}
+		if err := f.served(ctx, id, span); err != nil {
+			return nil, err
+		}
+		p, err := f.page(ctx, key)
 		switch {
 		case err != nil:
 			return nil, err
-		case newer || f.format.linked():
-			return nil, errGone
+		case id.whole(span) && !id.whole(p.span):
+			// It was when the page was asked for.
+			f.memory.release(p)
+			continue
+		case p.entities > 0:
+			return p, nil
 		}
-	}
-	p, err := f.page(ctx, key)
-	if err == nil && p.entities == 0 {
 		f.memory.release(p)
-		if id.first() < span.First && span.First > 1 {
+		if id.first() < span.First {
 			return nil, errGone
 		}
 		return nil, errNoPage
 	}
-	return p, err
+	return nil, errMoved
+}
+
+// served says why a page is not to be had, as far as its positions tell.
+func (f *Feed) served(ctx context.Context, id pageID, span feed.Span) error {
+	switch {
+	case span.Epoch != id.epoch:
+		return errGone
+	case id.first() >= span.End || f.format.linked() && id.end() > span.End:
+		return errNoPage
+	case id.whole(span):
+		return nil
+	case id.end() <= span.First || f.format.linked():
+		return errGone
+	}
+	_, newer, err := f.topic.after(ctx, id, span)
+	if err == nil && newer {
+		return errGone
+	}
+	return err
 }

@@ -266,14 +266,11 @@ func TestPages(t *testing.T) {
 		topic.numbered(13)
 		s := serveTopic(t, topic)
 		pages := s.pages(t)
-		for first := uint64(1); first <= 13; first++ {
+		for first := uint64(3); first <= 13; first++ {
 			topic.trim(first)
 			// Page k is there as long as all of page k-1 is, and the newest one is
 			// always there.
-			oldest := 0
-			if first > 1 {
-				oldest = min(int(first+2)/3+1, 4)
-			}
+			oldest := min(int(first+2)/3+1, 4)
 			if first == 13 {
 				s.get(t, "/latest").want(t, 204)
 				oldest = 5
@@ -294,6 +291,16 @@ func TestPages(t *testing.T) {
 					t.Errorf("from %d on, page %d is %q, and was %q", first, k, g.body, was.body)
 				}
 			}
+		}
+	})
+	t.Run("case 121: the first page until all of it is gone", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		topic.numbered(7)
+		s := serveTopic(t, topic)
+		topic.trim(2)
+		if got, want := s.walk(t), "m2 | m3 m4 m5 | m6"; got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	})
 	t.Run("case 122: pages that there are not", func(t *testing.T) {

@@ -44,9 +44,15 @@ func parsePageID(s string) (pageID, bool) {
 }
 
 // whole says whether retention has left all of a page, and all of the page in
-// front of it. NATS counts positions from 1.
+// front of it.
+//
+// A topic need not begin at its first position: NATS counts from 1, and what came
+// first may have been a checkpoint, or another subject's. So the first page counts
+// as whole until retention has taken all of it. It is the one page that may lose
+// messages before it is gone.
 func (id pageID) whole(span feed.Span) bool {
-	return span.First <= 1 || id.k > 0 && id.at(id.k-1).first() >= span.First
+	from := id.at(id.k - min(id.k, 1)).first()
+	return span.First <= from || from == 0 && span.First < id.size
 }
 
 // page is a page as it is served.

@@ -1,0 +1,5 @@
+package serve
+
+import "net/http"
+
+func (s *Server) list(w http.ResponseWriter, r *http.Request) {}
