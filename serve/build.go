@@ -26,7 +26,7 @@ type format interface {
 	linked() bool
 }
 
-var formats = map[Format]format{DataReplication: multipart{}}
+var formats = map[Format]format{DataReplication: multipart{}, Atom: atomFormat{}, RSS: rssFormat{}}
 
 var (
 	// errGone says that a page was there, or may have been, and is not any more.
@@ -212,7 +212,12 @@ func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
 				continue
 			}
 			r.entities++
-			r.modified = e.modified
+			switch {
+			case !r.p.linked:
+				r.modified = e.modified
+			case r.modified.Before(e.stamp()):
+				r.modified = e.stamp()
+			}
 			if !yield(&e, nil) {
 				return
 			}

@@ -162,16 +162,26 @@ func TestPages(t *testing.T) {
 		s.get(t, "/latest").want(t, 204)
 		s.get(t, "/pages/e0-3-0").want(t, 404)
 	})
-	t.Run("case 100 to 102: pages are cut by number, and never by bytes", func(t *testing.T) {
-		t.Parallel()
-		topic := newTopic()
-		for i, n := range []int{4, 4, 4, 6, 15, 1, 100_000} {
-			topic.add(message(fmt.Sprintf("m%d@x", i), feed.Put, noon, strings.Repeat("x", n)))
-		}
-		if got, want := serveTopic(t, topic, sized(2)).walk(t), "m0 m1 | m2 m3 | m4 m5 | m6"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	})
+	for name, test := range map[string]struct {
+		bodies []int // their sizes
+		want   string
+	}{
+		"case 100: bytes do not cut pages, as a page is a range of positions": {[]int{4, 4, 4, 6, 15, 1}, "m0 m1 | m2 m3 | m4 m5"},
+		"case 101: the number of messages does":                               {[]int{1, 1, 1, 1, 1}, "m0 m1 | m2 m3 | m4"},
+		"case 102: a large message is neither refused nor cut":                {[]int{1, 5_000_000, 1}, "m0 m1 | m2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := newTopic()
+			for i, n := range test.bodies {
+				topic.add(message(fmt.Sprintf("m%d@x", i), feed.Put, noon, strings.Repeat("x", n)))
+			}
+			s := serveTopic(t, topic, sized(2))
+			if got := s.walk(t); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
 	t.Run("case 103: there is room on the newest page", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
