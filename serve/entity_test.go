@@ -51,10 +51,18 @@ func TestEntities(t *testing.T) {
 		},
 		"case 114: no standard header twice, and all of the others": {
 			feed.Record{Time: at, Body: []byte("xyz"), Header: feed.Header{
-				{Name: "content-id", Value: "1"}, {Name: "Content-ID", Value: "2"}, {Name: "X", Value: "a"}, {Name: "Content-Length", Value: "7"},
-				{Name: "content-length", Value: "8"}, {Name: "x", Value: "b"}, {Name: "Last-Modified", Value: "Fri, 02 Jan 2026 08:25:00 GMT"},
-				{Name: "LAST-MODIFIED", Value: "Fri, 02 Jan 2026 08:25:01 GMT"}, {Name: "Operation-Type", Value: "patch"}, {Name: "Content-Type", Value: "a/b"},
-				{Name: "Content-Transfer-Encoding", Value: "base64"}, {Name: "X", Value: "a"},
+				{Name: "content-id", Value: "1"},
+				{Name: "Content-ID", Value: "2"},
+				{Name: "X", Value: "a"},
+				{Name: "Content-Length", Value: "7"},
+				{Name: "content-length", Value: "8"},
+				{Name: "x", Value: "b"},
+				{Name: "Last-Modified", Value: "Fri, 02 Jan 2026 08:25:00 GMT"},
+				{Name: "LAST-MODIFIED", Value: "Fri, 02 Jan 2026 08:25:01 GMT"},
+				{Name: "Operation-Type", Value: "patch"},
+				{Name: "Content-Type", Value: "a/b"},
+				{Name: "Content-Transfer-Encoding", Value: "base64"},
+				{Name: "X", Value: "a"},
 			}},
 			"content-id: 1\nX: a\nContent-Length: 3\nx: b\nLast-Modified: Fri, 02 Jan 2026 08:25:00 GMT\n" +
 				"Operation-Type: http-equiv=PATCH\nContent-Type: a/b\nContent-Transfer-Encoding: base64\nX: a\n\nxyz",
@@ -69,8 +77,15 @@ func TestEntities(t *testing.T) {
 		},
 		"what would break a page": {
 			feed.Record{Time: at, Header: feed.Header{
-				{Name: "A", Value: "b\r\n\r\n--x"}, {Name: "B C", Value: "d"}, {Name: "", Value: "e"}, {Name: "D:", Value: "e"}, {Name: "E", Value: "\xff"},
-				{Name: "F", Value: "g\x00"}, {Name: "Content-ID", Value: "1\n2"}, {Name: "Content-Type", Value: " \t"}, {Name: "G", Value: " é\th "},
+				{Name: "A", Value: "b\r\n\r\n--x"},
+				{Name: "B C", Value: "d"},
+				{Name: "", Value: "e"},
+				{Name: "D:", Value: "e"},
+				{Name: "E", Value: "\xff"},
+				{Name: "F", Value: "g\x00"},
+				{Name: "Content-ID", Value: "1\n2"},
+				{Name: "Content-Type", Value: " \t"},
+				{Name: "G", Value: " é\th "},
 			}},
 			"Content-Type: application/octet-stream\nG: é\th\nContent-ID: 0.e0@orders\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
 				"Operation-Type: http-equiv=PUT\nContent-Length: 0\n\n",

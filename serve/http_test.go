@@ -217,10 +217,18 @@ func TestHTTP(t *testing.T) {
 			value string
 			want  int
 		}{
-			{bearer, "", 401}, {bearer, "Bearer s3cret", 200}, {bearer, "bearer  s3cret ", 200}, {bearer, "Bearer s3cre", 401},
-			{bearer, "Basic s3cret", 401}, {bearer, "Bearer", 401},
-			{basic, "", 401}, {basic, "Basic YW5uOnMzOmNyZXQ=", 200}, {basic, "Basic YW5uOnMzOmNyZXR0", 401}, {basic, "Basic Ym9iOnMzOmNyZXQ=", 401},
-			{basic, "Bearer s3:cret", 401}, {basic, "Basic !", 401},
+			{bearer, "", 401},
+			{bearer, "Bearer s3cret", 200},
+			{bearer, "bearer  s3cret ", 200},
+			{bearer, "Bearer s3cre", 401},
+			{bearer, "Basic s3cret", 401},
+			{bearer, "Bearer", 401},
+			{basic, "", 401},
+			{basic, "Basic YW5uOnMzOmNyZXQ=", 200},
+			{basic, "Basic YW5uOnMzOmNyZXR0", 401},
+			{basic, "Basic Ym9iOnMzOmNyZXQ=", 401},
+			{basic, "Bearer s3:cret", 401},
+			{basic, "Basic !", 401},
 		} {
 			for _, path := range []string{"/latest", "/pages/e0-3-0", "/no"} {
 				want := test.want
@@ -242,7 +250,7 @@ func TestHTTP(t *testing.T) {
 // memoryless asks with a Host.
 func (s *served) memoryless(t tester, host string) {
 	t.Helper()
-	r, err := http.NewRequest("GET", "http://x/feeds/orders/latest", nil) //nolint:noctx // it goes nowhere
+	r, err := http.NewRequest("GET", "http://x/feeds/orders/latest", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

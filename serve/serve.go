@@ -38,6 +38,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -144,6 +145,9 @@ type Feed struct {
 	log      *slog.Logger
 	// away says that the bus could not be asked the last time.
 	away atomic.Bool
+
+	mu    sync.Mutex // guards shown
+	shown shown
 }
 
 // New returns a Feed of the topic that log reads. Its error says what is wrong

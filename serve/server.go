@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -93,6 +94,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes: headerBytes,
 		ErrorLog:       slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var building sync.WaitGroup
+	defer building.Wait()
+	for _, f := range s.feeds {
+		building.Go(func() { f.Run(ctx) })
+	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -104,6 +112,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	})
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		stop()
+		cancel()
 		return fmt.Errorf("serve feeds on %s: %w", l.Addr(), err)
 	}
 	<-stopped

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"math"
 	"net/http"
@@ -86,7 +87,9 @@ func newSnapshots(f *Feed) *snapshots {
 
 // snapshot is one that is whole.
 type snapshot struct {
-	id       string
+	id string
+	// created is the time of the first entity that is not in it. It is that of
+	// entities and not of our clock: a message may be new to the topic, and old.
 	created  time.Time
 	boundary string
 	span     feed.Span // of the topic when it was begun
@@ -132,6 +135,7 @@ func (s *snapshots) renew(ctx context.Context) error {
 	if newest := s.newest(); newest != nil && newest.span == span {
 		return nil
 	}
+	begun := time.Now()
 	built, err := s.build(ctx, span)
 	if err != nil {
 		return err
@@ -141,7 +145,7 @@ func (s *snapshots) renew(ctx context.Context) error {
 	s.list = append([]*snapshot{built}, s.list...)
 	s.mu.Unlock()
 	s.drop(kept)
-	s.f.log.Info("a snapshot was built", "id", built.id, "pages", len(built.pages), "took", time.Since(built.created).Round(time.Millisecond))
+	s.f.log.Info("a snapshot was built", "id", built.id, "pages", len(built.pages), "took", time.Since(begun).Round(time.Millisecond))
 	return nil
 }
 
@@ -177,7 +181,10 @@ func (s *snapshot) close() {
 // ranges of their hashes, each as large as memory allows: once over the topic to
 // find out which messages make the state, and once more to write these.
 func (s *snapshots) build(ctx context.Context, span feed.Span) (_ *snapshot, err error) {
-	created := time.Now()
+	end, at, err := s.end(ctx, span)
+	if err != nil {
+		return nil, err
+	}
 	file, err := os.CreateTemp(s.cfg.Dir, "feedbridge-snapshot-*")
 	if err != nil {
 		return nil, err
@@ -187,7 +194,7 @@ func (s *snapshots) build(ctx context.Context, span feed.Span) (_ *snapshot, err
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // which never fails
 	built := &snapshot{
-		id: fmt.Sprintf("%s-%d-%x", span.Epoch, span.End, secret[:4]), created: created, span: span, file: file,
+		id: fmt.Sprintf("%s-%d-%x", span.Epoch, span.End, secret[:4]), created: at, span: span, file: file,
 		// Nobody could put it into a message: these are older.
 		boundary: fmt.Sprintf("feedbridge-%x", secret),
 	}
@@ -197,14 +204,12 @@ func (s *snapshots) build(ctx context.Context, span feed.Span) (_ *snapshot, err
 		}
 	}()
 	w := &snapshotWriter{s: built, b: bufio.NewWriterSize(file, 64<<10), entities: s.f.cfg.PageSize, bytes: s.cfg.PageBytes}
-	last := time.Unix(0, 0)
 	for from := uint64(0); ; {
-		live, to, newest, err := s.find(ctx, span, from)
+		live, to, err := s.find(ctx, span, end, from)
 		if err != nil {
 			return nil, err
 		}
-		last = newest
-		if err := s.write(ctx, span, live, w); err != nil {
+		if err := s.write(ctx, span, end, live, w); err != nil {
 			return nil, err
 		}
 		if to == math.MaxUint64 {
@@ -215,12 +220,6 @@ func (s *snapshots) build(ctx context.Context, span feed.Span) (_ *snapshot, err
 	if err := w.end(); err != nil {
 		return nil, err
 	}
-	// Who has read the snapshot reads the feed from this time on, which is that of
-	// its entities and not of our clock: a message may be new to the topic and old.
-	if last.Before(built.created) {
-		built.created = last
-	}
-	built.created = built.created.UTC().Truncate(time.Second)
 	now, err := s.f.topic.spanNow(ctx)
 	if err == nil && now.Epoch != span.Epoch {
 		err = errMoved
@@ -228,7 +227,7 @@ func (s *snapshots) build(ctx context.Context, span feed.Span) (_ *snapshot, err
 	return built, err
 }
 
-// hash is that of a key. Its first half says which range it is in.
+// hash128 is that of a key. Its first half says which range it is in.
 type hash128 [2]uint64
 
 func (s *snapshots) key(e *entity) hash128 {
@@ -243,17 +242,56 @@ func (s *snapshots) key(e *entity) hash128 {
 	return hash128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
 }
 
-// find returns the positions of the newest PUTs that nothing has deleted, of the
-// keys from one hash to another, and the time of the newest message.
-func (s *snapshots) find(ctx context.Context, span feed.Span, from uint64) (live map[hash128]uint64, to uint64, newest time.Time, err error) {
-	live, to, newest = map[hash128]uint64{}, math.MaxUint64, time.Unix(0, 0)
-	for r, err := range s.f.topic.log.Read(ctx, span.First, span.End) {
-		if err != nil {
-			return nil, 0, time.Time{}, err
+// end returns where the snapshot ends and the feed has to be read on, by time:
+// at the first message of the topic's last second. With a part of a second, who
+// reads both would meet old versions behind new ones.
+func (s *snapshots) end(ctx context.Context, span feed.Span) (position uint64, at time.Time, err error) {
+	for width := uint64(2 * s.f.cfg.PageSize); ; width *= 4 {
+		from := max(span.First, span.End-min(width, span.End))
+		position, at = from, time.Unix(0, 0)
+		seconds := 0
+		for e, err := range s.entities(ctx, span.Epoch, from, span.End) {
+			if err != nil {
+				return 0, time.Time{}, err
+			}
+			if e.modified.After(at) {
+				position, at = e.position, e.modified
+				seconds++
+			}
 		}
-		e := s.f.entity(span.Epoch, r)
-		newest = e.modified
-		key := s.key(&e)
+		if seconds > 1 || from == span.First {
+			return position, at, nil
+		}
+	}
+}
+
+// entities are those of the topic at some positions.
+func (s *snapshots) entities(ctx context.Context, epoch string, from, to uint64) iter.Seq2[*entity, error] {
+	return func(yield func(*entity, error) bool) {
+		if from >= to {
+			return
+		}
+		for r, err := range s.f.topic.log.Read(ctx, from, to) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if e := s.f.entity(epoch, r); !yield(&e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// find returns the positions of the newest PUTs that nothing has deleted, of the
+// keys from one hash on to another.
+func (s *snapshots) find(ctx context.Context, span feed.Span, end, from uint64) (live map[hash128]uint64, to uint64, err error) {
+	live, to = map[hash128]uint64{}, math.MaxUint64
+	for e, err := range s.entities(ctx, span.Epoch, span.First, end) {
+		if err != nil {
+			return nil, 0, err
+		}
+		key := s.key(e)
 		if key[0] < from || key[0] > to {
 			continue
 		}
@@ -268,27 +306,26 @@ func (s *snapshots) find(ctx context.Context, span feed.Span, from uint64) (live
 			maps.DeleteFunc(live, func(key hash128, _ uint64) bool { return key[0] > to })
 		}
 	}
-	return live, to, newest, nil
+	return live, to, nil
 }
 
 // write writes the messages that make the state.
-func (s *snapshots) write(ctx context.Context, span feed.Span, live map[hash128]uint64, w *snapshotWriter) error {
+func (s *snapshots) write(ctx context.Context, span feed.Span, end uint64, live map[hash128]uint64, w *snapshotWriter) error {
 	if len(live) == 0 {
 		return nil
 	}
-	for r, err := range s.f.topic.log.Read(ctx, span.First, span.End) {
+	for e, err := range s.entities(ctx, span.Epoch, span.First, end) {
 		if err != nil {
 			return err
 		}
-		e := s.f.entity(span.Epoch, r)
-		at, ok := live[s.key(&e)]
+		at, ok := live[s.key(e)]
 		if !ok || e.position != at && (e.op != feed.Patch || e.position < at) {
 			continue
 		}
 		if e.changes {
 			e.id += "#" + strconv.FormatUint(e.position, 10)
 		}
-		if err := w.add(&e); err != nil {
+		if err := w.add(e); err != nil {
 			return err
 		}
 	}
