@@ -106,9 +106,11 @@ func (f *Feed) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page,
 	if errors.Is(err, errClash) {
 		// Nobody can write an entity that has the hash of itself in it.
 		p.boundary = boundary(key.id, r.hash.Sum(nil))
+		r.close()
 		r = f.read(p)
 		err = r.write(ctx)
 	}
+	defer r.close()
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +159,12 @@ type reading struct {
 
 	// What has been written: all of it if it is not too much to be held. ends has
 	// where each entity ends.
-	b     []byte
-	ends  []int
-	whole bool
-	hash  hash.Hash
-	n     int64
+	b      []byte
+	buffer *[]byte // that b is in
+	ends   []int
+	whole  bool
+	hash   hash.Hash
+	n      int64
 }
 
 // read returns a reading that has not begun.
@@ -228,6 +231,8 @@ func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
 // write reads and writes all entities. It fails with errClash if the boundary
 // does not do, when it has seen them all.
 func (r *reading) write(ctx context.Context) error {
+	buffer := r.f.memory.buffers.Get().(*[]byte)
+	r.b, r.buffer = (*buffer)[:0], buffer
 	var chunk []byte
 	var clash error
 	for e, err := range r.all(ctx) {
@@ -251,7 +256,7 @@ func (r *reading) add(chunk []byte) error {
 		if r.p.linked {
 			return errTooLarge
 		}
-		r.whole, r.b = false, nil
+		r.whole, r.b = false, r.b[:0]
 	}
 	if r.whole {
 		r.b = append(r.b, chunk...)
@@ -259,6 +264,15 @@ func (r *reading) add(chunk []byte) error {
 	}
 	r.hash.Write(chunk)
 	return nil
+}
+
+// close gives back what the page was made in.
+func (r *reading) close() {
+	if r.buffer != nil {
+		*r.buffer = r.b[:0]
+		r.f.memory.buffers.Put(r.buffer)
+		r.b, r.buffer = nil, nil
+	}
 }
 
 // finish gives the page its bytes, once all else of it is known.
