@@ -26,6 +26,24 @@ func sampleTopic(n int) *memoryTopic {
 	return topic
 }
 
+// listen serves at a free port until stop is called.
+func listen(t testing.TB, serve func(context.Context, net.Listener) error) (url string, stop func()) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- serve(ctx, l) }()
+	return "http://" + l.Addr().String(), func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // BenchmarkClosedPage serves pages of 500 entities of 1 KiB that are in memory,
 // and the same bytes by [http.ServeContent] alone:
 //
@@ -34,23 +52,15 @@ func BenchmarkClosedPage(b *testing.B) {
 	s := serveTopic(b, sampleTopic(1001), sized(500))
 	path := "/feeds/orders/pages/e0-500-0"
 	body := []byte(s.get(b, "/pages/e0-500-0").body)
-	run := func(b *testing.B, serve func(context.Context, net.Listener)) {
-		l, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			b.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(b.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			serve(ctx, l)
-		}()
+	run := func(b *testing.B, serve func(context.Context, net.Listener) error) {
+		url, stop := listen(b, serve)
+		defer stop()
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()
 		client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 		buffer := make([]byte, 64<<10)
 		for b.Loop() {
-			resp, err := client.Get("http://" + l.Addr().String() + path)
+			resp, err := client.Get(url + path)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -61,24 +71,19 @@ func BenchmarkClosedPage(b *testing.B) {
 			}
 		}
 		client.CloseIdleConnections()
-		cancel()
-		<-done
 	}
 	b.Run("feedbridge", func(b *testing.B) {
-		run(b, func(ctx context.Context, l net.Listener) {
-			if err := NewServer(ServerOptions{}, s.Feed).Serve(ctx, l); err != nil {
-				b.Error(err)
-			}
-		})
+		run(b, NewServer(ServerOptions{}, s.Feed).Serve)
 	})
 	b.Run("http-servecontent", func(b *testing.B) {
-		run(b, func(ctx context.Context, l net.Listener) {
+		run(b, func(ctx context.Context, l net.Listener) error {
 			server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "multipart/mixed; boundary=x")
 				http.ServeContent(w, r, "", noon, bytes.NewReader(body))
 			})}
 			context.AfterFunc(ctx, func() { _ = server.Close() })
 			_ = server.Serve(l)
+			return nil
 		})
 	})
 }

@@ -3,13 +3,14 @@ package serve
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
@@ -57,6 +58,13 @@ func (f *Feed) page(ctx context.Context, key pageKey) (*page, error) {
 	}
 	name := fmt.Sprint(key.kind, " ", key.base, " ", key.id)
 	p, err := together(ctx, &f.topic.flights, name, func(ctx context.Context) (*page, error) {
+		// It may have been made since we looked.
+		if p := f.memory.get(key); p != nil {
+			f.memory.release(p)
+			if p.current(span) {
+				return p, nil
+			}
+		}
 		return f.build(ctx, key)
 	})
 	if err != nil {
@@ -64,6 +72,29 @@ func (f *Feed) page(ctx context.Context, key pageKey) (*page, error) {
 	}
 	f.memory.hold(p)
 	return p, nil
+}
+
+// ahead makes the page behind p, unless there is enough to do without: who asked
+// for p will ask for that next.
+func (f *Feed) ahead(p *page) {
+	key := p.pageKey
+	key.id.k = p.after.k
+	if f.idle || p.kind != closedPage || !p.after.ok || key.id.end() > p.span.End {
+		return
+	}
+	if next := f.memory.get(key); next != nil {
+		f.memory.release(next)
+		return
+	}
+	if !f.memory.builds.TryAcquire(1) {
+		return
+	}
+	f.memory.builds.Release(1)
+	go func() {
+		if next, err := f.page(context.Background(), key); err == nil {
+			f.memory.release(next)
+		}
+	}()
 }
 
 // build makes a page.
@@ -101,14 +132,18 @@ func (f *Feed) build(ctx context.Context, key pageKey) (*page, error) {
 // buildAt makes a page as of a span.
 func (f *Feed) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page, error) {
 	p := &page{pageKey: key, span: span, linked: f.format.linked(), boundary: boundary(key.id, nil)}
-	r := f.read(p)
+	r := f.read(p, xxhash.New())
 	err := r.write(ctx)
 	if errors.Is(err, errClash) {
-		// Nobody can write an entity that has the hash of itself in it.
-		p.boundary = boundary(key.id, r.hash.Sum(nil))
+		// Nobody can write an entity that has such a hash of itself in it.
 		r.close()
-		r = f.read(p)
-		err = r.write(ctx)
+		r = f.read(p, sha256.New())
+		if err = r.write(ctx); errors.Is(err, errClash) {
+			p.boundary = boundary(key.id, r.hash.Sum(nil))
+			r.close()
+			r = f.read(p, xxhash.New())
+			err = r.write(ctx)
+		}
 	}
 	defer r.close()
 	if err != nil {
@@ -137,12 +172,21 @@ func (f *Feed) neighbours(ctx context.Context, p *page, r *reading) (err error) 
 	if err != nil || !p.sealed() || p.kind == subscription {
 		return err
 	}
-	p.after.k, p.after.ok, err = f.topic.after(ctx, p.id, p.span)
+	if r.next > 0 {
+		p.after = neighbour{r.next / p.id.size, true}
+	} else {
+		p.after.k, p.after.ok, err = f.topic.after(ctx, p.id, p.span)
+	}
 	if p.linked && p.after.ok && p.id.at(p.after.k).end() > p.span.End {
 		p.after.ok = false // an archive is linked to when it is full
 	}
 	return err
 }
+
+// peek is how many positions behind a page are read with it, to find the message
+// that makes the page behind it one. Asking for it by itself would take about as
+// long as the page.
+const peek = 8
 
 // reading is the reading of a page's messages, for the page to be made or for
 // it to be sent.
@@ -153,6 +197,9 @@ type reading struct {
 	// high the one behind the last.
 	from, low, high uint64
 	before, own     *sifter
+	// next is the first position behind the page that has a message, if it has
+	// been read.
+	next uint64
 	// What has been read so far.
 	entities int
 	modified time.Time
@@ -168,8 +215,8 @@ type reading struct {
 }
 
 // read returns a reading that has not begun.
-func (f *Feed) read(p *page) *reading {
-	r := &reading{f: f, p: p, low: p.id.first(), high: min(p.id.end(), p.span.End), whole: true, hash: sha256.New()}
+func (f *Feed) read(p *page, sum hash.Hash) *reading {
+	r := &reading{f: f, p: p, low: p.id.first(), high: min(p.id.end(), p.span.End), whole: true, hash: sum}
 	r.before = newSifter(summary{})
 	if p.kind == subscription && p.id.k > 0 {
 		r.low = p.id.at(p.id.k - 1).first()
@@ -200,9 +247,13 @@ func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
 		if r.from >= r.high {
 			return
 		}
-		for record, err := range r.f.topic.log.Read(ctx, r.from, r.high) {
+		for record, err := range r.f.topic.log.Read(ctx, r.from, min(r.high+peek, r.p.span.End)) {
 			if err != nil {
 				yield(nil, err)
+				return
+			}
+			if record.Position >= r.high {
+				r.next = record.Position
 				return
 			}
 			e := r.f.entity(r.p.id.epoch, record)
@@ -282,7 +333,7 @@ func (r *reading) finish() {
 	p.length = int64(len(head)) + r.n + int64(len(tail))
 	r.hash.Write(head)
 	r.hash.Write(tail)
-	p.tag = hex.EncodeToString(r.hash.Sum(nil)[:12])
+	p.tag = fmt.Sprintf("%x-%x", p.length, r.hash.Sum(nil))
 	if !r.whole {
 		return
 	}

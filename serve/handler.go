@@ -97,6 +97,9 @@ func (f *Feed) serve(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		defer f.memory.release(p)
+		if r.Method == http.MethodGet {
+			f.ahead(p)
+		}
 		return f.send(w, r, p, base)
 	case what == "snapshots" && f.snapshot != nil:
 		return f.snapshot.serve(w, r, name, base)

@@ -170,14 +170,14 @@ func BenchmarkColdFromNATS(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			l := newSite(b)
-			l.feed.Store(f)
+			url, stop := listen(b, NewServer(ServerOptions{}, f).Serve)
+			client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 			for k := range messages/500 + 1 {
 				span, err := f.topic.Span(b.Context())
 				if err != nil {
 					b.Fatal(err)
 				}
-				resp, err := (&http.Client{Transport: &http.Transport{DisableCompression: true}}).Get(fmt.Sprintf("%s/feeds/orders/pages/%s-500-%d", l.URL, span.Epoch, k))
+				resp, err := client.Get(fmt.Sprintf("%s/feeds/orders/pages/%s-500-%d", url, span.Epoch, k))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -186,7 +186,8 @@ func BenchmarkColdFromNATS(b *testing.B) {
 				}
 				resp.Body.Close()
 			}
-			l.Close()
+			client.CloseIdleConnections()
+			stop()
 		}
 		b.ReportMetric(float64(b.N*messages)/b.Elapsed().Seconds(), "entities/s")
 	})

@@ -20,20 +20,9 @@ import (
 // start runs a server until the test ends.
 func start(t *testing.T, opts ServerOptions, feeds ...*Feed) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- NewServer(opts, feeds...).Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	return "http://" + l.Addr().String()
+	url, stop := listen(t, NewServer(opts, feeds...).Serve)
+	t.Cleanup(stop)
+	return url
 }
 
 func get(t *testing.T, url string) (status int, body string) {
