@@ -37,7 +37,8 @@ var layers = map[string][]string{
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
 
-	"serve": {"feed"},
+	"serve":  {"feed"},
+	"verify": {"feed"},
 
 	"config":         {"feed", "secret", "source", "source/datareplication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},

@@ -448,3 +448,19 @@ func TestSyndicationRoundTrip(t *testing.T) {
 		})
 	}
 }
+
+func TestElement(t *testing.T) {
+	t.Parallel()
+	for doc, want := range map[string]string{
+		"<a/>": `<a xmlns=""/>`, "\ufeff<?xml version='1.0'?>\n<!-- x --><a b='1'>x</a>\n": `<a xmlns="" b='1'>x</a>`,
+		"<a xmlns='urn:a'><b/></a>": "<a xmlns='urn:a'><b/></a>", "<a:b xmlns:a='urn:a'/>": "<a:b xmlns:a='urn:a'/>",
+		"<a:b xmlns:a='urn:a'><c/></a:b>": `<a:b xmlns="" xmlns:a='urn:a'><c/></a:b>`, `<a xml:lang="en"/>`: `<a xmlns="" xml:lang="en"/>`,
+		"": "", "text": "", "<a/>text": "", "<a/><b/>": "", "<a>": "", "<a></b>": "", "<!DOCTYPE a><a/>": "", "<a><!X></a>": "", "<a:b/>": "", "<a b:c=''/>": "",
+		"<a b='' b=''/>": "", "<a>&nbsp;</a>": "", "<?x y?><a/>": "", "<?xml version='1.0' encoding='latin1'?><a/>": "", "<a>\xff</a>": "", "<a>\x01</a>": "",
+	} {
+		el, _, ok := element([]byte(doc))
+		if string(el) != want || ok != (want != "") {
+			t.Errorf("%q: got %q, %v, want %q", doc, el, ok, want)
+		}
+	}
+}

@@ -6,9 +6,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -421,6 +423,66 @@ func TestManyClientsAskTheBusOnce(t *testing.T) {
 	for _, at := range f.memory.pages {
 		if p := at.Value.(*page); p.refs != 0 {
 			t.Errorf("%d still hold the page", p.refs)
+		}
+	}
+}
+
+func TestTheTopicIsAskedNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.numbered(2)
+		s := serveTopic(t, topic)
+		r := httptest.NewRequest("GET", "/feeds/orders/latest", nil)
+		look := func() string {
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			return got{body: w.Body.String()}.ids()
+		}
+		for range 1000 {
+			look()
+		}
+		// At first, and once more when the page has been read.
+		if topic.spans != 2 {
+			t.Errorf("the topic was asked %d times", topic.spans)
+		}
+		topic.numbered(1)
+		if got := look(); got != "m0 m1" {
+			t.Errorf("got %s", got)
+		}
+		time.Sleep(spanFor)
+		if got := look(); got != "m0 m1 m2" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// A page that is read while it is sent is cut where it is no longer whole, for all
+// to see.
+func TestRetentionStrikesWhileAPageIsSent(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(10)
+	s := serveTopic(t, topic, func(c *Config) { c.Memory = tiny() })
+	url, stop := listen(t, NewServer(ServerOptions{}, s.Feed).Serve)
+	defer stop()
+	for _, strike := range []bool{false, true} {
+		resp, err := http.Head(url + "/feeds/orders/pages/e0-3-2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if strike {
+			topic.set(func() { topic.during = func() { topic.trim(9) } })
+		}
+		resp, err = http.Get(url + "/feeds/orders/pages/e0-3-2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if whole := err == nil && resp.StatusCode == 200; whole == strike {
+			t.Errorf("got %d, %v", resp.StatusCode, err)
 		}
 	}
 }

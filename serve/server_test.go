@@ -257,6 +257,39 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// A page may be dropped between being made and being sent.
+func TestMemoryCountsWhatIsDroppedAndHeld(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(10_000)
+	a, b := &page{pageKey: pageKey{base: "a"}, body: make([]byte, 5000)}, &page{pageKey: pageKey{base: "b"}, body: make([]byte, 6000)}
+	want := func(n int64) {
+		t.Helper()
+		if m.used != n {
+			t.Errorf("%d bytes are used, want %d", m.used, n)
+		}
+	}
+	m.put(a)
+	want(5000 + pageOverhead)
+	m.put(b)
+	want(6000 + pageOverhead)
+	m.hold(a)
+	want(11_000 + 2*pageOverhead)
+	if got := m.get(b.pageKey); got != b || m.get(a.pageKey) != nil {
+		t.Errorf("got %v", got)
+	}
+	if m.pack(a, make([]byte, 10)); a.packed != nil {
+		t.Error("there was room")
+	}
+	m.release(a)
+	want(6000 + pageOverhead)
+	m.put(a) // b is being sent
+	want(6000 + pageOverhead)
+	if a.body != nil {
+		t.Error("there was room")
+	}
+	m.release(b)
+}
+
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
