@@ -359,6 +359,8 @@ func TestPages(t *testing.T) {
 			{func(c *Config) { c.PublicURL = "http://x/a;b" }, `public_url: "http://x/a;b" must not have any of`},
 			{func(c *Config) { c.Auth = Auth{Bearer: "x", Username: "y", Password: "z"} }, "auth: bearer and basic exclude each other"},
 			{func(c *Config) { c.Auth.Username = "y" }, "auth.basic: wants both"},
+			{func(c *Config) { c.Snapshot.Keys = -1 }, "snapshot.keys: must not be negative"},
+			{func(c *Config) { c.Snapshot.Every, c.Format = 1, Atom }, "snapshot: is for feeds of the format datareplication alone"},
 		} {
 			cfg := Config{Name: "orders"}
 			test.edit(&cfg)

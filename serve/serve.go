@@ -131,6 +131,9 @@ func (c Config) Validate() []error {
 			fail("public_url: %q must not have any of , ; < > \", which clients misread in links", c.PublicURL)
 		}
 	}
+	if c.Snapshot.Every > 0 && c.Format != DataReplication && c.Format != "" {
+		fail("snapshot: is for feeds of the format datareplication alone")
+	}
 	errs = append(errs, c.Auth.validate()...)
 	return append(errs, c.Snapshot.validate()...)
 }

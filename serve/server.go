@@ -88,11 +88,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerFor,
-		// Nobody sends a body to a feed.
-		ReadTimeout:    headerFor,
-		IdleTimeout:    idleFor,
-		MaxHeaderBytes: headerBytes,
-		ErrorLog:       slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
+		ReadTimeout:       headerFor, // for bodies too, which nobody sends to a feed
+		IdleTimeout:       idleFor,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

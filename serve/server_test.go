@@ -113,18 +113,26 @@ func TestListedFirstPageIsServed(t *testing.T) {
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		pause time.Duration // before each piece
-		ok    bool
-	}{"slow": {stall / 2, true}, "stuck": {stall * 2, false}} {
+		pause  time.Duration // before each piece
+		memory *Memory
+		ok     bool
+	}{
+		"slow": {stall / 2, nil, true}, "stuck": {stall * 2, nil, false},
+		"slow, with a page that is not held": {stall / 2, tiny(), true}, "stuck, with a page that is not held": {stall * 2, tiny(), false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				topic := newTopic()
-				topic.add(message("large", feed.Put, noon, strings.Repeat("x", 500_000)))
+				for i := range 10 {
+					topic.add(message(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", 50_000)))
+				}
 				l := newPipes()
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error)
-				go func() { done <- NewServer(ServerOptions{}, serveTopic(t, topic).Feed).Serve(ctx, l) }()
+				go func() {
+					done <- NewServer(ServerOptions{}, serveTopic(t, topic, sized(10), func(c *Config) { c.Memory = test.memory }).Feed).Serve(ctx, l)
+				}()
 				conn := l.dial()
 				fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 				resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, test.pause}, piece), nil)

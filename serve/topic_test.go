@@ -73,7 +73,12 @@ func (t *memoryTopic) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.
 			i, _ := slices.BinarySearchFunc(t.records, at, func(r feed.Record, at uint64) int {
 				return int(int64(r.Position) - int64(at))
 			})
-			away := t.away
+			var err error
+			if t.away {
+				err = errAway
+			} else {
+				err = ctx.Err()
+			}
 			var r feed.Record
 			ok := i < len(t.records) && t.records[i].Position < to
 			if ok {
@@ -81,8 +86,8 @@ func (t *memoryTopic) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.
 				t.read++
 			}
 			t.mu.Unlock()
-			if away {
-				yield(feed.Record{}, errAway)
+			if err != nil {
+				yield(feed.Record{}, err)
 				return
 			}
 			if !ok || !yield(r, nil) {
