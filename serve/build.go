@@ -39,6 +39,9 @@ var (
 	errClash = errors.New("an entity has the boundary in it")
 	// errNoPage says that there has never been a page.
 	errNoPage = errors.New("there is no such page")
+	// errFull says that there is no memory for a document that has to be held to be
+	// sent, because what is there is being sent.
+	errFull = errors.New("the memory for pages is full of pages that are being sent")
 	// errTooLarge says that a document cannot be made.
 	errTooLarge = errors.New("a document is too large to be held in memory: set a smaller page_size")
 )
@@ -121,7 +124,9 @@ func (f *Feed) build(ctx context.Context, key pageKey) (*page, error) {
 			return nil, err
 		}
 		if now.Epoch == span.Epoch && (now.First == span.First || key.id.whole(now)) {
-			f.memory.put(p)
+			if f.memory.put(p); p.linked && p.body == nil {
+				return nil, errFull
+			}
 			return p, nil
 		}
 		span = now

@@ -45,6 +45,9 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, feed.ErrNoTopic):
 		f.tell(err)
 		a = &answer{http.StatusNotFound, "The topic of this feed does not exist."}
+	case errors.Is(err, errFull):
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+		a = &answer{http.StatusServiceUnavailable, "Too many clients are being served. Try again in a moment."}
 	case errors.Is(err, errTooLarge):
 		f.log.Error("a document is too large to be served", "path", r.URL.Path, "err", err)
 		a = &answer{http.StatusInternalServerError, "This document is too large to be served."}

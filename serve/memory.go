@@ -82,7 +82,7 @@ func (m *Memory) release(p *page) {
 }
 
 // put takes a page in place of the one that there was. If there is no room for
-// its body, because all that is held is being sent, the page goes on without.
+// it, because all that is held is being sent, it loses its body.
 func (m *Memory) put(p *page) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

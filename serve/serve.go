@@ -200,5 +200,6 @@ func (f *Feed) tell(err error) {
 	}
 }
 
-// busFor is how long the bus may take for what one request needs.
-const busFor = 30 * time.Second
+// busFor is how long the bus may take for what one request needs, such as a page
+// of large messages. That it does not answer is for the Log to find out, sooner.
+const busFor = 2 * time.Minute
