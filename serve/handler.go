@@ -39,9 +39,9 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.As(err, &a):
 	case errors.Is(err, errGone):
-		a = &answer{http.StatusGone, "This page is gone: the topic does not go back so far any more, or was made anew. What there is begins at " + f.path() + "/latest."}
+		a = &answer{http.StatusGone, "This page is gone: the topic does not go back so far any more, or was made anew. What there is begins at " + f.entry() + "."}
 	case errors.Is(err, errNoPage):
-		a = &answer{http.StatusNotFound, "There is no such page. The newest is at " + f.path() + "/latest."}
+		a = &answer{http.StatusNotFound, "There is no such page. The newest is at " + f.entry() + "."}
 	case errors.Is(err, feed.ErrNoTopic):
 		f.tell(err)
 		a = &answer{http.StatusNotFound, "The topic of this feed does not exist."}
@@ -107,7 +107,15 @@ func (f *Feed) serve(w http.ResponseWriter, r *http.Request) error {
 	case what == "snapshots" && f.snapshot != nil:
 		return f.snapshot.serve(w, r, name, base)
 	}
-	return say(http.StatusNotFound, "There is nothing here. The feed begins at %s/latest.", f.path())
+	return say(http.StatusNotFound, "There is nothing here. The feed begins at %s.", f.entry())
+}
+
+// entry is where to begin.
+func (f *Feed) entry() string {
+	if f.cfg.PublicURL != "" {
+		return f.cfg.PublicURL + "/latest"
+	}
+	return f.path() + "/latest"
 }
 
 // base is what links start with.
