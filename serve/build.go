@@ -106,8 +106,9 @@ func (f *Feed) build(ctx context.Context, key pageKey) (*page, error) {
 		return nil, err
 	}
 	defer f.memory.builds.Release(1)
-	span, err := f.topic.Span(ctx)
+	ask := f.topic.Span
 	for range 5 {
+		span, err := ask(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -118,8 +119,10 @@ func (f *Feed) build(ctx context.Context, key pageKey) (*page, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What was read is all that there was only if it is there still.
-		now, err := f.topic.spanNow(ctx)
+		// What was read is all that there was only if it is there still. What came
+		// meanwhile is no matter: if that were remembered, the newest page would be
+		// out of date as soon as it is made, and be made for every client.
+		now, err := f.topic.log.Span(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +132,7 @@ func (f *Feed) build(ctx context.Context, key pageKey) (*page, error) {
 			}
 			return p, nil
 		}
-		span = now
+		ask = f.topic.spanNow
 	}
 	return nil, errMoved
 }

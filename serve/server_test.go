@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -331,5 +332,26 @@ func TestConnectionsAreBounded(t *testing.T) {
 	conns[one].Close()
 	if three := <-answered; three+one+two != 3 {
 		t.Errorf("%d was answered twice", three)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(1)
+	certified := httptest.NewUnstartedServer(nil)
+	certified.StartTLS()
+	defer certified.Close()
+	client := certified.Client()
+	url, stop := listen(t, NewServer(ServerOptions{TLS: certified.TLS}, serveTopic(t, topic).Feed).Serve)
+	defer stop()
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(strings.Replace(url, "http:", "https:", 1) + "/feeds/orders/latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if l := (got{header: resp.Header}).links(t); !strings.HasPrefix(l["self"], "https://127.0.0.1:") || resp.StatusCode != 200 {
+		t.Errorf("got %d, %v", resp.StatusCode, l)
 	}
 }

@@ -40,16 +40,13 @@ func (t *topic) Span(ctx context.Context) (feed.Span, error) {
 func (t *topic) spanNow(ctx context.Context) (feed.Span, error) {
 	at := time.Now()
 	span, err := t.log.Span(ctx)
+	if err != nil {
+		at = time.Time{}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err != nil {
-		t.at = time.Time{}
-		return feed.Span{}, err
-	}
-	if at.After(t.at) {
-		t.span, t.at = span, at
-	}
-	return span, nil
+	t.span, t.at = span, at
+	return span, err
 }
 
 // together does what many ask for once. It goes on when one of them leaves, for
