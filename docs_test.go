@@ -178,6 +178,23 @@ func TestOptionsAreDocumented(t *testing.T) {
 	}
 }
 
+// What the README shows as a configuration is one.
+func TestExamplesOfTheReadmeLoad(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)
+	if len(blocks) < 5 {
+		t.Fatalf("only %d examples were found", len(blocks))
+	}
+	for _, block := range blocks {
+		file := filepath.Join(t.TempDir(), "feedbridge.yaml")
+		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(config.Options{File: file, Environ: []string{"API_KEY=x"}}); err != nil {
+			t.Errorf("%v, in:\n%s", err, block[1])
+		}
+	}
+}
+
 func TestMetricsAreDocumented(t *testing.T) {
 	bus := admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return nil }}
 	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Log: slog.New(slog.DiscardHandler)})
@@ -210,13 +227,27 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 func TestViolationsAreDocumented(t *testing.T) {
 	var kinds []string
-	ast.Inspect(sources(t, false)["source/datareplication/violation.go"], func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok {
-			kind, _ := text(spec.Values[0])
-			kinds = append(kinds, kind)
+	for file, parsed := range sources(t, false) {
+		if dir := path.Dir(file); dir != "source/datareplication" && dir != "source/syndication" {
+			continue
 		}
-		return true
-	})
+		// Kinds are the exported constants that are plain text.
+		for _, decl := range parsed.Decls {
+			group, ok := decl.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range group.Specs {
+				spec := spec.(*ast.ValueSpec)
+				if name := spec.Names[0].Name; spec.Type != nil || !ast.IsExported(name) || name == "Kind" {
+					continue
+				}
+				if kind, ok := text(spec.Values[0]); ok {
+					kinds = append(kinds, kind)
+				}
+			}
+		}
+	}
 	wantSame(t, "violation", kinds, named(read(t, operations), "Kind", 0))
 }
 
@@ -440,7 +471,7 @@ func TestDocumentedPermissionsAreRight(t *testing.T) {
 	block, _, _ = strings.Cut(block, "```")
 	block = strings.ReplaceAll(block, "$BRIDGE_PASSWORD", "secret")
 
-	if err := useTopic(t, block); err != nil {
+	if err := useTopic(t, block, 100*time.Millisecond); err != nil {
 		t.Errorf("with the permissions of %s: %v", operations, err)
 	}
 	lines := regexp.MustCompile(`(?m)^\s+"\S+"$`).FindAllString(block, -1)
@@ -450,7 +481,7 @@ func TestDocumentedPermissionsAreRight(t *testing.T) {
 	for _, line := range lines {
 		t.Run(strings.Trim(line, "\" \n"), func(t *testing.T) {
 			t.Parallel()
-			if err := useTopic(t, strings.Replace(block, line, "", 1)); err == nil {
+			if err := useTopic(t, strings.Replace(block, line, "", 1), 20*time.Second); err == nil {
 				t.Error("it works without this permission")
 			}
 		})
@@ -458,8 +489,9 @@ func TestDocumentedPermissionsAreRight(t *testing.T) {
 }
 
 // useTopic runs a server with that authorization, does all that a bridge does
-// with a topic, and returns the first error or warning.
-func useTopic(t *testing.T, authorization string) error {
+// with a topic, and returns the first error or warning. It waits for one for as
+// long as patience: some requests have no answer, and a refusal comes later.
+func useTopic(t *testing.T, authorization string, patience time.Duration) error {
 	file := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(file, []byte(authorization), 0o600); err != nil {
 		return err
@@ -496,7 +528,8 @@ func useTopic(t *testing.T, authorization string) error {
 		func() error { return first.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) },
 		func() error { _, err := second.Resume(t.Context()); return err },
 		func() error { return second.Overwrite(t.Context(), sinktest.At(1)) },
-		warnings.first,
+		func() error { return conn.Check(t.Context()) },
+		func() error { return warnings.first(patience) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -516,11 +549,13 @@ func (w warnings) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (w warnings) first() error {
+func (w warnings) first(patience time.Duration) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
 	case line := <-w:
 		return errors.New(line)
-	default:
+	case <-timer.C:
 		return nil
 	}
 }

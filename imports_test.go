@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint"},
 	"admin":      {"bridge", "feed", "checkpoint"},
+	"verify":     {"feed"},
 
 	"source":                        {"feed", "secret"},
 	"source/datareplication":        {"source", "feed"},
@@ -37,10 +38,9 @@ var layers = map[string][]string{
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
 
-	"serve":  {"feed"},
-	"verify": {"feed"},
+	"serve": {"feed"},
 
-	"config":         {"feed", "secret", "source", "source/datareplication", "sink", "sink/nats", "sink/kafka"},
+	"config":         {"feed", "secret", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},
 }
 

@@ -36,7 +36,12 @@ func addOrders(s *admin.Server) *admin.Feed {
 		Name: "orders", URL: "https://shop.example.com/feed/latest", Format: "auto",
 		Bus: "main", Topic: "orders.v1",
 		Every: 10 * time.Second, Freshness: 5 * time.Minute,
-		Describe: func(c feed.Cursor) any { return map[string]string{"after": string(c)} },
+		Describe: func(cp checkpoint.Checkpoint) (string, any) {
+			if len(cp.Cursor) == 0 {
+				return "", nil
+			}
+			return "datareplication", map[string]string{"after": string(cp.Cursor)}
+		},
 	})
 }
 
@@ -134,7 +139,7 @@ func TestPaths(t *testing.T) {
 func TestACursorThatJSONCannotHold(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	f := s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(feed.Cursor) any { return func() {} }})
+	f := s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) (string, any) { return "", func() {} }})
 	f.Settled(batch("a", 1, false), time.Second)
 	if code, body := get(t, s, "/status/orders"); code != http.StatusInternalServerError || !strings.Contains(body, "unsupported type") {
 		t.Errorf("%d %s", code, body)

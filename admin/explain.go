@@ -19,6 +19,9 @@ func (f *Feed) explain(r *record, now time.Time) string {
 	case bridge.Reading:
 		return f.explainReading(r, since, now)
 	case bridge.Idle:
+		if !r.due.IsZero() {
+			next += ", as the feed asks"
+		}
 		return fmt.Sprintf("caught up: %s, the next poll is in %s", f.published(r, now), next)
 	case bridge.Standby:
 		other := r.status.Checkpoint.Writer

@@ -73,6 +73,15 @@ func TestExplanations(t *testing.T) {
 			"idle", "caught up: 20000 entities are published, the last commit was 5s ago, the next poll is in 7s",
 		},
 		{
+			"the feed has asked for a longer wait",
+			func(f *admin.Feed) {
+				idle(f)
+				enter(f, bridge.Idle, at(20000, own, 5*time.Second), time.Hour, nil)
+			},
+			0,
+			"idle", "caught up: 20000 entities are published, the last commit was 5s ago, the next poll is in 1h, as the feed asks",
+		},
+		{
 			"entities were left out",
 			func(f *admin.Feed) {
 				idle(f)

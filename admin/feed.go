@@ -19,8 +19,8 @@ type FeedOptions struct {
 	Name string
 	// URL is the feed's entry point, without secrets.
 	URL string
-	// Format is the configured kind of feed. Once the topic has a checkpoint,
-	// the kind of source that made it is shown.
+	// Format is the configured format of the feed. It is shown until Describe
+	// tells it.
 	Format string
 	// Bus and Topic are where the feed is copied to.
 	Bus, Topic string
@@ -29,9 +29,10 @@ type FeedOptions struct {
 	// Freshness is how long ago the feed may have been copied to its end, or
 	// some way towards it, for the process to be ready.
 	Freshness time.Duration
-	// Describe puts a cursor into words: it returns what JSON can hold. It is
-	// not called with the zero Cursor, and may be called at any time.
-	Describe func(feed.Cursor) any
+	// Describe puts a checkpoint into words: the format of the feed, as far as it
+	// is known by then, and the place of the cursor, in what JSON can hold. It
+	// may be called at any time.
+	Describe func(checkpoint.Checkpoint) (format string, place any)
 }
 
 // Feed watches the bridge of one feed. It is a [bridge.Observer].
@@ -143,6 +144,10 @@ func (f *Feed) Entered(s bridge.Status) {
 	switch s.State {
 	case bridge.Reading:
 		r.readTo = s.Checkpoint.Cursor
+	case bridge.Idle:
+		if r.due = s.Until; s.Until.Sub(s.Since) <= f.opts.Every*3/2 {
+			r.due = time.Time{}
+		}
 	case bridge.Standby:
 		// Standby is entered anew each time the checkpoint has moved, so the
 		// feed is copied, if not by this copy.

@@ -179,6 +179,14 @@ func metrics() []metric {
 				return 0, true
 			}),
 		{
+			describe("feed_info", "Always 1; the labels say the format of the feed, as far as it is known, and where it is copied to.", "format", "bus", "topic"),
+			prometheus.GaugeValue,
+			func(f *Feed, r *record, _ time.Time, emit func(float64, ...string)) {
+				format, _ := f.describe(r.status.Checkpoint)
+				emit(1, format, f.opts.Bus, f.opts.Topic)
+			},
+		},
+		{
 			describe("feed_state", "1 for the state that the feed is in, 0 for the others.", "state"),
 			prometheus.GaugeValue,
 			func(_ *Feed, r *record, now time.Time, emit func(float64, ...string)) {

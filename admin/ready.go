@@ -55,6 +55,9 @@ func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
 // that is what the limit is for.
 func (f *Feed) stale(r *record, now time.Time) string {
 	age, limit := now.Sub(r.freshAt), f.opts.Freshness
+	if r.due.After(r.freshAt) {
+		age = now.Sub(r.due)
+	}
 	var what string
 	switch {
 	case r.status.State == bridge.Stopped:

@@ -74,6 +74,19 @@ func TestReadiness(t *testing.T) {
 		enter(f, bridge.Idle, cp, 10*time.Second, nil)
 		wantReasons(t, s)
 
+		// Nor is it missed while upstream asks not to be asked; the limit counts from
+		// there.
+		enter(f, bridge.Idle, cp, time.Hour, nil)
+		time.Sleep(59 * time.Minute)
+		wantReasons(t, s)
+		time.Sleep(3 * time.Minute)
+		wantReasons(t, s)
+		time.Sleep(4 * time.Minute)
+		wantReasons(t, s, "feed orders: has not been read for 6m (limit 5m): reading for 6m")
+		f.Settled(feed.Batch{Cursor: cp.Cursor}, 0)
+		enter(f, bridge.Idle, cp, 10*time.Second, nil)
+		wantReasons(t, s)
+
 		// A halt is tolerated for as long as any other silence.
 		halt := feed.Permanent(errors.New("the feed has no rel=\"next\""))
 		f.Polled(feed.Batch{}, halt, 0)

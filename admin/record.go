@@ -19,7 +19,10 @@ type record struct {
 	// freshAt is when the feed was last known to be copied: a batch was
 	// settled, or another copy was seen at work. A poll alone does not count,
 	// for a feed may be read again and again and never get published.
-	freshAt   time.Time
+	freshAt time.Time
+	// due is when the next poll is due, if upstream has asked for a longer wait
+	// than is configured: the feed is as fresh as can be until then.
+	due       time.Time
 	lastError fault
 
 	polls    map[outcome]uint64

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -97,9 +98,9 @@ func TestServeStopsInGoodOrder(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
 				s := newServer()
-				s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(feed.Cursor) any {
+				s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) (string, any) {
 					<-release
-					return nil
+					return "", nil
 				}}).Settled(batch("a", 1, false), 0)
 				l := newPipes()
 				client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
 )
 
 type status struct {
@@ -114,7 +115,6 @@ func (f *Feed) status(now time.Time) feedStatus {
 		Since:       stamp(since),
 		Explanation: f.explain(&r, now),
 		URL:         f.opts.URL,
-		Format:      cmp.Or(cp.Source, f.opts.Format),
 		Every:       span(f.opts.Every),
 		Bus:         f.opts.Bus,
 		Topic:       f.opts.Topic,
@@ -125,9 +125,7 @@ func (f *Feed) status(now time.Time) feedStatus {
 		Violations:  make(map[string]violationStatus, len(r.violations)),
 		LastSuccess: stamp(r.goodPoll),
 	}
-	if len(cp.Cursor) > 0 && f.opts.Describe != nil {
-		row.Cursor = f.opts.Describe(cp.Cursor)
-	}
+	row.Format, row.Cursor = f.describe(cp)
 	for kind, b := range r.violations {
 		v := violationStatus{Count: b.count}
 		v.Last.At, v.Last.Page, v.Last.Detail = stamp(b.at), b.page, b.detail
@@ -153,6 +151,15 @@ func (f *Feed) status(now time.Time) feedStatus {
 		row.NextAttempt = stamp(r.status.Until)
 	}
 	return row
+}
+
+// describe returns the format of the feed and the place of its cursor, as far as
+// they are known.
+func (f *Feed) describe(cp checkpoint.Checkpoint) (format string, place any) {
+	if f.opts.Describe != nil {
+		format, place = f.opts.Describe(cp)
+	}
+	return cmp.Or(format, f.opts.Format), place
 }
 
 // stamp is how times are shown: in UTC, to the millisecond; nil if there is none.

@@ -85,7 +85,8 @@ func TestWatchesABridge(t *testing.T) {
 		s := newServer()
 		source, sink := &upstream{n: 30}, &topic{}
 		b := &bridge.Bridge{
-			Feed: "orders", Kind: "datareplication", Writer: own, Source: source, Sink: sink,
+			Feed: "orders", Writer: own, Sink: sink,
+			Open:  func(context.Context, string) (bridge.Source, string, error) { return source, "datareplication", nil },
 			Every: 10 * time.Second, Limits: bridge.Limits{Entities: 10}, ReadAhead: 1 << 20,
 			Log: slog.New(slog.DiscardHandler), Observer: addOrders(s),
 		}

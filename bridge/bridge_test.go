@@ -218,6 +218,55 @@ func TestErrorsThatAPersonMustCureHaltTheFeed(t *testing.T) {
 	}
 }
 
+// Which source reads is asked for with the kind that the checkpoint is bound to. A
+// reset binds it to none.
+func TestTheSourceIsOpenedForTheCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		b := newBridge(nil, topic.Open(sinktest.Faults{}))
+		var asked []string
+		kind := "numbers"
+		b.Open = func(_ context.Context, of string) (bridge.Source, string, error) {
+			if asked = append(asked, of); len(asked) == 1 {
+				return nil, "", errors.New("upstream does not answer")
+			}
+			return upTo(3), kind, nil
+		}
+		seen := &diary{}
+		b.Observer = seen
+		stop := start(t, b)
+		time.Sleep(time.Minute)
+		stop()
+		if len(asked) < 3 || asked[0] != "" || asked[1] != "" || asked[2] != "numbers" {
+			t.Errorf("the source was opened for %q", asked)
+		}
+		if n := seen.count(bridge.Retrying); n != 1 {
+			t.Errorf("%d attempts failed, want 1", n)
+		}
+		if n := len(topic.Entities()); n != 3 {
+			t.Errorf("%d entities are published, want 3", n)
+		}
+
+		person := topic.Open(sinktest.Faults{})
+		cp, err := person.Resume(t.Context())
+		if err != nil || cp.Source != "numbers" {
+			t.Fatalf("the checkpoint is %+v, %v", cp, err)
+		}
+		cp.Cursor = nil
+		if err := person.Commit(t.Context(), nil, cp); err != nil {
+			t.Fatal(err)
+		}
+		kind, asked = "letters", []string{"not the first"}
+		b.Sink = topic.Open(sinktest.Faults{})
+		stop = start(t, b)
+		time.Sleep(time.Minute)
+		stop()
+		if len(asked) < 3 || asked[1] != "" || asked[2] != "letters" {
+			t.Errorf("after a reset the source was opened for %q", asked)
+		}
+	})
+}
+
 func TestATopicOfAnotherFeedIsLeftAlone(t *testing.T) {
 	for name, cp := range map[string]checkpoint.Checkpoint{
 		"another name": {Feed: "letters", Source: "test", Cursor: feed.Cursor("0")},

@@ -234,8 +234,9 @@ func entities(at, end int) []feed.Entity {
 
 func newBridge(source bridge.Source, sink bridge.Sink) *bridge.Bridge {
 	return &bridge.Bridge{
-		Feed: "numbers", Kind: "test", Writer: "me",
-		Source: source, Sink: sink,
+		Feed: "numbers", Writer: "me",
+		Open:  func(context.Context, string) (bridge.Source, string, error) { return source, "test", nil },
+		Sink:  sink,
 		Every: 5 * time.Second, ReadAhead: 1000,
 		Log: discard, Observer: nobody{},
 	}

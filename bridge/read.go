@@ -62,7 +62,7 @@ func (b *Bridge) startReading(ctx context.Context, after feed.Cursor) *reader {
 	}
 	go func() {
 		defer close(r.done)
-		r.read(ctx, b.Source, b.Observer, after)
+		r.read(ctx, b.source, b.Observer, after)
 	}()
 	return r
 }

@@ -35,14 +35,18 @@ const (
 // Bridge copies one feed to one topic. Its fields are set before Run is called
 // and left alone from then on.
 type Bridge struct {
-	// Feed is the feed's name and Kind the kind of its source. A topic whose
-	// checkpoint names others is refused.
-	Feed, Kind string
+	// Feed is the feed's name. A topic whose checkpoint names another is
+	// refused.
+	Feed string
 	// Writer names this copy in the checkpoints that it makes.
 	Writer string
 
-	Source Source
-	Sink   Sink
+	// Open returns the source to read with, and its kind. The checkpoint's
+	// cursor is of the kind that it is given, which is empty if there is none;
+	// if the kind that it returns is another, the topic is refused. It is called
+	// in each session, and its errors are taken like those of the source.
+	Open func(ctx context.Context, kind string) (source Source, of string, err error)
+	Sink Sink
 
 	// Every is how long to wait between polls when there is nothing new.
 	Every time.Duration
@@ -61,6 +65,9 @@ type Bridge struct {
 	// failures counts the sessions that ended in an error since one got
 	// anywhere.
 	failures int
+	// source is that of the session, and kind its kind.
+	source Source
+	kind   string
 	// last is the newest checkpoint that this copy has seen.
 	last checkpoint.Checkpoint
 	// The current stretch of reading, for the log: when it began or was last
@@ -96,7 +103,7 @@ func (b *Bridge) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := cp.Check(b.Feed, b.Kind); err != nil {
+	if b.source, b.kind, err = b.open(ctx, cp); err != nil {
 		return err
 	}
 	b.last = cp
@@ -134,6 +141,15 @@ func (b *Bridge) session(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// open returns the source that goes on from the checkpoint.
+func (b *Bridge) open(ctx context.Context, cp checkpoint.Checkpoint) (Source, string, error) {
+	source, kind, err := b.Open(ctx, cp.Kind())
+	if err != nil {
+		return nil, "", err
+	}
+	return source, kind, cp.Check(b.Feed, kind)
 }
 
 // watch waits like pause. A wait that is longer than what is known of the
@@ -175,7 +191,7 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []fe
 	}
 	cp := checkpoint.Checkpoint{
 		Feed:   b.Feed,
-		Source: b.Kind,
+		Source: b.kind,
 		Cursor: batch.Cursor,
 		Count:  b.last.Count + uint64(len(batch.Entities)),
 		At:     time.Now(),

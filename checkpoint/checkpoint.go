@@ -63,10 +63,20 @@ var (
 	ErrUnreadable = errors.New("the stored checkpoint cannot be read")
 )
 
+// Kind is the kind of source that Cursor is bound to; empty if there is no cursor,
+// as a reset leaves it: any source can read from the start.
+func (cp Checkpoint) Kind() string {
+	if len(cp.Cursor) == 0 {
+		return ""
+	}
+	return cp.Source
+}
+
 // Check returns an error that matches [ErrForeign] and [feed.ErrPermanent]
-// unless cp is zero or was made for that feed by that kind of source.
+// unless cp is zero, or was made for that feed and has no cursor but one of that
+// kind of source.
 func (cp Checkpoint) Check(name, source string) error {
-	if cp.IsZero() || cp.Feed == name && cp.Source == source {
+	if kind := cp.Kind(); cp.IsZero() || cp.Feed == name && (kind == "" || kind == source) {
 		return nil
 	}
 	return feed.Permanent(fmt.Errorf("%w: its checkpoint was made for feed %q of kind %q, this is feed %q of kind %q; "+

@@ -102,7 +102,8 @@ func TestCheck(t *testing.T) {
 		"an empty topic": {Checkpoint{}, false},
 		"ours":           {golden, false},
 		"another feed":   {Checkpoint{Feed: "letters", Source: "datareplication"}, true},
-		"another kind":   {Checkpoint{Feed: "orders", Source: "atom"}, true},
+		"another kind":   {Checkpoint{Feed: "orders", Source: "atom", Cursor: feed.Cursor("7")}, true},
+		"a reset":        {Checkpoint{Feed: "orders", Source: "atom", Count: 7}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := test.cp.Check("orders", "datareplication")

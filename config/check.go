@@ -11,6 +11,8 @@ import (
 
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // complete fills in the defaults that depend on other values.
@@ -85,6 +87,8 @@ func (l *loader) checkFeeds(cfg *Config) {
 	for _, name := range names {
 		f, path := cfg.Feeds[name], join("feeds", name)
 		l.checkAdapter(path, f.Source.Validate())
+		l.checkAdapter(path, f.Syndication.Validate())
+		l.checkFormat(path, f)
 		if f.Every < 100*time.Millisecond {
 			l.wrong(join(path, "every"), "must be 100ms or more")
 		}
@@ -105,6 +109,26 @@ func (l *loader) checkFeeds(cfg *Config) {
 			l.wrong(join(path, "to.topic"), fmt.Sprintf("%s on bus %s belongs to the feed %s already; each feed needs its own", topic[1], topic[0], other))
 		}
 		owners[topic] = name
+	}
+}
+
+// checkFormat reports what means nothing for the format of the feed at path.
+func (l *loader) checkFormat(path string, f Feed) {
+	if f.Start.ID != "" && f.Format.Kind() == syndication.Kind {
+		l.wrong(join(path, "start"), fmt.Sprintf("only datareplication feeds have a place behind an entity, and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Format))
+	}
+	if f.Start.Snapshot != "" && f.Format.Kind() == syndication.Kind {
+		l.wrong(join(path, "start"), fmt.Sprintf("only datareplication feeds have snapshots, and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Format))
+	}
+	for _, k := range root.key("feeds").elem.keys {
+		if _, occurs := l.places[join(path, k.name)]; !occurs || k.suits(f.Format) {
+			continue
+		}
+		which := "is for Atom and RSS"
+		if k.kind == datareplication.Kind {
+			which = "is for datareplication feeds"
+		}
+		l.wrong(join(path, k.name), fmt.Sprintf("%s, and the format of this feed is %s; leave it out", which, f.Format))
 	}
 }
 

@@ -45,6 +45,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // Config is a configuration with every default filled in. Its yaml tags, and
@@ -92,28 +93,31 @@ type Embedded struct {
 	Listen string `yaml:"listen"`
 }
 
-// Feed is a feed and the topic that it is copied to.
+// Feed is a feed and the topic that it is copied to. The tag kind marks what has a
+// meaning for one kind of feed alone, and may be set for those and for auto.
 type Feed struct {
 	// Source says how to speak to the feed's upstream.
 	Source source.Config `yaml:",inline"`
-	// Format is the kind of feed; auto goes by what the upstream answers.
+	// Format is that of the feed; auto goes by what the upstream answers.
 	// Default auto.
 	Format Format `yaml:"format"`
 	// Every is the wait between polls that find nothing new: at least 100ms.
 	// Default 10s.
 	Every time.Duration `yaml:"every"`
-	// Start is where reading starts when the topic has no checkpoint. Default
-	// beginning.
+	// Start is where reading starts when the topic has no checkpoint. Only
+	// datareplication feeds have one with an ID. Default beginning.
 	Start datareplication.Start `yaml:"start"`
 	// Gap says what to do when the feed no longer has the place that was
 	// reached. Default halt.
-	Gap datareplication.Gap `yaml:"gap"`
+	Gap datareplication.Gap `yaml:"gap" kind:"datareplication"`
+	// Syndication says how Atom and RSS are to be understood.
+	Syndication syndication.Settings `yaml:",inline" kind:"syndication"`
 	// Oversize says what to do with an entity that the bus does not take
 	// because of its size. Default stop.
 	Oversize sink.Oversize `yaml:"oversize"`
 	// DedupeWindow is how many of the topic's newest IDs are held in memory to
 	// tell repeated entities by, 1 to 10,000,000. Default 100,000.
-	DedupeWindow int `yaml:"dedupe_window"`
+	DedupeWindow int `yaml:"dedupe_window" kind:"datareplication"`
 	// Freshness is how long ago the last good poll may be for the feed to
 	// count as ready. Zero stands for the default, 5m or three times Every,
 	// whichever is longer.
@@ -124,8 +128,20 @@ type Feed struct {
 	To  To        `yaml:"to"`
 }
 
-// Format is the kind of a feed: auto or datareplication.
+// Format is that of a feed: auto, datareplication, atom or rss.
 type Format string
+
+// Kind is the kind of source that reads the format; empty if only the feed can
+// tell.
+func (f Format) Kind() string {
+	switch f {
+	case "atom", "rss":
+		return syndication.Kind
+	case datareplication.Kind:
+		return datareplication.Kind
+	}
+	return ""
+}
 
 // To is the topic that a feed is copied to. It belongs to that feed alone, unless
 // it is one on Kafka that says to be shared.

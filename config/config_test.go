@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // defaults returns what a feed that has only a name and a URL amounts to.
@@ -26,6 +27,7 @@ func defaults(name, url string) Feed {
 	src.URL = url
 	return Feed{
 		Source: src, Format: "auto", Every: 10 * time.Second, Gap: "halt", Oversize: "stop",
+		Syndication:  syndication.Defaults().Settings,
 		DedupeWindow: 100_000, Freshness: 5 * time.Minute,
 		To: To{Bus: "embedded", Topic: name, Stream: &nats.Stream{Create: true, Replicas: 1}},
 	}
@@ -85,7 +87,25 @@ func TestGoodFiles(t *testing.T) {
 			returns.Source.Auth = auth
 			c.Feeds["returns"] = returns
 		}),
-		"full":  full(),
+		"full": full(),
+		"syndication": with(func(c *Config, orders *Feed) {
+			*orders = defaults("orders", "https://shop.example.com/feed")
+			orders.Format, orders.Every, orders.Freshness = "atom", 5*time.Minute, 15*time.Minute
+			orders.Start = datareplication.Start{At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+			orders.Syndication = syndication.Settings{
+				Dialect: "atomhopper", EntryOrder: "oldest_first", OlderRel: "older", NewerRel: "newer", Mode: "tail",
+				IgnoreChangesIn: []string{"comments", "{urn:x}count"}, MaxDeleteRatio: 0, TombstoneUnknown: "publish", FullEvery: time.Hour, Hints: "ignore",
+				RecheckArchives: syndication.Recheck{Newest: 2, Every: 12 * time.Hour}, TrustAhead: time.Minute,
+				Bounds: syndication.Bounds{Documents: 100, Entries: 1000, Depth: 10, Memory: 1 << 20},
+			}
+			blog := defaults("blog", "https://blog.example.com/feed")
+			blog.Format = "rss"
+			c.Feeds["blog"] = blog
+			// What the format of a feed is may come to light later.
+			any := defaults("any", "https://any.example.com/feed")
+			any.Gap, any.DedupeWindow, any.Syndication.Dialect = "restart", 7, "window"
+			c.Feeds["any"] = any
+		}),
 		"kafka": onKafka(),
 	}
 	files, _ := filepath.Glob("testdata/*.good.yaml")
@@ -160,6 +180,7 @@ func full() *Config {
 		},
 		Format: "datareplication", Every: 500 * time.Millisecond, Start: datareplication.Start{At: at},
 		Gap: "resume-at-timestamp", Oversize: "skip", DedupeWindow: 1, Freshness: time.Hour,
+		Syndication: syndication.Defaults().Settings,
 		To: To{Bus: "main", Topic: "shop.orders", Stream: &nats.Stream{
 			Name: "SHOP", Create: false, Replicas: 3, MaxAge: 168 * time.Hour, MaxBytes: 1 << 30,
 		}},

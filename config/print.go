@@ -14,7 +14,8 @@ import (
 )
 
 // YAML returns the configuration as a file that says the same: with every
-// default, but without text and lists that are empty by default. Secrets, the
+// default, but without text and lists that are empty by default, and what means
+// nothing for a feed's format. Secrets, the
 // values of headers, and what stands before the @ of a URL show as ***.
 func (c *Config) YAML() ([]byte, error) {
 	var out bytes.Buffer
@@ -58,8 +59,11 @@ func encode(s *spec, v reflect.Value) *yaml.Node {
 		return scalar(s, text)
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
+	f, isFeed := v.Interface().(Feed)
 	for _, k := range s.keys {
-		add(n, k.name, encode(k, v.FieldByIndex(k.index)))
+		if !isFeed || k.suits(f.Format) {
+			add(n, k.name, encode(k, v.FieldByIndex(k.index)))
+		}
 	}
 	if len(n.Content) == 0 && !s.optional {
 		return nil

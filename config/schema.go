@@ -46,7 +46,7 @@ func scalarSchema(s *spec) object {
 	case s.typ == durationType:
 		form["pattern"] = `^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
 	case s.typ == startType:
-		form["pattern"] = `^(beginning|now|id:.+@.+|[0-9]{4}-[0-9]{2}-[0-9]{2}T.+)$`
+		form["pattern"] = `^(beginning|now|id:.+@.+|snapshot:https?://.+|[0-9]{4}-[0-9]{2}-[0-9]{2}T.+)$`
 	case s.typ == keyType:
 		form["pattern"] = `^(/.*|header:.+)$`
 	case enums[s.typ] != nil:

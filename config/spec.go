@@ -11,6 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // A spec is the shape of one place in the configuration. The tree of specs is
@@ -28,6 +29,8 @@ type spec struct {
 	// optional marks a pointer: what is not mentioned stays nil and gets no
 	// defaults.
 	optional bool
+	// kind is that of the feeds that alone have it; empty if all have.
+	kind string
 	// keys are those of a struct, in its order.
 	keys []*spec
 	// elem is what a list or a mapping by names has.
@@ -54,6 +57,7 @@ func presets(t reflect.Type) reflect.Value {
 			Every:        10 * time.Second,
 			Start:        datareplication.Start{},
 			Gap:          datareplication.GapHalt,
+			Syndication:  syndication.Defaults().Settings,
 			Oversize:     sink.Stop,
 			DedupeWindow: 100_000,
 		},
@@ -104,15 +108,19 @@ func (s *spec) addKeys(v reflect.Value) {
 			inner := specOf(s.path, v.FieldByIndex(f.Index))
 			for _, k := range inner.keys {
 				k.index = append(append([]int{}, f.Index...), k.index...)
+				k.kind = f.Tag.Get("kind")
 				s.keys = append(s.keys, k)
 			}
 		default:
 			k := specOf(join(s.path, tag), v.FieldByIndex(f.Index))
-			k.index = f.Index
+			k.index, k.kind = f.Index, f.Tag.Get("kind")
 			s.keys = append(s.keys, k)
 		}
 	}
 }
+
+// suits reports whether the setting means anything for a format.
+func (s *spec) suits(f Format) bool { return s.kind == "" || f.Kind() == "" || s.kind == f.Kind() }
 
 // isNames reports whether s is a mapping whose keys the operator chooses.
 func (s *spec) isNames() bool { return s.typ.Kind() == reflect.Map }

@@ -15,13 +15,14 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // enums has the types that take only some words.
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[Level]():         {"debug", "info", "warn", "error"},
 	reflect.TypeFor[LogFormat]():     {"auto", "text", "json"},
-	reflect.TypeFor[Format]():        {"auto", datareplication.Kind},
+	reflect.TypeFor[Format]():        {"auto", datareplication.Kind, string(syndication.Atom), string(syndication.RSS)},
 	reflect.TypeFor[sink.Oversize](): {string(sink.Stop), string(sink.Skip)},
 	reflect.TypeFor[kafka.Mechanism](): {
 		string(kafka.Plain), string(kafka.ScramSHA256), string(kafka.ScramSHA512), string(kafka.OAuthBearer), string(kafka.MSKIAM),
@@ -31,6 +32,13 @@ var enums = map[reflect.Type][]string{
 	},
 	reflect.TypeFor[kafka.Delete]():     {string(kafka.DeleteMessage), string(kafka.DeleteTombstone)},
 	reflect.TypeFor[kafka.MissingKey](): {string(kafka.KeyStop), string(kafka.KeyNull)},
+	reflect.TypeFor[syndication.DialectName](): {
+		"auto", "complete", "archived", "paged", "window", "fh-00", "fh-01", "fh-02", "fh-03", "fh-04", "fh-05", "pace", "atomhopper", "ict4h", "kurrent",
+	},
+	reflect.TypeFor[syndication.OrderName]():       {"auto", "newest_first", "oldest_first", "updated"},
+	reflect.TypeFor[syndication.Mode]():            {"poll", "tail"},
+	reflect.TypeFor[syndication.TombstonePolicy](): {"ignore", "publish"},
+	reflect.TypeFor[syndication.HintPolicy]():      {"heed", "ignore"},
 	reflect.TypeFor[datareplication.Gap](): {
 		string(datareplication.GapHalt), string(datareplication.GapResume), string(datareplication.GapRestart),
 	},
@@ -96,12 +104,15 @@ func decodeDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// ParseFormat reads the format of a feed as the configuration writes it.
+func ParseFormat(text string) (Format, error) {
+	return Format(text), checkEnum(reflect.TypeFor[Format](), text)
+}
+
 func checkEnum(t reflect.Type, text string) error {
 	switch words := enums[t]; {
 	case slices.Contains(words, text):
 		return nil
-	case t == reflect.TypeFor[Format]() && (text == "atom" || text == "rss"):
-		return fmt.Errorf("%s is not in this version of feedbridge", text)
 	default:
 		return errors.New(want(t) + didYouMean(nearest(text, words)))
 	}
@@ -113,7 +124,7 @@ func want(t reflect.Type) string {
 	case t == durationType:
 		return "want a duration with a unit, such as 30s"
 	case t == startType:
-		return "want beginning, now, a time such as 2026-01-01T00:00:00Z, or id:<content-id>@<time>"
+		return "want beginning, now, a time such as 2026-01-01T00:00:00Z, id:<content-id>@<time>, or snapshot:<url>"
 	case t == keyType:
 		return "want a JSON pointer such as /id, or header:<name>"
 	case enums[t] != nil:

@@ -314,6 +314,16 @@ func TestPages(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
+	t.Run("positions that count from 1, a page each", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		topic.skip(1)
+		topic.numbered(3)
+		topic.trim(1)
+		if got, want := serveTopic(t, topic, sized(1)).walk(t), "m1 | m2 | m3"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
 	t.Run("case 122: pages that there are not", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()

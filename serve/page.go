@@ -52,7 +52,7 @@ func parsePageID(s string) (pageID, bool) {
 // messages before it is gone.
 func (id pageID) whole(span feed.Span) bool {
 	from := id.at(id.k - min(id.k, 1)).first()
-	return span.First <= from || from == 0 && span.First < id.size
+	return span.First <= from || from == 0 && span.First < max(id.size, 2)
 }
 
 // page is a page as it is served.

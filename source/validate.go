@@ -18,7 +18,7 @@ func (c Config) Validate() []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	if err := checkURL(c.URL); err != nil {
+	if err := CheckURL(c.URL); err != nil {
 		fail("url: %w", err)
 	}
 	authorization := false
@@ -107,7 +107,7 @@ func (a Auth) validate() []error {
 		}
 	}
 	if o := a.OAuth2; o.set() {
-		if err := checkURL(o.TokenURL); err != nil {
+		if err := CheckURL(o.TokenURL); err != nil {
 			errs = append(errs, fmt.Errorf("auth.oauth2.token_url: %w", err))
 		}
 		if o.ClientID == "" {
@@ -126,9 +126,9 @@ func (a Auth) validate() []error {
 	return errs
 }
 
-// checkURL wants an absolute http or https URL without credentials. Its errors
+// CheckURL wants an absolute http or https URL without credentials. Its errors
 // do not repeat a URL that may hold a password.
-func checkURL(raw string) error {
+func CheckURL(raw string) error {
 	u, err := url.Parse(raw)
 	web := err == nil && (u.Scheme == "http" || u.Scheme == "https")
 	switch {

@@ -1,248 +1,199 @@
-// Package verify compares two feeds, be they read from a URL or from a topic: what
-// one has and the other has not, what stands elsewhere, and what differs.
-//
-// Both are read once, as streams, and what is held of them is bounded: an entity
-// waits for its counterpart until [Window] others do. One that comes later than that
-// counts as missing in one place and as extra in the other.
+// Package verify compares two streams of entities that should be the same: a
+// feed and its topic, or a feed and the feed that was made of its topic. It
+// holds a bounded stretch of each, however long they are.
 package verify
 
 import (
-	"cmp"
-	"hash/maphash"
+	"fmt"
 	"iter"
-	"slices"
-	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// Window is how many entities of each feed may wait for their counterparts. It
-// takes about 100 bytes for each, and its ID.
-const Window = 100_000
+// DefaultWindow is how far ahead [Compare] looks unless told otherwise, in
+// entities of each stream. What it holds of an entity takes about 500 bytes.
+const DefaultWindow = 10_000
 
-// Kind is a kind of difference.
+// Kind says in what way the second stream differs from the first.
 type Kind string
 
-// The kinds of difference, seen from the first feed.
+// The kinds of difference. An entity that has been moved further than the window
+// reaches counts as missing in one place and extra in the other.
 const (
-	Missing   Kind = "missing"   // the second feed does not have it
-	Extra     Kind = "extra"     // the first feed does not have it
-	Reordered Kind = "reordered" // both have it, in another order with others
-	Different Kind = "different" // both have it, with other contents
+	Missing   Kind = "missing"   // the second stream does not have the entity
+	Extra     Kind = "extra"     // the first does not have it, or not so often
+	Reordered Kind = "reordered" // it stands in another place among those that both have
+	Different Kind = "different" // it is in its place and not the same
 )
 
-// Difference is one entity that is not the same in both feeds.
+// Difference is one entity that differs.
 type Difference struct {
-	Kind Kind
-	ID   string
-	// First and Second are the entity's numbers in the feeds, from 0; -1 where it
-	// is not.
-	First, Second int
-	// Parts says what differs, of "operation", "time", "headers" and "body".
-	Parts []string
+	Kind Kind   `json:"kind"`
+	ID   string `json:"id"`
+	// First and Second are the entity's places in the streams, counted from 0;
+	// nil where it is not.
+	First  *int `json:"first,omitempty"`
+	Second *int `json:"second,omitempty"`
+	// Parts names what is not the same: "operation", "time", "body", and
+	// "header" with the header's name. A reordered entity may have some, too.
+	Parts []string `json:"parts,omitempty"`
 }
 
 // Summary counts what was compared.
 type Summary struct {
-	First, Second                          int // entities
-	Missing, Extra, Reordered, Differences int
+	// First and Second are how many entities were read of the streams.
+	First  int `json:"first"`
+	Second int `json:"second"`
+	// Equal entities are the same, and in their places. A reordered entity counts
+	// as different, too, if it is not the same.
+	Equal     int `json:"equal"`
+	Missing   int `json:"missing"`
+	Extra     int `json:"extra"`
+	Reordered int `json:"reordered"`
+	Different int `json:"different"`
+	// Complete says that both streams were compared to their ends.
+	Complete bool `json:"complete"`
 }
 
-// Same says whether there was no difference.
-func (s Summary) Same() bool { return s.Missing+s.Extra+s.Reordered+s.Differences == 0 }
+// Same says whether no difference was found.
+func (s Summary) Same() bool { return s.Missing+s.Extra+s.Reordered+s.Different == 0 }
 
-// Compare reads two feeds to their ends and tells of each difference, in about the
-// order of the feeds. An error of either ends it.
+// Compare compares two streams by the IDs of their entities, of which it looks
+// ahead window at most in each stream; [DefaultWindow] if window is 0. It calls
+// report for each difference as it is found, and ends when that returns false,
+// when both streams end, or with the first error of either.
 //
-// Entities are told by their IDs. Their times are compared in seconds, and their
-// headers without regard to the case of names, to the order of different names, and
-// to Content-Length, which formats add.
-func Compare(first, second iter.Seq2[feed.Entity, error], tell func(Difference)) (Summary, error) {
-	return compare(first, second, Window, tell)
-}
-
-func compare(first, second iter.Seq2[feed.Entity, error], window int, tell func(Difference)) (Summary, error) {
-	c := comparison{tell: tell, seed: maphash.MakeSeed(), lastFirst: -1, lastSecond: -1}
-	a, stopA := iter.Pull2(first)
-	defer stopA()
-	b, stopB := iter.Pull2(second)
-	defer stopB()
-	left := &side{next: a, waiting: map[string][]*print{}}
-	right := &side{next: b, waiting: map[string][]*print{}}
-	for !left.ended || !right.ended {
-		for _, s := range []*side{left, right} {
-			p, err := s.read(&c)
-			if err != nil {
-				return c.sum(left, right), err
-			}
-			if p == nil {
-				continue
-			}
-			other, mine := right, left
-			if s == right {
-				other, mine = left, right
-			}
-			if q := other.take(p.id); q == nil {
-				mine.wait(p)
-			} else if s == left {
-				c.match(p, q)
-			} else {
-				c.match(q, p)
-			}
+// Of the headers, the order among different names does not matter, as buses do
+// not keep it, nor the case of names. Where neither stream has the other's next
+// entity within the window, the older of the two is the one that is missing in
+// the other.
+func Compare(first, second iter.Seq2[feed.Entity, error], window int, report func(Difference) bool) (Summary, error) {
+	if window <= 0 {
+		window = DefaultWindow
+	}
+	c := &comparison{a: open(first), b: open(second), window: window, report: report}
+	defer c.a.stop()
+	defer c.b.stop()
+	for !c.ended {
+		if err := c.step(); err != nil {
+			return c.summary(), err
 		}
-		c.missing(left.beyond(window))
-		c.extra(right.beyond(window))
 	}
-	c.missing(left.beyond(0))
-	c.extra(right.beyond(0))
-	return c.sum(left, right), nil
-}
-
-// print is what is kept of an entity.
-type print struct {
-	id     string
-	number int
-	parts  [4]uint64
-	gone   bool // it has met its counterpart
-}
-
-var parts = [4]string{"operation", "time", "headers", "body"}
-
-// side is one of the two feeds.
-type side struct {
-	next  func() (feed.Entity, error, bool)
-	ended bool
-	n     int
-	// waiting has those that have met no counterpart, and order all of them since
-	// the oldest.
-	waiting map[string][]*print
-	order   []*print
-	count   int
-}
-
-func (s *side) read(c *comparison) (*print, error) {
-	if s.ended {
-		return nil, nil
-	}
-	e, err, ok := s.next()
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		s.ended = true
-		return nil, nil
-	}
-	p := c.print(e)
-	p.number = s.n
-	s.n++
-	return p, nil
-}
-
-func (s *side) wait(p *print) {
-	s.waiting[p.id] = append(s.waiting[p.id], p)
-	s.order = append(s.order, p)
-	s.count++
-}
-
-// take returns the oldest that waits under an ID.
-func (s *side) take(id string) *print {
-	list := s.waiting[id]
-	if len(list) == 0 {
-		return nil
-	}
-	s.drop(list[0])
-	return list[0]
-}
-
-func (s *side) drop(p *print) {
-	p.gone = true
-	s.count--
-	if list := s.waiting[p.id]; len(list) > 1 {
-		s.waiting[p.id] = list[1:]
-	} else {
-		delete(s.waiting, p.id)
-	}
-}
-
-// beyond takes the oldest that wait, until n are left.
-func (s *side) beyond(n int) (old []*print) {
-	for len(s.order) > 0 && (s.order[0].gone || s.count > n) {
-		if p := s.order[0]; !p.gone {
-			s.drop(p)
-			old = append(old, p)
-		}
-		s.order = s.order[1:]
-	}
-	return old
+	return c.summary(), nil
 }
 
 type comparison struct {
-	tell    func(Difference)
-	seed    maphash.Seed
-	summary Summary
-	// lastFirst and lastSecond are where the last ones met that were in order.
-	lastFirst, lastSecond int
+	a, b   *side
+	window int
+	report func(Difference) bool
+	sum    Summary
+	ended  bool
 }
 
-func (c *comparison) match(p, q *print) {
-	d := Difference{ID: p.id, First: p.number, Second: q.number}
-	if p.number < c.lastFirst || q.number < c.lastSecond {
-		c.summary.Reordered++
+func (c *comparison) summary() Summary {
+	c.sum.First, c.sum.Second = c.a.read, c.b.read
+	return c.sum
+}
+
+// step settles the next entity of one stream or of both.
+func (c *comparison) step() error {
+	a, err := c.a.head()
+	if err != nil {
+		return err
+	}
+	b, err := c.b.head()
+	switch {
+	case err != nil:
+		return err
+	case a == nil && b == nil:
+		c.sum.Complete, c.ended = true, true
+	case a == nil:
+		c.extra(b)
+	case b == nil:
+		c.missing(a)
+	case a.id == b.id:
+		c.pair(a, b, false)
+	default:
+		return c.apart(a, b)
+	}
+	return nil
+}
+
+// apart settles two entities that have other IDs, by looking for each in the
+// other stream. Of two that are in both, the one whose fellow is further away is
+// the one that was moved.
+func (c *comparison) apart(a, b *item) error {
+	if err := c.a.fill(c.window); err != nil {
+		return err
+	}
+	if err := c.b.fill(c.window); err != nil {
+		return err
+	}
+	likeA, likeB := c.b.find(a.id), c.a.find(b.id)
+	switch {
+	case likeA != nil && likeB != nil && likeA.number-b.number >= likeB.number-a.number:
+		c.pair(a, likeA, true)
+	case likeA != nil && likeB != nil:
+		c.pair(likeB, b, true)
+	case likeB != nil, likeA == nil && !b.modified.Before(a.modified):
+		c.missing(a)
+	default:
+		c.extra(b)
+	}
+	return nil
+}
+
+func (c *comparison) missing(a *item) {
+	c.a.remove(a)
+	c.sum.Missing++
+	c.tell(Difference{Kind: Missing, ID: a.id, First: &a.number})
+}
+
+func (c *comparison) extra(b *item) {
+	c.b.remove(b)
+	c.sum.Extra++
+	c.tell(Difference{Kind: Extra, ID: b.id, Second: &b.number})
+}
+
+// pair compares what both streams have.
+func (c *comparison) pair(a, b *item, reordered bool) {
+	c.a.remove(a)
+	c.b.remove(b)
+	d := Difference{Kind: Different, ID: a.id, First: &a.number, Second: &b.number, Parts: a.compare(b)}
+	if len(d.Parts) > 0 {
+		c.sum.Different++
+	}
+	switch {
+	case reordered:
 		d.Kind = Reordered
-		c.tell(d)
-	} else {
-		c.lastFirst, c.lastSecond = p.number, q.number
+		c.sum.Reordered++
+	case len(d.Parts) == 0:
+		c.sum.Equal++
+		return
 	}
-	for i, part := range parts {
-		if p.parts[i] != q.parts[i] {
-			d.Parts = append(d.Parts, part)
+	c.tell(d)
+}
+
+func (c *comparison) tell(d Difference) {
+	c.ended = !c.report(d)
+}
+
+// String is the difference in a line.
+func (d Difference) String() string {
+	text := fmt.Sprintf("%s %s", d.Kind, d.ID)
+	if d.First != nil {
+		text += fmt.Sprintf(", number %d of the first", *d.First)
+	}
+	if d.Second != nil {
+		text += fmt.Sprintf(", number %d of the second", *d.Second)
+	}
+	for i, part := range d.Parts {
+		if i == 0 {
+			text += ": not the same "
+		} else {
+			text += ", "
 		}
+		text += part
 	}
-	if d.Parts != nil {
-		c.summary.Differences++
-		d.Kind = Different
-		c.tell(d)
-	}
-}
-
-func (c *comparison) missing(list []*print) {
-	for _, p := range list {
-		c.summary.Missing++
-		c.tell(Difference{Kind: Missing, ID: p.id, First: p.number, Second: -1})
-	}
-}
-
-func (c *comparison) extra(list []*print) {
-	for _, p := range list {
-		c.summary.Extra++
-		c.tell(Difference{Kind: Extra, ID: p.id, First: -1, Second: p.number})
-	}
-}
-
-func (c *comparison) sum(left, right *side) Summary {
-	c.summary.First, c.summary.Second = left.n, right.n
-	return c.summary
-}
-
-// print keeps hashes of an entity's parts.
-func (c *comparison) print(e feed.Entity) *print {
-	fields := make(feed.Header, 0, len(e.Header))
-	for _, f := range e.Header {
-		f.Name = strings.ToLower(f.Name)
-		switch f.Name {
-		case "content-id", "last-modified", "operation-type", "content-length":
-			continue
-		}
-		fields = append(fields, f)
-	}
-	slices.SortStableFunc(fields, func(a, b feed.Field) int { return cmp.Compare(a.Name, b.Name) })
-	var headers maphash.Hash
-	headers.SetSeed(c.seed)
-	for _, f := range fields {
-		// Neither has a zero byte.
-		_, _ = headers.WriteString(f.Name + "\x00" + f.Value + "\x00")
-	}
-	return &print{id: strings.Clone(e.ID), parts: [4]uint64{
-		maphash.String(c.seed, string(e.Op)), uint64(e.Modified.Unix()), headers.Sum64(), maphash.Bytes(c.seed, e.Body),
-	}}
+	return text
 }

@@ -4,148 +4,379 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-func entity(id string) feed.Entity {
-	id, rest, _ := strings.Cut(id, "=")
-	e := feed.Entity{ID: id, Op: feed.Put, Modified: time.Unix(1e9, 5), Body: []byte(rest), Header: feed.Header{
-		{Name: "Content-ID", Value: id}, {Name: "X", Value: "1"}, {Name: "a", Value: "2"}, {Name: "x", Value: "3"}, {Name: "Content-Length", Value: "7"},
-	}}
-	switch rest {
-	case "op":
-		e.Op, e.Body = feed.Delete, nil
-	case "time":
-		e.Modified, e.Body = e.Modified.Add(time.Second), nil
-	case "headers":
-		e.Header[1].Value, e.Body = "0", nil
-	case "order": // of headers
-		h := e.Header
-		h[0], h[2], h[3], e.Body = h[2], h[3], h[0], nil
+var dawn = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// entity returns an entity with a time, in seconds since dawn.
+func entity(id string, at int) feed.Entity {
+	return feed.Entity{
+		ID: id, Op: feed.Put, Modified: dawn.Add(time.Duration(at) * time.Second), Body: []byte("body of " + id),
+		Header: feed.Header{{Name: "Content-Type", Value: "text/plain"}, {Name: "Content-ID", Value: id}, {Name: "X-Tag", Value: "a"}, {Name: "X-Tag", Value: "b"}},
 	}
-	return e
 }
 
-func stream(ids ...string) iter.Seq2[feed.Entity, error] {
+// stream returns a stream of entities, given by their IDs; each is a second
+// younger than the one before it with another ID, in the order of the alphabet.
+func stream(ids string) iter.Seq2[feed.Entity, error] {
+	var all []feed.Entity
+	for id := range strings.FieldsSeq(ids) {
+		all = append(all, entity(id, int(id[0])))
+	}
+	return of(all)
+}
+
+func of(entities []feed.Entity) iter.Seq2[feed.Entity, error] {
 	return func(yield func(feed.Entity, error) bool) {
-		for _, id := range ids {
-			if id == "!" {
-				yield(feed.Entity{}, errBroken)
-				return
-			}
-			if !yield(entity(id), nil) {
+		for _, e := range entities {
+			if !yield(e, nil) {
 				return
 			}
 		}
 	}
 }
 
-var errBroken = errors.New("broken")
+// compare returns the differences as "kind id".
+func compare(t interface{ Fatal(...any) }, first, second iter.Seq2[feed.Entity, error], window int) ([]string, Summary) {
+	var found []string
+	sum, err := Compare(first, second, window, func(d Difference) bool {
+		found = append(found, fmt.Sprintf("%s %s", d.Kind, d.ID))
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found, sum
+}
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ first, second, want string }{
-		{"", "", ""},
-		{"a b c", "a b c", ""},
-		{"a", "a=order", ""},
-		{"a b c", "a c", "missing b 1 -1 []"},
-		{"a c", "a b c", "extra b -1 1 []"},
-		{"a b c", "a c b", "reordered b 1 2 []"},
-		{"a b c d", "d a b c", "reordered d 3 0 []"},
-		{"a", "a=x", "different a 0 0 [body]"},
-		{"a", "a=op", "different a 0 0 [operation]"},
-		{"a", "a=time", "different a 0 0 [time]"},
-		{"a", "a=headers", "different a 0 0 [headers]"},
-		{"a a", "a", "missing a 1 -1 []"},
-		{"a b c d e f", "b c d e f a", "reordered a 0 5 []"},
-		{"a b c d e", "1 2 3 4 a", "missing a 0 -1 [], missing b 1 -1 [], missing c 2 -1 [], missing d 3 -1 [], missing e 4 -1 [], extra 1 -1 0 [], extra 2 -1 1 [], extra 3 -1 2 [], extra 4 -1 3 [], extra a -1 4 []"},
-		{"a b", "", "missing a 0 -1 [], missing b 1 -1 []"},
-		{"", "a b", "extra a -1 0 [], extra b -1 1 []"},
+	for _, tt := range []struct{ name, first, second, want string }{
+		{"nothing", "", "", ""},
+		{"the same", "a b c", "a b c", ""},
+		{"nothing and something", "", "a b", "extra a, extra b"},
+		{"something and nothing", "a b", "", "missing a, missing b"},
+		{"one is missing", "a b c", "a c", "missing b"},
+		{"one is extra", "a c", "a b c", "extra b"},
+		{"one twice", "a b c d", "a b a c d", "extra a"},
+		{"one twice at the end", "a b", "a b a", "extra a"},
+		{"one twice in both", "a b a c", "a b a c", ""},
+		{"two are swapped", "a b c d", "a c b d", "reordered b"},
+		{"one comes later", "a b c d e", "b c d a e", "reordered a"},
+		{"one comes earlier", "a b c d e", "a e b c d", "reordered e"},
+		{"one for another", "a b c", "a x c", "missing b, extra x"},
+		{"all others", "a b", "x y", "missing a, missing b, extra x, extra y"},
+		{"backwards", "a b c d", "d c b a", "reordered a, reordered b, reordered c"},
+		{"some of each", "a b c d e f g h", "b d c e x f h h", "missing a, reordered c, extra x, missing g, extra h"},
 	} {
-		t.Run(test.first+" and "+test.second, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var got []string
-			s, err := compare(stream(strings.Fields(test.first)...), stream(strings.Fields(test.second)...), 3, func(d Difference) {
-				got = append(got, fmt.Sprint(d.Kind, " ", d.ID, " ", d.First, " ", d.Second, " ", d.Parts))
-			})
-			slices.SortStableFunc(got, func(a, b string) int {
-				return strings.Compare(b[:1], a[:1]) // missing before extra
-			})
-			if g := strings.Join(got, ", "); g != test.want || err != nil || s.Same() != (test.want == "") {
-				t.Errorf("got %s, %v, %v; want %s", g, s, err, test.want)
+			found, sum := compare(t, stream(tt.first), stream(tt.second), 0)
+			if got := strings.Join(found, ", "); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
-			if s.First != len(strings.Fields(test.first)) || s.Second != len(strings.Fields(test.second)) {
-				t.Errorf("got %v", s)
+			if sum.First != len(strings.Fields(tt.first)) || sum.Second != len(strings.Fields(tt.second)) || !sum.Complete || sum.Same() != (tt.want == "") {
+				t.Errorf("got %+v", sum)
 			}
 		})
 	}
-	for _, test := range [][2]string{{"a !", "a b c"}, {"a b", "a !"}} {
-		if _, err := Compare(stream(strings.Fields(test[0])...), stream(strings.Fields(test[1])...), func(Difference) {}); !errors.Is(err, errBroken) {
-			t.Errorf("got %v", err)
-		}
-	}
 }
 
-// What is missing and extra is the difference of the two, and what waits is no more
-// than the window.
-func TestCompareFindsWhatWasChanged(t *testing.T) {
+func TestPartsThatDiffer(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		var first, second []string
-		var want []string
-		for i := range rapid.IntRange(0, 200).Draw(t, "entities") {
-			id := fmt.Sprint(i)
-			switch rapid.IntRange(0, 9).Draw(t, "change") {
-			case 0:
-				first, want = append(first, id), append(want, "missing "+id)
-			case 1:
-				second, want = append(second, id), append(want, "extra "+id)
-			case 2:
-				first, second, want = append(first, id), append(second, id+"=x"), append(want, "different "+id)
-			default:
-				first, second = append(first, id), append(second, id)
+	for want, change := range map[string]func(*feed.Entity){
+		"":                    func(*feed.Entity) {},
+		"operation":           func(e *feed.Entity) { e.Op = feed.Delete },
+		"time":                func(e *feed.Entity) { e.Modified = e.Modified.Add(time.Second) },
+		"body":                func(e *feed.Entity) { e.Body = []byte("body of A") },
+		"header Content-Type": func(e *feed.Entity) { e.Header[0].Value = "text/html" },
+		"header X-More":       func(e *feed.Entity) { e.Header = append(e.Header, feed.Field{Name: "X-More"}) },
+		"header X-Tag":        func(e *feed.Entity) { e.Header[2], e.Header[3] = e.Header[3], e.Header[2] },
+		"header Content-Id":   func(e *feed.Entity) { e.Header = slices.Delete(e.Header, 1, 2) },
+		"operation, header Content-Type, header X-Tag, body": func(e *feed.Entity) {
+			e.Op, e.Body, e.Header = feed.Patch, nil, e.Header[1:3]
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			other := entity("a", 1)
+			change(&other)
+			var found []Difference
+			for _, swap := range []bool{false, true} {
+				first, second := of([]feed.Entity{entity("a", 1)}), of([]feed.Entity{other})
+				if swap {
+					first, second = second, first
+				}
+				sum, err := Compare(first, second, 0, func(d Difference) bool {
+					found = append(found, d)
+					return true
+				})
+				if err != nil || sum.Equal+sum.Different != 1 || sum.Same() != (want == "") {
+					t.Errorf("got %+v, %v", sum, err)
+				}
+			}
+			for _, d := range found {
+				if got := strings.Join(d.Parts, ", "); d.Kind != Different || got != want {
+					t.Errorf("got %s %q, want %q", d.Kind, got, want)
+				}
+			}
+			if len(found) != 2 && want != "" {
+				t.Errorf("found %v", found)
+			}
+		})
+	}
+	t.Run("neither the case of names nor the order among them", func(t *testing.T) {
+		t.Parallel()
+		one, other := entity("a", 1), entity("a", 1)
+		for n := range 20 {
+			one.Header = append(one.Header, feed.Field{Name: "X-Tag", Value: fmt.Sprint(n)}, feed.Field{Name: fmt.Sprint("X-", n)})
+		}
+		var tags feed.Header
+		other.Header = nil
+		for _, f := range one.Header {
+			if f.Name == "X-Tag" {
+				tags = append(tags, feed.Field{Name: "x-tag", Value: f.Value})
+			} else {
+				other.Header = append(feed.Header{{Name: strings.ToUpper(f.Name), Value: f.Value}}, other.Header...)
 			}
 		}
-		var got []string
-		s, err := Compare(stream(first...), stream(second...), func(d Difference) { got = append(got, fmt.Sprint(d.Kind, " ", d.ID)) })
-		if err != nil {
-			t.Fatal(err)
+		other.Header = append(tags, other.Header...)
+		was := slices.Clone(other.Header)
+		if found, _ := compare(t, of([]feed.Entity{one}), of([]feed.Entity{other}), 0); found != nil {
+			t.Errorf("found %v", found)
 		}
-		slices.Sort(got)
-		slices.Sort(want)
-		if !slices.Equal(got, want) || s.Missing+s.Extra+s.Differences != len(want) {
-			t.Fatalf("got %v, %v, want %v", got, s, want)
+		if diff := cmp.Diff(was, other.Header); diff != "" {
+			t.Errorf("an entity was changed: %s", diff)
+		}
+	})
+	t.Run("where one value ends and the next begins", func(t *testing.T) {
+		t.Parallel()
+		one, other := entity("a", 1), entity("a", 1)
+		one.Header = feed.Header{{Name: "X-Tag", Value: "ab"}, {Name: "X-Tag", Value: "c"}}
+		other.Header = feed.Header{{Name: "X-Tag", Value: "a"}, {Name: "X-Tag", Value: "bc"}}
+		if found, _ := compare(t, of([]feed.Entity{one}), of([]feed.Entity{other}), 0); len(found) != 1 {
+			t.Errorf("found %v", found)
+		}
+	})
+	t.Run("in a line", func(t *testing.T) {
+		t.Parallel()
+		one, two := 1, 2
+		d := Difference{Kind: Reordered, ID: "a", First: &one, Second: &two, Parts: []string{"time", "body"}}
+		if got, want := d.String(), "reordered a, number 1 of the first, number 2 of the second: not the same time, body"; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
 }
 
-func TestCompareTakesLittleMemory(t *testing.T) {
+func TestCompareStops(t *testing.T) {
 	t.Parallel()
-	const window = 10
-	read := 0
-	feedOf := func(prefix string) iter.Seq2[feed.Entity, error] {
+	t.Run("where it is told", func(t *testing.T) {
+		t.Parallel()
+		n := 0
+		sum, err := Compare(stream("a b c d"), stream("e f"), 0, func(Difference) bool { n++; return n < 2 })
+		if err != nil || n != 2 || sum.Complete || sum.Missing != 2 {
+			t.Errorf("%d differences, %+v, %v", n, sum, err)
+		}
+	})
+	t.Run("at an error", func(t *testing.T) {
+		t.Parallel()
+		broken := errors.New("broken")
+		bad := func(yield func(feed.Entity, error) bool) {
+			if yield(entity("a", 1), nil) {
+				yield(feed.Entity{}, broken)
+			}
+		}
+		for _, swap := range []bool{false, true} {
+			first, second := iter.Seq2[feed.Entity, error](bad), stream("b c d")
+			if swap {
+				first, second = second, first
+			}
+			sum, err := Compare(first, second, 0, func(Difference) bool { return true })
+			if !errors.Is(err, broken) || sum.Complete {
+				t.Errorf("got %+v, %v", sum, err)
+			}
+		}
+	})
+}
+
+// TestEditsAreReportedAsJustThat draws a stream and edits that lie apart from
+// each other, within the window and, where they leave out or add a stretch,
+// beyond it.
+func TestEditsAreReportedAsJustThat(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		const window = 6
+		var first, second []feed.Entity
+		var want []string
+		note := func(kind Kind, e feed.Entity) { want = append(want, fmt.Sprintf("%s %s", kind, e.ID)) }
+		n := 0
+		fresh := func() feed.Entity {
+			n++
+			return entity(fmt.Sprintf("e%d", n), n)
+		}
+		for range rapid.IntRange(0, 8).Draw(t, "edits") {
+			for range rapid.IntRange(window, 3*window).Draw(t, "the same") {
+				e := fresh()
+				first, second = append(first, e), append(second, e)
+			}
+			switch rapid.SampledFrom([]string{"drop", "insert", "change", "move on", "move back"}).Draw(t, "edit") {
+			case "drop":
+				for range rapid.IntRange(1, 3*window).Draw(t, "dropped") {
+					e := fresh()
+					first = append(first, e)
+					note(Missing, e)
+				}
+			case "insert":
+				for range rapid.IntRange(1, 3*window).Draw(t, "inserted") {
+					e := fresh()
+					second = append(second, e)
+					note(Extra, e)
+				}
+			case "change":
+				e := fresh()
+				first = append(first, e)
+				note(Different, e)
+				e.Body = []byte("another")
+				second = append(second, e)
+			case "move on":
+				e := fresh()
+				first = append(first, e)
+				for range rapid.IntRange(1, window-1).Draw(t, "by") {
+					between := fresh()
+					first, second = append(first, between), append(second, between)
+				}
+				second = append(second, e)
+				note(Reordered, e)
+			case "move back":
+				var between []feed.Entity
+				for range rapid.IntRange(2, window-1).Draw(t, "by") { // by 1 it is a swap, in which the other one was moved
+					between = append(between, fresh())
+				}
+				e := fresh()
+				first = append(append(first, between...), e)
+				second = append(append(second, e), between...)
+				note(Reordered, e)
+			}
+		}
+		for range rapid.IntRange(0, window).Draw(t, "the same") {
+			e := fresh()
+			first, second = append(first, e), append(second, e)
+		}
+		got, sum := compare(t, of(first), of(second), window)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+		if sum.Equal+sum.Different+sum.Missing+sum.Reordered != len(first) || sum.Equal+sum.Different+sum.Extra+sum.Reordered != len(second) {
+			t.Fatalf("got %+v of %d and %d", sum, len(first), len(second))
+		}
+	})
+}
+
+// TestAnyTwoStreams wants of any two streams, whatever is in them, that the
+// report explains the difference: what is left without it is the same.
+func TestAnyTwoStreams(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(label string) []feed.Entity {
+			var all []feed.Entity
+			for i, id := range rapid.SliceOfN(rapid.StringMatching(`[a-f]`), 0, 20).Draw(t, label) {
+				all = append(all, entity(id, i/rapid.IntRange(1, 4).Draw(t, "ties")))
+			}
+			return all
+		}
+		first, second := draw("first"), draw("second")
+		window := rapid.IntRange(1, 8).Draw(t, "window")
+		inFirst, inSecond := make([]bool, len(first)), make([]bool, len(second))
+		sum, err := Compare(of(first), of(second), window, func(d Difference) bool {
+			if d.Kind == Different {
+				return true
+			}
+			for _, side := range []struct {
+				at   *int
+				out  []bool
+				have []feed.Entity
+			}{{d.First, inFirst, first}, {d.Second, inSecond, second}} {
+				if side.at == nil {
+					continue
+				}
+				if side.have[*side.at].ID != d.ID || side.out[*side.at] {
+					t.Fatalf("%s", d)
+				}
+				side.out[*side.at] = true
+			}
+			return true
+		})
+		if err != nil || !sum.Complete {
+			t.Fatalf("%+v, %v", sum, err)
+		}
+		left := func(entities []feed.Entity, out []bool) (ids []string) {
+			for i, e := range entities {
+				if !out[i] {
+					ids = append(ids, e.ID)
+				}
+			}
+			return ids
+		}
+		if diff := cmp.Diff(left(first, inFirst), left(second, inSecond)); diff != "" {
+			t.Fatalf("what is left differs:\n%s", diff)
+		}
+	})
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	const length, window = 40_000, 1000
+	// Bodies of 10 KB: 400 MB in all, and 10 MB of them in a window.
+	long := func(from int) iter.Seq2[feed.Entity, error] {
 		return func(yield func(feed.Entity, error) bool) {
-			for i := range 5000 {
-				read++
-				if !yield(entity(fmt.Sprint(prefix, i)), nil) {
+			for i := from; i < length; i++ {
+				e := entity(fmt.Sprint(i), i)
+				e.Body = make([]byte, 10_000)
+				if !yield(e, nil) {
 					return
 				}
 			}
 		}
 	}
-	s, err := compare(feedOf("a"), feedOf("b"), window, func(d Difference) {
-		if held := read/2 - max(d.First, d.Second); held > window+1 {
-			t.Fatalf("%v is told of when %d more of each feed have been read", d, held)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	sum, err := Compare(long(0), long(length/2), window, func(d Difference) bool {
+		if *d.First == length/4 {
+			runtime.GC()
+			runtime.ReadMemStats(&after)
 		}
+		return true
 	})
-	if err != nil || s.Missing != 5000 || s.Extra != 5000 {
-		t.Errorf("got %v, %v", s, err)
+	if err != nil || sum.Missing != length/2 || sum.Equal != length/2 || !sum.Complete {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > 4<<20 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+func BenchmarkCompare(b *testing.B) {
+	entities := make([]feed.Entity, b.N)
+	for i := range entities {
+		entities[i] = entity(fmt.Sprint(i), i)
+		entities[i].Body = make([]byte, 1024)
+	}
+	b.ResetTimer()
+	sum, err := Compare(of(entities), of(entities), 0, func(Difference) bool { return true })
+	if err != nil || sum.Equal != b.N {
+		b.Fatalf("%+v, %v", sum, err)
 	}
 }

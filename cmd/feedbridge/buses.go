@@ -35,6 +35,8 @@ type topicSink interface {
 	IDs() *sink.IDs
 	Fits(e feed.Entity) error
 	Check(ctx context.Context) error
+	// Forgets returns what takes messages of the topic away in time.
+	Forgets(ctx context.Context) ([]string, error)
 	stored
 }
 

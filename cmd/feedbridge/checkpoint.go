@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
 func (a *app) checkpointCommand() *cobra.Command {
@@ -53,21 +52,21 @@ func (a *app) checkpointSet() *cobra.Command {
 		Use:   "set FEED POSITION",
 		Short: "Move the position of a feed",
 		Long: `Set makes reading go on at POSITION: beginning, now,
-2026-01-01T00:00:00Z, id:<content-id>@<time> (behind that entity), or the cursor
-that 'checkpoint show --json' has printed. It shows what will happen and asks,
-unless --yes is given.
+2026-01-01T00:00:00Z, in datareplication feeds id:<content-id>@<time> (behind
+that entity) or snapshot:<url of its index>, or the cursor that 'checkpoint show
+--json' has printed. It shows what will happen and asks, unless --yes is given.
 
 Moving back publishes nothing twice as far as the topic's newest IDs reach
-(dedupe_window); moving forward leaves entities out of the topic for good.`,
+(dedupe_window), and in Atom and RSS nothing that the topic has as it is now;
+moving forward leaves entities out of the topic for good.`,
 		Example:           `  feedbridge checkpoint set -c feedbridge.yaml orders 2026-01-01T00:00:00Z`,
 		Args:              exactly("FEED", "POSITION"),
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cursor, err := datareplication.ParseCursor(args[1])
-			if err != nil {
+			if err := checkPosition(args[1]); err != nil {
 				return &usageError{err}
 			}
-			return a.move(cmd.Context(), args[0], cursor, yes)
+			return a.move(cmd.Context(), args[0], args[1], yes)
 		},
 	})
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -85,7 +84,7 @@ given.`,
 		Args:              exactly("FEED"),
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.move(cmd.Context(), args[0], feed.Cursor{}, yes)
+			return a.move(cmd.Context(), args[0], "", yes)
 		},
 	})
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -97,6 +96,7 @@ type topic struct {
 	config.Feed
 	feed  string // its name
 	sink  stored
+	log   *slog.Logger
 	close func()
 }
 
@@ -107,7 +107,8 @@ func (a *app) openTopic(ctx context.Context, name string) (*topic, error) {
 	}
 	// Only the feed's own bus matters here.
 	cfg.Buses = map[string]config.Bus{f.To.Bus: cfg.Buses[f.To.Bus]}
-	b, err := openBuses(ctx, cfg, attachEmbedded, a.newLog(a.err, config.Log{Level: "error"}))
+	log := a.newLog(a.err, config.Log{Level: "error"})
+	b, err := openBuses(ctx, cfg, attachEmbedded, log)
 	if err != nil {
 		return nil, err
 	}
@@ -116,5 +117,5 @@ func (a *app) openTopic(ctx context.Context, name string) (*topic, error) {
 		return nil, fmt.Errorf("bus %s: %w", f.To.Bus, err)
 	}
 	snk, _ := b.sink(name, f)
-	return &topic{f, name, snk, b.close}, nil
+	return &topic{f, name, snk, log, b.close}, nil
 }

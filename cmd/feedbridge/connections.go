@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
@@ -120,16 +121,38 @@ func tryBus(ctx context.Context, cfg *config.Config, name string, log *slog.Logg
 func tryFeed(ctx context.Context, name string, f config.Feed, hosts *source.Hosts, working map[string]*buses, log *slog.Logger) []connection {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	// Its end takes fewer requests than its beginning.
-	f.Start = datareplication.Start{Now: true}
-	src, err := newSource(f, hosts, nil, log)
-	if err == nil {
-		_, err = src.Next(ctx, nil)
-	}
-	found := []connection{newConnection("feed", name, "", err)}
+	format, err := tryUpstream(ctx, f, hosts, log)
+	found := []connection{newConnection("feed", name, string(format), err)}
 	if b := working[f.To.Bus]; b != nil {
 		snk, _ := b.sink(name, f)
 		found = append(found, newConnection("topic", f.To.Topic+" on bus "+f.To.Bus, "", snk.Check(ctx)))
 	}
 	return found
+}
+
+// tryUpstream returns what a feed is.
+func tryUpstream(ctx context.Context, f config.Feed, hosts *source.Hosts, log *slog.Logger) (config.Format, error) {
+	// Its end takes fewer requests than its beginning.
+	f.Start = datareplication.Start{Now: true}
+	all, err := newSources(f, sink.NewIDs(1), source.Options{Hosts: hosts}, log)
+	if err != nil {
+		return "", err
+	}
+	format := f.Format
+	if format != datareplication.Kind {
+		if format, err = all.find(ctx); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case f.Format != "auto" && f.Format != format:
+		return "", fmt.Errorf("the feed is %s, and is configured as %s; set its format to that, or to auto", format, f.Format)
+	case format != datareplication.Kind:
+		return format, nil
+	}
+	src, _, err := all.open(ctx, datareplication.Kind)
+	if err == nil {
+		_, err = src.Next(ctx, nil)
+	}
+	return format, err
 }

@@ -43,18 +43,25 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle polls 1,000 feeds every 10 seconds, all of which answer that
-// nothing is new, and reports how much of a core the program takes.
+// BenchmarkIdle polls 1,000 feeds of a format every 10 seconds, all of which answer
+// that nothing is new, and reports how much of a core the program takes.
 //
 //	go test -run '^$' -bench Idle -benchtime 1x ./cmd/feedbridge
 func BenchmarkIdle(b *testing.B) {
+	b.Run("datareplication", func(b *testing.B) { benchmarkIdle(b, "upstream", "100", "10", "100") })
+	b.Run("atom", func(b *testing.B) { benchmarkIdle(b, "archives", "100", "10", "0") })
+}
+
+// benchmarkIdle polls feeds of 10 entities each, which an upstream in that role
+// serves.
+func benchmarkIdle(b *testing.B, role string, args ...string) {
 	const (
 		feeds = 1000
 		watch = time.Minute
 	)
 	for b.Loop() {
 		natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
-		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "100", "10", "100")
+		feedURL, _ := startServer(b, role, append([]string{"127.0.0.1:0"}, args...)...)
 		var file bytes.Buffer
 		fmt.Fprintf(&file, "buses: {main: {nats: {url: %q}}}\nfeeds:\n", natsURL)
 		for n := range feeds {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
@@ -18,11 +19,12 @@ import (
 
 func (a *app) inspectCommand() *cobra.Command {
 	var asJSON bool
+	var format formatFlag
 	cmd := a.configurable(&cobra.Command{
 		Use:   "inspect URL|FEED",
 		Short: "Crawl a feed; report its shape and what breaks its specification",
-		Long: `Inspect reads a feed from its oldest page to its newest one and reports how
-large it is, and every breach of its specification with the evidence. It
+		Long: `Inspect reads a feed from its oldest page to its newest one and reports what it
+is, how large, and every breach of its specification with the evidence. It
 publishes nothing. FEED is the name of a feed in the configuration.
 
 It exits with 0 if it got to the end of the feed, whatever it found, and with 1
@@ -36,7 +38,7 @@ if it did not.`,
 			if err != nil {
 				return err
 			}
-			r, err := a.inspect(cmd.Context(), f)
+			r, err := a.inspect(cmd.Context(), format.of(f))
 			if asJSON {
 				return errors.Join(printJSON(a.out, r), err)
 			}
@@ -44,6 +46,7 @@ if it did not.`,
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	format.add(cmd)
 	return cmd
 }
 
@@ -53,9 +56,10 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 	f.Start, f.Gap = datareplication.Start{}, datareplication.GapHalt
 	screen, progress := newScreen(a.err), &progress{feeds: 1}
 	log := a.newLog(screen, config.Log{Level: "warn"})
-	r := newReport(withoutSecrets(f.Source.URL))
+	r := newReport(withoutSecrets(f.Source.URL), f.Format)
 	var requests requestCount
-	src, err := newSource(f, &source.Hosts{}, requests.add, log)
+	ids := sink.NewIDs(0)
+	all, err := newSources(f, ids, source.Options{Observe: requests.add}, log)
 	if err != nil {
 		r.Error = err.Error()
 		return r, err
@@ -64,22 +68,21 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 	defer stop()
 
 	started := time.Now()
-	ids := sink.NewIDs(sink.DefaultWindow)
-	err = readFeed(ctx, src, false, 0, log, func(b feed.Batch) error {
+	err = readFeed(ctx, all, false, 0, log, func(b feed.Batch) error {
 		for _, v := range b.Violations {
 			r.violated(v)
 		}
 		for i := range b.Entities {
 			e := &b.Entities[i]
 			r.add(e)
-			if !ids.Add(e.ID) {
+			if e.Mark == "" && !ids.Add(e.ID) {
 				r.violated(feed.Violation{
 					Kind: sink.RepeatedID, Page: e.Page,
 					Detail: fmt.Sprintf("the feed had an entity with the Content-ID %q before; this one was modified %s", e.ID, e.Modified.Format(time.RFC3339)),
 				})
 			}
 		}
-		ids.Commit(b.Entities)
+		r.shape(all.describe(checkpoint.Checkpoint{Cursor: b.Cursor}))
 		progress.Settled(b, 0)
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ func TestNothingIsLostOrRepeatedWhenTheProgramIsKilled(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			k := newKilling(t)
+			k.serveUpstream()
 			victims := make([]func(), 0, test.copies+1)
 			for n := range test.copies {
 				victims = append(victims, k.startCopy(n))
@@ -64,6 +66,73 @@ func TestNothingIsLostOrRepeatedWhenTheProgramIsKilled(t *testing.T) {
 	}
 }
 
+// So it is with two copies that start with a snapshot of three quarters of the
+// feed, and are killed while they read it.
+func TestNothingIsLostOrRepeatedWhenTheProgramIsKilledInASnapshot(t *testing.T) {
+	t.Parallel()
+	const length = killLength * 3 / 4
+	k := newKilling(t)
+	k.serveUpstream()
+	k.options = append(k.options, fmt.Sprintf("START=snapshot:%s/snapshots/%d", strings.TrimSuffix(k.feedURL, "/latest"), length))
+	victims := []func(){k.startCopy(0), k.startCopy(1)}
+	k.waitFor(1)
+	at := map[uint64]bool{}
+	for range 8 {
+		k.pause(50, 400)
+		at[k.published()] = true
+		victims[rand.IntN(len(victims))]()
+	}
+	t.Logf("killed after so many entities: %v", slices.Sorted(maps.Keys(at)))
+	if len(at) < 3 || slices.Min(slices.Collect(maps.Keys(at))) > length*9/10 {
+		t.Error("too few of the kills came in the middle of the snapshot to prove anything")
+	}
+	k.waitFor(killLength)
+	k.pause(500, 600)
+	k.check()
+}
+
+// The same with the history of an archived Atom feed. What a copy has found on its
+// way back to the oldest archive dies with it; what is published, the topic knows.
+func TestHistoryIsExactWhenTheProgramIsKilled(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		copies int
+		server bool // is killed too
+	}{
+		{"one copy", 1, false},
+		{"two copies at once, and the NATS server", 2, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			k := newKilling(t)
+			k.serveArchives()
+			victims := make([]func(), 0, test.copies+1)
+			for n := range test.copies {
+				victims = append(victims, k.startCopy(n))
+			}
+			if test.server {
+				victims = append(victims, k.killServer)
+			}
+			at := map[uint64]bool{}
+			for n := range 8 {
+				if n%3 < 2 {
+					k.waitFor(k.published() + 1) // else it may be on its way back still
+				}
+				k.pause(50, 300)
+				at[k.published()] = true
+				victims[rand.IntN(len(victims))]()
+			}
+			t.Logf("killed after so many entities: %v", slices.Sorted(maps.Keys(at)))
+			if len(at) < 3 || at[k.length] {
+				t.Error("too few of the kills came in the middle of the copy to prove anything")
+			}
+			k.waitFor(k.length)
+			k.pause(500, 600) // for what should not come
+			k.check()
+		})
+	}
+}
+
 // killing is a feed, a bus, and copies of the program that come to harm.
 type killing struct {
 	t       *testing.T
@@ -71,27 +140,51 @@ type killing struct {
 	feedURL string
 	natsURL string
 	server  *exec.Cmd
+	// length is that of the feed, id the ID of an entity by its place, and
+	// options are variables for the feed.
+	length  uint64
+	id      func(i int) string
+	options []string
 }
 
 func newKilling(t *testing.T) *killing {
 	k := &killing{t: t, dir: t.TempDir()}
-	k.feedURL, _ = startServer(t, "upstream", "127.0.0.1:0", strconv.Itoa(killPage), strconv.Itoa(killLength), "100")
 	k.natsURL, k.server = startServer(t, "nats", k.dir, "-1")
 	return k
+}
+
+// serveUpstream serves a feed of pages.
+func (k *killing) serveUpstream() {
+	k.length, k.id = killLength, func(i int) string { return fmt.Sprintf("%d@sample", i) }
+	k.feedURL, _ = startServer(k.t, "upstream", "127.0.0.1:0", strconv.Itoa(killPage), strconv.Itoa(killLength), "100")
+	// Slow enough to be still at it when the last kill comes.
+	k.options = []string{"LIMITS_RATE=40"}
+}
+
+// serveArchives serves an archived Atom feed.
+func (k *killing) serveArchives() {
+	const length, size = 4000, 100
+	k.length, k.id = length, entryID
+	k.feedURL, _ = startServer(k.t, "archives", "127.0.0.1:0", strconv.Itoa(size), strconv.Itoa(length), "10")
+	// Little memory: each document is published in several parts, and there are
+	// kills between them.
+	k.options = []string{"LIMITS_RATE=10000", "BOUNDS_MEMORY=16384"}
 }
 
 // startCopy starts a copy of the program, and returns what kills it and starts
 // another in its place.
 func (k *killing) startCopy(n int) (kill func()) {
 	start := func() *exec.Cmd {
-		cmd, _ := spawn(k.t, "feedbridge", []string{
+		env := []string{
 			"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + k.natsURL,
 			"FEEDBRIDGE_FEEDS_ORDERS_URL=" + k.feedURL,
 			"FEEDBRIDGE_FEEDS_ORDERS_EVERY=200ms",
-			// Slow enough to be still at it when the last kill comes.
-			"FEEDBRIDGE_FEEDS_ORDERS_LIMITS_RATE=40",
 			"FEEDBRIDGE_ADMIN_LISTEN=",
-		}, "run")
+		}
+		for _, option := range k.options {
+			env = append(env, "FEEDBRIDGE_FEEDS_ORDERS_"+option)
+		}
+		cmd, _ := spawn(k.t, "feedbridge", env, "run")
 		return cmd
 	}
 	cmd := start()
@@ -188,8 +281,8 @@ func (k *killing) check() {
 	defer nc.Close()
 	stream := k.stream(nc)
 	held := k.info(stream).State.Subjects["orders"]
-	if held != killLength {
-		k.t.Errorf("the topic has %d entities, and the feed %d", held, killLength)
+	if held != k.length {
+		k.t.Errorf("the topic has %d entities, and the feed %d", held, k.length)
 	}
 	consumer, err := stream.OrderedConsumer(k.t.Context(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"orders"}, HeadersOnly: true})
 	if err != nil {
@@ -205,7 +298,7 @@ func (k *killing) check() {
 		if err != nil {
 			k.t.Fatalf("message %d: %v", i, err)
 		}
-		if got, want := msg.Headers().Get("Content-ID"), fmt.Sprintf("%d@sample", i); got != want {
+		if got, want := msg.Headers().Get("Content-ID"), k.id(int(i)); got != want {
 			k.t.Fatalf("message %d is %s, want %s", i, got, want)
 		}
 	}

@@ -100,6 +100,22 @@ func play(role string) error {
 		feed.SetLen(numbers[1])
 		fmt.Println("http://" + listener.Addr().String() + "/feed/latest")
 		go func() { _ = serve(context.Background(), listener, feed) }()
+	case "archives":
+		// archives LISTEN PAGE-SIZE ENTRIES MILLISECONDS: an Atom feed
+		var numbers [3]int
+		for i, arg := range os.Args[2:] {
+			var err error
+			if numbers[i], err = strconv.Atoi(arg); err != nil {
+				return err
+			}
+		}
+		listener, err := net.Listen("tcp", os.Args[1])
+		if err != nil {
+			return err
+		}
+		fmt.Println("http://" + listener.Addr().String() + "/feed")
+		feed := archives{size: numbers[0], entries: numbers[1], slow: time.Duration(numbers[2]) * time.Millisecond}
+		go func() { _ = serve(context.Background(), listener, feed) }()
 	default:
 		return fmt.Errorf("there is no role %q", role)
 	}

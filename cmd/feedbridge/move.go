@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,20 +11,27 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // errUnchanged says that a person did not agree.
 var errUnchanged = errors.New("nothing was changed")
 
-// move stores a checkpoint with that cursor, once a person has agreed.
-func (a *app) move(ctx context.Context, name string, to feed.Cursor, yes bool) error {
+// move stores a checkpoint with the cursor of a position, once a person has agreed;
+// without a position, one with no cursor.
+func (a *app) move(ctx context.Context, name, position string, yes bool) error {
 	t, err := a.openTopic(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer t.close()
 	old, broken, err := t.checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	kind, to, err := t.target(ctx, old, position)
 	if err != nil {
 		return err
 	}
@@ -34,13 +42,17 @@ func (a *app) move(ctx context.Context, name string, to feed.Cursor, yes bool) e
 	case old.IsZero():
 		p.line("now    nothing has been published")
 	default:
-		p.line("now    %d entities are published; reading goes on %s", old.Count, inWords(old.Cursor, t.Start))
-		if err := old.Check(name, datareplication.Kind); err != nil {
+		p.line("now    %d entities are published; reading goes on %s", old.Count, inWords(old.Source, old.Cursor, t.Start))
+		if err := old.Check(name, kind); err != nil {
 			p.line("       but the topic belongs to the feed %s (%s), and will belong to %s", old.Feed, old.Source, name)
 		}
 	}
-	p.line("then   reading goes on %s", inWords(to, t.Start))
-	p.line("       topic %s on bus %s keeps what it holds, and gets nothing again that is among its newest %d entities", t.To.Topic, t.To.Bus, t.DedupeWindow)
+	p.line("then   reading goes on %s", inWords(kind, to, t.Start))
+	again := fmt.Sprintf("among its newest %d entities", t.DedupeWindow)
+	if kind == syndication.Kind {
+		again = "as the topic has it"
+	}
+	p.line("       topic %s on bus %s keeps what it holds, and gets nothing again that is %s", t.To.Topic, t.To.Bus, again)
 	if p.err != nil {
 		return p.err
 	}
@@ -53,7 +65,7 @@ func (a *app) move(ctx context.Context, name string, to feed.Cursor, yes bool) e
 			return err
 		}
 	}
-	cp := checkpoint.Checkpoint{Feed: name, Source: datareplication.Kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: writerName(), Moved: time.Now()}
+	cp := checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: writerName(), Moved: time.Now()}
 	if err := t.sink.Overwrite(ctx, cp); err != nil {
 		if errors.Is(err, checkpoint.ErrConflict) {
 			return fmt.Errorf("%w: %w, as a running daemon does all the time while it catches up; try again, or stop it first", errUnchanged, err)
@@ -62,6 +74,31 @@ func (a *app) move(ctx context.Context, name string, to feed.Cursor, yes bool) e
 	}
 	p.line("moved; a running daemon takes it up within half a minute")
 	return p.err
+}
+
+// target returns the cursor of a position, and its kind: the configured one, or
+// that of the checkpoint, or else that of what the feed serves. A reset has no
+// cursor, and keeps to what the checkpoint says.
+func (t *topic) target(ctx context.Context, old checkpoint.Checkpoint, position string) (kind string, to feed.Cursor, err error) {
+	kind = cmp.Or(t.Format.Kind(), old.Kind())
+	if position == "" {
+		kind = cmp.Or(kind, old.Source)
+	}
+	if kind == "" {
+		all, err := newSources(t.Feed, sink.NewIDs(1), source.Options{}, t.log)
+		if err != nil {
+			return "", nil, err
+		}
+		format, err := all.find(ctx)
+		if err != nil {
+			return "", nil, fmt.Errorf("find out the format of the feed: %w; with a format in its configuration nobody has to ask", err)
+		}
+		kind = format.Kind()
+	}
+	if position != "" {
+		to, err = parsePosition(kind, position)
+	}
+	return kind, to, err
 }
 
 // checkpoint returns the topic's checkpoint, or what is wrong with it if that

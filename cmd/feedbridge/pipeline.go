@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/feedbridge/feedbridge/admin"
@@ -14,73 +17,65 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
-	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
-	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
 )
-
-// batchEntities is how many entities of a page are read at once, so that a commit
-// to any bus can take them.
-const batchEntities = nats.MaxEntities
 
 // readAhead is how many bytes of entities may wait for the bus, for each feed.
 const readAhead = 1 << 20
-
-// newSource returns the source for a feed. What it reads is not filtered.
-func newSource(f config.Feed, hosts *source.Hosts, observe func(source.Exchange), log *slog.Logger) (bridge.Source, error) {
-	client, err := source.NewClient(f.Source, source.Options{UserAgent: userAgent(), Hosts: hosts, Observe: observe})
-	if err != nil {
-		return nil, err
-	}
-	return datareplication.New(datareplication.Config{
-		Config:        f.Source,
-		Start:         f.Start,
-		Gap:           f.Gap,
-		BatchEntities: batchEntities,
-	}, client, log), nil
-}
 
 // newBridge wires a feed to its topic: the source, the gate that leaves out
 // what the topic holds or the bus cannot take, the loop, and the sink.
 func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, adm *admin.Server, extra bridge.Observer, log *slog.Logger) (*bridge.Bridge, error) {
 	log = log.With("feed", name)
-	observer := adm.AddFeed(admin.FeedOptions{
-		Name: name, URL: withoutSecrets(f.Source.URL), Format: datareplication.Kind,
-		Bus: f.To.Bus, Topic: f.To.Topic,
-		Every: f.Every, Freshness: f.Freshness,
-		Describe: describe,
-	})
-	src, err := newSource(f, hosts, func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) }, log)
+	snk, limits := b.sink(name, f)
+	var observer *admin.Feed
+	all, err := newSources(f, snk.IDs(), source.Options{
+		Hosts:   hosts,
+		Observe: func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) },
+	}, log)
 	if err != nil {
 		return nil, fmt.Errorf("feed %s: %w", name, err)
 	}
-	snk, limits := b.sink(name, f)
-	all := observers{observer}
+	observer = adm.AddFeed(admin.FeedOptions{
+		Name: name, URL: withoutSecrets(f.Source.URL), Format: string(f.Format),
+		Bus: f.To.Bus, Topic: f.To.Topic,
+		Every: f.Every, Freshness: f.Freshness,
+		Describe: all.describe,
+	})
+	watchers := observers{observer}
 	if extra != nil {
-		all = append(all, extra)
+		watchers = append(watchers, extra)
 	}
+	var told sync.Once
 	return &bridge.Bridge{
-		Feed: name, Kind: datareplication.Kind, Writer: writer,
-		Source:    &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log},
+		Feed: name, Writer: writer,
+		Open: func(ctx context.Context, kind string) (bridge.Source, string, error) {
+			src, kind, err := all.open(ctx, kind)
+			if kind == syndication.Kind {
+				told.Do(func() { warnOfForgetting(ctx, snk, log) })
+			}
+			return &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log}, kind, err
+		},
 		Sink:      snk,
 		Every:     f.Every,
 		Limits:    limits,
 		ReadAhead: readAhead,
 		Log:       log,
-		Observer:  all,
+		Observer:  watchers,
 	}, nil
 }
 
-// describe puts a cursor into words for the status.
-func describe(c feed.Cursor) any {
-	if len(c) == 0 {
-		return nil
+// warnOfForgetting says so if the topic will not keep what a source of Atom and RSS
+// goes by.
+func warnOfForgetting(ctx context.Context, snk topicSink, log *slog.Logger) {
+	limits, err := snk.Forgets(ctx)
+	switch {
+	case err != nil:
+		log.Debug("cannot find out whether the topic keeps all of its messages", "error", err)
+	case len(limits) > 0:
+		log.Warn("the topic does not keep all of its messages; entries that it forgets are published again, and their deletes are missed", "limits", strings.Join(limits, ", "))
 	}
-	place, err := datareplication.Describe(c)
-	if err != nil {
-		return err.Error()
-	}
-	return place
 }
 
 // writerName names this copy among those that publish the same feeds.

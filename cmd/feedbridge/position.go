@@ -1,38 +1,35 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
 // position is the checkpoint of a topic as it is shown. An empty topic has none
 // of what is optional.
 type position struct {
-	Topic    string                 `json:"topic"`
-	Bus      string                 `json:"bus"`
-	Feed     string                 `json:"feed,omitempty"` // that the topic belongs to
-	Source   string                 `json:"source,omitempty"`
-	Entities uint64                 `json:"entities"`
-	At       time.Time              `json:"at,omitzero"`
-	Writer   string                 `json:"writer,omitempty"`
-	GoesOn   string                 `json:"goes_on"`
-	Place    *datareplication.Place `json:"place,omitempty"`
-	Cursor   string                 `json:"cursor,omitempty"`
+	Topic    string    `json:"topic"`
+	Bus      string    `json:"bus"`
+	Feed     string    `json:"feed,omitempty"` // that the topic belongs to
+	Source   string    `json:"source,omitempty"`
+	Entities uint64    `json:"entities"`
+	At       time.Time `json:"at,omitzero"`
+	Writer   string    `json:"writer,omitempty"`
+	GoesOn   string    `json:"goes_on"`
+	Place    any       `json:"place,omitempty"`
+	Cursor   string    `json:"cursor,omitempty"`
 }
 
 func newPosition(cp checkpoint.Checkpoint, f config.Feed) position {
 	p := position{
 		Topic: f.To.Topic, Bus: f.To.Bus, Feed: cp.Feed, Source: cp.Source,
-		Entities: cp.Count, At: cp.At, Writer: cp.Writer, GoesOn: inWords(cp.Cursor, f.Start), Cursor: string(cp.Cursor),
+		Entities: cp.Count, At: cp.At, Writer: cp.Writer, GoesOn: inWords(cp.Source, cp.Cursor, f.Start), Cursor: string(cp.Cursor),
 	}
-	if place, err := datareplication.Describe(cp.Cursor); err == nil && len(cp.Cursor) > 0 {
-		p.Place = &place
+	if place, err := placeOf(cp.Source, cp.Cursor); err == nil {
+		p.Place = place
 	}
 	return p
 }
@@ -50,22 +47,4 @@ func (p position) print(w io.Writer) error {
 	}
 	to.line("goes on    %s", p.GoesOn)
 	return to.err
-}
-
-// inWords says where reading goes on.
-func inWords(c feed.Cursor, start datareplication.Start) string {
-	if len(c) == 0 {
-		return "at the configured start (" + start.String() + ")"
-	}
-	place, err := datareplication.Describe(c)
-	switch {
-	case err != nil:
-		return "at a place that cannot be told: " + err.Error()
-	case place.Searching != "":
-		return "at " + place.Searching + ", which has yet to be found"
-	case place.Last == "":
-		return fmt.Sprintf("in front of entity %d of %s", place.Index, place.Page)
-	}
-	return fmt.Sprintf("after %s of %s, in front of entity %d of %s",
-		place.Last, time.Unix(place.Modified, 0).UTC().Format(time.RFC3339), place.Index, place.Page)
 }

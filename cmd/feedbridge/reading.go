@@ -7,20 +7,30 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
 // errStopped says that a person has ended what was not done.
 var errStopped = errors.New("stopped before the end of the feed")
 
+// longestWait is for how long a feed that asks not to be asked is left alone.
+const longestWait = time.Hour
+
 // readFeed reads a feed from its configured start and hands every batch to
-// take. It ends with the end of the feed, or with the first error. With follow
-// it goes on until ctx ends, unless an error does not pass by itself.
-func readFeed(ctx context.Context, src bridge.Source, follow bool, every time.Duration, log *slog.Logger, take func(feed.Batch) error) error {
+// take, as if that published it. It ends with the end of the feed, or with the
+// first error. With follow it goes on until ctx ends, unless an error does not
+// pass by itself.
+func readFeed(ctx context.Context, all *sources, follow bool, every time.Duration, log *slog.Logger, take func(feed.Batch) error) error {
 	var at feed.Cursor
+	kind, told := "", false
 	for {
-		b, err := src.Next(ctx, at)
+		var b feed.Batch
+		wait := every
+		src, opened, err := all.open(ctx, kind)
+		if err == nil {
+			kind = opened
+			b, err = src.Next(ctx, at)
+		}
 		switch {
 		case ctx.Err() != nil && follow:
 			return nil
@@ -36,15 +46,22 @@ func readFeed(ctx context.Context, src bridge.Source, follow bool, every time.Du
 			if err := take(b); err != nil {
 				return err
 			}
+			all.held.Commit(b.Entities)
 			if b.More && moved {
 				continue
 			}
 			if !follow {
 				return nil
 			}
+			if asked := min(b.Fresh, longestWait); asked > every {
+				if !told {
+					log.Warn("the feed asks not to be asked again for a while", "next_poll_in", asked)
+				}
+				wait, told = asked, true
+			}
 		}
 		select {
-		case <-time.After(every):
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return nil
 		}

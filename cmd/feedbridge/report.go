@@ -8,14 +8,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // report is what inspect finds out about a feed.
 type report struct {
-	URL        string                 `json:"url"`
-	Format     string                 `json:"format"`
+	URL    string `json:"url"`
+	Format string `json:"format"`
+	// What follows is of Atom and RSS: how the feed keeps what its document has
+	// no room for, how many older documents there are, and which are missing.
+	Dialect  syndication.Dialect `json:"dialect,omitempty"`
+	Archives int                 `json:"archives,omitempty"`
+	Gaps     []string            `json:"gaps,omitempty"`
+	// Complete says that it was read to its end.
 	Complete   bool                   `json:"complete"`
 	Error      string                 `json:"error,omitempty"`
 	Pages      int                    `json:"pages"`
@@ -51,9 +58,9 @@ type evidence struct {
 // maxExamples is how many violations of a kind are shown with their evidence.
 const maxExamples = 5
 
-func newReport(url string) *report {
+func newReport(url string, format config.Format) *report {
 	return &report{
-		URL: url, Format: datareplication.Kind, Took: "0s",
+		URL: url, Format: string(format), Took: "0s",
 		Operations: map[feed.Operation]int{}, Requests: map[string]int{}, Violations: []*violations{},
 	}
 }
@@ -70,6 +77,25 @@ func (r *report) add(e *feed.Entity) {
 	r.Bytes += int64(len(e.Body))
 	r.Largest = max(r.Largest, len(e.Body))
 	r.Operations[e.Op]++
+}
+
+// shape takes note of what the feed was recognised as.
+func (r *report) shape(format string, place any) {
+	r.Format = format
+	if p, ok := place.(syndication.Place); ok {
+		r.Dialect, r.Archives, r.Gaps = p.Dialect, p.Archives, p.Gaps
+	}
+}
+
+// shapes are dialects in words.
+var shapes = map[syndication.Dialect]string{
+	syndication.Complete:        "complete: the document is the whole feed",
+	syndication.Archived:        "archived: links lead to older documents, which do not change",
+	syndication.ArchivedElement: "archived, by fh:prev: links lead to older documents",
+	syndication.Snapshots:       "a chain of the feed's past documents, by links this and prev",
+	syndication.Incremental:     "a part of the feed; the rest cannot be reached",
+	syndication.Paged:           "paged: links lead to other pages, which change; entries may be missed",
+	syndication.Window:          "a window: the newest entries alone",
 }
 
 func (r *report) violated(v feed.Violation) {
@@ -92,6 +118,15 @@ func (r *report) print(w io.Writer) error {
 		p.line("read         to the end, in %s", r.Took)
 	} else {
 		p.line("read         not to the end, for %s", r.Took)
+	}
+	if r.Dialect != "" {
+		p.line("shape        %s", shapes[r.Dialect])
+	}
+	if r.Archives > 0 {
+		p.line("older        %s", count(r.Archives, "document", "documents"))
+	}
+	for _, gap := range r.Gaps {
+		p.line("missing      %s", gap)
 	}
 	p.line("requests     %s", counts(r.Requests))
 	p.line("entities     %d on %s", r.Entities, count(r.Pages, "page", "pages"))

@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,31 +25,69 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
-// upstreamFeed is a feed that a script may break.
+// upstreamFeed is a feed, or a site with feeds, that a script may break.
 type upstreamFeed struct {
 	server *httptest.Server
-	feed   *sample.Feed
+	feed   *sample.Feed // nil for a site
+	pages  http.Handler
 	fault  atomic.Pointer[sample.Fault] // of every answer
 }
 
 func (u *upstreamFeed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fault := u.fault.Load(); fault != nil {
-		(*fault)(w, r, u.feed)
+		(*fault)(w, r, u.pages)
 		return
 	}
-	u.feed.ServeHTTP(w, r)
+	u.pages.ServeHTTP(w, r)
+}
+
+// files serves those of a directory. Their media type is in a file beside them
+// whose name ends with .type; without it their names tell.
+type files struct{ dir string }
+
+func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	file := filepath.Join(f.dir, filepath.FromSlash(path.Clean(r.URL.Path)))
+	data, err := os.ReadFile(file)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	if kind, err := os.ReadFile(file + ".type"); err == nil {
+		w.Header().Set("Content-Type", strings.TrimSpace(string(kind)))
+	}
+	w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(data)))
+	http.ServeContent(w, r, file, time.Time{}, bytes.NewReader(data))
+}
+
+func site(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, 2)
+	u := &upstreamFeed{pages: files{ts.MkAbs(args[1])}}
+	u.server = httptest.NewServer(u)
+	stageOf(ts).upstreams[args[0]] = u
+	ts.Setenv(args[0], u.server.URL)
 }
 
 // faults are the ways in which a feed can be broken, and healed.
 var faults = map[string]sample.Fault{
 	"healed": nil,
 	"down":   sample.Reset,
+	"gone":   status(http.StatusGone),
+	"broken": status(http.StatusInternalServerError),
 	"html": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(w, "<html><body>Please log in.</body></html>")
 	},
 	// The sixth page never comes.
 	"stuck": on("/feed/pages/5", sample.Hang),
+	// The third entity of the second page is another one.
+	"edited": on("/feed/pages/1", sample.Edit(func(_ http.Header, body []byte) []byte {
+		id := bytes.Index(body, []byte("Content-ID: 12@sample"))
+		edited := bytes.Replace(body[id:], []byte("http-equiv=PUT"), []byte("http-equiv=DELETE"), 1)
+		edited = bytes.Replace(edited, []byte("text/plain"), []byte("text/html"), 1)
+		return append(body[:id:id], edited...)
+	})),
+	// Page 21 of the snapshot is not to be had.
+	"halfway": on("/feed/snapshots/600/20", sample.Status(http.StatusServiceUnavailable)),
 	// The second page breaks off.
 	"cut": on("/feed/pages/1", sample.Cut(700)),
 	// The second page has a date that is wrong, but not in doubt.
@@ -56,6 +98,10 @@ var faults = map[string]sample.Fault{
 	"repeated": on("/feed/pages/1", sample.Edit(func(_ http.Header, body []byte) []byte {
 		return bytes.ReplaceAll(body, []byte("Content-ID: 12@sample"), []byte("Content-ID: 3@sample"))
 	})),
+}
+
+func status(code int) sample.Fault {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { http.Error(w, "no", code) }
 }
 
 // on is a fault of the one page alone.
@@ -72,6 +118,7 @@ func on(path string, fault sample.Fault) sample.Fault {
 func upstream(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 2, 2)
 	u := &upstreamFeed{feed: sample.New(sample.Options{PageSize: 10, Entity: sample.Sized(100)})}
+	u.pages = u.feed
 	u.server = httptest.NewServer(u)
 	stageOf(ts).upstreams[args[0]] = u
 	ts.Setenv(args[0], u.server.URL+"/feed/latest")
@@ -108,6 +155,22 @@ func spoil(ts *testscript.TestScript, neg bool, args []string) {
 	u.fault.Store(&fault)
 }
 
+// listMessages writes a line for each message of a topic: what it does, and to what.
+func listMessages(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 3, 3)
+	all, err := readBus(args[0], args[1])
+	ts.Check(err)
+	var text strings.Builder
+	for _, m := range all {
+		fields := map[string]string{}
+		for _, f := range m.Headers {
+			fields[f[0]] = f[1]
+		}
+		fmt.Fprintln(&text, strings.TrimPrefix(fields["Operation-Type"], "http-equiv="), fields["Content-ID"])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(text.String()), 0o600))
+}
+
 // holds compares a topic with what tail has printed: the same entities in the
 // same order, with the same bodies and headers.
 func holds(ts *testscript.TestScript, neg bool, args []string) {
@@ -118,12 +181,7 @@ func holds(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(json.Unmarshal([]byte(text), &l))
 		tailed = append(tailed, entityLine{Headers: l.Headers, Body: l.Body, Base64: l.Base64})
 	}
-	read := readTopic
-	broker, onKafka := strings.CutPrefix(args[0], "kafka://")
-	if onKafka {
-		read, args[0] = readKafka, broker
-	}
-	messages, err := read(args[0], args[1])
+	messages, err := readBus(args[0], args[1])
 	ts.Check(err)
 	if diff := cmp.Diff(tailed, messages, cmp.Transformer("sorted", func(h [][2]string) []string {
 		lines := make([]string, len(h))
@@ -135,6 +193,14 @@ func holds(ts *testscript.TestScript, neg bool, args []string) {
 	})); diff != "" {
 		ts.Fatalf("topic %s differs from %s (-%[2]s +%[1]s):\n%s", args[1], args[2], diff)
 	}
+}
+
+// readBus returns all messages of a topic on a bus of either kind.
+func readBus(bus, topic string) ([]entityLine, error) {
+	if broker, onKafka := strings.CutPrefix(bus, "kafka://"); onKafka {
+		return readKafka(broker, topic)
+	}
+	return readTopic(bus, topic)
 }
 
 // readTopic returns all messages of a topic, without what feedbridge has added

@@ -21,6 +21,7 @@ import (
 //	upstream VAR LENGTH         serve a feed of that length; VAR gets its URL, and
 //	                            VAR_ADDR its host and port
 //	grow VAR LENGTH             let it grow
+//	site VAR DIR                serve the files of a directory; VAR gets its URL
 //	spoil VAR WHAT              break it, or heal it; see faults
 //	port VAR                    VAR gets 127.0.0.1 and a port that is free
 //	exits CODE COMMAND          run it, and look at its exit code
@@ -29,6 +30,7 @@ import (
 //	ends NAME CODE              wait for its end, and look at its exit code
 //	await WHERE REGEXP [VAR]    wait until a file or a URL has what matches; VAR gets
 //	                            the first group
+//	messages BUS TOPIC FILE     write the operations and IDs of the messages to a file
 //	holds BUS TOPIC FILE        compare the messages with the lines that tail has printed;
 //	                            BUS is a NATS server's URL, or kafka://host:port
 //
@@ -43,6 +45,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"upstream": upstream,
 			"grow":     grow,
+			"site":     site,
 			"spoil":    spoil,
 			"port":     port,
 			"exits":    exits,
@@ -50,6 +53,7 @@ func TestScripts(t *testing.T) {
 			"signal":   sendSignal,
 			"ends":     ends,
 			"await":    await,
+			"messages": listMessages,
 			"holds":    holds,
 		},
 	})

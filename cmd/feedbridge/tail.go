@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
@@ -22,6 +24,7 @@ import (
 func (a *app) tailCommand() *cobra.Command {
 	var (
 		from   startFlag
+		format formatFlag
 		follow bool
 		limit  limitFlag
 	)
@@ -44,10 +47,11 @@ feed in the configuration, whose headers and credentials are used then.`,
 			if from.set {
 				f.Start = from.Start
 			}
-			return a.tail(cmd.Context(), f, follow, int(limit))
+			return a.tail(cmd.Context(), format.of(f), follow, int(limit))
 		},
 	})
-	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z, or\nid:<content-id>@<time>; default the feed's own start")
+	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z,\nid:<content-id>@<time>, or snapshot:<url>; default the feed's own start")
+	format.add(cmd)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on at the end, and poll for more")
 	cmd.Flags().VarP(&limit, "limit", "n", "print that many entities at most")
 	return cmd
@@ -58,12 +62,12 @@ var errEnough = errors.New("enough")
 
 func (a *app) tail(ctx context.Context, f config.Feed, follow bool, limit int) error {
 	log := a.newLog(a.err, config.Log{Level: "warn"})
-	src, err := newSource(f, &source.Hosts{}, nil, log)
+	all, err := newSources(f, sink.NewIDs(0), source.Options{}, log)
 	if err != nil {
 		return err
 	}
 	lines := newEntityWriter(a.out)
-	err = readFeed(ctx, src, follow, f.Every, log, func(b feed.Batch) error {
+	err = readFeed(ctx, all, follow, f.Every, log, func(b feed.Batch) error {
 		warn(log, b.Violations)
 		if limit > 0 && len(b.Entities) >= limit {
 			return errors.Join(lines.write(b.Entities[:limit]), errEnough)
@@ -150,6 +154,28 @@ func (f *startFlag) String() string {
 	}
 	return f.Start.String()
 }
+
+// formatFlag is a flag whose value is the format of a feed.
+type formatFlag struct{ format config.Format }
+
+func (f *formatFlag) add(cmd *cobra.Command) {
+	cmd.Flags().Var(f, "format", "datareplication, atom or rss; default auto, or what the\nconfiguration says")
+}
+
+// of returns the feed with the format of the flag, if that is set.
+func (f *formatFlag) of(feed config.Feed) config.Feed {
+	feed.Format = cmp.Or(f.format, feed.Format)
+	return feed
+}
+
+func (*formatFlag) Type() string { return "FORMAT" }
+
+func (f *formatFlag) Set(text string) (err error) {
+	f.format, err = config.ParseFormat(text)
+	return err
+}
+
+func (f *formatFlag) String() string { return string(f.format) }
 
 // limitFlag is a flag whose value is a number of entities; 0 is no limit.
 type limitFlag int

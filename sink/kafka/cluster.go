@@ -2,8 +2,10 @@ package kafka
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -137,17 +139,20 @@ type reader struct {
 	known *description
 	// id is the topic's, once known: one that is made anew has other records.
 	id *kadm.TopicID
+	// size is how many bytes that which was fetched last takes in the cluster.
+	size int64
 }
 
-// fetch returns committed records from an offset on, and the offset behind what it
-// has read, which may be transaction markers and aborted records alone. It waits
-// for a partition that has no leader, or another one.
-func (r *reader) fetch(ctx context.Context, from int64, atMost int32) ([]*kgo.Record, int64, error) {
+// fetch returns committed records from an offset on and before another, with
+// perhaps some more, and the offset behind what it has read, which may be
+// transaction markers and aborted records alone. It waits for a partition that has
+// no leader, or another one.
+func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
 	ctx, cancel := r.conn.bounded(ctx)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		known := r.known != nil
-		records, next, err := r.fetchOnce(ctx, from, atMost)
+		records, next, err := r.fetchOnce(ctx, from, to, atMost)
 		switch {
 		case err == nil && next > from:
 			return records, next, nil
@@ -197,7 +202,7 @@ func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
 	return r.conn.client.Broker(int(r.known.leaders[r.partition])), nil
 }
 
-func (r *reader) fetchOnce(ctx context.Context, from int64, atMost int32) ([]*kgo.Record, int64, error) {
+func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
 	leader, err := r.find(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -206,7 +211,7 @@ func (r *reader) fetchOnce(ctx context.Context, from int64, atMost int32) ([]*kg
 	req.ReplicaID = -1
 	req.MaxWaitMillis = 100
 	req.MinBytes = 1
-	req.MaxBytes = atMost
+	req.MaxBytes = math.MaxInt32 // the partition's limit is the one that counts
 	req.IsolationLevel = stable.isolation
 	req.SessionEpoch = -1 // a request without a session
 	t := kmsg.NewFetchRequestTopic()
@@ -229,10 +234,31 @@ func (r *reader) fetchOnce(ctx context.Context, from int64, atMost int32) ([]*kg
 	case len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
 		return nil, 0, errors.New("the cluster answered a fetch with another partition")
 	}
+	got := &resp.Topics[0].Partitions[0]
+	var behind int64
+	got.RecordBatches, behind = before(got.RecordBatches, to)
+	r.size = int64(len(got.RecordBatches))
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: r.topic, Partition: r.partition,
-	}, &resp.Topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
-	return read.Records, next, read.Err
+	}, got, r.conn.decompressor, nil)
+	return read.Records, max(next, behind), read.Err
+}
+
+// before cuts off the batches that start at an offset or behind it, so that they
+// are not unpacked, which is most of the work. If there are any it returns where the
+// first of them starts, too: there is nothing between it and what is left.
+func before(batches []byte, to int64) (left []byte, behind int64) {
+	// The offset and the length behind it are followed by the leader's epoch and
+	// the format. Before format 2 the offset is that of a batch's end.
+	const header, format = 12, 16
+	for n := 0; n+format < len(batches) && batches[n+format] == 2; {
+		start := int64(binary.BigEndian.Uint64(batches[n:]))
+		if start >= to {
+			return batches[:n], start
+		}
+		n += header + int(binary.BigEndian.Uint32(batches[n+8:]))
+	}
+	return batches, 0
 }
 
 // scan calls visit for the committed records of a partition from an offset on and
@@ -240,7 +266,7 @@ func (r *reader) fetchOnce(ctx context.Context, from int64, atMost int32) ([]*kg
 func (c *Conn) scan(ctx context.Context, topic string, partition int32, from, to int64, visit func(*kgo.Record) (bool, error)) error {
 	r := reader{conn: c, topic: topic, partition: partition}
 	for from < to {
-		records, next, err := r.fetch(ctx, from, fetchBytes)
+		records, next, err := r.fetch(ctx, from, to, fetchBytes)
 		if err != nil {
 			return err
 		}

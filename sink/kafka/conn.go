@@ -37,6 +37,8 @@ type Conn struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	store  *store // the checkpoints
+	// decompressor is what fetches by hand share.
+	decompressor kgo.Decompressor
 
 	// refused says that a broker has hung up on the credentials, which is how
 	// some of them refuse, and that none has taken them since.
@@ -62,7 +64,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 		return nil, feed.Permanent(fmt.Errorf("kafka: %w", errors.Join(errs...)))
 	}
 	cfg = cfg.withDefaults()
-	c := &Conn{cfg: cfg, brokers: strings.Join(cfg.Brokers, ", "), log: log, producers: map[*kgo.Client]bool{}}
+	c := &Conn{cfg: cfg, brokers: strings.Join(cfg.Brokers, ", "), log: log, producers: map[*kgo.Client]bool{}, decompressor: kgo.DefaultDecompressor()}
 	c.store = newStore(c)
 	var err error
 	if c.opts, err = cfg.options(log); err != nil {

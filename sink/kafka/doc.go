@@ -4,7 +4,7 @@
 // [Connect] makes a connection to a cluster, [Conn.Sink] makes a [Sink] for a
 // topic on it. The checkpoints of all feeds lie in one compacted topic,
 // feedbridge.checkpoints, each under the key <topic>/<feed>, those of one topic in
-// one partition.
+// one partition. [Conn.Log] reads a topic back, whoever wrote it.
 //
 // Consumers must read with isolation.level=read_committed. Others see what was
 // aborted, too.
@@ -164,4 +164,6 @@
 //	                       topic is taken to be as Kafka's defaults have it
 //	Write, Describe        transactional id feedbridge.T/<feed>, or the prefix "feedbridge."
 //	IdempotentWrite        the cluster, before Kafka 2.8
+//
+// A [Log] needs Read on its topic, and DescribeConfigs to notice that it is compacted.
 package kafka

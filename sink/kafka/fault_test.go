@@ -156,7 +156,9 @@ func TestTroubleThatPassesWithinACommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			s := connect(t, at(c)).Sink(orders())
+			cfg := at(c)
+			cfg.Timeout = 20 * time.Second // a busy machine takes its time
+			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
 			commit(t, s, 0, 2)
 			h := c.Fault(fault)

@@ -184,7 +184,7 @@ type tape struct {
 // peek returns the next record, nil at the end.
 func (t *tape) peek(ctx context.Context) (*kgo.Record, error) {
 	for len(t.records) == 0 && t.next < t.to {
-		records, next, err := t.fetch(ctx, t.next, t.atMost)
+		records, next, err := t.fetch(ctx, t.next, t.to, t.atMost)
 		if errors.Is(err, kerr.OffsetOutOfRange) {
 			return nil, errors.New("messages were deleted while they were read")
 		}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -29,14 +31,28 @@ type Log struct {
 	topic     string
 	partition int32
 
+	// stored is about how many bytes a record takes as the cluster stores it.
+	stored atomic.Int64
+
 	mu      sync.Mutex
 	checked time.Time // when the topic was last found to be fit
 	fit     kadm.TopicID
+	rest    rest
+}
+
+// rest is what the last read has left of its last batch. The next page begins with
+// it, which the cluster would have to send once more, and whole.
+type rest struct {
+	id       kadm.TopicID
+	from, to int64
+	records  []*kgo.Record
 }
 
 // Log returns a partition of a topic.
 func (c *Conn) Log(topic string, partition int32) *Log {
-	return &Log{conn: c, topic: topic, partition: partition}
+	l := &Log{conn: c, topic: topic, partition: partition}
+	l.stored.Store(1 << 10)
+	return l
 }
 
 // Span returns which offsets the partition has: from the oldest that is left to
@@ -45,8 +61,6 @@ func (c *Conn) Log(topic string, partition int32) *Log {
 // or partition that is not there is [feed.ErrNoTopic], and a compacted topic is
 // refused: its messages vanish from the middle.
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
-	ctx, cancel := l.conn.bounded(ctx)
-	defer cancel()
 	span, err := l.span(ctx)
 	if err != nil {
 		return feed.Span{}, fmt.Errorf("look at the positions: %w", l.explain(ctx, err))
@@ -75,20 +89,27 @@ func (l *Log) span(ctx context.Context) (feed.Span, error) {
 }
 
 // Read returns the committed messages from one offset on and before another, which
-// is at most the end of the partition's span. It holds no more than a few megabytes
-// of them at once.
+// is at most the end of the partition's span. It holds about a thousand of them at
+// once, or a megabyte as the cluster stores them.
 func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		d, err := l.check(ctx)
 		r := reader{conn: l.conn, topic: l.topic, partition: l.partition, known: &d}
 		for next := int64(from); err == nil && next < int64(to); {
-			var records []*kgo.Record
-			records, next, err = l.load(ctx, &r, next)
-			for _, k := range records {
-				if k.Offset >= int64(to) || !yield(record(k), nil) {
+			records, end := l.kept(d.id, next)
+			if end == 0 {
+				records, end, err = l.load(ctx, &r, next, min(int64(to), next+loadRecords))
+			}
+			for i, k := range records {
+				if k.Offset >= int64(to) {
+					l.keep(rest{d.id, int64(to), end, records[i:]})
+					return
+				}
+				if !yield(record(k), nil) {
 					return
 				}
 			}
+			next = end
 		}
 		if err != nil {
 			yield(feed.Record{}, fmt.Errorf("read: %w", l.explain(ctx, err)))
@@ -96,10 +117,41 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 	}
 }
 
-// load returns some records from an offset on, and the offset behind them.
-func (l *Log) load(ctx context.Context, r *reader, from int64) ([]*kgo.Record, int64, error) {
+// keep keeps r for the page behind it, if the topic can be told from one that is
+// made anew.
+func (l *Log) keep(r rest) {
+	if r.id == (kadm.TopicID{}) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = r
+}
+
+// kept returns the records from an offset on that were kept, if they were, and the
+// offset behind them.
+func (l *Log) kept(id kadm.TopicID, from int64) (records []*kgo.Record, end int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.rest; r.id == id && r.from <= from && from < r.to {
+		i := sort.Search(len(r.records), func(i int) bool { return r.records[i].Offset >= from })
+		return r.records[i:], r.to
+	}
+	return nil, 0
+}
+
+// loadRecords is about how many records are read at once.
+const loadRecords = 1000
+
+// load returns records from an offset on and before another, with perhaps some
+// more, and the offset behind them.
+func (l *Log) load(ctx context.Context, r *reader, from, to int64) ([]*kgo.Record, int64, error) {
 	for {
-		records, next, err := r.fetch(ctx, from, fetchBytes)
+		size := min(fetchBytes, (to-from)*l.stored.Load()*5/4)
+		records, next, err := r.fetch(ctx, from, to, int32(size))
+		if err == nil {
+			l.stored.Store(max(1, r.size/(next-from)))
+		}
 		if !errors.Is(err, kerr.OffsetOutOfRange) {
 			return records, next, err
 		}
@@ -111,7 +163,9 @@ func (l *Log) load(ctx context.Context, r *reader, from int64) ([]*kgo.Record, i
 		case start[0] <= from:
 			return nil, 0, err
 		}
-		from = start[0]
+		if from = start[0]; from >= to {
+			return nil, from, nil
+		}
 	}
 }
 

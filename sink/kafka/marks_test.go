@@ -80,12 +80,19 @@ func TestMarkOfATombstone(t *testing.T) {
 	t.Parallel()
 	topic := orders()
 	topic.Key, topic.Delete = "header:Content-ID", kafka.DeleteTombstone
-	s, _, more := open(t, topic)
+	topic.Config = []string{"cleanup.policy=compact", "delete.retention.ms=0", "min.cleanable.dirty.ratio=0"}
+	s, c, more := open(t, topic)
 	entities := marked(0, 2)
 	commitMarked(t, s, entities, 2)
 	entities[1].Op, entities[1].Header[3].Value, entities[1].Mark = feed.Delete, "http-equiv=DELETE", "v1;deleted"
 	commitMarked(t, s, entities[1:], 3)
 	wantMarks(t, more(), entities)
+	// Compaction leaves the newest of each key, and in the end no tombstone.
+	last := marked(5, 1)
+	commitMarked(t, s, last, 4)
+	c.Compact()
+	c.Compact()
+	wantMarks(t, more(), append(entities[:1:1], last...))
 }
 
 // countFetches counts the requests for messages of the orders before an offset.

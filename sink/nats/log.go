@@ -34,7 +34,7 @@ func (c *Conn) Log(subject, stream string) *Log {
 }
 
 // Span returns which sequences the subject has, as the stream's leader has them: up
-// to the stream's newest message, and from the subject's oldest on, or from 0 if the
+// to the stream's newest message, and from the subject's oldest on, or from 1 if the
 // stream's limits have taken nothing yet. The epoch is that of the stream's creation. A stream that is not there, or has no such subject, is
 // [feed.ErrNoTopic].
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
@@ -55,7 +55,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		case oldest == nil:
 		case c.MaxMsgsPerSubject <= 0 && (info.State.FirstSeq <= 1 || c.MaxAge == 0 && c.MaxMsgs <= 0 && c.MaxBytes <= 0):
 			// What is missing in front of it are checkpoints, or others' messages.
-			span.First = 0
+			span.First = 1
 		default:
 			span.First = min(oldest.Sequence, end)
 		}

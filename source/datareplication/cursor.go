@@ -16,7 +16,9 @@ import (
 
 // cursor is a place in a feed: in front of entity number Index of Page. It
 // carries what it takes to be sure of the place, and to find it again when the
-// page is gone (specification §5.2). Its stored form is JSON with a version.
+// page is gone (specification §5.2). Its stored form is JSON with a version, which
+// is 2 while there is a snapshot to be read first: earlier programs would pass
+// over it.
 type cursor struct {
 	Version int    `json:"v"`
 	Page    string `json:"page,omitempty"`
@@ -42,9 +44,18 @@ type cursor struct {
 	// Gap is what Last was when the configuration let reading go on after a
 	// gap. If reading gets stuck at that entity again, nothing was won.
 	Gap string `json:"gap,omitempty"`
+
+	// Snapshot is what is read before the feed goes on at the place.
+	Snapshot *snapshot `json:"snapshot,omitempty"`
+	// Owed is what a snapshot had and was not published because the feed has it
+	// too, while the feed has not been read so far.
+	Owed *owed `json:"owed,omitempty"`
 }
 
-const cursorVersion = 1
+const (
+	cursorVersion   = 1
+	snapshotVersion = 2
+)
 
 // maxTies and maxTiesBytes bound Ties, and with it the cursor, which has to fit
 // into a message of the bus. A second with more entities than that is bounded
@@ -62,9 +73,12 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 	if err := json.Unmarshal(c, &cur); err != nil {
 		return cursor{}, feed.Permanent(fmt.Errorf("read the cursor: %w", err))
 	}
-	switch sr := cur.Search; {
-	case cur.Version != cursorVersion:
-		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads version %d", cur.Version, cursorVersion))
+	switch sr, sn := cur.Search, cur.Snapshot; {
+	case cur.Version != cursorVersion && cur.Version != snapshotVersion:
+		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads versions up to %d", cur.Version, snapshotVersion))
+	case (sn != nil) != (cur.Version == snapshotVersion),
+		sn != nil && (sr == nil || sn.Index == "" || sn.ID != "" && sr.From == nil || sn.Page < 0 || sn.Entity < 0 || sn.ID == "" && sn.Page+sn.Entity > 0):
+		return cursor{}, feed.Permanent(errors.New("the cursor names no place in a snapshot"))
 	case cur.Page == "" && (sr == nil || cur.Index > 0), cur.Index < 0, cur.Index > 0 && cur.Last == "":
 		return cursor{}, feed.Permanent(errors.New("the cursor names no place"))
 	case sr != nil && sr.ID != "" && sr.From == nil:
@@ -73,7 +87,20 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 	return cur, nil
 }
 
+// startCursor returns the cursor for a configured start.
+func startCursor(start Start) cursor {
+	cur := cursor{Search: newSearch(start)}
+	if start.Snapshot != "" {
+		cur.Snapshot = &snapshot{Index: start.Snapshot}
+	}
+	return cur
+}
+
 func (cur cursor) encode() feed.Cursor {
+	cur.Version = cursorVersion
+	if cur.Snapshot != nil {
+		cur.Version = snapshotVersion
+	}
 	data, err := json.Marshal(cur)
 	if err != nil {
 		panic(fmt.Sprintf("datareplication: %v", err)) // strings and integers
@@ -160,6 +187,8 @@ type Place struct {
 	// Unix seconds.
 	Last     string `json:"last_content_id,omitempty"`
 	Modified int64  `json:"last_modified,omitempty"`
+	// Snapshot says what place in a snapshot is read before that, if any is.
+	Snapshot string `json:"snapshot,omitempty"`
 	// Searching says what is being looked for, if anything is.
 	Searching string `json:"searching,omitempty"`
 }
@@ -171,7 +200,10 @@ func Describe(c feed.Cursor) (Place, error) {
 		return Place{}, err
 	}
 	p := Place{Page: cur.Page, Index: cur.Index, Last: cur.Last, Modified: cur.Modified}
-	if cur.Search != nil {
+	switch {
+	case cur.Snapshot != nil:
+		p.Snapshot = cur.Snapshot.String()
+	case cur.Search != nil:
 		p.Searching = cur.Search.String()
 	}
 	return p, nil
@@ -190,7 +222,7 @@ func ParseCursor(position string) (feed.Cursor, error) {
 	if err != nil {
 		return nil, err
 	}
-	sr := newSearch(start)
-	sr.Start = "" // it stays, whatever start the configuration has
-	return cursor{Version: cursorVersion, Search: sr}.encode(), nil
+	cur := startCursor(start)
+	cur.Search.Start = "" // it stays, whatever start the configuration has
+	return cur.encode(), nil
 }

@@ -21,8 +21,13 @@ var storedCursors = map[string]string{
 	"in front of a page": `{"v":1,"page":"https://shop.example.com/feed/8","came":"https://shop.example.com/feed/7","last":"b","modified":1696474802}`,
 	"on the way back": `{"v":1,"search":{"start":"id:b@2023-10-05T03:00:02Z","id":"b","from":1696474802,"back":"https://shop.example.com/feed/3",` +
 		`"newer":"https://shop.example.com/feed/4","newer_time":1696474900,"trail":{"mark":"https://shop.example.com/feed/5","steps":1,"power":4}}}`,
-	"behind a gap": `{"v":1,"search":{"from":1696474802,"skip":["a","b"],"gap":true},"gap":"b"}`,
-	"before 1970":  `{"v":1,"search":{"from":-86400}}`,
+	"behind a gap":           `{"v":1,"search":{"from":1696474802,"skip":["a","b"],"gap":true},"gap":"b"}`,
+	"before 1970":            `{"v":1,"search":{"from":-86400}}`,
+	"in front of a snapshot": `{"v":2,"search":{},"snapshot":{"index":"https://shop.example.com/snapshots/latest"}}`,
+	"in a snapshot": `{"v":2,"page":"https://shop.example.com/feed/7","search":{"from":1696474802,"reached":true},` +
+		`"snapshot":{"index":"https://shop.example.com/snapshots/latest","found":"https://shop.example.com/snapshots/17","id":"17","created":"2023-10-05T03:01:02.5Z",` +
+		`"pages":3,"ready":true,"page":1,"entity":2,"digest":"1f","published":502},"owed":{"id":"b","modified":1696474900}}`,
+	"behind a snapshot": `{"v":1,"page":"https://shop.example.com/feed/7","search":{"from":1696474802,"reached":true},"owed":{"id":"b","modified":1696474900}}`,
 }
 
 func TestStoredCursors(t *testing.T) {
@@ -49,6 +54,7 @@ func TestDescribe(t *testing.T) {
 		"on the way back": {Searching: "the entity after b of 2023-10-05T03:00:02Z"},
 		"behind a gap":    {Searching: "the first entity since 2023-10-05T03:00:02Z"},
 		"before 1970":     {Searching: "the first entity since 1969-12-31T00:00:00Z"},
+		"in a snapshot":   {Page: "https://shop.example.com/feed/7", Snapshot: "page 2 of 3 of the snapshot 17 of 2023-10-05T03:01:02Z"},
 	}
 	for name, want := range tests {
 		got, err := Describe(feed.Cursor(storedCursors[name]))

@@ -14,6 +14,10 @@ import (
 // what a repetition is told by.
 func newEntity(p part, page string, index int) (feed.Entity, []feed.Violation, error) {
 	f := readFields(p)
+	return f.entity(p, page, index)
+}
+
+func (f *entityFields) entity(p part, page string, index int) (feed.Entity, []feed.Violation, error) {
 	refuse := func(kind, what, value string) (feed.Entity, []feed.Violation, error) {
 		return feed.Entity{}, nil, broken(kind, page, "entity %d, at byte %d of the page, %s%s", index, p.offset, what, excerpt(value))
 	}

@@ -53,7 +53,7 @@ func (s *Source) recover(ctx context.Context, cur cursor, l *lostPlace) (feed.Ba
 		sr = &search{} // nothing has been read yet
 	}
 	s.log.Warn("the place where reading goes on is lost; looking for it", "place", sr.String(), "reason", l)
-	w, err := s.locate(ctx, sr)
+	w, err := s.locate(ctx, cursor{Search: sr, Gap: cur.Gap, Owed: cur.Owed})
 	if again, ok := errors.AsType[*lostPlace](err); ok {
 		return s.gap(cur, again)
 	}
@@ -61,23 +61,22 @@ func (s *Source) recover(ctx context.Context, cur cursor, l *lostPlace) (feed.Ba
 		return feed.Batch{}, err
 	}
 	s.trail = *w.trail
-	w.cur.Gap = cur.Gap
 	w.seen.add(l.violation)
 	return w.batch(), nil
 }
 
-// locate looks for a place from the entry point on, and walks on to the first
-// entities behind it or to the end of the feed.
-func (s *Source) locate(ctx context.Context, sr *search) (*walker, error) {
-	w := &walker{s: s, trail: new(trail)}
-	start, err := s.back(ctx, sr, 0, &w.seen)
+// locate looks for the place that cur searches for, from the entry point on, and
+// walks on to the first entities behind it or to the end of the feed.
+func (s *Source) locate(ctx context.Context, cur cursor) (*walker, error) {
+	w := &walker{s: s, trail: new(trail), cur: cur}
+	start, err := s.back(ctx, cur.Search, 0, &w.seen)
 	if errors.Is(err, errEmpty) {
 		return nil, lost(PageGone, s.cfg.URL, "the feed is empty, and had entities before")
 	}
 	if err != nil {
 		return nil, err
 	}
-	w.cur = cursor{Version: cursorVersion, Page: start, Search: sr}
+	w.cur.Page = start
 	for !w.ended && len(w.entities) == 0 {
 		if err := w.run(ctx); err != nil && len(w.entities) == 0 {
 			return nil, err
@@ -96,6 +95,9 @@ func (s *Source) gap(cur cursor, l *lostPlace) (feed.Batch, error) {
 		s.gapSeen = time.Now()
 	}
 	left := patience - time.Since(s.gapSeen)
+	if cur.Snapshot != nil {
+		return s.replaced(cur, l, left)
+	}
 	switch {
 	case s.cfg.Gap == GapHalt:
 		return feed.Batch{}, feed.Permanent(fmt.Errorf("entities may be missing from the feed: %w; nothing is published until the place is there again, "+
@@ -108,8 +110,25 @@ func (s *Source) gap(cur cursor, l *lostPlace) (feed.Batch, error) {
 	}
 	sr := s.behind(cur)
 	s.log.Error("entities may be missing from the feed; going on as configured", "gap", string(s.cfg.Gap), "from", sr.String(), "reason", l)
-	next := cursor{Version: cursorVersion, Search: sr, Gap: cur.Last}
+	next := cursor{Search: sr, Gap: cur.Last}
 	return feed.Batch{Cursor: next.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
+}
+
+// replaced does what the configuration says when the rest of a snapshot cannot be
+// had any more, because there is another one in its place.
+func (s *Source) replaced(cur cursor, l *lostPlace, left time.Duration) (feed.Batch, error) {
+	switch {
+	case s.cfg.Gap == GapHalt:
+		return feed.Batch{}, feed.Permanent(fmt.Errorf("the rest of the snapshot cannot be read: %w; nothing is published until it is there again, "+
+			"or gap is set to %s or %s, which both read the snapshot that is there now, or the topic is emptied and 'feedbridge checkpoint reset' starts over", &l.violation, GapResume, GapRestart))
+	case left > 0:
+		return feed.Batch{}, fmt.Errorf("the rest of the snapshot cannot be read: %w; if that stays so, the one that is there now is read in %v (gap: %s)",
+			&l.violation, left.Round(time.Second), s.cfg.Gap)
+	}
+	s.log.Error("the snapshot was replaced while it was read; reading the one that is there now", "gap", string(s.cfg.Gap), "snapshot", cur.Snapshot.String(), "reason", l)
+	again := cur.Snapshot.again()
+	cur.Snapshot = &again
+	return feed.Batch{Cursor: cur.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
 }
 
 // behind says where reading goes on behind a gap.
@@ -126,7 +145,7 @@ func (s *Source) behind(cur cursor) *search {
 	default:
 		// Nothing has been published, so what is left of the feed is all.
 		sr = sr.again()
-		sr.Gap = true
+		sr.Gap, sr.Reached = true, false
 		return sr
 	}
 }

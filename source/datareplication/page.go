@@ -3,6 +3,7 @@ package datareplication
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -35,7 +36,11 @@ func parsePageHeader(h http.Header, base *url.URL, wantBody bool) (pageHeader, [
 		// An error page or a login page with the status 200 has no links, and
 		// what it is says more than what it lacks.
 		if value := h.Get("Content-Type"); value != "" && !isMultipart(value) {
-			return pageHeader{}, nil, broken(BadContentType, page, "the answer is %q and not a page of a feed", excerpt(value))
+			hint := ""
+			if strings.Contains(strings.ToLower(value), "xml") {
+				hint = "; if the feed is Atom or RSS by now, set its format to auto, and start it over with 'feedbridge checkpoint reset'"
+			}
+			return pageHeader{}, nil, broken(BadContentType, page, "the answer is %q and not a page of a feed%s", excerpt(value), hint)
 		}
 		return pageHeader{}, nil, broken(MissingSelf, page, "the page has no Link with rel=self")
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -37,7 +38,9 @@ type world struct {
 	*site
 	t       *rapid.T
 	edits   []func(*Config)
-	all     []string // IDs of the feed, from its beginning on
+	all     []string // IDs of the feed, from where reading starts
+	grown   int      // so many entities the feed has had
+	apart   int      // seconds between the entities
 	lost    int      // so many of them are on pages that are gone
 	renamed int
 	src     *Source
@@ -58,53 +61,113 @@ type mark struct {
 func TestEveryHistoryIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		w := &world{site: newSite(), t: rt}
-		w.noETag = rapid.Bool().Draw(rt, "no ETag")
-		w.noLength = rapid.Bool().Draw(rt, "no length")
-		w.header = func(h http.Header) { h.Set("Date", h.Get("Last-Modified")) } // no time proves anything
-		w.edits = []func(*Config){
-			batchesOf(rapid.IntRange(0, 3).Draw(rt, "batch entities")),
-			func(cfg *Config) { cfg.BatchBytes = rapid.IntRange(100, 500).Draw(rt, "batch bytes") },
-		}
-		w.src = w.source(rt, w.edits...)
-		actions := map[string]func(){
-			"grow": w.grow, "trim": w.trim, "rename": w.rename, "fail": w.fail, "restart": w.restart,
-			"read": w.next, "read on": w.next, "read more": w.next,
-		}
-		names := []string{"grow", "trim", "rename", "fail", "restart", "read", "read on", "read more"}
-		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
-			actions[rapid.SampledFrom(names).Draw(rt, "step")]()
-		}
-		for w.Left() > 0 {
-			w.advance()
-		}
-		// The first idle poll may be the end of a page that grew meanwhile.
-		for calls, idle := 0, 0; idle < 2; calls++ {
-			if idle++; w.advance() {
-				idle = 0
-			}
-			if calls > 500 {
-				rt.Fatalf("the source spins at %s", w.cursor)
-			}
-		}
-		if !slices.Equal(w.read, w.all) {
-			rt.Fatalf("read  %v\nof    %v", w.read, w.all)
-		}
+		w := newWorld(rt, 1)
+		w.live("grow", "trim", "rename", "fail", "restart", "read", "read on", "read more")
 	})
+}
+
+// TestEverySnapshotIsExact does so with a snapshot that was made while the feed
+// grew, and wants what has not changed since, in the snapshot's order, and then
+// the feed from there on.
+func TestEverySnapshotIsExact(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, 40)
+		for range rapid.IntRange(1, 10).Draw(rt, "growth before") {
+			w.grow()
+		}
+		w.snapshot()
+		w.edits = append(w.edits, fromSnapshot(rt))
+		w.src = w.source(rt, w.edits...)
+		w.live("grow", "rename", "fail", "restart", "read", "read on", "read more")
+	})
+}
+
+func newWorld(t *rapid.T, apart int) *world {
+	w := &world{site: newSite(), t: t, apart: apart}
+	w.noETag = rapid.Bool().Draw(t, "no ETag")
+	w.noLength = rapid.Bool().Draw(t, "no length")
+	w.header = func(h http.Header) { h.Set("Date", h.Get("Last-Modified")) } // no time proves anything
+	w.edits = []func(*Config){
+		batchesOf(rapid.IntRange(0, 3).Draw(t, "batch entities")),
+		func(cfg *Config) { cfg.BatchBytes = rapid.IntRange(100, 500).Draw(t, "batch bytes") },
+	}
+	w.src = w.source(t, w.edits...)
+	return w
+}
+
+// live has the actions of these names happen, and then reads to the end.
+func (w *world) live(names ...string) {
+	actions := map[string]func(){
+		"grow": w.grow, "trim": w.trim, "rename": w.rename, "fail": w.fail, "restart": w.restart,
+		"read": w.next, "read on": w.next, "read more": w.next,
+	}
+	for range rapid.IntRange(1, 60).Draw(w.t, "steps") {
+		actions[rapid.SampledFrom(names).Draw(w.t, "step")]()
+	}
+	for w.Left() > 0 {
+		w.advance()
+	}
+	// The first idle poll may be the end of a page that grew meanwhile.
+	for calls, idle := 0, 0; idle < 2; calls++ {
+		if idle++; w.advance() {
+			idle = 0
+		}
+		if calls > 500 {
+			w.t.Fatalf("the source spins at %s", w.cursor)
+		}
+	}
+	if !slices.Equal(w.read, w.all) {
+		w.t.Fatalf("read  %v\nof    %v", w.read, w.all)
+	}
+}
+
+// snapshot makes a snapshot that was begun when one of the entities was the
+// newest, and ended now. Of each entity it is drawn whether it is still current.
+func (w *world) snapshot() {
+	var entities []string // of the feed, in order
+	for path := w.latest; path != ""; path = w.pages[path].prev {
+		entities = append(slices.Clone(w.pages[path].entities), entities...)
+	}
+	_, at := splitEntity(rapid.SampledFrom(entities).Draw(w.t, "newest at first"))
+	at += rapid.IntRange(0, int(skew/time.Second)).Draw(w.t, "later")
+	current := slices.DeleteFunc(rapid.Permutation(entities).Draw(w.t, "snapshot"), func(string) bool {
+		return rapid.IntRange(0, 3).Draw(w.t, "current") == 0
+	})
+	w.all = nil
+	add := func(entities []string, before bool) {
+		for _, e := range entities {
+			if id, modified := splitEntity(e); modified < at-int(skew/time.Second) == before {
+				w.all = append(w.all, id)
+			}
+		}
+	}
+	add(current, true)
+	add(entities, false)
+
+	var pages []string
+	for left := current; len(left) > 0; {
+		n := rapid.IntRange(0, len(left)).Draw(w.t, "on the page")
+		pages = append(pages, strings.Join(left[:n], " "))
+		left = left[n:]
+	}
+	w.named = rapid.Bool().Draw(w.t, "redirect")
+	w.offer("s", startAt(at), pages...)
 }
 
 // grow adds entities to the newest page, or pages.
 func (w *world) grow() {
 	for range rapid.IntRange(1, 4).Draw(w.t, "entities") {
-		at := len(w.all) / rapid.IntRange(2, 4).Draw(w.t, "ties")
+		at := w.grown / rapid.IntRange(2, 4).Draw(w.t, "ties") * w.apart
 		if w.latest != "" {
 			at = max(at, w.pages[w.latest].at)
 		}
-		id := fmt.Sprintf("e%d", len(w.all))
+		id := fmt.Sprintf("e%d", w.grown)
 		entity := fmt.Sprintf("%s@%d", id, at)
 		w.all = append(w.all, id)
+		w.grown++
 		if w.latest == "" || rapid.IntRange(0, 2).Draw(w.t, "new page") == 0 {
-			path := fmt.Sprintf("/%d-%d", len(w.all), w.renamed)
+			path := fmt.Sprintf("/%d-%d", w.grown, w.renamed)
 			w.edit(func() {
 				w.pages[path] = &sheet{self: path, prev: w.latest}
 				if before := w.pages[w.latest]; before != nil {
@@ -201,12 +264,12 @@ func (w *world) advance() bool {
 	return true
 }
 
-// TestLongFeed reads a feed of 10,000 pages from its beginning.
+// TestLongFeed reads a feed of 10,000 pages from its beginning. It is not parallel,
+// as it measures memory.
 func TestLongFeed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	t.Parallel()
 	const pages = 10_000
 	s := newSite("x@1")
 	f := sample.New(sample.Options{PageSize: 1, Entity: func(i int) feed.Entity {

@@ -47,6 +47,9 @@ type search struct {
 	// that no entity older than From has been seen since. The feed may have
 	// lost some then.
 	Oldest bool `json:"oldest,omitempty"`
+	// Reached says that the feed has had entities older than From. If it is
+	// found to have none, it has lost some.
+	Reached bool `json:"reached,omitempty"`
 }
 
 func (s *search) String() string {
@@ -212,7 +215,7 @@ func (sr *search) compare(page head, seen *sightings) error {
 
 // again returns the search as it was before it got anywhere.
 func (s *search) again() *search {
-	return &search{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap, exact: s.exact}
+	return &search{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap, Reached: s.Reached, exact: s.exact}
 }
 
 // trail notices when a walk comes back to where it was, in constant memory

@@ -35,6 +35,11 @@ type site struct {
 	header func(http.Header) // edits every answer's
 	// What is left out of answers.
 	noETag, noLength bool
+	// stills are the snapshots, by ID. The index of the one called still is at
+	// /snapshot; if named, that redirects to its own URL.
+	stills map[string]*still
+	still  string
+	named  bool
 
 	conns chan net.Conn
 	done  chan struct{}
@@ -152,6 +157,10 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if rest, ok := strings.CutPrefix(path, "/snapshot"); ok {
+		s.answerStill(w, r, rest)
+		return
+	}
 	p := s.pages[path]
 	if p == nil {
 		http.NotFound(w, r)
@@ -186,6 +195,56 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(body)
+	}
+}
+
+// still is a snapshot.
+type still struct {
+	created string
+	pages   []sheet
+}
+
+// offer makes a snapshot the newest, created at a time, each page given by its
+// entities.
+func (s *site) offer(id, created string, pages ...string) {
+	st := &still{created: created}
+	for _, entities := range pages {
+		var p sheet
+		p.write(entities)
+		st.pages = append(st.pages, p)
+	}
+	s.edit(func() {
+		if s.stills == nil {
+			s.stills = map[string]*still{}
+		}
+		s.stills[id], s.still = st, id
+	})
+}
+
+func (s *site) answerStill(w http.ResponseWriter, r *http.Request, path string) {
+	id, number, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if id == "" {
+		id = s.still
+		if s.named {
+			http.Redirect(w, r, "/snapshot/"+id, http.StatusFound)
+			return
+		}
+	}
+	st := s.stills[id]
+	switch n, err := strconv.Atoi(number); {
+	case st == nil, err != nil && number != "", n >= len(st.pages) && number != "":
+		http.NotFound(w, r)
+	case number == "":
+		urls := []string{}
+		for i := range st.pages {
+			urls = append(urls, fmt.Sprintf("%q", fmt.Sprintf("%s/snapshot/%s/%d", s.base, id, i)))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Date", second(1e6).Format(http.TimeFormat)) // in virtual time, too
+		fmt.Fprintf(w, `{"id": %q, "createdAt": %q, "pages": [%s], "more": {"properties": 1}}`, id, st.created, strings.Join(urls, ","))
+	default:
+		w.Header().Set("Content-Type", `multipart/mixed; boundary="b"`)
+		_, _ = w.Write(st.pages[n].render())
 	}
 }
 

@@ -6,7 +6,8 @@
 // point, walks forward by GET, and from then on polls the newest page with one
 // conditional request. Its cursor holds the page, the number of entities read
 // of it, the Content-ID before the place and its time, so it knows when the
-// place is no longer what it was, and finds it again when the page is gone.
+// place is no longer what it was, and finds it again when the page is gone. A
+// feed may be told to start with a snapshot, whose pages are then read first.
 //
 // Pages are parsed as they arrive: what is held in memory is one batch and one
 // buffer, however large the page is.
@@ -54,6 +55,8 @@ type Source struct {
 
 	// at is the page that is being read, if its end has not been reached.
 	at *page
+	// index is that of the snapshot that is being read.
+	index *index
 	// end is what is known of the end of the feed.
 	end end
 	// newest is the newest time that was seen on the entry point.
@@ -93,6 +96,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 	batch, err := s.next(ctx, after)
 	if err != nil {
 		s.closePage()
+		s.index = nil
 		s.expect = after
 		return feed.Batch{}, err
 	}
@@ -110,7 +114,7 @@ func (s *Source) next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 	fresh := cur.Page == "" && cur.Search == nil
 	edited := cur.Search != nil && cur.Search.Start != "" && cur.Search.Start != s.cfg.Start.String()
 	if fresh || edited {
-		cur = cursor{Version: cursorVersion, Search: newSearch(s.cfg.Start)}
+		cur = startCursor(s.cfg.Start)
 	}
 	batch, err := s.read(ctx, cur, after)
 	if l, ok := errors.AsType[*lostPlace](err); ok {
@@ -119,8 +123,11 @@ func (s *Source) next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 	return batch, err
 }
 
-// read goes on with the search, or with the walk, that cur is in.
+// read goes on with the snapshot, the search or the walk that cur is in.
 func (s *Source) read(ctx context.Context, cur cursor, after feed.Cursor) (feed.Batch, error) {
+	if cur.Snapshot != nil {
+		return s.load(ctx, cur)
+	}
 	if cur.Page != "" {
 		return s.walk(ctx, &walker{s: s, trail: &s.trail, cur: cur, named: cur.Page}, after)
 	}
@@ -183,6 +190,8 @@ type page struct {
 	body   io.Closer
 	parts  *partReader
 	parsed int // number of entities so far
+	// undated says that an entity without a time was reported.
+	undated bool
 }
 
 // get asks for a page. It returns nil if the page is not modified.

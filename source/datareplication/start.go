@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // Start is where the reading of a feed starts when there is no checkpoint yet.
@@ -18,6 +20,9 @@ type Start struct {
 	// modified at that time. It matches with or without one pair of angle
 	// brackets.
 	ID string
+	// Snapshot starts with the snapshot whose index has that URL, and goes on
+	// with the feed from the snapshot's creation.
+	Snapshot string
 }
 
 // ParseStart reads a start position as the configuration writes it:
@@ -26,6 +31,7 @@ type Start struct {
 //	now
 //	2026-01-01T00:00:00Z          (RFC 3339)
 //	id:<content-id>@<time>        (the time in RFC 3339)
+//	snapshot:<url of its index>
 func ParseStart(s string) (Start, error) {
 	switch {
 	case s == "" || s == "beginning":
@@ -33,7 +39,11 @@ func ParseStart(s string) (Start, error) {
 	case s == "now":
 		return Start{Now: true}, nil
 	case strings.HasPrefix(s, "snapshot:"):
-		return Start{}, fmt.Errorf("start %q: snapshots are not in this version of feedbridge", s)
+		index := strings.TrimPrefix(s, "snapshot:")
+		if err := source.CheckURL(index); err != nil {
+			return Start{}, fmt.Errorf("start: the url of the snapshot %w", err)
+		}
+		return Start{Snapshot: index}, nil
 	case strings.HasPrefix(s, "id:"):
 		// A Content-ID may have an @ of its own; the time has none.
 		id, at, ok := cutLast(strings.TrimPrefix(s, "id:"), "@")
@@ -48,7 +58,7 @@ func ParseStart(s string) (Start, error) {
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return Start{}, fmt.Errorf("start %q: want beginning, now, a time such as 2026-01-01T00:00:00Z, or id:<content-id>@<time>", s)
+		return Start{}, fmt.Errorf("start %q: want beginning, now, a time such as 2026-01-01T00:00:00Z, id:<content-id>@<time>, or snapshot:<url>", s)
 	}
 	return Start{At: t.UTC()}, nil
 }
@@ -56,6 +66,8 @@ func ParseStart(s string) (Start, error) {
 // String returns the form that [ParseStart] reads.
 func (s Start) String() string {
 	switch {
+	case s.Snapshot != "":
+		return "snapshot:" + s.Snapshot
 	case s.Now:
 		return "now"
 	case s.ID != "":

@@ -32,11 +32,15 @@ const (
 	EntityTooLarge       = "entity_too_large"
 	EntityHeaderTooLarge = "entity_header_too_large"
 	Loop                 = "loop"
+	BadIndex             = "invalid_snapshot_index"
 
 	IDNotFound   = "content_id_not_found"
 	NotOldEnough = "feed_not_old_enough"
 	PageGone     = "page_gone"
 	PageChanged  = "page_changed"
+
+	SnapshotReplaced = "snapshot_replaced"
+	NotInFeed        = "snapshot_entity_not_in_feed"
 
 	RepeatedLink      = "repeated_link"
 	WrongWeekday      = "wrong_weekday"
@@ -48,6 +52,7 @@ const (
 	PageTimeRunsBack  = "page_time_runs_back"
 	PageOlderThanLast = "page_older_than_entity"
 	RepeatedID        = "repeated_content_id"
+	RelativePage      = "relative_page_url"
 )
 
 // violation is a breach that reading goes on after.
@@ -62,6 +67,8 @@ func broken(kind, page, format string, args ...any) error {
 	switch kind {
 	case EntityTooLarge:
 		cure = "raise limits.entity if the provider has entities so large"
+	case BadIndex:
+		cure = "check that the URL behind snapshot: is that of an index; if it is, the provider has to mend it"
 	case BadContentType, MissingContentType, MissingBoundary, MissingSelf:
 		cure = "check that the url is a feed's; if it is, the provider has to mend it"
 	}

@@ -123,6 +123,9 @@ func (w *walker) take(p *page) (ended bool, err error) {
 			return false, err
 		}
 		deliver, err := w.sift(p, &e)
+		if err == nil && deliver {
+			err = w.settle(p, &e)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -157,6 +160,9 @@ func (w *walker) sift(p *page, e *feed.Entity) (deliver bool, err error) {
 	case last:
 		w.cur.Search = nil
 	case found:
+		if sr.Oldest && sr.Reached {
+			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", unix(at), unix(*sr.From))
+		}
 		w.cur.Search = nil
 		if sr.Oldest && sr.From != nil {
 			w.seen.add(violation(NotOldEnough, p.self, "the oldest entity is of %s, so the feed may have lost some since %s", unix(at), unix(*sr.From)))
@@ -169,6 +175,22 @@ func (w *walker) sift(p *page, e *feed.Entity) (deliver bool, err error) {
 		return false, lostForGood(IDNotFound, p.self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(at))
 	}
 	return false, nil
+}
+
+// settle makes sure that the feed has what a snapshot left to it. If it has the
+// oldest of that, it has all: feeds lose their oldest pages first. A provider
+// that gives the entities of a snapshot another time or ID than the feed's is
+// found out here, too.
+func (w *walker) settle(p *page, e *feed.Entity) error {
+	switch o := w.cur.Owed; {
+	case o == nil:
+	case e.ID == o.ID:
+		w.cur.Owed = nil
+	case e.Modified.Unix() > o.Modified:
+		return lostForGood(NotInFeed, p.self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
+			o.ID, unix(o.Modified), e.ID, unix(e.Modified.Unix()))
+	}
+	return nil
 }
 
 // finish is called where the feed ends.

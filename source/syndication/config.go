@@ -1,7 +1,9 @@
 package syndication
 
 import (
+	"encoding/xml"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/source"
@@ -10,20 +12,38 @@ import (
 // Kind names this kind of source in checkpoints and in the configuration.
 const Kind = "syndication"
 
-// Config says which feed to read, from where, and how to understand it. Its
-// yaml tags are the keys of the configuration file. Start from [Defaults].
+// Config says which feed to read, from where, and how to understand it. Start
+// from [Defaults].
 type Config struct {
 	// Config says how to speak to the upstream. Its limits.entity bounds an
 	// entry, in UTF-8.
 	source.Config `yaml:",inline"`
+	// Settings say how to understand the feed.
+	Settings `yaml:",inline"`
+	// Start is where reading starts when the topic has no checkpoint.
+	Start Start `yaml:"start"`
+	// Format is the only one that is read, where RSS stands for RDF too. If it
+	// is empty, that is the format which the feed has at the first poll. A feed
+	// that changes it has other IDs, and all of its entries would be published
+	// again.
+	Format Format `yaml:"-"`
+	// BatchEntities and BatchBytes cut batches, so that a sink can commit
+	// each in one go. Zero means 999 and 1 MiB.
+	BatchEntities int `yaml:"-"`
+	BatchBytes    int `yaml:"-"`
+}
+
+// Settings say how to understand a feed. Their yaml tags are the keys of the
+// configuration file.
+type Settings struct {
 	// Dialect says how the feed keeps what its document has no room for: "auto",
 	// which finds out, or one of complete, archived, paged, window, fh-00 to
 	// fh-05, pace, atomhopper, ict4h, kurrent.
-	Dialect string `yaml:"dialect"`
+	Dialect DialectName `yaml:"dialect"`
 	// EntryOrder is the order of a document's entries: "auto" goes by their
 	// update times, the others are newest_first, oldest_first, and updated,
 	// which sorts them.
-	EntryOrder string `yaml:"entry_order"`
+	EntryOrder OrderName `yaml:"entry_order"`
 	// OlderRel and NewerRel are the link relations to the next older and the
 	// next newer document. Default: those of the dialect.
 	OlderRel string `yaml:"older_rel"`
@@ -31,22 +51,25 @@ type Config struct {
 	// Mode is "poll", which asks for the newest document and looks back from
 	// there, or "tail", which follows NewerRel forwards and asks for the page at
 	// the end. Tail wants pages that only change by growing.
-	Mode string `yaml:"mode"`
-	// Start is where reading starts when the topic has no checkpoint.
-	Start Start `yaml:"start"`
+	Mode Mode `yaml:"mode"`
+	// IgnoreChangesIn names children of entries whose change is no change of the
+	// entry, such as counters: "comments", or "{namespace}comments" for the one
+	// of that namespace.
+	IgnoreChangesIn []string `yaml:"ignore_changes_in"`
 	// MaxDeleteRatio is the part of a complete feed of 20 entries or more that
 	// may vanish at once. More than that is held back until it was seen twice in
 	// a row. Default 0.5; 1 holds nothing back.
 	MaxDeleteRatio float64 `yaml:"max_delete_ratio"`
 	// TombstoneUnknown says what to do with a tombstone of an entry that the
 	// topic does not have: "ignore" or "publish".
-	TombstoneUnknown string `yaml:"tombstone_unknown"`
-	// CompactBackfill would publish only the last version of each entry of a
-	// history. It is not in this version.
-	CompactBackfill bool `yaml:"compact_backfill"`
+	TombstoneUnknown TombstonePolicy `yaml:"tombstone_unknown"`
 	// FullEvery is how long "not modified" is believed, and how often all pages
 	// of a paged feed are read. Default 24h.
 	FullEvery time.Duration `yaml:"full_every"`
+	// Hints says what to do with what the feed says of when to poll
+	// (Cache-Control, Expires, ttl, skipHours, skipDays, updatePeriod): "heed" or
+	// "ignore". A Retry-After is always heeded.
+	Hints HintPolicy `yaml:"hints"`
 	// RecheckArchives reads archives again that should not change.
 	RecheckArchives Recheck `yaml:"recheck_archives"`
 	// TrustAhead is how far in the future an update time may be for it to be
@@ -54,15 +77,22 @@ type Config struct {
 	TrustAhead time.Duration `yaml:"trust_ahead"`
 	// Bounds bound what the feed may make this program do.
 	Bounds Bounds `yaml:"bounds"`
-	// Window is about how much of a document is held in memory, in bytes; one
-	// entry at least. A document that has more to publish than that is read more
-	// than once. Default 8 MiB.
-	Window int `yaml:"window"`
-	// BatchEntities and BatchBytes cut batches, so that a sink can commit
-	// each in one go. Zero means 999 and 1 MiB.
-	BatchEntities int `yaml:"-"`
-	BatchBytes    int `yaml:"-"`
 }
+
+// DialectName is what the configuration calls a dialect, or "auto".
+type DialectName string
+
+// OrderName is what the configuration calls an order, or "auto".
+type OrderName string
+
+// Mode is "poll" or "tail".
+type Mode string
+
+// TombstonePolicy is "ignore" or "publish".
+type TombstonePolicy string
+
+// HintPolicy is "heed" or "ignore".
+type HintPolicy string
 
 // Recheck says which archives to read again, and how often.
 type Recheck struct {
@@ -81,46 +111,42 @@ type Bounds struct {
 	Entries int `yaml:"entries"`
 	// Depth is how deep elements may be nested. Default 256.
 	Depth int `yaml:"depth"`
+	// Memory is about how much of a document is held in memory, in bytes; one
+	// entry at least. A document that has more to publish than that is read more
+	// than once. Default 8 MiB.
+	Memory int `yaml:"memory"`
 }
 
 // Defaults returns a Config with every default set.
 func Defaults() Config {
-	return Config{Config: source.Defaults()}.filled()
-}
-
-// filled returns c with the defaults of this package.
-func (c Config) filled() Config {
-	fill(&c.Dialect, "auto")
-	fill(&c.EntryOrder, "auto")
-	fill(&c.Mode, "poll")
-	fill(&c.MaxDeleteRatio, 0.5)
-	fill(&c.TombstoneUnknown, "ignore")
-	fill(&c.FullEvery, 24*time.Hour)
-	fill(&c.RecheckArchives.Every, 24*time.Hour)
-	fill(&c.TrustAhead, 24*time.Hour)
-	fill(&c.Bounds, Bounds{})
-	fill(&c.Bounds.Documents, 10_000)
-	fill(&c.Bounds.Entries, 1_000_000)
-	fill(&c.Bounds.Depth, 256)
-	fill(&c.Window, 8<<20)
-	fill(&c.BatchEntities, 999)
-	fill(&c.BatchBytes, 1<<20)
-	return c
-}
-
-func fill[T comparable](at *T, value T) {
-	var zero T
-	if *at == zero {
-		*at = value
+	return Config{
+		Config: source.Defaults(),
+		Settings: Settings{
+			Dialect:          "auto",
+			EntryOrder:       "auto",
+			Mode:             "poll",
+			MaxDeleteRatio:   0.5,
+			TombstoneUnknown: "ignore",
+			FullEvery:        24 * time.Hour,
+			Hints:            "heed",
+			RecheckArchives:  Recheck{Every: 24 * time.Hour},
+			TrustAhead:       24 * time.Hour,
+			Bounds:           Bounds{Documents: 10_000, Entries: 1_000_000, Depth: 256, Memory: 8 << 20},
+		},
 	}
 }
 
 // Validate returns everything that is wrong with c, each error starting with
 // the key that it is about.
 func (c Config) Validate() []error {
-	errs := c.Config.Validate()
+	return append(c.Config.Validate(), c.Settings.Validate()...)
+}
+
+// Validate returns everything that is wrong with c, each error starting with
+// the key that it is about.
+func (c Settings) Validate() []error {
+	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	c = c.filled()
 	if _, ok := profiles[c.Dialect]; !ok {
 		fail("dialect: %q is none: want auto, complete, archived, paged, window, fh-00 to fh-05, pace, atomhopper, ict4h or kurrent", c.Dialect)
 	}
@@ -138,11 +164,19 @@ func (c Config) Validate() []error {
 	if c.TombstoneUnknown != "ignore" && c.TombstoneUnknown != "publish" {
 		fail("tombstone_unknown: %q is none: want ignore or publish", c.TombstoneUnknown)
 	}
-	if c.CompactBackfill {
-		fail("compact_backfill: is not in this version: the whole history is published, in order")
+	if c.Hints != "heed" && c.Hints != "ignore" {
+		fail("hints: %q is none: want heed or ignore", c.Hints)
+	}
+	for i, name := range c.IgnoreChangesIn {
+		if n := childName(name); n.Local == "" || strings.ContainsAny(n.Local, ":<>/{} ") {
+			fail("ignore_changes_in[%d]: %q is no name of an element: write comments, without a prefix, or {http://purl.org/rss/1.0/modules/slash/}comments", i, name)
+		}
 	}
 	if c.MaxDeleteRatio < 0 || c.MaxDeleteRatio > 1 {
 		fail("max_delete_ratio: must be between 0 and 1")
+	}
+	if c.RecheckArchives.Newest < 0 {
+		fail("recheck_archives.newest: must not be negative")
 	}
 	for _, n := range []struct {
 		key   string
@@ -150,18 +184,25 @@ func (c Config) Validate() []error {
 	}{
 		{"full_every", int64(c.FullEvery)},
 		{"recheck_archives.every", int64(c.RecheckArchives.Every)},
-		{"recheck_archives.newest", int64(c.RecheckArchives.Newest)},
 		{"trust_ahead", int64(c.TrustAhead)},
 		{"bounds.documents", int64(c.Bounds.Documents)},
 		{"bounds.entries", int64(c.Bounds.Entries)},
 		{"bounds.depth", int64(c.Bounds.Depth)},
-		{"window", int64(c.Window)},
+		{"bounds.memory", int64(c.Bounds.Memory)},
 	} {
-		if n.value < 0 {
-			fail("%s: must not be negative", n.key)
+		if n.value <= 0 {
+			fail("%s: must be more than zero", n.key)
 		}
 	}
 	return errs
+}
+
+// childName reads a name as IgnoreChangesIn has it.
+func childName(text string) xml.Name {
+	if space, local, ok := strings.Cut(text, "}"); ok && strings.HasPrefix(space, "{") {
+		return xml.Name{Space: space[1:], Local: local}
+	}
+	return xml.Name{Space: "*", Local: text}
 }
 
 // profile is what a configured dialect stands for.
@@ -174,7 +215,7 @@ type profile struct {
 	tail         bool
 }
 
-var profiles = map[string]profile{
+var profiles = map[DialectName]profile{
 	"auto":       {},
 	"complete":   {forced: Complete},
 	"archived":   {forced: Archived},
@@ -192,9 +233,9 @@ var profiles = map[string]profile{
 	"kurrent":    {forced: Paged, older: "next", newer: "previous", tail: true},
 }
 
-var orders = map[string]Order{"auto": NoOrder, "newest_first": NewestFirst, "oldest_first": OldestFirst, "updated": Mixed}
+var orders = map[OrderName]Order{"auto": NoOrder, "newest_first": NewestFirst, "oldest_first": OldestFirst, "updated": Mixed}
 
-func (c Config) profile() profile {
+func (c Settings) profile() profile {
 	p := profiles[c.Dialect]
 	if c.OlderRel != "" {
 		p.older = c.OlderRel

@@ -18,10 +18,14 @@ func TestConfig(t *testing.T) {
 		"mode:":             func(c *syndication.Config) { c.Mode = "push" },
 		"newer_rel:":        func(c *syndication.Config) { c.Mode = "tail" },
 		"tombstone_unknown": func(c *syndication.Config) { c.TombstoneUnknown = "keep" },
-		"compact_backfill:": func(c *syndication.Config) { c.CompactBackfill = true },
+		"ignore_changes_in[1]:": func(c *syndication.Config) {
+			c.IgnoreChangesIn = []string{"comments", "slash:comments"}
+		},
+		"hints:":            func(c *syndication.Config) { c.Hints = "heeded" },
 		"max_delete_ratio:": func(c *syndication.Config) { c.MaxDeleteRatio = 50 },
 		"full_every:":       func(c *syndication.Config) { c.FullEvery = -time.Hour },
 		"bounds.documents:": func(c *syndication.Config) { c.Bounds.Documents = -1 },
+		"bounds.memory:":    func(c *syndication.Config) { c.Bounds.Memory = 0 },
 	}
 	for key, edit := range tests {
 		cfg := syndication.Defaults()

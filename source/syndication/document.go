@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -128,9 +130,14 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 	d.digest = sha256.New()
 	r := NewReader(resp.Body, Options{
 		URL: base.String(), ContentType: resp.Header.Get("Content-Type"), Check: q.strict,
-		Limits: Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth},
+		Limits: Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
 	})
 	if err := s.readEntries(r, cur, d); err != nil {
+		contentType := resp.Header.Get("Content-Type")
+		if errors.Is(err, ErrNotFeed) && !q.archive && strings.HasPrefix(strings.ToLower(contentType), "multipart/") {
+			return nil, feed.Permanent(fmt.Errorf("%s: the answer is %s, as of a datareplication feed, and this one is read as Atom or RSS; if that is right, set its format to auto, "+
+				"and start it over with 'feedbridge checkpoint reset'", q.url, excerpt(contentType)))
+		}
 		if errors.Is(err, ErrNotFeed) {
 			s.notFeed[q.url]++
 			return nil, &errNotFeed{err, s.notFeed[q.url]}
@@ -150,7 +157,7 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 
 // readEntries reads the entries of a document into its window.
 func (s *Source) readEntries(r *Reader, cur *cursor, d *document) error {
-	d.window = newWindow(d.question.order, s.cfg.Window)
+	d.window = newWindow(d.question.order, s.cfg.Bounds.Memory)
 	d.fold = fold{ids: map[key]folded{}}
 	wanted := func(it *item) bool { return s.mayWant(cur, it) }
 	for {

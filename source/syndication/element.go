@@ -198,5 +198,9 @@ func (r *Reader) malformed(err *syntaxError, limit int) error {
 }
 
 func (r *Reader) tooLarge(limit int) error {
-	return r.failed(ErrTooLarge, 0, "what begins here has more than %d bytes", limit)
+	option := ""
+	if limit == r.opts.Limits.Entry {
+		option = " (limits.entity)"
+	}
+	return r.failed(ErrTooLarge, 0, "what begins here has more than %d bytes%s", limit, option)
 }

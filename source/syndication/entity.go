@@ -37,7 +37,7 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.updated,
 		hash: it.hash, page: keyOf(d.url).page(),
 	}
-	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modified(it.Updated.Time), Body: it.Body, Page: d.url, Mark: m.String()}
+	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modified(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
 	contentType := d.meta.Format.ContentType()
 	if op == feed.Delete {
 		contentType = "application/atomdeleted+xml"
@@ -60,7 +60,7 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 // feed.
 func (s *Source) vanished(d *document, id string) feed.Entity {
 	m := mark{deleted: true, document: d.updated, page: keyOf(d.url).page()}
-	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modified(time.Time{}), Page: d.url, Mark: m.String()}
+	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modified(time.Time{}, time.Time{}), Page: d.url, Mark: m.String()}
 	e.Header = header(e, "")
 	return e
 }
@@ -77,14 +77,16 @@ func header(e feed.Entity, contentType string) feed.Header {
 	)
 }
 
-// modified is when an entry was changed: when it says, or else its document, or
-// else the server's clock.
-func (d *document) modified(updated time.Time) time.Time {
+// modified is when an entry was changed: when it says, or else its document. A date
+// of publication is less than that, and the server's clock is the last resort.
+func (d *document) modified(updated, published time.Time) time.Time {
 	switch {
 	case instantOf(updated) != 0:
 		return updated.UTC()
 	case d.updated != 0:
 		return time.Unix(0, int64(d.updated)).UTC()
+	case instantOf(published) != 0:
+		return published.UTC()
 	}
 	return d.response.Date.UTC()
 }

@@ -1,6 +1,6 @@
 package syndication
 
-import "bytes"
+import "io"
 
 // Format is a family of formats. Within one, versions are read alike.
 type Format string
@@ -66,12 +66,14 @@ func (r *Reader) isEntry(in space, local []byte) bool {
 	return false
 }
 
-// Detect says what a document is that begins with head, by its root element. It
-// takes a few hundred bytes mostly; those in front of the root element count.
-// If head ends before the root's start tag does, the error matches
-// [ErrTruncated]; if the document is no feed, it matches [ErrNotFeed].
-func Detect(head []byte, contentType string) (Format, error) {
-	r := NewReader(bytes.NewReader(head), Options{ContentType: contentType})
+// Detect says what a document is, by its root element. Of the options only URL
+// and ContentType matter. It reads no further than it needs to, which is a few
+// thousand bytes mostly, and 1 MiB at most. If the document ends before the root's start tag
+// does, the error matches [ErrTruncated]; if it is no feed, it matches
+// [ErrNotFeed].
+func Detect(document io.Reader, opts Options) (Format, error) {
+	opts.Limits = Limits{Head: 1 << 20, Entry: 1 << 20}
+	r := NewReader(document, opts)
 	_, _, err := r.readRoot()
 	if r.meta.Format != "" {
 		return r.meta.Format, nil

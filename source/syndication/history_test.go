@@ -154,7 +154,7 @@ func TestHistories(t *testing.T) {
 		p.oldestFirst = rapid.Bool().Draw(t, "oldest first")
 		p.publish()
 		r := p.u.read(t, func(c *syndication.Config) {
-			c.Window = rapid.SampledFrom([]int{1, 1500, 8 << 20}).Draw(t, "window")
+			c.Bounds.Memory = rapid.SampledFrom([]int{1, 1500, 8 << 20}).Draw(t, "window")
 			c.BatchEntities = rapid.IntRange(1, 5).Draw(t, "batch")
 			c.MaxDeleteRatio = 1
 			c.TombstoneUnknown = "ignore"

@@ -70,7 +70,7 @@ func (s *Source) dialect(m *Meta) (Dialect, bool, []feed.Violation) {
 		asked := *m
 		asked.Complete, asked.Incremental = true, Unset
 		return asked.Dialect()
-	case found == Complete && strings.HasPrefix(s.cfg.Dialect, "fh-"):
+	case found == Complete && strings.HasPrefix(string(s.cfg.Dialect), "fh-"):
 		return found, deletes, odd
 	default:
 		return forced, deletes && forced == Complete, odd

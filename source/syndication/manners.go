@@ -43,8 +43,12 @@ func hintsOf(m *Meta) *hints {
 }
 
 // fresh is how long upstream asks not to be asked again: by the header of the
-// answer, or else by what the document says; 0 if neither does.
-func fresh(resp *source.Response, h *hints, now time.Time) time.Duration {
+// answer, or else by what the document says; 0 if neither does, or if nobody heeds
+// it.
+func (s *Source) fresh(resp *source.Response, h *hints, now time.Time) time.Duration {
+	if s.cfg.Hints == "ignore" {
+		return 0
+	}
 	wait := freshness(resp)
 	if h == nil {
 		return wait
@@ -141,6 +145,11 @@ func (cur *cursor) settle(d *document) {
 	cur.At = hashOf(d.url)
 	cur.ETag = validator(d.response.Header.Get("ETag"))
 	cur.Modified = validator(d.response.Header.Get("Last-Modified"))
+	// A document that was written this second may be written again within it
+	// (RFC 9110, section 8.8.2.2).
+	if at, err := http.ParseTime(cur.Modified); err == nil && cur.ETag == "" && d.response.Date.Sub(at) < 2*time.Second {
+		cur.Modified = ""
+	}
 }
 
 // hashOf is a hash of a URL as the cursor keeps it.

@@ -53,6 +53,20 @@ func TestManners(t *testing.T) {
 			t.Errorf("asked with %v", h)
 		}
 	})
+	run("a document that was written this second", func(t *testing.T) {
+		u := newUpstream("/feed", doc)
+		u.noETag = true
+		u.field("/feed", "Last-Modified", "Tue, 05 Oct 1999 03:00:00 GMT")
+		u.field("/feed", "Date", "Tue, 05 Oct 1999 03:00:01 GMT")
+		r := u.read(t)
+		r.want("a")
+		u.field("/feed", "Date", "Tue, 05 Oct 1999 03:00:02 GMT")
+		r.want("")
+		r.want("")
+		if first, later := u.asked[1].Get("If-Modified-Since"), u.asked[2].Get("If-Modified-Since"); first != "" || later == "" {
+			t.Errorf("asked with %q, and later with %q", first, later)
+		}
+	})
 	run("304 for ever", func(t *testing.T) {
 		u := newUpstream("/feed", doc)
 		r := u.read(t)
@@ -109,6 +123,10 @@ func TestManners(t *testing.T) {
 			r := u.read(t)
 			if err := r.poll(); err != nil || r.fresh != tt.fresh {
 				t.Errorf("fresh for %v, want %v; %v", r.fresh, tt.fresh, err)
+			}
+			ignores := u.read(t, func(c *syndication.Config) { c.Hints = "ignore" })
+			if err := ignores.poll(); err != nil || ignores.fresh != 0 {
+				t.Errorf("fresh for %v where nobody heeds it; %v", ignores.fresh, err)
 			}
 			r.restart()
 			r.want("") // 304

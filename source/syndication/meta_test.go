@@ -49,7 +49,7 @@ func TestFormats(t *testing.T) {
 			if diff := cmp.Diff(tt.ids, ids(entries)); diff != "" {
 				t.Error(diff)
 			}
-			if got, err := Detect([]byte(tt.doc), ""); err != nil || got != tt.want {
+			if got, err := Detect(strings.NewReader(tt.doc), Options{}); err != nil || got != tt.want {
 				t.Errorf("Detect: got %q, %v", got, err)
 			}
 		})

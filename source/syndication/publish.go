@@ -234,5 +234,5 @@ func (r *turn) finish(d *document) time.Duration {
 		cur.Walked = j.walked
 	}
 	cur.Hints = hintsOf(&d.meta)
-	return fresh(d.response, cur.Hints, d.now)
+	return r.s.fresh(d.response, cur.Hints, d.now)
 }

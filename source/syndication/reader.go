@@ -45,7 +45,7 @@ type Options struct {
 	// that refuses and what it overlooks. Reading takes some seven times as long.
 	Check bool
 	// HashWithout are children of entries that do not count in [Entry.Hash],
-	// such as those that change with every request.
+	// such as those that change with every request. The namespace * is any.
 	HashWithout []xml.Name
 }
 

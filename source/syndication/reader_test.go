@@ -183,17 +183,17 @@ func TestDetect(t *testing.T) {
 		if i == 1 {
 			root = doc[:strings.Index(doc, "x/\">")+4]
 		}
-		format, err := Detect([]byte(root), "")
+		format, err := Detect(strings.NewReader(root), Options{})
 		if err != nil {
 			t.Errorf("%q: %v", root, err)
 		}
 		for n := range len(root) {
-			if got, err := Detect([]byte(root[:n]), ""); got != "" || !errors.Is(err, ErrTruncated) {
+			if got, err := Detect(strings.NewReader(root[:n]), Options{}); got != "" || !errors.Is(err, ErrTruncated) {
 				t.Fatalf("%q of %s: got %q, %v", root[:n], format, got, err)
 			}
 		}
 	}
-	if _, err := Detect([]byte("--boundary\r\n"), "multipart/mixed"); !errors.Is(err, ErrNotFeed) {
+	if _, err := Detect(strings.NewReader("--boundary\r\n"), Options{ContentType: "multipart/mixed"}); !errors.Is(err, ErrNotFeed) {
 		t.Errorf("got %v", err)
 	}
 }

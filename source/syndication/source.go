@@ -2,7 +2,9 @@ package syndication
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/xml"
 	"log/slog"
 	"slices"
 	"time"
@@ -35,6 +37,8 @@ type Source struct {
 	expect feed.Cursor
 	// notFeed counts how often in a row a URL has answered with something else.
 	notFeed map[string]int
+	// ignored are the children of entries that do not count as changes.
+	ignored []xml.Name
 	newest  instant
 }
 
@@ -42,8 +46,12 @@ type Source struct {
 // holds of the feed, and with it what Next has returned before it is called
 // again.
 func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source {
-	cfg = cfg.filled()
-	return &Source{cfg: cfg, profile: cfg.profile(), client: client, held: held, log: log, notFeed: map[string]int{}}
+	cfg.BatchEntities, cfg.BatchBytes = cmp.Or(cfg.BatchEntities, 999), cmp.Or(cfg.BatchBytes, 1<<20)
+	s := &Source{cfg: cfg, profile: cfg.profile(), client: client, held: held, log: log, notFeed: map[string]int{}}
+	for _, name := range cfg.IgnoreChangesIn {
+		s.ignored = append(s.ignored, childName(name))
+	}
+	return s
 }
 
 // Next reads on from after: a part of a document at most.
@@ -126,11 +134,13 @@ func (r *turn) poll(ctx context.Context) (batch feed.Batch, done bool, err error
 	if err != nil {
 		return feed.Batch{}, false, err
 	}
-	fresh := func() time.Duration { return fresh(d.response, r.cur.Hints, now) }
+	fresh := func() time.Duration { return s.fresh(d.response, r.cur.Hints, now) }
 	switch {
 	case d.unmodified:
 		r.notModified(d)
 		return feed.Batch{Fresh: fresh()}, true, nil
+	case r.foreign(d) != nil:
+		return feed.Batch{}, false, r.foreign(d)
 	case r.unchanged(d, now):
 		r.cur.settle(d)
 		if now.Sub(time.Unix(r.cur.Full, 0)) >= s.cfg.FullEvery {

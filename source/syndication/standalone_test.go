@@ -107,6 +107,9 @@ func TestHashWithout(t *testing.T) {
 	if hash(a, count, updated) != hash(b, count, updated) {
 		t.Error("what does not count makes a difference")
 	}
+	if hash(a, xml.Name{Space: "*", Local: "count"}, updated) != hash(b, updated, count) {
+		t.Error("any namespace is none")
+	}
 	if hash(a, updated) != hash(strings.ReplaceAll(a, "-01</", "-02</"), updated) {
 		t.Error("what does not count makes a difference")
 	}

@@ -42,7 +42,7 @@ func (r *turn) tail(ctx context.Context) (feed.Batch, error) {
 		}
 		r.goOn(d)
 		if d.unmodified {
-			return feed.Batch{Fresh: fresh(d.response, cur.Hints, now)}, nil
+			return feed.Batch{Fresh: s.fresh(d.response, cur.Hints, now)}, nil
 		}
 		d.archive, d.deletes = true, false
 		s.job = &job{dialect: d.dialect, at: d}
@@ -74,7 +74,7 @@ func (r *turn) tail(ctx context.Context) (feed.Batch, error) {
 	cur.settle(d)
 	cur.Body = d.hash
 	cur.Hints = hintsOf(&d.meta)
-	return feed.Batch{Entities: entities, Fresh: fresh(d.response, cur.Hints, d.now)}, nil
+	return feed.Batch{Entities: entities, Fresh: s.fresh(d.response, cur.Hints, d.now)}, nil
 }
 
 // findTail finds the page to begin with: the oldest, or the newest if reading
@@ -87,6 +87,9 @@ func (r *turn) findTail(ctx context.Context) (feed.Batch, error) {
 	}
 	if d.unmodified {
 		return feed.Batch{}, nil
+	}
+	if err := r.foreign(d); err != nil {
+		return feed.Batch{}, err
 	}
 	r.verdict(d)
 	r.seen.addAll(d.seen.all())

@@ -103,7 +103,7 @@ func TestLargeDocuments(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, crashes: %v, %s", name, crash, head), func(t *testing.T) {
 					t.Parallel()
 					u := newUpstream("/feed", atom(head, entries))
-					r := u.read(t, func(c *syndication.Config) { c.Window, c.BatchEntities = 5000, 4 })
+					r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory, c.BatchEntities = 5000, 4 })
 					for more := true; more; {
 						var err error
 						if more, err = r.next(); err != nil {
@@ -125,7 +125,7 @@ func TestLargeDocuments(t *testing.T) {
 	t.Run("the document changes half way", func(t *testing.T) {
 		t.Parallel()
 		u := newUpstream("/feed", atom("", orders["newest first"]))
-		r := u.read(t, func(c *syndication.Config) { c.Window, c.BatchEntities = 5000, 4 })
+		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory, c.BatchEntities = 5000, 4 })
 		for range 5 {
 			if _, err := r.next(); err != nil {
 				t.Fatal(err)
@@ -144,7 +144,7 @@ func TestLargeDocuments(t *testing.T) {
 	})
 	t.Run("an entry that the bus does not take", func(t *testing.T) {
 		t.Parallel()
-		r := newUpstream("/feed", atom("", "a b c d")).read(t, func(c *syndication.Config) { c.Window, c.BatchEntities = 1, 1 })
+		r := newUpstream("/feed", atom("", "a b c d")).read(t, func(c *syndication.Config) { c.Bounds.Memory, c.BatchEntities = 1, 1 })
 		r.src.Oversize = sink.Skip
 		r.src.Fits = func(e feed.Entity) error {
 			if e.ID == "c" {

@@ -21,7 +21,10 @@ import (
 )
 
 // boundary separates the entities of every page. It must not occur in them.
-const boundary = "a-sample-of-a-feed-7d1f0c52"
+const (
+	boundary    = "a-sample-of-a-feed-7d1f0c52"
+	contentType = `multipart/mixed; boundary="` + boundary + `"`
+)
 
 // Options say what a feed is like.
 type Options struct {
@@ -42,7 +45,8 @@ type Options struct {
 
 // Feed is the feed as an [http.Handler]. Its entry point is <base>/latest,
 // which answers with the newest page in place; page k, counted from 0, is
-// <base>/pages/<k>. A feed without entities answers 204.
+// <base>/pages/<k>. A feed without entities answers 204. A snapshot of the first
+// n entities is at <base>/snapshots/<n>.
 //
 // Any number of goroutines may use it.
 type Feed struct {
@@ -97,16 +101,24 @@ func (f *Feed) find(path string) (p page, empty, ok bool) {
 		}
 		p.number = k
 	}
-	p.first = p.number * size
-	p.end = min(p.first+size, n)
-	p.next = p.end < n
-	return p, false, true
+	return pageOf(p.number, size, n), false, true
+}
+
+// pageOf returns a page of n entities.
+func pageOf(number, size, n int) page {
+	first := number * size
+	end := min(first+size, n)
+	return page{number, first, end, end < n}
 }
 
 func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "a feed is read with GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	if path, ok := strings.CutPrefix(r.URL.Path, f.opts.Base+"/snapshots/"); ok {
+		f.snapshot(w, r, path)
 		return
 	}
 	p, empty, ok := f.find(r.URL.Path)
@@ -124,7 +136,7 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	w.Header().Set("Content-Type", `multipart/mixed; boundary="`+boundary+`"`)
+	w.Header().Set("Content-Type", contentType)
 
 	body := f.buffers.Get().(*bytes.Buffer)
 	defer f.buffers.Put(body)
@@ -144,12 +156,8 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // describe sets the headers that a 304 has too.
 func (f *Feed) describe(h http.Header, r *http.Request, p page, packed bool) {
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
-	}
 	link := func(number int, rel string) {
-		h.Add("Link", fmt.Sprintf("<%s://%s%s/pages/%d>; rel=%s", scheme, r.Host, f.opts.Base, number, rel))
+		h.Add("Link", fmt.Sprintf("<%s%s/pages/%d>; rel=%s", origin(r), f.opts.Base, number, rel))
 	}
 	link(p.number, "self")
 	if p.number > 0 {
@@ -169,6 +177,14 @@ func (f *Feed) describe(h http.Header, r *http.Request, p page, packed bool) {
 		}
 		h.Set("ETag", fmt.Sprintf(`"%d-%d-%t-%s"`, p.number, p.end-p.first, p.next, form))
 	}
+}
+
+// origin is what URLs on the server of a request start with.
+func origin(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
 }
 
 // render writes the page's body. It depends on the page's entities alone: a

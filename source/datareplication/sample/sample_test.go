@@ -345,3 +345,34 @@ type discard struct{ header http.Header }
 func (d discard) Header() http.Header         { return d.header }
 func (d discard) WriteHeader(int)             {}
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
+
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	f := sample.New(sample.Options{PageSize: 4, Entity: sample.Sized(10)})
+	f.SetLen(12)
+	res, body := ask(t, f, http.MethodGet, "http://x.example/feed/snapshots/10")
+	want := `{"id":"10","createdAt":"2020-01-01T00:00:02Z","pages":["http://x.example/feed/snapshots/10/0",` +
+		`"http://x.example/feed/snapshots/10/1","http://x.example/feed/snapshots/10/2"]}`
+	if got := strings.TrimSpace(body); got != want || res.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	n := 0
+	for k, size := range []int{4, 4, 2} {
+		res, body := ask(t, f, http.MethodGet, fmt.Sprintf("http://x.example/feed/snapshots/10/%d", k))
+		all := parts(t, res, body)
+		if len(all) != size {
+			t.Errorf("page %d has %d entities", k, len(all))
+		}
+		for _, p := range all {
+			if got, want := p.Header["Content-Id"][0], fmt.Sprintf("%d@sample", n); got != want {
+				t.Errorf("entity %d is %s", n, got)
+			}
+			n++
+		}
+	}
+	for _, path := range []string{"0", "13", "x", "10/3", "10/-1", "10/x"} {
+		if res, _ := ask(t, f, http.MethodGet, "http://x.example/feed/snapshots/"+path); res.Code != http.StatusNotFound {
+			t.Errorf("%s: %d", path, res.Code)
+		}
+	}
+}

@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/verify"
+)
+
+func (a *app) verifyCommand() *cobra.Command {
+	v := verification{limit: 100, window: verify.DefaultWindow}
+	var asJSON bool
+	cmd := a.configurable(&cobra.Command{
+		Use:   "verify --feed URL|FEED (--feed URL|FEED | --topic TOPIC)",
+		Short: "Compare a feed with a topic, or with another feed",
+		Long: `Verify reads a feed and a topic, or two feeds, side by side, and reports what the
+second does not have (missing), has beside it (extra), has in another place
+(reordered), or has in another form (different, with the names of what differs).
+It changes nothing, and holds no more than a window of each, however long they
+are. FEED is the name of a feed in the configuration, which also names the bus.
+
+It exits with 0 if both are the same, and with 1 if they differ or one of them
+cannot be read. What is published meanwhile may show as a difference at the end.`,
+		Example: `  feedbridge verify -c feedbridge.yaml --feed orders --topic orders
+  feedbridge verify --feed https://shop.example.com/feed/latest --feed http://127.0.0.1:8080/orders/latest`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := a.verify(cmd.Context(), v)
+			if r == nil {
+				return err
+			}
+			if asJSON {
+				return errors.Join(printJSON(a.out, r), err)
+			}
+			return errors.Join(r.print(a.out), err)
+		},
+	})
+	cmd.Flags().StringArrayVar(&v.feeds, "feed", nil, "a `FEED` to compare, by its URL or its name in the configuration")
+	cmd.Flags().StringVar(&v.topic, "topic", "", "the `TOPIC` to compare it with")
+	cmd.Flags().StringVar(&v.bus, "bus", "", "the `BUS` of the topic; default the only one that is configured")
+	cmd.Flags().Var(&v.from, "from", "where feeds start, as for tail; default the feed's own start")
+	cmd.Flags().Var(&v.window, "window", "look that many entities ahead for one that is in another place")
+	cmd.Flags().VarP(&v.limit, "limit", "n", "stop after that many differences")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// verification is what verify is asked for.
+type verification struct {
+	feeds      []string
+	topic, bus string
+	from       startFlag
+	window     limitFlag
+	limit      limitFlag
+}
+
+// errDiffer says what the exit code says.
+var errDiffer = errors.New("they differ")
+
+// verify compares. It returns a report of what it saw even if it could not get to
+// the end; nil if it could not begin.
+func (a *app) verify(ctx context.Context, v verification) (*comparison, error) {
+	switch {
+	case len(v.feeds) == 0:
+		return nil, &usageError{errors.New("--feed is missing: want a URL, or the name of a feed in the configuration")}
+	case len(v.feeds) == 1 && v.topic == "":
+		return nil, &usageError{errors.New("what to compare with is missing: want --topic, or another --feed")}
+	case len(v.feeds) > 2, len(v.feeds) == 2 && v.topic != "":
+		return nil, &usageError{errors.New("two are compared: want one --feed with --topic, or two")}
+	case v.topic == "" && v.bus != "":
+		return nil, &usageError{errors.New("--bus is for --topic")}
+	}
+	screen := newScreen(a.err)
+	log := a.newLog(screen, config.Log{Level: "warn"})
+	var streams []stream
+	for _, name := range v.feeds {
+		s, err := a.feedStream(ctx, name, v.from, log)
+		if err != nil {
+			return nil, err
+		}
+		streams = append(streams, s)
+	}
+	if v.topic != "" {
+		s, closeBus, err := a.topicStream(ctx, v, log)
+		if err != nil {
+			return nil, err
+		}
+		defer closeBus()
+		streams = append(streams, s)
+	}
+	r := &comparison{Streams: [2]string{streams[0].name, streams[1].name}, Window: int(v.window), Differences: []verify.Difference{}}
+	var progress verifyProgress
+	stop := screen.live(progress.line)
+	defer stop()
+
+	started := time.Now()
+	var err error
+	r.Summary, err = verify.Compare(progress.first.count(streams[0].entities), progress.second.count(streams[1].entities), int(v.window), func(d verify.Difference) bool {
+		progress.differences.Add(1)
+		r.Differences = append(r.Differences, d)
+		return len(r.Differences) < int(v.limit)
+	})
+	r.Took = time.Since(started).Round(time.Millisecond).String()
+	switch {
+	case ctx.Err() != nil:
+		err = errStopped
+	case err == nil && !r.Same():
+		err = errDiffer
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r, err
+}
+
+// comparison is what verify finds out.
+type comparison struct {
+	Streams [2]string `json:"streams"`
+	Error   string    `json:"error,omitempty"`
+	// Window is how far ahead it looked, in entities.
+	Window int    `json:"window"`
+	Took   string `json:"took"`
+	verify.Summary
+	// Differences are no more than the limit.
+	Differences []verify.Difference `json:"differences"`
+}
+
+// print writes the sums for a person.
+func (r *comparison) print(w io.Writer) error {
+	p := &printer{w: w}
+	p.line("first        %s, %s read", r.Streams[0], count(r.First, "entity", "entities"))
+	p.line("second       %s, %s read", r.Streams[1], count(r.Second, "entity", "entities"))
+	if r.Complete {
+		p.line("compared     to their ends, in %s, looking ahead %s", r.Took, count(r.Window, "entity", "entities"))
+	} else {
+		p.line("compared     not to their ends, for %s, looking ahead %s", r.Took, count(r.Window, "entity", "entities"))
+	}
+	p.line("equal        %d", r.Equal)
+	for _, found := range []struct {
+		kind verify.Kind
+		n    int
+	}{{verify.Missing, r.Missing}, {verify.Extra, r.Extra}, {verify.Reordered, r.Reordered}, {verify.Different, r.Different}} {
+		if found.n > 0 {
+			p.line("%-12s %d", found.kind, found.n)
+		}
+	}
+	for _, d := range r.Differences {
+		p.line("  %s", d)
+	}
+	return p.err
+}
+
+// stream is a row of entities with its name for the report.
+type stream struct {
+	name     string
+	entities iter.Seq2[feed.Entity, error]
+}
+
+// feedStream returns a feed from its start to the end that it has now.
+func (a *app) feedStream(ctx context.Context, name string, from startFlag, log *slog.Logger) (stream, error) {
+	reader := a
+	if !feedNames.MatchString(name) {
+		reader = &app{} // what is configured is for the topic alone
+	}
+	f, err := reader.feedOrURL(name)
+	if err != nil {
+		return stream{}, err
+	}
+	if from.set {
+		f.Start = from.Start
+	}
+	all, err := newSources(f, sink.NewIDs(0), source.Options{}, log)
+	if err != nil {
+		return stream{}, err
+	}
+	return stream{"feed " + withoutSecrets(f.Source.URL), func(yield func(feed.Entity, error) bool) {
+		err := readFeed(ctx, all, false, 0, log, func(b feed.Batch) error {
+			warn(log, b.Violations)
+			for _, e := range b.Entities {
+				if !yield(e, nil) {
+					return errEnough
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(feed.Entity{}, err)
+		}
+	}}, nil
+}
+
+// topicLog is a topic on a bus of any kind, read back by position.
+type topicLog interface {
+	Span(ctx context.Context) (feed.Span, error)
+	Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error]
+}
+
+// topicStream returns a topic as it is now, and what closes the connection to its
+// bus.
+func (a *app) topicStream(ctx context.Context, v verification, log *slog.Logger) (_ stream, closeBus func(), err error) {
+	url := ""
+	if !feedNames.MatchString(v.feeds[0]) {
+		url = v.feeds[0] // there may be no other feed in the configuration
+	}
+	cfg, err := a.load(url)
+	if err != nil {
+		return stream{}, nil, err
+	}
+	names := slices.Sorted(maps.Keys(cfg.Buses))
+	name := v.bus
+	if name == "" && len(names) == 1 {
+		name = names[0]
+	}
+	if _, ok := cfg.Buses[name]; !ok {
+		return stream{}, nil, &usageError{fmt.Errorf("want --bus with one of these: %s", strings.Join(names, ", "))}
+	}
+	alone := *cfg
+	alone.Buses = map[string]config.Bus{name: cfg.Buses[name]}
+	b, err := openBuses(ctx, &alone, attachEmbedded, log)
+	if err != nil {
+		return stream{}, nil, err
+	}
+	s := stream{name: fmt.Sprintf("topic %s on bus %s", v.topic, name)}
+	topic, err := logOf(ctx, b.conns[name], v.topic)
+	if err == nil {
+		s.entities, err = recorded(ctx, topic)
+	}
+	if err != nil {
+		b.close()
+		return stream{}, nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return s, b.close, nil
+}
+
+// logOf returns a topic of one order. Between partitions there is none.
+func logOf(ctx context.Context, on conn, topic string) (topicLog, error) {
+	c, ok := on.(*kafka.Conn)
+	if !ok {
+		return on.(*nats.Conn).Log(topic, ""), nil
+	}
+	switch _, err := c.Log(topic, 1).Span(ctx); {
+	case err == nil:
+		return nil, errors.New("it has several partitions, so its order is not the feed's, and cannot be compared with it")
+	case !errors.Is(err, feed.ErrNoTopic):
+		return nil, err
+	}
+	return c.Log(topic, 0), nil
+}
+
+// recorded returns the entities that a topic has now. A message that has no
+// Content-ID goes by its position.
+func recorded(ctx context.Context, topic topicLog) (iter.Seq2[feed.Entity, error], error) {
+	span, err := topic.Span(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(feed.Entity, error) bool) {
+		for r, err := range topic.Read(ctx, span.First, span.End) {
+			if err != nil {
+				yield(feed.Entity{}, fmt.Errorf("the topic: %w", err))
+				return
+			}
+			e, err := sink.Entity(r.Header, r.Body)
+			if err != nil {
+				yield(feed.Entity{}, fmt.Errorf("the topic, at position %d: %w", r.Position, err))
+				return
+			}
+			if e.ID == "" {
+				e.ID = fmt.Sprintf("position %d", r.Position)
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}, nil
+}
+
+// verifyProgress is what a person sees who watches.
+type verifyProgress struct {
+	first, second counter
+	differences   atomic.Int64
+}
+
+func (p *verifyProgress) line() string {
+	return fmt.Sprintf("%d and %d entities  %s", p.first.n.Load(), p.second.n.Load(), count(int(p.differences.Load()), "difference", "differences"))
+}
+
+// counter counts the entities of a stream as they are read.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) count(entities iter.Seq2[feed.Entity, error]) iter.Seq2[feed.Entity, error] {
+	return func(yield func(feed.Entity, error) bool) {
+		for e, err := range entities {
+			c.n.Add(1)
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+)
+
+// records is a topic of messages at positions from 5 on, and what ends it.
+type records struct {
+	headers []feed.Header
+	err     error
+}
+
+func (r records) Span(context.Context) (feed.Span, error) {
+	return feed.Span{First: 5, End: 5 + uint64(len(r.headers))}, nil
+}
+
+func (r records) Read(_ context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
+	return func(yield func(feed.Record, error) bool) {
+		for at := from; at < to; at++ {
+			if !yield(feed.Record{Position: at, Header: r.headers[at-5]}, nil) {
+				return
+			}
+		}
+		if r.err != nil {
+			yield(feed.Record{}, r.err)
+		}
+	}
+}
+
+func TestRecorded(t *testing.T) {
+	t.Parallel()
+	gone := errors.New("the bus is gone")
+	for _, tt := range []struct {
+		name  string
+		topic records
+		ids   []string
+		words string
+	}{
+		{"a message that feedbridge did not write", records{headers: []feed.Header{{{Name: "Content-ID", Value: "a"}}, nil, {{Name: "Content-ID", Value: "c"}}}}, []string{"a", "position 6", "c"}, ""},
+		{"one that cannot be an entity", records{headers: []feed.Header{nil, {{Name: "Operation-Type", Value: "STIR"}}, nil}}, []string{"position 5"}, "position 6"},
+		{"a bus that is away", records{headers: []feed.Header{nil}, err: gone}, []string{"position 5"}, "the bus is gone"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			entities, err := recorded(t.Context(), tt.topic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ids []string
+			text := ""
+			for e, err := range entities {
+				if err != nil {
+					text = err.Error()
+					continue
+				}
+				ids = append(ids, e.ID)
+			}
+			if diff := cmp.Diff(tt.ids, ids); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if !strings.Contains(text, tt.words) || (text == "") != (tt.words == "") {
+				t.Errorf("error %q, want %q", text, tt.words)
+			}
+		})
+	}
+}
+
+func TestTopicsOfSeveralPartitionsAreNotCompared(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "one"), kfake.SeedTopics(2, "two"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	conn, err := kafka.Connect(t.Context(), kafka.Config{Brokers: cluster.ListenAddrs()}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if _, err := logOf(t.Context(), conn, "one"); err != nil {
+		t.Error(err)
+	}
+	if _, err := logOf(t.Context(), conn, "two"); err == nil || !strings.Contains(err.Error(), "several partitions") {
+		t.Errorf("error %v", err)
+	}
+}

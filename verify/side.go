@@ -1,0 +1,171 @@
+package verify
+
+import (
+	"cmp"
+	"hash/maphash"
+	"iter"
+	"net/textproto"
+	"slices"
+	"strings"
+	"time"
+	"unique"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// side is one of the streams, with what was read of it and is not settled.
+type side struct {
+	next func() (feed.Entity, error, bool)
+	stop func()
+	read int
+	end  bool
+	// ahead is in the stream's order, and settled items are left in it until
+	// they come first. byID has those that are not settled.
+	ahead []*item
+	live  int
+	byID  map[string][]*item
+}
+
+func open(stream iter.Seq2[feed.Entity, error]) *side {
+	s := &side{byID: map[string][]*item{}}
+	s.next, s.stop = iter.Pull2(stream)
+	return s
+}
+
+// head returns the first item that is not settled, or nil at the stream's end.
+func (s *side) head() (*item, error) {
+	for len(s.ahead) > 0 && s.ahead[0].settled {
+		s.ahead[0] = nil
+		s.ahead = s.ahead[1:]
+	}
+	if len(s.ahead) == 0 {
+		if err := s.fill(1); err != nil || s.live == 0 {
+			return nil, err
+		}
+	}
+	return s.ahead[0], nil
+}
+
+// fill reads on until n items are not settled, or the stream ends.
+func (s *side) fill(n int) error {
+	for s.live < n && !s.end {
+		e, err, ok := s.next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			s.end = true
+			return nil
+		}
+		it := newItem(&e, s.read)
+		s.read++
+		s.live++
+		s.ahead = append(s.ahead, it)
+		s.byID[it.id] = append(s.byID[it.id], it)
+	}
+	return nil
+}
+
+// find returns the first item with that ID, or nil.
+func (s *side) find(id string) *item {
+	if found := s.byID[id]; len(found) > 0 {
+		return found[0]
+	}
+	return nil
+}
+
+// remove settles an item, which is the first with its ID.
+func (s *side) remove(it *item) {
+	it.settled = true
+	s.live--
+	if rest := s.byID[it.id][1:]; len(rest) > 0 {
+		s.byID[it.id] = rest
+	} else {
+		delete(s.byID, it.id)
+	}
+}
+
+// item is what is held of an entity. It shares no memory with it.
+type item struct {
+	number   int // in the stream, from 0
+	id       string
+	settled  bool
+	op       feed.Operation
+	modified time.Time
+	headers  []header // by name
+	body     sum
+}
+
+// header is a header with a sum over its values, in their order.
+type header struct {
+	name   unique.Handle[string]
+	values uint64
+}
+
+// sum tells bodies apart.
+type sum struct {
+	length int
+	hash   uint64
+}
+
+var seed = maphash.MakeSeed()
+
+func newItem(e *feed.Entity, number int) *item {
+	it := &item{
+		number: number, id: strings.Clone(e.ID), op: feed.Operation(strings.Clone(string(e.Op))), modified: e.Modified,
+		body: sum{len(e.Body), maphash.Bytes(seed, e.Body)},
+	}
+	fields := slices.Clone(e.Header)
+	for i := range fields {
+		fields[i].Name = textproto.CanonicalMIMEHeaderKey(fields[i].Name)
+	}
+	slices.SortStableFunc(fields, func(f, g feed.Field) int { return cmp.Compare(f.Name, g.Name) })
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for i, f := range fields {
+		_, _ = h.WriteString(f.Value)
+		_ = h.WriteByte(0) // not a part of any value
+		if i == len(fields)-1 || fields[i+1].Name != f.Name {
+			it.headers = append(it.headers, header{unique.Make(f.Name), h.Sum64()})
+			h.Reset()
+		}
+	}
+	return it
+}
+
+// compare names what is not the same in two entities with the same ID.
+func (it *item) compare(other *item) (parts []string) {
+	if it.op != other.op {
+		parts = append(parts, "operation")
+	}
+	if !it.modified.Equal(other.modified) {
+		parts = append(parts, "time")
+	}
+	a, b := it.headers, other.headers
+	for len(a) > 0 || len(b) > 0 {
+		order := 0
+		switch {
+		case len(a) == 0:
+			order = 1
+		case len(b) == 0:
+			order = -1
+		default:
+			order = cmp.Compare(a[0].name.Value(), b[0].name.Value())
+		}
+		switch {
+		case order < 0:
+			parts, a = append(parts, "header "+a[0].name.Value()), a[1:]
+		case order > 0:
+			parts, b = append(parts, "header "+b[0].name.Value()), b[1:]
+		default:
+			if a[0].values != b[0].values {
+				parts = append(parts, "header "+a[0].name.Value())
+			}
+			a, b = a[1:], b[1:]
+		}
+	}
+	if it.body != other.body {
+		parts = append(parts, "body")
+	}
+	return parts
+}
