@@ -38,6 +38,8 @@ var layers = map[string][]string{
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
 
+	"serve": {"feed"},
+
 	"config":         {"feed", "secret", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},
 }

@@ -33,9 +33,9 @@ func (c *Conn) Log(subject, stream string) *Log {
 	return &Log{conn: c, subject: subject, stream: stream}
 }
 
-// Span returns which sequences the subject has: from that of its oldest message to
-// behind the stream's newest, as the stream's leader has them. The epoch is that of
-// the stream's creation. A stream that is not there, or has no such subject, is
+// Span returns which sequences the subject has, as the stream's leader has them: up
+// to the stream's newest message, and from the subject's oldest on, or from 1 if the
+// stream's limits have taken nothing yet. The epoch is that of the stream's creation. A stream that is not there, or has no such subject, is
 // [feed.ErrNoTopic].
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	var span feed.Span
@@ -51,7 +51,12 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		end := info.State.LastSeq + 1
 		span = feed.Span{First: end, End: end, Epoch: strconv.FormatInt(info.Created.UnixNano(), 36)}
 		oldest, err := l.conn.first(ctx, stream, l.subject, max(1, info.State.FirstSeq))
-		if oldest != nil {
+		switch {
+		case oldest == nil:
+		case c.MaxMsgsPerSubject <= 0 && (info.State.FirstSeq <= 1 || c.MaxAge == 0 && c.MaxMsgs <= 0 && c.MaxBytes <= 0):
+			// What is missing in front of it are checkpoints, or others' messages.
+			span.First = 1
+		default:
 			span.First = min(oldest.Sequence, end)
 		}
 		return err

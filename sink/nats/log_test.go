@@ -87,7 +87,7 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	publish(t, js, "shop.carts", "z")
 	publish(t, js, "shop.orders", "c")
 	publish(t, js, "shop.carts", "z")
-	want("others' messages around", 3, 8, "3:a 4:b 6:c ")
+	want("others' messages around", 1, 8, "3:a 4:b 6:c ")
 
 	stream, err := js.Stream(t.Context(), "SHOP")
 	if err != nil {
@@ -101,7 +101,7 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	if err := stream.DeleteMsg(t.Context(), 4); err != nil {
 		t.Fatal(err)
 	}
-	want("one is deleted", 3, 8, "3:a 6:c ")
+	want("one is deleted", 1, 8, "3:a 6:c ")
 	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(5)); err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +113,36 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	want("all are gone", 8, 8, "")
 	if now := spanOf(t, log).Epoch; now != epoch {
 		t.Errorf("epoch %q after %q; a purge starts nothing over", now, epoch)
+	}
+}
+
+func TestLogTellsWhetherLimitsHaveTakenMessages(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit func(*jetstream.StreamConfig)
+		first uint64
+	}{
+		"no limits":          {func(*jetstream.StreamConfig) {}, 1},
+		"none was reached":   {func(c *jetstream.StreamConfig) { c.MaxAge, c.MaxMsgs, c.MaxBytes = time.Hour, 100, 1<<20 }, 1},
+		"by number":          {func(c *jetstream.StreamConfig) { c.MaxMsgs = 3 }, 3},
+		"by subject":         {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, 4},
+		"not yet by subject": {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 9 }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t, t.TempDir(), "127.0.0.1:0")
+			js := admin(t, server.URL())
+			cfg := jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}}
+			test.limit(&cfg)
+			if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
+			publish(t, js, "shop.carts", "x")
+			publish(t, js, "shop.orders", "a", "b", "c", "d")
+			if got := spanOf(t, connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "")); got.First != test.first || got.End != 6 {
+				t.Errorf("positions %+v, want %d to 6", got, test.first)
+			}
+		})
 	}
 }
 

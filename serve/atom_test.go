@@ -1,0 +1,480 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mmcdole/gofeed"
+	theirAtom "github.com/mmcdole/gofeed/atom"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+func as(format Format) func(*Config) { return func(c *Config) { c.Format = format } }
+
+// entryOf is the body of an entry of Atom, as our source reads it.
+func entryOf(id string, updated time.Time, content string) string {
+	return fmt.Sprintf(`<entry xmlns="http://www.w3.org/2005/Atom"><id>%s</id><title>at: fh:%s</title><updated>%s</updated><content>%s</content></entry>`,
+		id, id, updated.Format(time.RFC3339), content)
+}
+
+func itemOf(id, content string) string {
+	return fmt.Sprintf(`<item><guid isPermaLink="false">%s</guid><title>atom: %s</title><link>http://x.example/%s</link><description>%s</description></item>`, id, id, id, content)
+}
+
+// entry is a message with a body as our source for Atom and RSS writes them.
+func syndicated(id string, op feed.Operation, taken time.Time, body string, fields ...feed.Field) feed.Record {
+	e := feed.Entity{ID: id, Op: op, Modified: taken.Add(-time.Hour), Mark: "1;p;;;00;00", Body: []byte(body), Header: fields}
+	return feed.Record{Time: taken, Body: e.Body, Header: sink.Header("news", e)}
+}
+
+var isAtom = feed.Field{Name: "Content-Type", Value: "application/atom+xml;type=entry"}
+
+var isRSS = []feed.Field{{Name: "Content-Type", Value: "application/xml"}, {Name: "Feed-Format", Value: "rss2"}}
+
+// news appends n entries of Atom, every third of them anew.
+func (t *memoryTopic) news(n int) {
+	for range n {
+		i := int(t.span.End)
+		id := fmt.Sprintf("tag:x.example,2026:%d", i-i%3/2)
+		t.add(syndicated(id, feed.Put, later(i), entryOf(id, later(i), fmt.Sprintf("text %d", i)), isAtom))
+	}
+}
+
+// archived reads a document and those that prev-archive leads to, as a client of
+// RFC 5005 does, the oldest last.
+func (s *served) archived(t tester) (docs []got, feeds []*theirAtom.Feed) {
+	t.Helper()
+	newer := ""
+	for at := "/latest"; at != ""; {
+		g := s.get(t, at).want(t, 200)
+		doc, err := (&theirAtom.Parser{}).Parse(strings.NewReader(g.body))
+		if err != nil {
+			t.Fatalf("%s: %v in %s", at, err, g.body)
+		}
+		l := map[string]string{}
+		for _, link := range doc.Links {
+			if l[link.Rel] != "" {
+				t.Errorf("there are two links %s", link.Rel)
+			}
+			l[link.Rel] = link.Href
+		}
+		if at != "/latest" && (l["self"] != at || l["next-archive"] != newer) || l["current"] != "http://feed.example/feeds/orders/latest" {
+			t.Errorf("%s has the links %v", at, l)
+		}
+		if archive := strings.Contains(g.body, "<fh:archive"); archive != (at != "/latest") {
+			t.Errorf("%s says that it is an archive: %v", at, archive)
+		}
+		docs, feeds = append(docs, g), append(feeds, doc)
+		if at = l["prev-archive"]; len(docs) > 1 {
+			newer = l["self"]
+		} else {
+			newer = ""
+		}
+	}
+	return docs, feeds
+}
+
+// walk of documents: the last parts of the IDs, oldest document first, oldest
+// entry first.
+func idsOf(feeds []*theirAtom.Feed) string {
+	var docs []string
+	for _, doc := range feeds {
+		var ids []string
+		for _, e := range doc.Entries {
+			ids = append([]string{e.ID[strings.LastIndex(e.ID, ":")+1:]}, ids...)
+		}
+		docs = append([]string{strings.Join(ids, " ")}, docs...)
+	}
+	return strings.Join(docs, " | ")
+}
+
+func TestAtom(t *testing.T) {
+	t.Parallel()
+	t.Run("case 131: an archive does not change", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		topic.news(7)
+		s := serveTopic(t, topic, as(Atom))
+		docs, _ := s.archived(t)
+		topic.news(1000)
+		for i, path := range []string{"/pages/e0-3-1", "/pages/e0-3-0"} {
+			was, now := docs[i+1], s.get(t, path)
+			next := "<link rel=\"next-archive\" href=\"http://feed.example/feeds/orders/pages/e0-3-2\"/>\n"
+			if i == 0 {
+				was.body = strings.Replace(was.body, "<fh:archive", next+"<fh:archive", 1)
+			}
+			if now.body != was.body {
+				t.Errorf("got %s\nwas %s", now.body, was.body)
+			}
+			if now.header.Get("Cache-Control") != "public, max-age=31536000" {
+				t.Errorf("got %v", now.header)
+			}
+			s.get(t, path, "If-None-Match", now.header.Get("ETag")).want(t, 304)
+		}
+	})
+	t.Run("case 132: an archive that is not full is not linked", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		s := serveTopic(t, topic, as(Atom))
+		for n := range 12 {
+			_, feeds := s.archived(t)
+			if len(feeds) != n/3+1 {
+				t.Errorf("%d messages are in %d documents", n, len(feeds))
+			}
+			s.get(t, fmt.Sprintf("/pages/e0-3-%d", n/3)).want(t, 404)
+			topic.news(1)
+		}
+		if got, want := idsOf(second(s.archived(t))), "0 1 1 | 3 4 4 | 6 7 7 | 9 10 10 | 9 10 10"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+	t.Run("case 133: what is published again is newer", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		for i := range 20 {
+			topic.add(message("<same@x>", feed.Put, noon, fmt.Sprint(i)))
+		}
+		last := time.Time{}
+		_, feeds := serveTopic(t, topic, as(Atom), sized(30)).archived(t)
+		for i := 19; i >= 0; i-- {
+			e := feeds[0].Entries[i]
+			if e.ID != "cid:same@x" || !e.UpdatedParsed.After(last) {
+				t.Errorf("entry %s is of %v, after one of %v", e.ID, e.UpdatedParsed, last)
+			}
+			last = *e.UpdatedParsed
+		}
+		// Entries that are entries already are not touched: the document with the
+		// newer one is newer, and within a document it comes first.
+		topic = newTopic()
+		for i := range 6 {
+			topic.add(syndicated("urn:x:1", feed.Put, later(i), entryOf("urn:x:1", noon, fmt.Sprint(i)), isAtom))
+		}
+		_, feeds = serveTopic(t, topic, as(Atom)).archived(t)
+		if !feeds[1].UpdatedParsed.After(*feeds[2].UpdatedParsed) || feeds[2].Entries[0].Content.Value != "2" {
+			t.Errorf("got %v", feeds)
+		}
+	})
+	t.Run("case 134: deletes", func(t *testing.T) {
+		t.Parallel()
+		for _, format := range []Format{Atom, RSS} {
+			topic := newTopic()
+			topic.news(1)
+			topic.add(syndicated("tag:x.example,2026:0", feed.Delete, later(1), ""))
+			theirs := `<x:deleted-entry xmlns:x="http://purl.org/atompub/tombstones/1.0" ref="urn:1" when="2026-03-01T12:00:02Z"/>`
+			topic.add(syndicated("urn:1", feed.Delete, later(2), theirs))
+			s := serveTopic(t, topic, as(format))
+			for _, path := range []string{"/latest", "/pages/e0-3-0"} {
+				g := s.get(t, path).want(t, 200)
+				want := `<at:deleted-entry xmlns:at="http://purl.org/atompub/tombstones/1.0" ref="tag:x.example,2026:0" when="2026-03-01T12:00:01.000000001Z"/>`
+				if !strings.Contains(g.body, want) || !strings.Contains(g.body, theirs) {
+					t.Errorf("got %s", g.body)
+				}
+			}
+		}
+	})
+	t.Run("case 135: retention", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		topic.news(13)
+		s := serveTopic(t, topic, as(Atom))
+		docs, _ := s.archived(t)
+		topic.trim(4)
+		_, feeds := s.archived(t)
+		if len(feeds) != 2 {
+			t.Errorf("there are %d documents", len(feeds))
+		}
+		s.get(t, "/pages/e0-3-0").want(t, 410)
+		s.get(t, "/pages/e0-3-1").want(t, 410)
+		oldest := s.get(t, "/pages/e0-3-3").want(t, 200)
+		if was := docs[1]; oldest.body != strings.Replace(was.body, "<link rel=\"prev-archive\" href=\"http://feed.example/feeds/orders/pages/e0-3-2\"/>\n", "", 1) && oldest.body != was.body {
+			t.Errorf("got %s, was %s", oldest.body, was.body)
+		}
+		topic.trim(13)
+		if _, feeds := s.archived(t); len(feeds) != 1 || len(feeds[0].Entries) != 0 {
+			t.Errorf("got %v", feeds)
+		}
+	})
+	t.Run("an empty topic", func(t *testing.T) {
+		t.Parallel()
+		for _, format := range []Format{Atom, RSS} {
+			s := serveTopic(t, newTopic(), as(format))
+			g := s.get(t, "/latest").want(t, 200)
+			if doc, err := gofeed.NewParser().ParseString(g.body); err != nil || len(doc.Items) != 0 {
+				t.Errorf("got %s, %v", g.body, err)
+			}
+		}
+	})
+	t.Run("a document when there is no memory for it", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		topic.news(3)
+		s := serveTopic(t, topic, as(Atom), func(c *Config) { c.Memory = NewMemory(1 << 16) })
+		other := &page{body: make([]byte, 64_000)}
+		s.memory.put(other)
+		s.memory.hold(other) // it is being sent
+		if g := s.get(t, "/latest").want(t, 503); g.header.Get("Retry-After") == "" {
+			t.Errorf("got %v", g)
+		}
+		s.memory.release(other)
+		s.get(t, "/latest").want(t, 200)
+	})
+	t.Run("a document that is too large", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		topic.news(3)
+		s := serveTopic(t, topic, as(Atom), func(c *Config) { c.Memory = tiny() })
+		if g := s.get(t, "/latest").want(t, 500); !strings.Contains(s.log.String(), "smaller page_size") {
+			t.Errorf("got %v, and logged %s", g, s.log)
+		}
+	})
+}
+
+func second[A, B any](_ A, b B) B { return b }
+
+// bodies are messages of all kinds.
+var bodies = []feed.Record{
+	{Time: noon, Body: []byte("no headers")},
+	message("<1@x>", feed.Put, noon, "a < b & c"),
+	message("2@x", feed.Patch, noon, `{"a":1}`, feed.Field{Name: "Content-Type", Value: "application/json"}),
+	message("3@x", feed.Put, noon, "<p>html", feed.Field{Name: "Content-Type", Value: "text/html; charset=utf-8"}),
+	message("urn:4", feed.Put, noon, "<?xml version='1.0'?><a xmlns:b='urn:b'><b:c/></a>", feed.Field{Name: "Content-Type", Value: "application/xml"}),
+	message("5 é@x", feed.Put, noon, "<a><b></a>", feed.Field{Name: "Content-Type", Value: "text/xml"}),
+	message("6@x", feed.Put, noon, "zero\x00byte", feed.Field{Name: "Content-Type", Value: "text/plain"}),
+	message("7@x", feed.Put, noon, "", feed.Field{Name: "Content-Type", Value: "nonsense"}),
+	message("8@x", feed.Put, noon, "<x:a/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
+	message("9@x", feed.Put, noon, "<a b='1' b='2'/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
+	message("10@x", feed.Put, noon, "<!DOCTYPE a><a/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
+	message("11@x", feed.Put, noon, "<a/><b/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
+	message("12@x", feed.Put, noon, "</feed>", feed.Field{Name: "Content-Type", Value: "application/atom+xml"}),
+	syndicated("urn:x:13", feed.Put, noon, entryOf("urn:x:13", noon, "13"), isAtom),
+	syndicated("14", feed.Put, noon, itemOf("14", "&lt;b>14"), isRSS...),
+}
+
+func TestDocumentsAreReadByOthers(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	for _, r := range bodies {
+		topic.add(r)
+	}
+	for _, format := range []Format{Atom, RSS} {
+		t.Run("case 137: gofeed reads "+string(format), func(t *testing.T) {
+			t.Parallel()
+			g := serveTopic(t, topic, as(format), sized(100)).get(t, "/latest").want(t, 200)
+			wellFormed(t, g.body)
+			doc, err := gofeed.NewParser().ParseString(g.body)
+			if err != nil || len(doc.Items) != len(bodies) || doc.Title != "orders" {
+				t.Fatalf("got %v, %v", doc, err)
+			}
+			for i, it := range doc.Items {
+				n := len(bodies) - 1 - i
+				if it.GUID == "" || it.Title == "" || it.UpdatedParsed == nil && it.PublishedParsed == nil && n != 14 {
+					t.Errorf("message %d is %v", n, it)
+				}
+			}
+		})
+		t.Run("case 137: feedparser reads "+string(format), func(t *testing.T) {
+			t.Parallel()
+			if exec.CommandContext(t.Context(), "python3", "-c", "import feedparser").Run() != nil {
+				t.Skip("there is no feedparser")
+			}
+			g := serveTopic(t, topic, as(format), sized(100)).get(t, "/latest").want(t, 200)
+			cmd := exec.CommandContext(t.Context(), "python3", "-c", "import feedparser,sys; d=feedparser.parse(sys.stdin.buffer.read()); print(len(d.entries), d.bozo)")
+			cmd.Stdin = strings.NewReader(g.body)
+			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != fmt.Sprint(len(bodies), " False") {
+				t.Errorf("got %s, %v", out, err)
+			}
+		})
+	}
+	t.Run("case 136: what every document and entry of Atom must have", func(t *testing.T) {
+		t.Parallel()
+		docs, feeds := serveTopic(t, topic, as(Atom)).archived(t)
+		ids := map[string]bool{}
+		for i, doc := range feeds {
+			wellFormed(t, docs[i].body)
+			ids[doc.ID] = true
+			if doc.Title == "" || doc.UpdatedParsed == nil || len(doc.Authors) != 1 || doc.Authors[0].Name == "" || !strings.HasPrefix(doc.ID, "urn:uuid:") {
+				t.Errorf("got %v", doc)
+			}
+			for _, e := range doc.Entries {
+				// RFC 4287, section 4.1.2.
+				if !hasScheme.MatchString(e.ID) || e.Title == "" || e.UpdatedParsed == nil || e.UpdatedParsed.After(*doc.UpdatedParsed) {
+					t.Errorf("got %v", e)
+				}
+				binary := e.Content != nil && !strings.HasPrefix(e.Content.Type, "text") && e.Content.Type != "html" && e.Content.Type != "" && !isXML(e.Content.Type)
+				if e.Content == nil || binary && e.Summary == "" {
+					t.Errorf("got %v with content %v", e, e.Content)
+				}
+			}
+		}
+		if len(ids) != 1 {
+			t.Errorf("the documents have the ids %v", ids)
+		}
+	})
+	t.Run("content", func(t *testing.T) {
+		t.Parallel()
+		g := serveTopic(t, topic, as(Atom), sized(100)).get(t, "/latest")
+		for _, want := range []string{
+			`<content type="text">a &lt; b &amp; c</content>`,
+			`<category scheme="https://github.com/feedbridge/feedbridge/operation" term="PATCH"/><summary>7 bytes of application/json</summary>` +
+				`<content type="application/json">` + base64.StdEncoding.EncodeToString([]byte(`{"a":1}`)) + `</content>`,
+			`<content type="html">&lt;p&gt;html</content>`,
+			`<content type="application/xml"><a xmlns="" xmlns:b='urn:b'><b:c/></a></content>`,
+			"<id>cid:5%20%C3%A9@x</id>",
+			"\n" + entryOf("urn:x:13", noon, "13") + "\n",
+			`<title>atom: 14</title>`, `<link href="http://x.example/14"/>`,
+		} {
+			if !strings.Contains(g.body, want) {
+				t.Errorf("there is no %s in %s", want, g.body)
+			}
+		}
+	})
+}
+
+func wellFormed(t tester, doc string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(doc))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("%v in %s", err, doc)
+		}
+	}
+}
+
+// follower reads what is served with our own source for Atom and RSS.
+type follower struct {
+	ids    *sink.IDs
+	src    *sink.Gate
+	client *source.Client
+	cursor feed.Cursor
+	got    []feed.Entity
+}
+
+func (s *site) follow(t tester) *follower {
+	t.Helper()
+	cfg := syndication.Defaults()
+	cfg.URL = s.URL + "/feeds/orders/latest"
+	cfg.Limits.Rate = 1e6
+	client, err := source.NewClient(cfg.Config, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &follower{ids: sink.NewIDs(0), client: client}
+	log := slog.New(slog.DiscardHandler)
+	f.src = &sink.Gate{Source: syndication.New(cfg, client, f.ids, log), IDs: f.ids, Log: log, Fits: func(feed.Entity) error { return nil }}
+	return f
+}
+
+func (f *follower) all(t *testing.T) {
+	t.Helper()
+	for more := true; more; {
+		batch, err := f.src.Next(t.Context(), f.cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.cursor, more = batch.Cursor, batch.More
+		for _, e := range batch.Entities {
+			e.Body = bytes.Clone(e.Body)
+			f.got = append(f.got, e)
+		}
+		f.ids.Commit(batch.Entities)
+		for _, v := range batch.Violations {
+			// Documents have every version of an entry, the newest one first.
+			switch v.Kind {
+			case syndication.StaleDropped, syndication.DuplicateID, syndication.ArchiveTooNew:
+			default:
+				t.Errorf("the reader sees %v", v)
+			}
+		}
+	}
+}
+
+func TestSyndicationRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, format := range []Format{Atom, RSS} {
+		t.Run("case 138: from feed to feed by "+string(format), func(t *testing.T) {
+			t.Parallel()
+			site, topic := newSite(t), newTopic()
+			site.feed.Store(serveTopic(t, topic, as(format)).Feed)
+			f := site.follow(t)
+			defer f.client.CloseIdle()
+			var want []string
+			add := func(id string, op feed.Operation, body string) {
+				i := int(topic.span.End)
+				switch {
+				case op == feed.Delete:
+					topic.add(syndicated(id, op, later(i), ""))
+				case format == Atom:
+					body = entryOf(id, later(i), body)
+					topic.add(syndicated(id, op, later(i), body, isAtom))
+				default:
+					body = itemOf(id, body)
+					topic.add(syndicated(id, op, later(i), body, isRSS...))
+				}
+				want = append(want, fmt.Sprint(op, " ", id, " ", body))
+			}
+			for i := range 20 {
+				id := fmt.Sprintf("urn:x:%d", i)
+				add(id, feed.Put, fmt.Sprint("first ", i))
+				if i%4 == 3 {
+					f.all(t)
+				}
+				switch i % 5 {
+				case 2:
+					f.all(t) // a document may have both versions, and is read for the newer one
+					add(id, feed.Put, fmt.Sprint("second ", i))
+				case 4:
+					f.all(t)
+					add(id, feed.Delete, "")
+				}
+			}
+			f.all(t)
+			var got []string
+			for _, e := range f.got {
+				body := string(e.Body)
+				if e.Op == feed.Delete {
+					body = ""
+				}
+				got = append(got, fmt.Sprint(e.Op, " ", e.ID, " ", body))
+			}
+			if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+				t.Errorf("got\n%s\nwant\n%s", g, w)
+			}
+			for _, e := range f.got {
+				if e.Op == feed.Put && format == Atom && !strings.HasPrefix(string(e.Body), "<entry xmlns=") {
+					t.Errorf("got %s", e.Body)
+				}
+			}
+		})
+	}
+}
+
+func TestElement(t *testing.T) {
+	t.Parallel()
+	for doc, want := range map[string]string{
+		"<a/>": `<a xmlns=""/>`, "\ufeff<?xml version='1.0'?>\n<!-- x --><a b='1'>x</a>\n": `<a xmlns="" b='1'>x</a>`,
+		"<a xmlns='urn:a'><b/></a>": "<a xmlns='urn:a'><b/></a>", "<a:b xmlns:a='urn:a'/>": "<a:b xmlns:a='urn:a'/>",
+		"<a:b xmlns:a='urn:a'><c/></a:b>": `<a:b xmlns="" xmlns:a='urn:a'><c/></a:b>`, `<a xml:lang="en"/>`: `<a xmlns="" xml:lang="en"/>`,
+		"": "", "text": "", "<a/>text": "", "<a/><b/>": "", "<a>": "", "<a></b>": "", "<!DOCTYPE a><a/>": "", "<a><!X></a>": "", "<a:b/>": "", "<a b:c=''/>": "",
+		"<a b='' b=''/>": "", "<a>&nbsp;</a>": "", "<?x y?><a/>": "", "<?xml version='1.0' encoding='latin1'?><a/>": "", "<a>\xff</a>": "", "<a>\x01</a>": "",
+	} {
+		el, _, ok := element([]byte(doc))
+		if string(el) != want || ok != (want != "") {
+			t.Errorf("%q: got %q, %v, want %q", doc, el, ok, want)
+		}
+	}
+}

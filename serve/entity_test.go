@@ -1,0 +1,272 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// part is what the first part of the newest page is, its lines in front of the
+// boundary behind it.
+func (s *served) part(t tester) string {
+	t.Helper()
+	g := s.get(t, "/latest").want(t, 200)
+	delimiter, rest, _ := strings.Cut(g.body, "\r\n")
+	part, _, ok := strings.Cut(rest, "\r\n"+delimiter)
+	if !ok {
+		t.Fatalf("got %q", g.body)
+	}
+	return strings.ReplaceAll(part, "\r\n", "\n")
+}
+
+func TestEntities(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 8, 25, 33, 666e6, time.UTC)
+	for name, test := range map[string]struct {
+		in   feed.Record
+		want string
+	}{
+		"case 113: what every entity has, of a message that has nothing": {
+			feed.Record{Time: at, Body: []byte("x")},
+			"Content-Type: application/octet-stream\nContent-ID: 0.e0@orders\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
+				"Operation-Type: http-equiv=PUT\nContent-Length: 1\n\nx",
+		},
+		"a Kafka tombstone": {
+			feed.Record{Time: at, Tombstone: true},
+			"Content-Type: application/octet-stream\nContent-ID: 0.e0@orders\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
+				"Operation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
+		},
+		"case 111: times in whole seconds, cut and not rounded, with two digits for the day": {
+			feed.Record{Time: at, Header: feed.Header{
+				{Name: "Last-Modified", Value: "Fri, 2 Jan 2026 09:25:31 +0100"}, {Name: "Content-Type", Value: "a/b"}, {Name: "Content-ID", Value: "<1>"},
+			}},
+			"Last-Modified: Fri, 02 Jan 2026 08:25:31 GMT\nContent-Type: a/b\nContent-ID: <1>\nOperation-Type: http-equiv=PUT\nContent-Length: 0\n\n",
+		},
+		"case 114: no standard header twice, and all of the others": {
+			feed.Record{Time: at, Body: []byte("xyz"), Header: feed.Header{
+				{Name: "content-id", Value: "1"},
+				{Name: "Content-ID", Value: "2"},
+				{Name: "X", Value: "a"},
+				{Name: "Content-Length", Value: "7"},
+				{Name: "content-length", Value: "8"},
+				{Name: "x", Value: "b"},
+				{Name: "Last-Modified", Value: "Fri, 02 Jan 2026 08:25:00 GMT"},
+				{Name: "LAST-MODIFIED", Value: "Fri, 02 Jan 2026 08:25:01 GMT"},
+				{Name: "Operation-Type", Value: "patch"},
+				{Name: "Content-Type", Value: "a/b"},
+				{Name: "Content-Transfer-Encoding", Value: "base64"},
+				{Name: "X", Value: "a"},
+			}},
+			"content-id: 1\nX: a\nContent-Length: 3\nx: b\nLast-Modified: Fri, 02 Jan 2026 08:25:00 GMT\n" +
+				"Operation-Type: http-equiv=PATCH\nContent-Type: a/b\nContent-Transfer-Encoding: base64\nX: a\n\nxyz",
+		},
+		"what buses and feedbridge add stays behind, and what they escaped comes back": {
+			feed.Record{Time: at, Header: append(sink.Header("orders", feed.Entity{
+				ID: "1", Op: feed.Delete, Modified: at, Page: "http://x/1",
+				Header: feed.Header{{Name: "Content-Type", Value: "a/b"}, {Name: "Nats-Rollup", Value: "all"}, {Name: "Status", Value: "5"}},
+			}), feed.Field{Name: "Nats-Batch-Id", Value: "7"}, feed.Field{Name: "feedbridge-feed", Value: "z"})},
+			"Content-Type: a/b\nNats-Rollup: all\nStatus: 5\nContent-ID: 1\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
+				"Operation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
+		},
+		"what would break a page": {
+			feed.Record{Time: at, Header: feed.Header{
+				{Name: "A", Value: "b\r\n\r\n--x"},
+				{Name: "B C", Value: "d"},
+				{Name: "", Value: "e"},
+				{Name: "D:", Value: "e"},
+				{Name: "E", Value: "\xff"},
+				{Name: "F", Value: "g\x00"},
+				{Name: "Content-ID", Value: "1\n2"},
+				{Name: "Content-Type", Value: " \t"},
+				{Name: "G", Value: " é\th "},
+			}},
+			"Content-Type: application/octet-stream\nG: é\th\nContent-ID: 0.e0@orders\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
+				"Operation-Type: http-equiv=PUT\nContent-Length: 0\n\n",
+		},
+		"an operation and a time that are none": {
+			feed.Record{Time: at, Header: feed.Header{
+				{Name: "Content-Type", Value: "a/b"}, {Name: "Content-ID", Value: "1"}, {Name: "Last-Modified", Value: "yesterday"}, {Name: "Operation-Type", Value: "UPSERT"},
+			}},
+			"Content-Type: a/b\nContent-ID: 1\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=PUT\nContent-Length: 0\n\n",
+		},
+		"case 110: modified after the bus had it": {
+			feed.Record{Time: at, Header: feed.Header{
+				{Name: "Content-Type", Value: "a/b"}, {Name: "Content-ID", Value: "1"}, {Name: "Last-Modified", Value: "Fri, 02 Jan 2099 08:25:33 GMT"},
+			}},
+			"Content-Type: a/b\nContent-ID: 1\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=PUT\nContent-Length: 0\n\n",
+		},
+		"a bus without times": {
+			feed.Record{Header: feed.Header{
+				{Name: "Content-Type", Value: "a/b"}, {Name: "Content-ID", Value: "1"}, {Name: "Last-Modified", Value: "Fri, 02 Jan 2026 08:25:33 GMT"},
+			}},
+			"Content-Type: a/b\nContent-ID: 1\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=PUT\nContent-Length: 0\n\n",
+		},
+		"case 115: an empty body": {
+			message("1", feed.Delete, noon, ""),
+			"Content-Type: text/plain\nContent-ID: 1\nLast-Modified: Sun, 01 Mar 2026 12:00:00 GMT\nOperation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
+		},
+		"an entry that changes has its ID with every change": {
+			func() feed.Record {
+				r := message("tag:x,2026:1", feed.Put, noon, "x")
+				r.Header = append(r.Header, feed.Field{Name: "Feedbridge-Mark", Value: "1;p;;;0;0"})
+				return r
+			}(),
+			"Content-Type: text/plain\nContent-ID: tag:x,2026:1#0\nLast-Modified: Sun, 01 Mar 2026 12:00:01 GMT\nOperation-Type: http-equiv=PUT\nContent-Length: 1\n\nx",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := newTopic()
+			topic.add(test.in)
+			if diff := cmp.Diff(test.want, serveTopic(t, topic).part(t)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+var later = func(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
+
+// times are the times of entities and of the page, as seconds since noon.
+func (g got) times(t tester) string {
+	t.Helper()
+	var all []string
+	for _, line := range append(strings.Split(g.body, "\r\n"), "Last-Modified: "+g.header.Get("Last-Modified")) {
+		if value, ok := strings.CutPrefix(line, "Last-Modified: "); ok {
+			at, err := http.ParseTime(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, fmt.Sprint(at.Sub(noon).Seconds()))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func (s *served) times(t tester) string {
+	t.Helper()
+	var all []string
+	for _, g := range s.pages(t) {
+		all = append(all, g.times(t))
+	}
+	return strings.Join(all, " | ")
+}
+
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		seconds []int // of messages; taken by the bus long after
+		bus     bool
+		want    string // entities, and then their page
+	}{
+		"case 107: a page is as old as its last entity": {seconds: []int{1, 1, 2, 4, 7}, want: "1 1 2 2 | 4 7 7"},
+		"case 108: a late entity, on a page and behind one": {
+			seconds: []int{5, 3, 6, 4, 2, 7, 8, 1, 9}, want: "5 5 6 6 | 6 6 7 7 | 8 8 9 9",
+		},
+		"by the bus": {seconds: []int{5, 3, 9, 8}, bus: true, want: "101 103 105 105 | 107 107"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := newTopic()
+			for i, n := range test.seconds {
+				r := message(fmt.Sprint(i), feed.Put, later(n), "x")
+				r.Time = later(101 + 2*i)
+				topic.add(r)
+			}
+			s := serveTopic(t, topic, func(c *Config) { c.BusTime = test.bus })
+			if got := s.times(t); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+	t.Run("case 109: equal times keep their order", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		for _, id := range []string{"z", "b", "y", "a", "c"} {
+			topic.add(message(id, feed.Put, noon, id))
+		}
+		if got, want := serveTopic(t, topic).walk(t), "z b y | a c"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+	t.Run("case 110: the bus's clock is ahead", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		topic.add(feed.Record{Time: time.Now().Add(time.Hour), Body: []byte("x")})
+		g := serveTopic(t, topic).get(t, "/latest")
+		if g.header.Get("Date") != g.header.Get("Last-Modified") {
+			t.Errorf("got %v", g.header)
+		}
+	})
+}
+
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	put := func(id, body string) feed.Record { return message(id, feed.Put, noon, body) }
+	for name, test := range map[string]struct {
+		in   []feed.Record
+		want string
+	}{
+		"case 123: a message that is there twice": {
+			[]feed.Record{put("a", "1"), put("b", "1"), put("a", "1"), put("c", "1"), put("b", "1")}, "a b | c",
+		},
+		"another under the same ID": {[]feed.Record{put("a", "1"), put("a", "2"), put("b", "1"), put("a", "3")}, "a a#1 b | a#3"},
+		"another operation under the same ID": {
+			[]feed.Record{put("a", "1"), message("a", feed.Delete, noon, "1")}, "a a#1",
+		},
+		"a page of repetitions is one": {
+			[]feed.Record{put("a", "1"), put("b", "1"), put("c", "1"), put("a", "1"), put("b", "1"), put("c", "1")}, "a b c | a#3",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := newTopic()
+			s := serveTopic(t, topic)
+			for _, r := range test.in {
+				topic.add(r)
+				s.walk(t)
+			}
+			if got := s.walk(t); got != test.want {
+				t.Errorf("it grew to %s, want %s", got, test.want)
+			}
+			if got := serveTopic(t, topic).walk(t); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestBoundary(t *testing.T) {
+	t.Parallel()
+	id := pageID{"e0", 3, 0}
+	first := boundary(id, nil)
+	for name, r := range map[string]feed.Record{
+		"case 116: a body that has the boundary": message("b@x", feed.Put, noon, "1\r\n--"+first+"\r\n\r\nforged\r\n--"+first+"--\r\n"),
+		"case 116: a header that has it":         message("b@x", feed.Put, noon, "1", feed.Field{Name: "X", Value: first}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := newTopic()
+			topic.numbered(1)
+			s := serveTopic(t, topic)
+			if g := s.get(t, "/latest"); !strings.Contains(g.header.Get("Content-Type"), first) {
+				t.Fatalf("the boundary is not foreseen: %v", g)
+			}
+			topic.add(r)
+			g := s.get(t, "/latest")
+			if strings.Contains(g.header.Get("Content-Type"), first) || g.ids() != "m0 b" {
+				t.Errorf("got %v", g)
+			}
+			if other := serveTopic(t, topic).get(t, "/latest"); other.body != g.body {
+				t.Errorf("another copy has %q, not %q", other.body, g.body)
+			}
+		})
+	}
+}

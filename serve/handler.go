@@ -1,0 +1,265 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// answer is an error with a status and a sentence for who asked.
+type answer struct {
+	status   int
+	sentence string
+}
+
+func (a *answer) Error() string { return a.sentence }
+
+func say(status int, format string, args ...any) error {
+	return &answer{status, fmt.Sprintf(format, args...)}
+}
+
+// Retry-After, in seconds.
+const retryAfter = 5
+
+// ServeHTTP answers what asks for /feeds/NAME/….
+func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	err := f.serve(w, r)
+	if err == nil || r.Context().Err() != nil {
+		return
+	}
+	var a *answer
+	switch {
+	case errors.As(err, &a):
+	case errors.Is(err, errGone):
+		a = &answer{http.StatusGone, "This page is gone: the topic does not go back so far any more, or was made anew. What there is begins at " + f.entry() + "."}
+	case errors.Is(err, errNoPage):
+		a = &answer{http.StatusNotFound, "There is no such page. The newest is at " + f.entry() + "."}
+	case errors.Is(err, feed.ErrNoTopic):
+		f.tell(err)
+		a = &answer{http.StatusNotFound, "The topic of this feed does not exist."}
+	case errors.Is(err, errFull):
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+		a = &answer{http.StatusServiceUnavailable, "Too many clients are being served. Try again in a moment."}
+	case errors.Is(err, errTooLarge):
+		f.log.Error("a document is too large to be served", "path", r.URL.Path, "err", err)
+		a = &answer{http.StatusInternalServerError, "This document is too large to be served."}
+	default:
+		f.tell(err)
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+		a = &answer{http.StatusServiceUnavailable, "The bus does not answer. Try again in a moment."}
+	}
+	h := w.Header()
+	for _, name := range []string{"Cache-Control", "ETag", "Last-Modified", "Link", "Content-Encoding"} {
+		h.Del(name)
+	}
+	if a.status == http.StatusNotFound || a.status == http.StatusGone {
+		// A topic may come, or come back.
+		h.Set("Cache-Control", "no-cache")
+	}
+	http.Error(w, a.sentence, a.status)
+}
+
+func (f *Feed) serve(w http.ResponseWriter, r *http.Request) error {
+	if !f.cfg.Auth.allows(r) {
+		w.Header().Set("WWW-Authenticate", f.cfg.Auth.challenge())
+		return say(http.StatusUnauthorized, "This feed is for those who have its credentials.")
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		return say(http.StatusMethodNotAllowed, "A feed is read with GET and HEAD.")
+	}
+	base, err := f.base(r)
+	if err != nil {
+		return err
+	}
+	path, ok := strings.CutPrefix(r.URL.Path, f.path()+"/")
+	what, name, _ := strings.Cut(path, "/")
+	switch {
+	case !ok:
+	case path == "latest":
+		return f.latest(w, r, base)
+	case what == "pages":
+		id, ok := parsePageID(name)
+		if !ok {
+			return errNoPage
+		}
+		key := pageKey{feed: f, id: id}
+		if f.format.linked() {
+			key.base = base
+		}
+		p, err := f.find(r.Context(), key)
+		if err != nil {
+			return err
+		}
+		defer f.memory.release(p)
+		if r.Method == http.MethodGet {
+			f.ahead(p)
+		}
+		return f.send(w, r, p, base)
+	case what == "snapshots" && f.snapshot != nil:
+		return f.snapshot.serve(w, r, name, base)
+	}
+	return say(http.StatusNotFound, "There is nothing here. The feed begins at %s.", f.entry())
+}
+
+// entry is where to begin.
+func (f *Feed) entry() string {
+	if f.cfg.PublicURL != "" {
+		return f.cfg.PublicURL + "/latest"
+	}
+	return f.path() + "/latest"
+}
+
+// base is what links start with.
+func (f *Feed) base(r *http.Request) (string, error) {
+	if f.cfg.PublicURL != "" {
+		return f.cfg.PublicURL, nil
+	}
+	// What no host has would end a link early in clients that read carelessly.
+	if r.Host == "" || strings.ContainsAny(r.Host, ",;<>\"'& ") {
+		return "", say(http.StatusBadRequest, "The request names no host.")
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host + f.path(), nil
+}
+
+// latest answers at the entry point.
+func (f *Feed) latest(w http.ResponseWriter, r *http.Request, base string) error {
+	if f.format.linked() {
+		return f.subscription(w, r, base)
+	}
+	p, err := f.newest(r.Context())
+	if err != nil {
+		return err
+	}
+	if p == nil {
+		f.tell(nil)
+		w.Header().Set("Cache-Control", "no-cache")
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	defer f.memory.release(p)
+	return f.send(w, r, p, base)
+}
+
+// send sends a page.
+func (f *Feed) send(w http.ResponseWriter, r *http.Request, p *page, base string) error {
+	f.tell(nil)
+	span, err := f.topic.Span(r.Context())
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	if !p.linked {
+		h["Link"] = links(base, p, span)
+	}
+	h.Set("Content-Type", p.contentType)
+	h.Set("Vary", "Accept-Encoding")
+	modified := p.modified.UTC().Format(http.TimeFormat)
+	h.Set("Last-Modified", modified)
+	// The bus may have a clock that is ahead of ours.
+	if time.Now().Before(p.modified) {
+		h.Set("Date", modified)
+	}
+	// A page that may get entities, or a next page, must not be taken for the same
+	// because it was changed in the same second.
+	since := p.modified
+	entry := strings.HasSuffix(r.URL.Path, "/latest")
+	if !p.after.ok || entry {
+		since = time.Time{}
+	}
+	h.Set("Cache-Control", f.caching(p.after.ok && !entry))
+	tag := p.tag
+	if !p.linked {
+		tag += fmt.Sprintf("-%t-%t", p.prev(span), p.after.ok)
+	}
+
+	content, length, packed, done, err := f.content(r, p)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if packed {
+		tag += "-gzip"
+		h.Set("Content-Encoding", "gzip")
+		h.Set("Content-Length", strconv.FormatInt(length, 10))
+	}
+	h.Set("ETag", `"`+tag+`"`)
+	http.ServeContent(w, r, "", since, content)
+	return nil
+}
+
+// caching is the Cache-Control of a page, and of one that does not change any
+// more but for the prev link that goes when older pages do.
+func (f *Feed) caching(closed bool) string {
+	switch {
+	case !closed && f.cfg.Auth.set():
+		return "private, no-cache"
+	case !closed:
+		return "no-cache"
+	}
+	reach := "public"
+	if f.cfg.Auth.set() {
+		reach = "private"
+	}
+	if f.format.linked() {
+		return reach + ", max-age=31536000"
+	}
+	return reach + ", max-age=86400"
+}
+
+// content returns the bytes of a page in the form that suits the request.
+func (f *Feed) content(r *http.Request, p *page) (content io.ReadSeeker, length int64, packed bool, done func(), err error) {
+	if p.body == nil {
+		ctx, cancel := context.WithTimeout(r.Context(), busFor)
+		defer cancel()
+		if err := f.memory.streams.Acquire(ctx, 1); err != nil {
+			return nil, 0, false, nil, err
+		}
+		// Several ranges at once would be read by a goroutine of their own.
+		if strings.Contains(r.Header.Get("Range"), ",") {
+			r.Header.Del("Range")
+		}
+		s := &stream{ctx: r.Context(), f: f, p: p}
+		return s, p.length, false, func() {
+			s.Close()
+			f.memory.streams.Release(1)
+		}, nil
+	}
+	done = func() {}
+	if len(p.body) >= smallest && acceptsGzip(r.Header.Values("Accept-Encoding")) {
+		if b := f.packed(r.Context(), p); len(b) > 0 {
+			return bytes.NewReader(b), int64(len(b)), true, done, nil
+		}
+	}
+	return bytes.NewReader(p.body), int64(len(p.body)), false, done, nil
+}
+
+// packed returns the body of a page in gzip. It is empty if there is none.
+func (f *Feed) packed(ctx context.Context, p *page) []byte {
+	if b := f.memory.packed(p); b != nil {
+		return b
+	}
+	b, err := together(ctx, &f.topic.flights, fmt.Sprintf("gzip %p", p), func(context.Context) ([]byte, error) {
+		b := pack(p.body)
+		if !f.memory.pack(p, b) {
+			b = []byte{} // sending it plain takes no more memory
+		}
+		return b, nil
+	})
+	if err != nil {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,159 @@
+package serve
+
+import (
+	"container/list"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// DefaultMemory is how much a [Memory] holds by default, in bytes.
+const DefaultMemory = 64 << 20
+
+const (
+	// builds is how many pages are made at a time. Each takes up to twice the
+	// largest page that is held.
+	builds = 4
+	// streams is how many pages that are not held are sent at a time. Each takes
+	// one message, and one reading of the topic.
+	streams = 16
+)
+
+// Memory holds pages, for any number of feeds: those that were asked for last,
+// and those that are being sent. It is never more than it was made for.
+type Memory struct {
+	budget int64
+	// largest is the largest page that is held.
+	largest         int64
+	builds, streams *semaphore.Weighted
+	buffers         sync.Pool // of *[]byte, to make pages in
+
+	mu    sync.Mutex // guards what follows, and refs, cached, held and packed of pages
+	used  int64      // by pages that are cached or have refs
+	pages map[pageKey]*list.Element
+	order list.List // of *page, the one that was asked for last in front
+}
+
+// NewMemory returns a Memory that holds pages of budget bytes together; 0 stands
+// for [DefaultMemory].
+func NewMemory(budget int64) *Memory {
+	if budget <= 0 {
+		budget = DefaultMemory
+	}
+	return &Memory{
+		budget: budget, largest: budget / 16, pages: map[pageKey]*list.Element{},
+		builds: semaphore.NewWeighted(builds), streams: semaphore.NewWeighted(streams),
+		buffers: sync.Pool{New: func() any { return new([]byte) }},
+	}
+}
+
+// get returns the page that is held under a key, nil if there is none. Whoever
+// gets one releases it.
+func (m *Memory) get(key pageKey) *page {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := m.pages[key]
+	if at == nil {
+		return nil
+	}
+	m.order.MoveToFront(at)
+	p := at.Value.(*page)
+	p.refs++
+	return p
+}
+
+// hold is for those to whom another has handed the page that it put.
+func (m *Memory) hold(p *page) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.refs == 0 && !p.cached {
+		m.used += p.held
+	}
+	p.refs++
+}
+
+func (m *Memory) release(p *page) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.refs--
+	if p.refs == 0 && !p.cached {
+		m.used -= p.held
+	}
+}
+
+// put takes a page in place of the one that there was. If there is no room for
+// it, because all that is held is being sent, it loses its body.
+func (m *Memory) put(p *page) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at := m.pages[p.pageKey]; at != nil {
+		m.drop(at)
+	}
+	p.held = int64(len(p.body)) + p.sum.size() + pageOverhead
+	if !m.room(p.held) {
+		p.body, p.held = nil, 0 // nobody has the page yet
+		return
+	}
+	m.used += p.held
+	p.cached = true
+	m.pages[p.pageKey] = m.order.PushFront(p)
+}
+
+// pack keeps the body in gzip, if there is room for it.
+func (m *Memory) pack(p *page, packed []byte) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.packed != nil {
+		return true
+	}
+	more := int64(len(packed))
+	if !m.room(more) {
+		return false
+	}
+	p.packed = packed
+	p.held += more
+	if p.cached || p.refs > 0 {
+		m.used += more
+	}
+	return true
+}
+
+// packed returns the body in gzip, nil if nobody has made it.
+func (m *Memory) packed(p *page) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return p.packed
+}
+
+// room makes room for n bytes, by letting go of pages that were asked for long
+// ago. It says whether there is some.
+func (m *Memory) room(n int64) bool {
+	for at := m.order.Back(); at != nil && m.used+n > m.budget; {
+		next := at.Prev()
+		if at.Value.(*page).refs == 0 {
+			m.drop(at)
+		}
+		at = next
+	}
+	return m.used+n <= m.budget
+}
+
+func (m *Memory) drop(at *list.Element) {
+	p := m.order.Remove(at).(*page)
+	delete(m.pages, p.pageKey)
+	p.cached = false
+	if p.refs == 0 {
+		m.used -= p.held
+	}
+}
+
+// pageOverhead is what a page takes beside its bytes, about.
+const pageOverhead = 1 << 10
+
+func (s *summary) size() int64 {
+	n := int64(0)
+	for id := range s.ids {
+		n += int64(len(id)) + 64
+	}
+	return n
+}

@@ -1,0 +1,129 @@
+package serve
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// multipart is the datareplication format: pages of entities as multipart, with
+// their links in the header.
+type multipart struct{}
+
+func (multipart) contentType(p *page) string {
+	return `multipart/mixed; boundary="` + p.boundary + `"`
+}
+
+// boundary separates the parts of a page. It is the same on every copy of the
+// server, and stays what it is while the page grows: it is made of the page's
+// name. If an entity has that in it, by accident or not, it is made of the hash
+// of the page too.
+func boundary(id pageID, hash []byte) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %x", id, hash))
+	return "feedbridge-" + hex.EncodeToString(sum[:16])
+}
+
+// clashes says whether an entity has the boundary in it.
+func clashes(e *entity, boundary string) bool {
+	if bytes.Contains(e.body, []byte(boundary)) {
+		return true
+	}
+	for _, f := range e.header {
+		if strings.Contains(f.Value, boundary) {
+			return true
+		}
+	}
+	return false
+}
+
+// entity appends a part. The standard fields stand where the message has them,
+// in their usual form and once, and behind the others if it has not.
+func (multipart) entity(b []byte, p *page, e *entity) []byte {
+	b = append(b, "--"...)
+	b = append(b, p.boundary...)
+	b = append(b, "\r\n"...)
+	var done [5]bool
+	for _, f := range e.header {
+		i := standard(f.Name)
+		if i < 0 {
+			b = appendField(b, f.Name, f.Value)
+			continue
+		}
+		if !done[i] {
+			done[i] = true
+			b = appendStandard(b, f.Name, i, e)
+		}
+	}
+	for i, name := range standards {
+		if !done[i] {
+			b = appendStandard(b, name, i, e)
+		}
+	}
+	b = append(b, "\r\n"...)
+	b = append(b, e.body...)
+	return append(b, "\r\n"...)
+}
+
+var standards = [...]string{contentType, contentID, lastModified, operationType, contentLength}
+
+func standard(name string) int {
+	for i, s := range standards {
+		if len(s) == len(name) && strings.EqualFold(s, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+func appendStandard(b []byte, name string, i int, e *entity) []byte {
+	b = append(b, name...)
+	b = append(b, ": "...)
+	switch standards[i] {
+	case contentType:
+		b = append(b, e.contentType...)
+	case contentID:
+		b = append(b, e.id...)
+	case lastModified:
+		b = e.modified.AppendFormat(b, http.TimeFormat)
+	case operationType:
+		b = append(b, "http-equiv="...)
+		b = append(b, e.op...)
+	case contentLength:
+		b = strconv.AppendInt(b, int64(len(e.body)), 10)
+	}
+	return append(b, "\r\n"...)
+}
+
+func appendField(b []byte, name, value string) []byte {
+	b = append(b, name...)
+	b = append(b, ": "...)
+	b = append(b, value...)
+	return append(b, "\r\n"...)
+}
+
+func (multipart) frame(_ *Feed, p *page) (head, tail []byte) {
+	return nil, []byte("--" + p.boundary + "--\r\n")
+}
+
+func (multipart) linked() bool { return false }
+
+// links are the Link fields of a page, one line each, as old clients want it.
+func links(base string, p *page, span feed.Span) []string {
+	link := func(k uint64, rel string) string {
+		return "<" + base + "/pages/" + p.id.at(k).String() + ">; rel=" + rel
+	}
+	list := []string{link(p.id.k, "self")}
+	if p.prev(span) {
+		list = append(list, link(p.before.k, "prev"))
+	}
+	if p.after.ok {
+		list = append(list, link(p.after.k, "next"))
+	}
+	return list
+}

@@ -1,0 +1,215 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/nats/embedded"
+)
+
+var (
+	_ Log = (*nats.Log)(nil)
+	_ Log = (*memoryTopic)(nil)
+)
+
+// startNATS starts a server, and a connection to it.
+func startNATS(t testing.TB) (url string, conn *nats.Conn) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	cfg := nats.Config{URL: server.URL()}
+	conn, err = nats.Connect(t.Context(), cfg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return server.URL(), conn
+}
+
+// What the sink has written is served as the feed that it was.
+func TestTopicOfNATS(t *testing.T) {
+	t.Parallel()
+	url, conn := startNATS(t)
+	entities := func(from, to int) []feed.Entity {
+		var list []feed.Entity
+		for i := from; i < to; i++ {
+			list = append(list, feed.Entity{
+				ID: fmt.Sprintf("m%d@x", i), Op: feed.Put, Modified: later(i), Body: fmt.Appendf(nil, "body %d", i),
+				Header: feed.Header{{Name: "Content-ID", Value: fmt.Sprintf("m%d@x", i)}, {Name: "Content-Type", Value: "text/plain"}},
+			})
+		}
+		return list
+	}
+	sink := conn.Sink(nats.Topic{Feed: "orders", Subject: "shop.orders", Stream: nats.Stream{Create: true}})
+	if _, err := sink.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := New(Config{Name: "orders", PageSize: 25}, conn.Log("shop.orders", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := newSite(t)
+	site.feed.Store(f)
+	c := site.crawl(t)
+	defer c.client.CloseIdle()
+	want := ""
+	for n := range 6 {
+		cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor(fmt.Sprint(n))}
+		if err := sink.Commit(t.Context(), entities(n*20, n*20+20), cp); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			want += fmt.Sprintf("m%d ", n*20+i)
+		}
+		c.all(t)
+		if got := c.ids() + " "; got != want {
+			t.Fatalf("read %s, want %s", got, want)
+		}
+	}
+	if len(c.violations) > 0 {
+		t.Errorf("the reader sees %v", c.violations)
+	}
+
+	// A stream of somebody else, which is deleted and made anew.
+	js := jetStream(t, url)
+	for epoch := range 2 {
+		stream := jetstream.StreamConfig{Name: "theirs", Subjects: []string{"theirs.>"}}
+		if _, err := js.CreateStream(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 7 {
+			subject := []string{"theirs.a", "theirs.b"}[i%2]
+			if _, err := js.Publish(t.Context(), subject, fmt.Appendf(nil, "%d of %d", i, epoch)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		theirs, err := New(Config{Name: "orders", PageSize: 2}, conn.Log("theirs.a", "theirs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &served{Feed: theirs}
+		pages := s.pages(t)
+		var bodies [][]byte
+		for _, g := range pages {
+			for _, part := range bytes.Split([]byte(g.body), []byte("\r\n")) {
+				if bytes.Contains(part, []byte(" of ")) {
+					bodies = append(bodies, part)
+				}
+			}
+		}
+		if got := string(bytes.Join(bodies, []byte(", "))); got != fmt.Sprintf("0 of %[1]d, 2 of %[1]d, 4 of %[1]d, 6 of %[1]d", epoch) {
+			t.Errorf("got %s", got)
+		}
+		if err := js.DeleteStream(t.Context(), "theirs"); err != nil {
+			t.Fatal(err)
+		}
+		s.get(t, "/latest").want(t, 404)
+		s.get(t, pages[0].links(t)["self"]).want(t, 410)
+	}
+}
+
+func jetStream(t testing.TB, url string) jetstream.JetStream {
+	t.Helper()
+	nc, err := natsgo.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// BenchmarkColdFromNATS serves pages of 500 entities of 1 KiB that nobody has asked
+// for yet, and reads the same messages with an ordered consumer, which is what the
+// bare client has for it:
+//
+//	go test -run '^$' -bench ColdFromNATS -count 10 ./serve
+func BenchmarkColdFromNATS(b *testing.B) {
+	const messages = 20_000
+	url, conn := startNATS(b)
+	js := jetStream(b, url)
+	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: "bench", Subjects: []string{"bench"}, AllowDirect: true}); err != nil {
+		b.Fatal(err)
+	}
+	for _, r := range sampleTopic(messages).records {
+		m := natsgo.NewMsg("bench")
+		m.Data = r.Body
+		for _, f := range r.Header {
+			m.Header[f.Name] = append(m.Header[f.Name], f.Value)
+		}
+		if _, err := js.PublishMsgAsync(m); err != nil {
+			b.Fatal(err)
+		}
+		if js.PublishAsyncPending() > 1000 {
+			<-js.PublishAsyncComplete()
+		}
+	}
+	<-js.PublishAsyncComplete()
+	b.Run("feedbridge", func(b *testing.B) {
+		for b.Loop() {
+			f, err := New(Config{Name: "orders"}, conn.Log("bench", "bench"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			url, stop := listen(b, NewServer(ServerOptions{}, f).Serve)
+			client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+			for k := range messages/500 + 1 {
+				span, err := f.topic.Span(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				resp, err := client.Get(fmt.Sprintf("%s/feeds/orders/pages/%s-500-%d", url, span.Epoch, k))
+				if err != nil {
+					b.Fatal(err)
+				}
+				if n, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != 200 || n == 0 {
+					b.Fatalf("page %d: %d bytes, %d, %v", k, n, resp.StatusCode, err)
+				}
+				resp.Body.Close()
+			}
+			client.CloseIdleConnections()
+			stop()
+		}
+		b.ReportMetric(float64(b.N*messages)/b.Elapsed().Seconds(), "entities/s")
+	})
+	b.Run("ordered-consumer", func(b *testing.B) {
+		for b.Loop() {
+			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			c, err := js.OrderedConsumer(ctx, "bench", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"bench"}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			in, err := c.Messages()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for range messages {
+				if _, err := in.Next(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			in.Stop()
+			cancel()
+		}
+		b.ReportMetric(float64(b.N*messages)/b.Elapsed().Seconds(), "entities/s")
+	})
+}

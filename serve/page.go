@@ -1,0 +1,130 @@
+package serve
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// pageID is a page: which positions of which topic.
+type pageID struct {
+	epoch string
+	size  uint64 // positions
+	k     uint64
+}
+
+func (id pageID) first() uint64 { return id.k * id.size }
+func (id pageID) end() uint64   { return id.first() + id.size }
+
+// at returns another page of the same size.
+func (id pageID) at(k uint64) pageID {
+	id.k = k
+	return id
+}
+
+func (id pageID) String() string { return fmt.Sprintf("%s-%d-%d", id.epoch, id.size, id.k) }
+
+var epochs = regexp.MustCompile(`^[a-z0-9]+$`)
+
+// parsePageID reads what [pageID.String] wrote. There is one way to write a page.
+func parsePageID(s string) (pageID, bool) {
+	parts := strings.Split(s, "-")
+	if len(parts) != 3 || !epochs.MatchString(parts[0]) {
+		return pageID{}, false
+	}
+	size, err1 := strconv.ParseUint(parts[1], 10, 16)
+	// With this k no position overflows.
+	k, err2 := strconv.ParseUint(parts[2], 10, 48)
+	id := pageID{parts[0], size, k}
+	return id, err1 == nil && err2 == nil && size >= 1 && size <= MaxPageSize && id.String() == s
+}
+
+// whole says whether retention has left all of a page, and all of the page in
+// front of it.
+//
+// A topic need not begin at its first position: NATS counts from 1, and what came
+// first may have been a checkpoint, or another subject's. So the first page counts
+// as whole until retention has taken all of it. It is the one page that may lose
+// messages before it is gone.
+func (id pageID) whole(span feed.Span) bool {
+	from := id.at(id.k - min(id.k, 1)).first()
+	return span.First <= from || from == 0 && span.First < max(id.size, 2)
+}
+
+// page is a page as it is served.
+type page struct {
+	pageKey
+	contentType string
+	// body is nil if it is too large to be held. length is its size then too.
+	body   []byte
+	length int64
+	// packed is the body in gzip; empty if that is no smaller, nil as long as
+	// nobody asked.
+	packed []byte
+	// tag is what the ETag is made of, the hash of the body.
+	tag string
+	// entities is how many there are. A page that has none is not served.
+	entities int
+	// modified is the time of the last entity.
+	modified time.Time
+	boundary string // of a multipart page
+	// linked says that the links are in the body.
+	linked bool
+	// neighbours are the nearest pages that have messages.
+	before, after neighbour
+	// span is what the topic had when the page was made, and sum what the page
+	// behind it needs to know of it.
+	span feed.Span
+	sum  summary
+
+	// These belong to Memory.
+	refs   int
+	cached bool
+	held   int64
+}
+
+// pageKey names a page among all that a Memory holds. Documents with links in
+// them depend on where they are served.
+type pageKey struct {
+	feed *Feed
+	id   pageID
+	base string
+	kind kind
+}
+
+// kind tells the documents apart that are made of the same positions.
+type kind int
+
+const (
+	closedPage kind = iota
+	subscription
+)
+
+// neighbour is the page that a link leads to.
+type neighbour struct {
+	k  uint64
+	ok bool
+}
+
+// sealed says whether no message comes to the page any more.
+func (p *page) sealed() bool { return p.id.end() <= p.span.End }
+
+// prev says whether the page in front is to be had.
+func (p *page) prev(span feed.Span) bool {
+	return p.before.ok && p.id.at(p.before.k).whole(span)
+}
+
+// current says whether the page is what it would be if it were made now.
+func (p *page) current(span feed.Span) bool {
+	switch {
+	case p.span == span:
+		return true
+	case span.Epoch != p.id.epoch || !p.id.whole(span), p.linked && p.prev(span) != p.prev(p.span):
+		return false
+	}
+	return p.after.ok || p.span.End == span.End
+}

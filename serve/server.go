@@ -1,0 +1,148 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// The bounds of what clients may take up. A client that is slow is borne as long
+// as it takes a piece of a page in stall; all of them together are bounded by
+// their number.
+const (
+	connections = 4096
+	headerFor   = 10 * time.Second
+	idleFor     = 2 * time.Minute
+	stall       = 30 * time.Second
+	headerBytes = 16 << 10
+	// grace is how long requests may go on after the end of Serve's context.
+	grace = 5 * time.Second
+)
+
+// ServerOptions describe a server.
+type ServerOptions struct {
+	// Connections is how many clients may be connected at a time; more wait to be
+	// accepted. Default 4096.
+	Connections int
+	// TLS has the server's certificate; nil serves without.
+	TLS *tls.Config
+	// Log gets what goes wrong in the server itself.
+	Log *slog.Logger
+}
+
+// Server serves feeds, and a page at / that lists them for people.
+type Server struct {
+	opts  ServerOptions
+	feeds []*Feed // sorted by name
+}
+
+// NewServer returns a Server of feeds, whose names differ.
+func NewServer(opts ServerOptions, feeds ...*Feed) *Server {
+	if opts.Connections <= 0 {
+		opts.Connections = connections
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{opts: opts, feeds: slices.Clone(feeds)}
+	slices.SortFunc(s.feeds, func(a, b *Feed) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
+	return s
+}
+
+// ServeHTTP answers at /feeds/NAME/ for every feed, and at /.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	rest, ok := strings.CutPrefix(r.URL.Path, "/feeds/")
+	name, _, _ := strings.Cut(rest, "/")
+	for _, f := range s.feeds {
+		if ok && f.cfg.Name == name {
+			f.ServeHTTP(w, r)
+			return
+		}
+	}
+	if r.URL.Path == "/" {
+		s.list(w, r)
+		return
+	}
+	http.Error(w, "There is nothing here. The feeds are listed at /.", http.StatusNotFound)
+}
+
+// Serve answers on l until ctx ends, and returns nil then, once the requests
+// under way have been answered or 5s have passed. Snapshots are built meanwhile.
+// It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	l = netutil.LimitListener(patient{l}, s.opts.Connections)
+	if s.opts.TLS != nil {
+		l = tls.NewListener(l, s.opts.TLS)
+	}
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headerFor,
+		ReadTimeout:       headerFor, // for bodies too, which nobody sends to a feed
+		IdleTimeout:       idleFor,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var building sync.WaitGroup
+	defer building.Wait()
+	for _, f := range s.feeds {
+		building.Go(func() { f.Run(ctx) })
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+	})
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		cancel()
+		return fmt.Errorf("serve feeds on %s: %w", l.Addr(), err)
+	}
+	<-stopped
+	return nil
+}
+
+// patient gives every piece that is written its own time, so that a large page
+// may take as long as it likes and a client that takes nothing does not stay.
+type patient struct{ net.Listener }
+
+func (l patient) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &patientConn{conn}, nil
+}
+
+type patientConn struct{ net.Conn }
+
+// piece is what a client has to take in stall, in bytes.
+const piece = 32 << 10
+
+func (c *patientConn) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		if err = c.SetWriteDeadline(time.Now().Add(stall)); err != nil {
+			return n, err
+		}
+		var m int
+		m, err = c.Conn.Write(b[n:min(n+piece, len(b))])
+		n += m
+	}
+	return n, err
+}

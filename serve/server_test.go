@@ -1,0 +1,357 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// start runs a server until the test ends.
+func start(t *testing.T, opts ServerOptions, feeds ...*Feed) string {
+	t.Helper()
+	url, stop := listen(t, NewServer(opts, feeds...).Serve)
+	t.Cleanup(stop)
+	return url
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get(url) //nolint:gosec // it is our own server
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(7)
+	away := newTopic()
+	away.away = true
+	gone := newTopic()
+	gone.gone = true
+	feeds := []*Feed{
+		serveTopic(t, topic, withSnapshots()).Feed,
+		serveTopic(t, away, func(c *Config) { c.Name = "away" }).Feed,
+		serveTopic(t, gone, func(c *Config) { c.Name = "gone" }).Feed,
+		serveTopic(t, newTopic(), func(c *Config) { c.Name = "empty" }).Feed,
+		serveTopic(t, topic, func(c *Config) { c.Name = "secret"; c.Auth.Bearer = "x" }).Feed,
+		serveTopic(t, topic, func(c *Config) { c.Name, c.Format = "news", Atom }).Feed,
+	}
+	url := start(t, ServerOptions{}, feeds...)
+	for path, want := range map[string]int{
+		"/feeds/orders/latest": 200, "/feeds/orders/pages/e0-3-0": 200, "/feeds/away/latest": 503, "/feeds/gone/latest": 404, "/feeds/empty/latest": 204,
+		"/feeds/secret/latest": 401, "/feeds/secret/x": 401, "/feeds/news/latest": 200, "/feeds/other/latest": 404, "/feeds/": 404, "/feeds/orders": 404,
+		"/x": 404, "/": 200,
+	} {
+		if status, body := get(t, url+path); status != want || status >= 400 && len(body) < 20 {
+			t.Errorf("%s: got %d %q, want %d", path, status, body, want)
+		}
+	}
+	for { // until the snapshot is there
+		_, page := get(t, url+"/")
+		if !strings.Contains(page, "snapshots/latest") {
+			continue
+		}
+		for _, want := range []string{
+			`<tr><td><a href="/feeds/orders/latest">orders</a><td>datareplication<td>7<td>2026-03-01 12:00:07 UTC, `,
+			`<a href="/feeds/orders/pages/e0-3-0">first page</a> <a href="/feeds/orders/latest">newest page</a> <a href="/feeds/orders/snapshots/latest">snapshot</a> of 2026-03-01 12:00:06 UTC`,
+			`away</a><td>datareplication<td colspan="2">the bus does not answer<td>`, `gone</a><td>datareplication<td colspan="2">its topic does not exist<td>`,
+			`empty</a><td>datareplication<td colspan="2">it has no messages<td>`, `secret</a><td>datareplication<td colspan="2">for those who have its credentials<td>`,
+			`news</a><td>atom<td>7<td>`, `<a href="/feeds/news/pages/e0-3-0">first page</a>`,
+		} {
+			if !strings.Contains(page, want) {
+				t.Errorf("there is no %s in %s", want, page)
+			}
+		}
+		break
+	}
+	for _, f := range []string{"orders", "news"} {
+		if status, _ := get(t, url+"/feeds/"+f+"/pages/e0-3-0"); status != 200 {
+			t.Errorf("the first page of %s answers %d", f, status)
+		}
+	}
+}
+
+func TestListedFirstPageIsServed(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(14)
+	s := serveTopic(t, topic)
+	server := NewServer(ServerOptions{}, s.Feed)
+	for first := uint64(0); first < 14; first++ {
+		topic.trim(first)
+		s.Feed.topic.at, s.shown = time.Time{}, shown{}
+		seen := s.row(t.Context())
+		pages := s.pages(t)
+		if want := strings.TrimPrefix(pages[0].links(t)["self"], "http://feed.example"); seen.First != want {
+			t.Errorf("from %d on the first page is said to be %s, and is %s", first, seen.First, want)
+		}
+	}
+	_ = server
+}
+
+// A client that takes what it asked for slowly, but takes it, gets all of it. One
+// that takes nothing is cut off.
+func TestSlowClients(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		pause  time.Duration // before each piece
+		memory *Memory
+		ok     bool
+	}{
+		"slow": {stall / 2, nil, true}, "stuck": {stall * 2, nil, false},
+		"slow, with a page that is not held": {stall / 2, tiny(), true}, "stuck, with a page that is not held": {stall * 2, tiny(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				topic := newTopic()
+				for i := range 10 {
+					topic.add(message(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", 50_000)))
+				}
+				l := newPipes()
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() {
+					done <- NewServer(ServerOptions{}, serveTopic(t, topic, sized(10), func(c *Config) { c.Memory = test.memory }).Feed).Serve(ctx, l)
+				}()
+				conn := l.dial()
+				fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+				resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, test.pause}, piece), nil)
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+				if (err == nil) != test.ok {
+					t.Errorf("got %v", err)
+				}
+				conn.Close()
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+type slowly struct {
+	net.Conn
+	pause time.Duration
+}
+
+func (s slowly) Read(b []byte) (int, error) {
+	time.Sleep(s.pause)
+	n, err := io.ReadAtLeast(s.Conn, b, 1)
+	return n, err
+}
+
+// pipes is a listener within the process.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
+
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.done) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
+
+// Pages that slow clients are being sent are not held beyond what memory has.
+func TestMemoryIsBounded(t *testing.T) {
+	const clients, size = 60, 200_000
+	topic := newTopic()
+	for i := range clients {
+		topic.add(message(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", size)))
+	}
+	memory := NewMemory(16 * (size + 20_000))
+	s := serveTopic(t, topic, sized(1), func(c *Config) { c.Memory = memory })
+	var conns []net.Conn
+	l := newPipes()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- NewServer(ServerOptions{}, s.Feed).Serve(ctx, l) }()
+	read := make([]*bufio.Reader, clients)
+	for i := range clients {
+		conn := l.dial()
+		conns = append(conns, conn)
+		fmt.Fprintf(conn, "GET /feeds/orders/pages/e0-1-%d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", i)
+		read[i] = bufio.NewReaderSize(conn, 16)
+		if i < 16+streams { // the others wait for their turn
+			if _, err := read[i].Peek(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	runtime.Gosched()
+	memory.mu.Lock()
+	used, held := memory.used, len(memory.pages)
+	memory.mu.Unlock()
+	if used > memory.budget || held == 0 {
+		t.Errorf("%d bytes are used by %d pages, of %d", used, held, memory.budget)
+	}
+	// They all get their pages in the end.
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			resp, err := http.ReadResponse(read[i], nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			if n, err := io.Copy(io.Discard, resp.Body); err != nil || n < size || resp.StatusCode != 200 {
+				t.Errorf("got %d bytes of page %d, %d, %v", n, i, resp.StatusCode, err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, conn := range conns {
+		conn.Close()
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	memory.mu.Lock()
+	defer memory.mu.Unlock()
+	sum := int64(0)
+	for _, at := range memory.pages {
+		p := at.Value.(*page)
+		if sum += p.held; p.refs != 0 {
+			t.Errorf("page %v has %d refs", p.id, p.refs)
+		}
+	}
+	if sum != memory.used {
+		t.Errorf("%d bytes are said to be used, and are %d", memory.used, sum)
+	}
+}
+
+// A page may be dropped between being made and being sent.
+func TestMemoryCountsWhatIsDroppedAndHeld(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(10_000)
+	a, b := &page{pageKey: pageKey{base: "a"}, body: make([]byte, 5000)}, &page{pageKey: pageKey{base: "b"}, body: make([]byte, 6000)}
+	want := func(n int64) {
+		t.Helper()
+		if m.used != n {
+			t.Errorf("%d bytes are used, want %d", m.used, n)
+		}
+	}
+	m.put(a)
+	want(5000 + pageOverhead)
+	m.put(b)
+	want(6000 + pageOverhead)
+	m.hold(a)
+	want(11_000 + 2*pageOverhead)
+	if got := m.get(b.pageKey); got != b || m.get(a.pageKey) != nil {
+		t.Errorf("got %v", got)
+	}
+	if m.pack(a, make([]byte, 10)); a.packed != nil {
+		t.Error("there was room")
+	}
+	m.release(a)
+	want(6000 + pageOverhead)
+	m.put(a) // b is being sent
+	want(6000 + pageOverhead)
+	if a.body != nil {
+		t.Error("there was room")
+	}
+	m.release(b)
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(1)
+	url := start(t, ServerOptions{Connections: 2}, serveTopic(t, topic).Feed)
+	addr := strings.TrimPrefix(url, "http://")
+	var conns []net.Conn
+	for range 3 {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	answered := make(chan int, 3)
+	for i, conn := range conns {
+		go func() {
+			fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\n\r\n")
+			if _, err := bufio.NewReader(conn).ReadString('\n'); err == nil {
+				answered <- i
+			}
+		}()
+	}
+	one, two := <-answered, <-answered
+	select {
+	case i := <-answered:
+		t.Errorf("all three were answered, the last one was %d", i)
+	case <-time.After(50 * time.Millisecond):
+	}
+	conns[one].Close()
+	if three := <-answered; three+one+two != 3 {
+		t.Errorf("%d was answered twice", three)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(1)
+	certified := httptest.NewUnstartedServer(nil)
+	certified.StartTLS()
+	defer certified.Close()
+	client := certified.Client()
+	url, stop := listen(t, NewServer(ServerOptions{TLS: certified.TLS}, serveTopic(t, topic).Feed).Serve)
+	defer stop()
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(strings.Replace(url, "http:", "https:", 1) + "/feeds/orders/latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if l := (got{header: resp.Header}).links(t); !strings.HasPrefix(l["self"], "https://127.0.0.1:") || resp.StatusCode != 200 {
+		t.Errorf("got %d, %v", resp.StatusCode, l)
+	}
+}

@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+)
+
+// stream is a page that is not held in memory, read from the topic while it is
+// sent. It is an [io.ReadSeeker]; going back reads the page from its start again.
+type stream struct {
+	ctx  context.Context
+	f    *Feed
+	p    *page
+	next func() ([]byte, error, bool) // nil before the start
+	stop func()
+	rest []byte
+	at   int64 // of rest in the page
+	want int64 // where to read next
+}
+
+// chunks are the bytes of a page that has no links in it.
+func (f *Feed) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		head, tail := f.format.frame(f, p)
+		if !yield(head, nil) {
+			return
+		}
+		var b []byte
+		for e, err := range f.read(p, nil).all(ctx) {
+			if err == nil {
+				b = f.format.entity(b[:0], p, e)
+			}
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+		yield(tail, nil)
+	}
+}
+
+// errCut says that messages vanished from a page that was being sent. The client
+// sees that the page is cut.
+var errCut = errors.New("messages of the page were deleted")
+
+func (s *stream) Read(b []byte) (int, error) {
+	if s.want >= s.p.length {
+		return 0, io.EOF
+	}
+	if s.next == nil || s.at > s.want {
+		s.Close()
+		s.next, s.stop = iter.Pull2(s.f.chunks(s.ctx, s.p))
+		s.rest, s.at = nil, 0
+	}
+	for len(s.rest) == 0 || s.at < s.want {
+		if n := min(s.want-s.at, int64(len(s.rest))); n > 0 {
+			s.rest, s.at = s.rest[n:], s.at+n
+			continue
+		}
+		chunk, err, ok := s.next()
+		switch {
+		case err != nil:
+			return 0, err
+		case !ok:
+			return 0, errCut
+		}
+		s.rest = chunk
+	}
+	n := copy(b, s.rest)
+	s.rest, s.at, s.want = s.rest[n:], s.at+int64(n), s.want+int64(n)
+	return n, nil
+}
+
+func (s *stream) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += s.want
+	case io.SeekEnd:
+		offset += s.p.length
+	}
+	s.want = offset
+	return offset, nil
+}
+
+// Close ends the reading.
+func (s *stream) Close() {
+	if s.stop != nil {
+		s.stop()
+		s.stop, s.next = nil, nil
+	}
+}

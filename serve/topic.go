@@ -1,0 +1,127 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// spanFor is for how long it is believed what positions a topic has. It is the
+// most that a client learns late, and what keeps thousands of clients from
+// asking the bus thousands of times.
+const spanFor = 100 * time.Millisecond
+
+// topic is a Log that many ask.
+type topic struct {
+	log     Log
+	flights singleflight.Group
+
+	mu   sync.Mutex // guards what follows
+	span feed.Span
+	at   time.Time // when span was asked for
+}
+
+// Span returns which positions the topic has, or had a moment ago.
+func (t *topic) Span(ctx context.Context) (feed.Span, error) {
+	t.mu.Lock()
+	span, at := t.span, t.at
+	t.mu.Unlock()
+	if !at.IsZero() && time.Since(at) < spanFor {
+		return span, nil
+	}
+	return together(ctx, &t.flights, "span", t.spanNow)
+}
+
+// spanNow asks the bus.
+func (t *topic) spanNow(ctx context.Context) (feed.Span, error) {
+	at := time.Now()
+	span, err := t.log.Span(ctx)
+	if err != nil {
+		at = time.Time{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.span, t.at = span, at
+	return span, err
+}
+
+// together does what many ask for once. It goes on when one of them leaves, for
+// as long as [busFor].
+func together[T any](ctx context.Context, flights *singleflight.Group, key string, do func(context.Context) (T, error)) (T, error) {
+	done := flights.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), busFor)
+		defer cancel()
+		return do(ctx)
+	})
+	var zero T
+	select {
+	case r := <-done:
+		if r.Err != nil {
+			return zero, r.Err
+		}
+		return r.Val.(T), nil
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	}
+}
+
+// first returns the first position in [from, to) that has a message.
+func (t *topic) first(ctx context.Context, from, to uint64) (position uint64, ok bool, err error) {
+	if from >= to {
+		return 0, false, nil
+	}
+	for r, err := range t.log.Read(ctx, from, to) {
+		return r.Position, err == nil, err
+	}
+	return 0, false, nil
+}
+
+// after returns the first page behind page k that has a message.
+func (t *topic) after(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
+	// The message mostly lies right behind the page, and a topic may take long to
+	// be asked for more than one needs.
+	for from, width := id.end(), uint64(1); from < span.End; width = max(width*2, id.size) {
+		to := min(from+width, span.End)
+		position, ok, err := t.first(ctx, from, to)
+		if ok || err != nil {
+			return position / id.size, ok, err
+		}
+		from = to
+	}
+	return 0, false, nil
+}
+
+// before returns the last page in front of page k that has a message.
+func (t *topic) before(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
+	n := id.size
+	low := span.First / n // no page in front of this one has any
+	for high, width := id.k, uint64(1); high > low; width *= 2 {
+		from := max(low, high-min(width, high))
+		_, ok, err := t.first(ctx, from*n, min(high*n, span.End))
+		if err != nil {
+			return 0, false, err
+		}
+		if !ok {
+			high = from
+			continue
+		}
+		for high-from > 1 { // there is one in [from, high)
+			middle := from + (high-from)/2
+			_, ok, err := t.first(ctx, middle*n, min(high*n, span.End))
+			if err != nil {
+				return 0, false, err
+			}
+			if ok {
+				from = middle
+			} else {
+				high = middle
+			}
+		}
+		return from, true, nil
+	}
+	return 0, false, nil
+}
