@@ -199,6 +199,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	bus := admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return nil }}
 	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Log: slog.New(slog.DiscardHandler)})
 	f := server.AddFeed(admin.FeedOptions{Name: "orders", Freshness: time.Minute})
+	server.AddServed("orders")(http.StatusOK, time.Second)
 	// Whatever is known only later is known now.
 	f.Entered(bridge.Status{State: bridge.Reading, Checkpoint: checkpoint.Checkpoint{At: time.Now()}})
 	batch := feed.Batch{

@@ -40,7 +40,7 @@ var layers = map[string][]string{
 
 	"serve": {"feed"},
 
-	"config":         {"feed", "secret", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
+	"config":         {"feed", "secret", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},
 }
 

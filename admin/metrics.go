@@ -16,6 +16,8 @@ const namespace = "feedbridge"
 // histograms are what cannot be made from a record.
 type histograms struct {
 	requestSeconds, commitSeconds, commitEntities *prometheus.HistogramVec
+	servedSeconds                                 *prometheus.HistogramVec
+	served                                        *prometheus.CounterVec
 }
 
 // register fills the registry. There is no default one: two Servers in one
@@ -36,6 +38,12 @@ func register(registry *prometheus.Registry, s *Server, version string) histogra
 		commitEntities: histogram("commit_entities",
 			"How many entities a commit published.",
 			0, 1, 10, 50, 100, 250, 500, 1000, 5000, 10000),
+		servedSeconds: histogram("served_request_duration_seconds",
+			"How long the answers to requests for a served feed took, to their last byte.",
+			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30),
+		served: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "served_requests_total", Help: "Requests for a served feed, by the status of the answer.",
+		}, []string{"feed", "code"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace:   namespace,
@@ -44,7 +52,7 @@ func register(registry *prometheus.Registry, s *Server, version string) histogra
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	registry.MustRegister(h.requestSeconds, h.commitSeconds, h.commitEntities, build, &collector{s, metrics()},
+	registry.MustRegister(h.requestSeconds, h.commitSeconds, h.commitEntities, h.servedSeconds, h.served, build, &collector{s, metrics()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return h
 }

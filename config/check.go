@@ -39,6 +39,7 @@ func (l *loader) complete(cfg *Config) {
 		}
 		cfg.Feeds[name] = f
 	}
+	l.completeServe(cfg)
 }
 
 // check reports what is wrong in values that are well formed. Names are taken
@@ -52,6 +53,7 @@ func (l *loader) check(cfg *Config) {
 	}
 	l.checkBuses(cfg)
 	l.checkFeeds(cfg)
+	l.checkServe(cfg)
 }
 
 func (l *loader) checkBuses(cfg *Config) {
@@ -79,7 +81,7 @@ func (l *loader) checkBuses(cfg *Config) {
 
 func (l *loader) checkFeeds(cfg *Config) {
 	names := l.names("feeds")
-	if len(names) == 0 {
+	if len(names) == 0 && cfg.Serve == nil {
 		l.wrong("feeds", "there are no feeds; add one here or set FEEDBRIDGE_FEEDS_<NAME>_URL")
 	}
 	buses := l.names("buses")

@@ -59,9 +59,11 @@ type Config struct {
 	Grace time.Duration `yaml:"grace"`
 	// Buses are by name. Default: one called embedded, of that kind.
 	Buses map[string]Bus `yaml:"buses"`
-	// Feeds are by name; there is at least one.
+	// Feeds are by name; there is at least one, or one to serve.
 	Feeds map[string]Feed `yaml:"feeds"`
-	Admin Admin           `yaml:"admin"`
+	// Serve is nil unless topics are served.
+	Serve *Serve `yaml:"serve"`
+	Admin Admin  `yaml:"admin"`
 }
 
 // Log says what is logged, and how.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
@@ -107,6 +108,7 @@ func TestGoodFiles(t *testing.T) {
 			c.Feeds["any"] = any
 		}),
 		"kafka": onKafka(),
+		"serve": serving(),
 	}
 	files, _ := filepath.Glob("testdata/*.good.yaml")
 	if len(files) != len(want) {
@@ -157,6 +159,35 @@ func onKafka() *Config {
 		"small": {Kafka: &small},
 	}
 	c.Feeds = map[string]Feed{"orders": orders, "returns": returns, "changes": changes}
+	return c
+}
+
+// serving is testdata/serve.good.yaml, which has no feeds to copy.
+func serving() *Config {
+	lake := kafka.Defaults()
+	lake.Brokers = []string{"127.0.0.1:9092"}
+	c := minimal()
+	c.Buses = map[string]Bus{
+		"main": {NATS: &nats.Config{URL: "nats://127.0.0.1:4222", Timeout: 10 * time.Second}},
+		"lake": {Kafka: &lake},
+	}
+	c.Feeds = nil
+	c.Serve = &Serve{
+		Listen: "0.0.0.0:8443", TLS: Certificate{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem"},
+		Connections: 100, Memory: 32 << 20,
+		Feeds: map[string]Served{
+			"orders": {
+				From: From{Bus: "main", Topic: "shop.orders", Stream: "SHOP"}, Format: serve.DataReplication, PageSize: 100,
+				PublicURL: "https://feeds.example.com/orders", BusTime: true,
+				Auth:     ServedAuth{Basic: ServedBasic{Username: "partner", PasswordFile: "/run/secrets/partner"}},
+				Snapshot: Snapshot{Every: time.Hour, Key: "/id", Dir: "/var/tmp"},
+			},
+			"changes": {
+				From: From{Bus: "lake", Topic: "changes", Partition: 2}, Format: serve.Atom, PageSize: 500, Title: "What changed",
+				Auth: ServedAuth{BearerFile: "/run/secrets/token"},
+			},
+		},
+	}
 	return c
 }
 

@@ -15,7 +15,6 @@ import (
 // reserved has the keys of the configuration that this version has not, with
 // what they ask for.
 var reserved = map[string]string{
-	"serve":                    "serving a topic as a feed",
 	"feeds.*.compact_backfill": "publishing only the last version of each entry of a history",
 }
 

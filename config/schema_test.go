@@ -39,7 +39,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"bool_not_one", "bus_name_with_dot", "duration_in_days", "duration_not_one", "duration_without_unit",
 		"dialect_unknown", "gap_unknown", "header_without_quotes", "headers_is_mapping", "kafka_mechanism", "list_is_text",
 		"log_level_unknown", "mapping_is_text", "name_with_capital", "names_is_list", "null_feed", "null_value",
-		"number_not_one", "number_not_whole", "number_with_unit", "oversize_unknown", "serve", "start_snapshot",
+		"number_not_one", "number_not_whole", "number_with_unit", "oversize_unknown", "serve_format_unknown", "start_snapshot",
 		"start_unknown", "text_is_mapping", "top_is_list", "unknown_key", "unknown_key_deep", "unknown_key_top",
 	} {
 		if err := validate(t, read(t, filepath.Join("testdata", name+".bad.yaml"))); err == nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -66,6 +67,8 @@ func presets(t reflect.Type) reflect.Value {
 		kafka.Defaults(),
 		kafka.DefaultOptions(),
 		Embedded{Listen: "127.0.0.1:4222"},
+		Serve{Listen: "127.0.0.1:8080", Connections: serve.DefaultConnections, Memory: serve.DefaultMemory},
+		Served{Format: serve.DataReplication, PageSize: serve.DefaultPageSize},
 	} {
 		if reflect.TypeOf(v) == t {
 			return reflect.ValueOf(v)

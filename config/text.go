@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/source/datareplication"
@@ -30,6 +31,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[kafka.Compression](): {
 		string(kafka.None), string(kafka.Gzip), string(kafka.Snappy), string(kafka.LZ4), string(kafka.Zstd),
 	},
+	reflect.TypeFor[serve.Format]():     {string(serve.DataReplication), string(serve.Atom), string(serve.RSS)},
 	reflect.TypeFor[kafka.Delete]():     {string(kafka.DeleteMessage), string(kafka.DeleteTombstone)},
 	reflect.TypeFor[kafka.MissingKey](): {string(kafka.KeyStop), string(kafka.KeyNull)},
 	reflect.TypeFor[syndication.DialectName](): {

@@ -31,6 +31,11 @@ const retryAfter = 5
 
 // ServeHTTP answers what asks for /feeds/NAME/….
 func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.cfg.Observe != nil {
+		begun, watched := time.Now(), &watchedWriter{w, http.StatusOK}
+		w = watched
+		defer func() { f.cfg.Observe(watched.status, time.Since(begun)) }()
+	}
 	err := f.serve(w, r)
 	if err == nil || r.Context().Err() != nil {
 		return
@@ -49,8 +54,11 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		a = &answer{http.StatusServiceUnavailable, "Too many clients are being served. Try again in a moment."}
 	case errors.Is(err, errTooLarge):
-		f.log.Error("a document is too large to be served", "path", r.URL.Path, "err", err)
+		f.log.Error("a document is too large to be served", "path", r.URL.Path, "error", err)
 		a = &answer{http.StatusInternalServerError, "This document is too large to be served."}
+	case errors.Is(err, feed.ErrPermanent):
+		f.tell(err)
+		a = &answer{http.StatusInternalServerError, "This topic cannot be served as a feed; the server's log says why."}
 	default:
 		f.tell(err)
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
@@ -66,6 +74,20 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	http.Error(w, a.sentence, a.status)
 }
+
+// watchedWriter remembers the status.
+type watchedWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *watchedWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *watchedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (f *Feed) serve(w http.ResponseWriter, r *http.Request) error {
 	if !f.cfg.Auth.allows(r) {

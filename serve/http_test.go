@@ -283,7 +283,7 @@ func TestTheBusIsAway(t *testing.T) {
 	topic.set(func() { topic.away = false })
 	s.get(t, "/latest").want(t, 200)
 	s.get(t, "/pages/e0-3-1").want(t, 200)
-	if got := s.log.String(); strings.Count(got, "cannot be read") != 1 || strings.Count(got, "can be read again") != 1 || !strings.Contains(got, "err=\"the bus is away\"") {
+	if got := s.log.String(); strings.Count(got, "cannot be read") != 1 || strings.Count(got, "can be read again") != 1 || !strings.Contains(got, "error=\"the bus is away\"") {
 		t.Errorf("logged %s", got)
 	}
 	// In the middle of a page.

@@ -67,7 +67,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	}
 	var b bytes.Buffer
 	if err := listing.Execute(&b, rows); err != nil {
-		s.opts.Log.Error("the list of feeds cannot be shown", "err", err)
+		s.opts.Log.Error("the list of feeds cannot be shown", "error", err)
 		http.Error(w, "The list cannot be shown.", http.StatusInternalServerError)
 		return
 	}

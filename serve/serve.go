@@ -104,6 +104,9 @@ type Config struct {
 	Memory *Memory
 	// Log gets what goes wrong.
 	Log *slog.Logger
+	// Observe is told of each request, when it has been answered: the status, and
+	// how long that took. It may be nil, and is called by several goroutines.
+	Observe func(status int, took time.Duration)
 }
 
 var names = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
@@ -194,7 +197,7 @@ func (f *Feed) path() string { return "/feeds/" + f.cfg.Name }
 func (f *Feed) tell(err error) {
 	switch was := f.away.Swap(err != nil); {
 	case err != nil && !was:
-		f.log.Warn("a served topic cannot be read", "err", err)
+		f.log.Warn("a served topic cannot be read", "error", err)
 	case err == nil && was:
 		f.log.Info("a served topic can be read again")
 	}

@@ -20,7 +20,9 @@ import (
 // as it takes a piece of a page in stall; all of them together are bounded by
 // their number.
 const (
-	connections = 4096
+	// DefaultConnections is how many clients may be connected at a time.
+	DefaultConnections = 4096
+
 	headerFor   = 10 * time.Second
 	idleFor     = 2 * time.Minute
 	stall       = 30 * time.Second
@@ -49,7 +51,7 @@ type Server struct {
 // NewServer returns a Server of feeds, whose names differ.
 func NewServer(opts ServerOptions, feeds ...*Feed) *Server {
 	if opts.Connections <= 0 {
-		opts.Connections = connections
+		opts.Connections = DefaultConnections
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)

@@ -113,7 +113,7 @@ func (f *Feed) Run(ctx context.Context) {
 	for {
 		wait := f.cfg.Snapshot.Every
 		if err := f.snapshot.renew(ctx); err != nil && ctx.Err() == nil {
-			f.log.Warn("a snapshot could not be built", "err", err)
+			f.log.Warn("a snapshot could not be built", "error", err)
 			wait = min(wait, retrySnapshot)
 		}
 		timer := time.NewTimer(wait)

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -129,6 +130,14 @@ func (b *buses) close() {
 	if b.server != nil {
 		b.server.Close()
 	}
+}
+
+// log returns a topic to read back.
+func (b *buses) log(from config.From) serve.Log {
+	if c, ok := b.conns[from.Bus].(*kafka.Conn); ok {
+		return c.Log(from.Topic, int32(from.Partition))
+	}
+	return b.conns[from.Bus].(*nats.Conn).Log(from.Topic, from.Stream)
 }
 
 // sink returns the sink of a feed's topic, and how large its commits should be.

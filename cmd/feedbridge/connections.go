@@ -28,7 +28,7 @@ const (
 // connection is something that a daemon would connect to, and whether that
 // works.
 type connection struct {
-	Kind  string `json:"kind"` // bus, feed or topic
+	Kind  string `json:"kind"` // bus, feed, topic or served feed
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Note  string `json:"note,omitempty"`
@@ -57,7 +57,8 @@ func (c connection) String() string {
 
 // tryConnections tries all that the configuration names, and tells of each as
 // soon as it is known: the buses, then every feed and the topic that it goes
-// to. Nothing is said of a topic on a bus that does not work.
+// to, then every topic that is served. Nothing is said of a topic on a bus that
+// does not work.
 func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, tell func(connection)) []connection {
 	var all []connection
 	found := func(c connection) {
@@ -97,7 +98,26 @@ func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, t
 			found(c)
 		}
 	}
+	if cfg.Serve != nil {
+		for _, name := range slices.Sorted(maps.Keys(cfg.Serve.Feeds)) {
+			if from := cfg.Serve.Feeds[name].From; working[from.Bus] != nil {
+				found(tryServed(ctx, name, from, working[from.Bus]))
+			}
+		}
+	}
 	return all
+}
+
+// tryServed asks what a topic has that is served as a feed.
+func tryServed(ctx context.Context, name string, from config.From, b *buses) connection {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	note := from.Topic + " on bus " + from.Bus
+	span, err := b.log(from).Span(ctx)
+	if err == nil && span.First == span.End {
+		note += ", empty"
+	}
+	return newConnection("served feed", name, note, err)
 }
 
 // tryBus returns the bus if it can be asked about topics.

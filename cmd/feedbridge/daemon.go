@@ -24,9 +24,15 @@ type daemon struct {
 	cfg   *config.Config
 	log   *slog.Logger
 	watch bridge.Observer // of all feeds; may be nil
-	// started is told where the embedded bus and the status are, once they are
-	// there. It may be nil.
-	started func(busURL, adminURL string)
+	// started is told where things are, once they are there. It may be nil.
+	started func(addresses)
+}
+
+// addresses are the URLs of what a daemon has opened; empty for what it has not.
+type addresses struct {
+	bus    string // the embedded one
+	status string
+	feeds  string // those that are served
 }
 
 // run runs until ctx ends, and then lets the commits in flight finish. The
@@ -57,6 +63,13 @@ func (d *daemon) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	served, servedDoor, err := d.serve(ctx, buses, adm)
+	if err != nil {
+		return err
+	}
+	if servedDoor != nil {
+		defer servedDoor.Close()
+	}
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var doors errgroup.Group
@@ -67,7 +80,13 @@ func (d *daemon) run(ctx context.Context) error {
 			return adm.Serve(serving, door)
 		})
 	}
-	d.announce(writer, buses, door)
+	if servedDoor != nil {
+		doors.Go(func() error {
+			defer cancel()
+			return served.Serve(serving, servedDoor)
+		})
+	}
+	d.announce(writer, buses, door, servedDoor)
 
 	var work errgroup.Group
 	for _, b := range bridges {
@@ -99,20 +118,24 @@ func (d *daemon) bridges(writer string, buses *buses, adm *admin.Server) ([]*bri
 }
 
 // announce says that the daemon is up, and where.
-func (d *daemon) announce(writer string, buses *buses, door net.Listener) {
+func (d *daemon) announce(writer string, buses *buses, door, served net.Listener) {
 	attrs := []any{"version", programVersion(), "writer", writer, "feeds", len(d.cfg.Feeds)}
-	busURL, adminURL := "", ""
+	var at addresses
 	if buses.server != nil {
-		busURL = buses.server.URL()
-		attrs = append(attrs, "embedded_bus", busURL, "data_dir", d.cfg.DataDir)
+		at.bus = buses.server.URL()
+		attrs = append(attrs, "embedded_bus", at.bus, "data_dir", d.cfg.DataDir)
 	}
 	if door != nil {
-		adminURL = "http://" + door.Addr().String()
-		attrs = append(attrs, "status", adminURL+"/status")
+		at.status = "http://" + door.Addr().String()
+		attrs = append(attrs, "status", at.status+"/status")
+	}
+	if served != nil {
+		at.feeds = scheme(d.cfg.Serve) + "://" + served.Addr().String()
+		attrs = append(attrs, "served_feeds", len(d.cfg.Serve.Feeds), "serve", at.feeds)
 	}
 	d.log.Info("feedbridge is up", attrs...)
 	if d.started != nil {
-		d.started(busURL, adminURL)
+		d.started(at)
 	}
 }
 

@@ -20,10 +20,10 @@ func (a *app) demoCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a growing sample feed, a bus, and the bridge between them",
+		Short: "Run a growing sample feed, a bus, the bridge between them, and the way back",
 		Long: `Demo serves a sample feed over HTTP that keeps growing (the orders of a shop),
-runs a JetStream server, and copies the feed to the topic "orders". It needs
-nothing but itself. Ctrl-C ends it; another run goes on where this one stopped.`,
+runs a JetStream server, copies the feed to the topic "orders", and serves the
+topic as a feed again. It needs nothing but itself. Ctrl-C ends it; another run goes on where this one stopped.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), dir) },
 	}
@@ -37,7 +37,7 @@ func (a *app) demo(ctx context.Context, dir string) error {
 		return err
 	}
 	defer listener.Close()
-	bus, status := d.addresses(ctx)
+	bus, status, served := d.addresses(ctx)
 	feedURL := "http://" + d.Listen + "/feed/latest"
 	screen, progress := newScreen(a.err), &progress{feeds: 1}
 	level := "info"
@@ -51,12 +51,14 @@ func (a *app) demo(ctx context.Context, dir string) error {
 		"FEEDBRIDGE_LOG_LEVEL=" + level,
 		"FEEDBRIDGE_BUSES_DEMO_EMBEDDED_LISTEN=" + bus,
 		"FEEDBRIDGE_ADMIN_LISTEN=" + status,
+		"FEEDBRIDGE_SERVE_LISTEN=" + served,
+		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders",
 	}})
 	if err != nil {
 		return err
 	}
-	run := &daemon{cfg: cfg, log: a.newLog(screen, cfg.Log), watch: progress, started: func(busURL, adminURL string) {
-		fmt.Fprintf(screen, demoBanner, feedURL, programName(), feedURL, busURL, busURL, adminURL, dir)
+	run := &daemon{cfg: cfg, log: a.newLog(screen, cfg.Log), watch: progress, started: func(at addresses) {
+		fmt.Fprintf(screen, demoBanner, feedURL, programName(), feedURL, at.bus, at.bus, at.feeds, at.status, dir)
 	}}
 
 	sampleFeed := sample.New(sample.Options{PageSize: demoPageSize, Entity: sample.Orders(d.at)})
@@ -64,7 +66,7 @@ func (a *app) demo(ctx context.Context, dir string) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var doors errgroup.Group
-	doors.Go(func() error { return serve(serving, listener, sampleFeed) })
+	doors.Go(func() error { return serveUntil(serving, listener, sampleFeed) })
 	doors.Go(func() error {
 		d.grow(serving, sampleFeed)
 		return nil
@@ -84,6 +86,7 @@ A feed that keeps growing is copied to a topic, each entity once and in order.
   the topic    orders, on %s
                nats --server %s subscribe orders --all
                (go install github.com/nats-io/natscli/nats@latest)
+  and back     %s, the topic as a feed again
   the status   %s/status
 
 Ctrl-C ends it, and another run goes on where this one stopped. What it keeps is

@@ -24,11 +24,12 @@ const (
 	demoInterval = 400 * time.Millisecond
 
 	// The ports of the first demo on a machine. Whoever has the feed's port n
-	// places further on has the other two n places further on as well, so
+	// places further on has the others n places further on as well, so
 	// demos do not race for them.
 	demoFeedPort   = 8055
 	demoBusPort    = 4222
 	demoStatusPort = 9321
+	demoServePort  = 8080
 	// maxDemos is how many demos have ports of their own.
 	maxDemos = 20
 
@@ -111,9 +112,9 @@ func (d *demoState) save(dir string) error {
 	return errors.Join(err, f.Close())
 }
 
-// addresses returns where bus and status listen: at the ports that belong to
-// the feed's if they are free.
-func (d *demoState) addresses(ctx context.Context) (bus, status string) {
+// addresses returns where the bus, the status and the feed that is made of the
+// topic listen: at the ports that belong to the sample feed's if they are free.
+func (d *demoState) addresses(ctx context.Context) (bus, status, served string) {
 	n := maxDemos
 	if _, port, err := net.SplitHostPort(d.Listen); err == nil {
 		if number, err := strconv.Atoi(port); err == nil {
@@ -121,9 +122,9 @@ func (d *demoState) addresses(ctx context.Context) (bus, status string) {
 		}
 	}
 	if n < 0 || n >= maxDemos {
-		return localhost(0), localhost(0)
+		return localhost(0), localhost(0), localhost(0)
 	}
-	return freeOr(ctx, localhost(demoBusPort+n)), freeOr(ctx, localhost(demoStatusPort+n))
+	return freeOr(ctx, localhost(demoBusPort+n)), freeOr(ctx, localhost(demoStatusPort+n)), freeOr(ctx, localhost(demoServePort+n))
 }
 
 // length is the number of entities that the feed has at that time.

@@ -99,7 +99,7 @@ func play(role string) error {
 		feed := sample.New(sample.Options{PageSize: numbers[0], Entity: sample.Sized(numbers[2])})
 		feed.SetLen(numbers[1])
 		fmt.Println("http://" + listener.Addr().String() + "/feed/latest")
-		go func() { _ = serve(context.Background(), listener, feed) }()
+		go func() { _ = serveUntil(context.Background(), listener, feed) }()
 	case "archives":
 		// archives LISTEN PAGE-SIZE ENTRIES MILLISECONDS: an Atom feed
 		var numbers [3]int
@@ -115,7 +115,7 @@ func play(role string) error {
 		}
 		fmt.Println("http://" + listener.Addr().String() + "/feed")
 		feed := archives{size: numbers[0], entries: numbers[1], slow: time.Duration(numbers[2]) * time.Millisecond}
-		go func() { _ = serve(context.Background(), listener, feed) }()
+		go func() { _ = serveUntil(context.Background(), listener, feed) }()
 	default:
 		return fmt.Errorf("there is no role %q", role)
 	}

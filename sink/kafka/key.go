@@ -103,6 +103,19 @@ func (k Key) keyer() keyer {
 	}
 }
 
+// Find returns a function that finds the key of a message, whoever wrote it; ok is
+// false if it has none. For the empty Key it is nil.
+func (k Key) Find() func(header feed.Header, body []byte) (key string, ok bool) {
+	of := k.keyer()
+	if of == nil {
+		return nil
+	}
+	return func(header feed.Header, body []byte) (string, bool) {
+		key, err := of(feed.Entity{Header: header, Body: body})
+		return string(key), err == nil
+	}
+}
+
 var (
 	errNothing = errors.New("nothing")
 	errNoText  = errors.New("no text")

@@ -33,8 +33,8 @@ func freeOr(ctx context.Context, addr string) string {
 	return addr
 }
 
-// serve serves handler until ctx ends.
-func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// serveUntil serves handler until ctx ends.
+func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stopped()

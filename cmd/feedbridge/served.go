@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/serve"
+)
+
+// serve opens the door for the topics that are served as feeds; both are nil if
+// there are none.
+func (d *daemon) serve(ctx context.Context, b *buses, adm *admin.Server) (*serve.Server, net.Listener, error) {
+	cfg := d.cfg.Serve
+	if cfg == nil {
+		return nil, nil, nil
+	}
+	server, err := newServer(cfg, b, adm, d.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	door, err := listen(ctx, cfg.Listen)
+	if err != nil {
+		return nil, nil, fmt.Errorf("serve feeds: %w; set serve.listen to another address", err)
+	}
+	return server, door, nil
+}
+
+func newServer(cfg *config.Serve, b *buses, adm *admin.Server, log *slog.Logger) (*serve.Server, error) {
+	memory := serve.NewMemory(cfg.Memory)
+	var feeds []*serve.Feed
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
+		f, err := newServed(name, cfg.Feeds[name], b, memory, adm.AddServed(name), log)
+		feeds, errs = append(feeds, f), append(errs, err)
+	}
+	certificate, err := newCertificate(cfg.TLS)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	return serve.NewServer(serve.ServerOptions{Connections: cfg.Connections, TLS: certificate, Log: log}, feeds...), nil
+}
+
+func newServed(name string, f config.Served, b *buses, memory *serve.Memory, observe func(int, time.Duration), log *slog.Logger) (*serve.Feed, error) {
+	auth, err := servedAuth(f.Auth)
+	if err != nil {
+		return nil, fmt.Errorf("serve.feeds.%s.auth: %w", name, err)
+	}
+	return serve.New(serve.Config{
+		Name: name, Format: f.Format, PageSize: f.PageSize, PublicURL: f.PublicURL, Title: f.Title, BusTime: f.BusTime,
+		Auth: auth, Snapshot: serve.Snapshot{Every: f.Snapshot.Every, Key: f.Snapshot.Key.Find(), Dir: f.Snapshot.Dir}, Memory: memory, Log: log, Observe: observe,
+	}, b.log(f.From))
+}
+
+func servedAuth(a config.ServedAuth) (serve.Auth, error) {
+	bearer, err := secretOr(a.Bearer, a.BearerFile)
+	if err != nil {
+		return serve.Auth{}, fmt.Errorf("bearer_file: %w", err)
+	}
+	password, err := secretOr(a.Basic.Password, a.Basic.PasswordFile)
+	if err != nil {
+		return serve.Auth{}, fmt.Errorf("basic.password_file: %w", err)
+	}
+	return serve.Auth{Bearer: bearer, Username: a.Basic.Username, Password: password}, nil
+}
+
+// secretOr returns a secret, or what a file has, if one is named.
+func secretOr(s secret.String, file string) (string, error) {
+	if file == "" {
+		return s.Reveal(), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	if found := strings.TrimSpace(string(text)); found != "" {
+		return found, nil
+	}
+	return "", fmt.Errorf("%s is empty", file)
+}
+
+// certificate is a certificate whose files are read again when they change.
+type certificate struct {
+	config.Certificate
+
+	mu      sync.Mutex
+	loaded  *tls.Certificate
+	changed time.Time // the newest of the files, as loaded
+}
+
+// newCertificate returns nil if none is configured.
+func newCertificate(cfg config.Certificate) (*tls.Config, error) {
+	if cfg == (config.Certificate{}) {
+		return nil, nil
+	}
+	c := &certificate{Certificate: cfg}
+	if _, err := c.get(nil); err != nil {
+		return nil, fmt.Errorf("serve.tls: %w", err)
+	}
+	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12}, nil
+}
+
+// get returns the certificate. One that can no longer be read is no reason to
+// stop: whoever renews it may have written half of it.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed, err := newest(c.CertFile, c.KeyFile)
+	if err == nil && (c.loaded == nil || changed.After(c.changed)) {
+		var loaded tls.Certificate
+		if loaded, err = tls.LoadX509KeyPair(c.CertFile, c.KeyFile); err == nil {
+			c.loaded, c.changed = &loaded, changed
+		}
+	}
+	if c.loaded == nil {
+		return nil, err
+	}
+	return c.loaded, nil
+}
+
+// newest is when the file was written that was written last.
+func newest(files ...string) (time.Time, error) {
+	var last time.Time
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			return last, err
+		}
+		if info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last, nil
+}
+
+func scheme(cfg *config.Serve) string {
+	if cfg.TLS.CertFile != "" {
+		return "https"
+	}
+	return "http"
+}

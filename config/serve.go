@@ -1,0 +1,193 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/serve"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/nats"
+)
+
+// Serve is the server of topics as feeds. There is none without feeds.
+type Serve struct {
+	// Listen is its host:port. Default 127.0.0.1:8080.
+	Listen string `yaml:"listen"`
+	// TLS is its certificate. Default: none.
+	TLS Certificate `yaml:"tls"`
+	// Connections is how many clients may be connected at a time; more have to
+	// wait. Default 4096.
+	Connections int `yaml:"connections"`
+	// Memory is how many bytes of pages are held, those that are being sent
+	// included. Default 64 MiB.
+	Memory int64 `yaml:"memory"`
+	// Feeds are by name, which is part of their URLs.
+	Feeds map[string]Served `yaml:"feeds"`
+}
+
+// Certificate is a certificate and its key in PEM files, read again when they
+// change.
+type Certificate struct {
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+}
+
+// Served is a topic that is served as a feed.
+type Served struct {
+	From From `yaml:"from"`
+	// Format is what the topic is served as. Default datareplication.
+	Format serve.Format `yaml:"format"`
+	// PageSize is how many of the topic's positions a page has, 1 to 10,000.
+	// Default 500.
+	PageSize int `yaml:"page_size"`
+	// PublicURL is where the feed lies for those who read it, if that is not where
+	// they ask: behind a proxy.
+	PublicURL string `yaml:"public_url"`
+	// Title is what the feed is called in Atom and RSS. Default: its name.
+	Title string `yaml:"title"`
+	// BusTime dates all entities by when the bus took them, in place of their own
+	// Last-Modified. Default false.
+	BusTime  bool       `yaml:"bus_time"`
+	Auth     ServedAuth `yaml:"auth"`
+	Snapshot Snapshot   `yaml:"snapshot"`
+}
+
+// Snapshot says whether snapshots of a topic's state are built and served.
+type Snapshot struct {
+	// Every is how long after one snapshot the next is begun. Default: never.
+	Every time.Duration `yaml:"every"`
+	// Key says what a message describes: of those with the same key the newest
+	// counts. Default: each is about something else, unless the Content-ID is the
+	// same.
+	Key kafka.Key `yaml:"key"`
+	// Dir is where snapshots are kept while they are served. Default: the system's
+	// directory for temporary files.
+	Dir string `yaml:"dir"`
+}
+
+// From is a topic to read.
+type From struct {
+	// Bus is a name in Config.Buses. Default: the only one that there is.
+	Bus string `yaml:"bus"`
+	// Topic is the topic's name, on NATS a subject. Default: the served feed's name.
+	Topic string `yaml:"topic"`
+	// Stream is the stream that has the subject, on NATS. Default: whichever has it.
+	Stream string `yaml:"stream"`
+	// Partition is the one that is served, on Kafka. Default 0.
+	Partition int `yaml:"partition"`
+}
+
+// ServedAuth is what clients have to know. Without any, everyone may read.
+type ServedAuth struct {
+	// Bearer is a token for "Authorization: Bearer".
+	Bearer secret.String `yaml:"bearer"`
+	// BearerFile has such a token. It is read once, at the start.
+	BearerFile string `yaml:"bearer_file"`
+	// Basic is a user name with its password, or with a file that has it, which is
+	// read once, at the start.
+	Basic ServedBasic `yaml:"basic"`
+}
+
+// ServedBasic is a user name and its password.
+type ServedBasic struct {
+	Username     string        `yaml:"username"`
+	Password     secret.String `yaml:"password"`
+	PasswordFile string        `yaml:"password_file"`
+}
+
+func (l *loader) completeServe(cfg *Config) {
+	if cfg.Serve == nil {
+		return
+	}
+	buses := l.names("buses")
+	for name, f := range cfg.Serve.Feeds {
+		if f.From.Topic == "" {
+			f.From.Topic = name
+		}
+		if f.From.Bus == "" && len(buses) == 1 {
+			f.From.Bus = buses[0]
+		}
+		cfg.Serve.Feeds[name] = f
+	}
+}
+
+func (l *loader) checkServe(cfg *Config) {
+	if cfg.Serve == nil {
+		return
+	}
+	l.checkListen("serve.listen", cfg.Serve.Listen, "")
+	if cfg.Serve.Listen == cfg.Admin.Listen {
+		l.wrong("serve.listen", "is admin.listen too; each needs its own")
+	}
+	if tls := cfg.Serve.TLS; (tls.CertFile == "") != (tls.KeyFile == "") {
+		l.wrong("serve.tls", "want both cert_file and key_file, or neither")
+	}
+	if cfg.Serve.Connections < 1 {
+		l.wrong("serve.connections", "must be 1 or more")
+	}
+	if least := int64(1 << 20); cfg.Serve.Memory < least {
+		l.wrong("serve.memory", fmt.Sprintf("must be %d or more", least))
+	}
+	names := l.names("serve.feeds")
+	if len(names) == 0 {
+		l.wrong("serve.feeds", "there are no feeds to serve; add one, or leave serve out")
+	}
+	buses := l.names("buses")
+	for _, name := range names {
+		f, path := cfg.Serve.Feeds[name], join("serve.feeds", name)
+		l.checkAdapter(path, serve.Config{
+			Name: name, Format: f.Format, PageSize: f.PageSize, PublicURL: f.PublicURL,
+			Snapshot: serve.Snapshot{Every: f.Snapshot.Every},
+		}.Validate())
+		if f.PageSize == 0 {
+			l.wrong(join(path, "page_size"), "must be 1 or more")
+		}
+		l.checkServedAuth(join(path, "auth"), f.Auth)
+		l.checkFrom(join(path, "from"), f.From, cfg.Buses[f.From.Bus], buses)
+	}
+}
+
+func (l *loader) checkServedAuth(path string, a ServedAuth) {
+	basic, hasBasic := join(path, "basic"), a.Basic != ServedBasic{}
+	switch {
+	case a.Bearer != "" && a.BearerFile != "":
+		l.wrong(path, "want bearer or bearer_file, not both")
+	case hasBasic && (a.Bearer != "" || a.BearerFile != ""):
+		l.wrong(path, "want bearer or basic, not both")
+	case a.Basic.Password != "" && a.Basic.PasswordFile != "":
+		l.wrong(basic, "want password or password_file, not both")
+	case hasBasic && a.Basic.Username == "":
+		l.wrong(join(basic, "username"), "is missing")
+	case hasBasic && a.Basic.Password == "" && a.Basic.PasswordFile == "":
+		l.wrong(join(basic, "password"), "is missing; set it, or password_file")
+	case strings.Contains(a.Basic.Username, ":"):
+		l.wrong(join(basic, "username"), "must not have a colon")
+	}
+}
+
+func (l *loader) checkFrom(path string, from From, bus Bus, buses []string) {
+	switch {
+	case from.Bus == "":
+		l.wrong(join(path, "bus"), "there are several buses; want "+orList(buses))
+	case l.faulty["buses"] || l.faulty[join("buses", shown(from.Bus))]: // reported there
+	case !slices.Contains(buses, from.Bus):
+		l.wrong(join(path, "bus"), fmt.Sprintf("there is no bus %q; want %s", from.Bus, orList(buses)))
+	}
+	switch kind := bus.kind(); {
+	case kind == "kafka" && from.Stream != "":
+		l.wrong(join(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out", from.Bus))
+	case kind == "nats" && from.Partition != 0:
+		l.wrong(join(path, "partition"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out", from.Bus))
+	case from.Partition < 0:
+		l.wrong(join(path, "partition"), "must not be negative")
+	case kind == "kafka":
+		l.checkAdapter(path, kafka.Topic{Name: from.Topic, Options: kafka.DefaultOptions()}.Validate())
+	case kind == "nats":
+		stream := presets(reflect.TypeFor[nats.Stream]()).Interface().(nats.Stream)
+		l.checkAdapter(path, nats.Topic{Subject: from.Topic, Stream: stream}.Validate())
+	}
+}
