@@ -314,6 +314,18 @@ func TestPages(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
+	t.Run("a page for each position, the first of them gone", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		topic.numbered(3)
+		s := serveTopic(t, topic, sized(1))
+		s.walk(t)
+		topic.trim(1)
+		if got, want := s.walk(t), "m1 | m2"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		s.get(t, "/pages/e0-1-0").want(t, 410)
+	})
 	t.Run("positions that count from 1, a page each", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()

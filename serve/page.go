@@ -51,8 +51,13 @@ func parsePageID(s string) (pageID, bool) {
 // as whole until retention has taken all of it. It is the one page that may lose
 // messages before it is gone.
 func (id pageID) whole(span feed.Span) bool {
-	from := id.at(id.k - min(id.k, 1)).first()
-	return span.First <= from || from == 0 && span.First < max(id.size, 2)
+	switch {
+	case id.k == 0:
+		return span.First < id.size
+	case id.k == 1:
+		return span.First < max(id.size, 2)
+	}
+	return span.First <= id.at(id.k-1).first()
 }
 
 // page is a page as it is served.

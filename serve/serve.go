@@ -10,8 +10,9 @@
 //
 //	/feeds/NAME/latest               the newest page, in place; the entry point
 //	/feeds/NAME/pages/EPOCH-N-K      page K of N positions each
-//	/feeds/NAME/snapshots/latest     the index of the newest snapshot, if there are any
-//	/feeds/NAME/snapshots/ID-K       page K of a snapshot
+//	/feeds/NAME/snapshots/latest     leads to the newest snapshot, if there are any
+//	/feeds/NAME/snapshots/ID         the index of a snapshot
+//	/feeds/NAME/snapshots/ID/K       page K of it
 //
 // # Non-obvious
 //

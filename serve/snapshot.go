@@ -383,7 +383,7 @@ type index struct {
 	Pages     []string `json:"pages"`
 }
 
-// serve answers for the index at latest, and for a page.
+// serve answers for the newest snapshot, for the index of one, and for a page.
 func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base string) error {
 	if name == "latest" {
 		newest := s.newest()
@@ -391,14 +391,17 @@ func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base str
 			w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 			return say(http.StatusServiceUnavailable, "The first snapshot is being built.")
 		}
-		return s.index(w, r, newest, base)
+		// Who reads it finds it again by its own URL when there is a newer one.
+		w.Header().Set("Cache-Control", s.f.caching(false))
+		http.Redirect(w, r, base+"/snapshots/"+newest.id, http.StatusFound)
+		return nil
 	}
-	id, number, _ := cutLast(name, "-")
+	id, number, ofPage := strings.Cut(name, "/")
 	k, err := strconv.Atoi(number)
 	s.mu.Lock()
 	var at *snapshot
 	for _, o := range s.list {
-		if o.id == id && err == nil && k >= 0 && k < len(o.pages) && strconv.Itoa(k) == number {
+		if o.id == id && (!ofPage || err == nil && k >= 0 && k < len(o.pages) && strconv.Itoa(k) == number) {
 			at = o
 		}
 	}
@@ -408,12 +411,15 @@ func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base str
 	}
 	s.mu.Unlock()
 	if at == nil {
-		return say(http.StatusGone, "There is no such page of a snapshot, or there is a newer one. The newest is at %s/snapshots/latest.", s.f.path())
+		return say(http.StatusGone, "There is no such snapshot, or no such page of it, or there are newer ones. The newest is at %s/snapshots/latest.", s.f.path())
+	}
+	if !ofPage {
+		return s.index(w, r, at, base)
 	}
 	p := at.pages[k]
 	h := w.Header()
 	h.Set("Content-Type", multipart{}.contentType(&page{boundary: at.boundary}))
-	h.Set("ETag", `"`+name+`"`)
+	h.Set("ETag", `"`+id+"-"+number+`"`)
 	h.Set("Cache-Control", s.f.caching(true))
 	http.ServeContent(w, r, "", p.modified, io.NewSectionReader(at.file, p.from, p.to-p.from))
 	return nil
@@ -422,7 +428,7 @@ func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base str
 func (s *snapshots) index(w http.ResponseWriter, r *http.Request, at *snapshot, base string) error {
 	in := index{ID: at.id, CreatedAt: at.created.Format(time.RFC3339), Pages: make([]string, len(at.pages))}
 	for k := range in.Pages {
-		in.Pages[k] = fmt.Sprintf("%s/snapshots/%s-%d", base, at.id, k)
+		in.Pages[k] = fmt.Sprintf("%s/snapshots/%s/%d", base, at.id, k)
 	}
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -431,15 +437,7 @@ func (s *snapshots) index(w http.ResponseWriter, r *http.Request, at *snapshot, 
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("ETag", `"`+at.id+`"`)
-	h.Set("Cache-Control", s.f.caching(false))
+	h.Set("Cache-Control", s.f.caching(true))
 	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(body)))
 	return nil
-}
-
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }

@@ -51,7 +51,7 @@ type loaded struct {
 func (s *served) load(t tester) loaded {
 	t.Helper()
 	var in loaded
-	g := s.get(t, "/snapshots/latest").want(t, 200)
+	g := s.get(t, s.get(t, "/snapshots/latest").want(t, 302).header.Get("Location")).want(t, 200)
 	d := json.NewDecoder(strings.NewReader(g.body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in.index); err != nil {
@@ -197,7 +197,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 		if err := s.snapshot.renew(t.Context()); err != nil || s.load(t).index.ID != three.index.ID {
 			t.Errorf("got %v, %v", s.load(t).index, err)
 		}
-		for _, path := range []string{"/snapshots/", "/snapshots/x", "/snapshots/" + three.index.ID + "-99", "/snapshots/" + three.index.ID + "-00"} {
+		for _, path := range []string{"/snapshots/", "/snapshots/x", "/snapshots/" + three.index.ID + "/99", "/snapshots/" + three.index.ID + "/00", "/snapshots/" + three.index.ID + "/"} {
 			s.get(t, path).want(t, 410)
 		}
 		if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
@@ -220,7 +220,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 		if err := s.snapshot.renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if g := s.get(t, "/snapshots/latest"); !strings.Contains(g.body, `"pages":[]`) || !strings.Contains(g.body, `"createdAt":"1970-01-01T00:00:00Z"`) {
+		if g := s.get(t, s.get(t, "/snapshots/latest").header.Get("Location")); !strings.Contains(g.body, `"pages":[]`) || !strings.Contains(g.body, `"createdAt":"1970-01-01T00:00:00Z"`) {
 			t.Errorf("got %v", g)
 		}
 	})
@@ -318,6 +318,19 @@ func TestSnapshotAndFeed(t *testing.T) {
 		}
 		if got, want := state(append(in.entities, c.got...)), state(all); !maps.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
+		}
+
+		// So does our own source, which starts the feed somewhat earlier.
+		c = site.crawl(t)
+		defer c.client.CloseIdle()
+		var err error
+		if c.cfg.Start, err = datareplication.ParseStart("snapshot:" + site.URL + "/feeds/orders/snapshots/latest"); err != nil {
+			t.Fatal(err)
+		}
+		c.restart()
+		c.all(t)
+		if got, want := state(c.got), state(all); !maps.Equal(got, want) {
+			t.Fatalf("our source has %v, want %v", got, want)
 		}
 	}
 	t.Run("case 140: the feed from the snapshot on, to the second", func(t *testing.T) {
