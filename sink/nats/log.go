@@ -83,15 +83,14 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 				yield(feed.Record{}, fmt.Errorf("read from sequence %d: %w", p.next, err))
 				return
 			}
-			if len(messages) == 0 {
-				return
-			}
 			for _, m := range messages {
-				if m.sequence >= to || !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.fields(), Body: m.Data}, nil) {
+				if m.sequence >= to {
+					return
+				}
+				if !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.fields(), Body: m.Data}, nil) {
 					return
 				}
 			}
-			p.next = messages[len(messages)-1].sequence + 1
 		}
 	}
 }
@@ -104,13 +103,18 @@ type page struct {
 	used     time.Time
 }
 
-// load returns the next messages, none if there are no more.
+// load returns the next messages and moves behind them; to the page's end, if there
+// are no more.
 func (p *page) load(ctx context.Context) (messages []message, err error) {
 	err = p.log.ask(ctx, func(ctx context.Context, stream string) error {
 		// One that is not to be missed, so that it is known when all is read.
 		last, err := p.log.conn.last(ctx, stream, p.log.subject)
-		if err != nil || last == nil || last.Sequence < p.next {
+		if err != nil {
 			return err
+		}
+		if last == nil || last.Sequence < p.next {
+			p.next = p.to
+			return nil
 		}
 		if p.reading != nil && time.Since(p.used) > p.log.conn.idle/2 {
 			// Whoever reads is so slow that the server may have forgotten it.
@@ -121,8 +125,13 @@ func (p *page) load(ctx context.Context) (messages []message, err error) {
 				return err
 			}
 		}
-		messages, err = p.reading.next(ctx, min(last.Sequence, p.to-1))
+		mark := min(last.Sequence, p.to-1)
+		messages, err = p.reading.next(ctx, mark)
 		p.used = time.Now()
+		if p.next = p.reading.at; p.next > mark {
+			// What comes later lies behind the page.
+			p.next = p.to
+		}
 		return err
 	})
 	return messages, err

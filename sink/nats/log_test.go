@@ -398,6 +398,29 @@ func TestLogAsksForNoMoreThanAPage(t *testing.T) {
 	}
 }
 
+func TestTopicGrowsWhileItsEndIsRead(t *testing.T) {
+	t.Parallel()
+	s, _, _ := open(t, orders())
+	commit(t, s, 0, 2)
+	commit(t, s, 2, 3) // there is a gap where the checkpoint was
+	log := s.Log()
+	end := spanOf(t, log).End
+	n := 3
+	for r, err := range log.Read(t.Context(), 1, end) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Position >= end {
+			t.Errorf("position %d, want less than %d", r.Position, end)
+		}
+		commit(t, s, n, n+3)
+		n += 3
+	}
+	if n != 12 {
+		t.Errorf("%d records, want 3", n/3-1)
+	}
+}
+
 // Some of what a page should have goes while it is read.
 func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
 	t.Parallel()

@@ -165,10 +165,12 @@ func (r *reading) next(ctx context.Context, to uint64) ([]message, error) {
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	for limit := int64(loadBytes); ; limit = max(limit, 2*r.conn.nc.MaxPayload()) {
-		if err := r.pull(ctx, sub.Subject, limit, to); err != nil {
+		// The server sends all that it is asked for, wanted or not.
+		n := int(min(loadMessages, to-min(r.at, to)+1))
+		if err := r.pull(ctx, sub.Subject, n, limit); err != nil {
 			return nil, err
 		}
-		messages, err := r.receive(ctx, inbox, to)
+		messages, err := r.receive(ctx, inbox, n, to)
 		if err != nil || len(messages) > 0 {
 			return messages, err
 		}
@@ -182,12 +184,11 @@ func (r *reading) next(ctx context.Context, to uint64) ([]message, error) {
 	}
 }
 
-// pull asks for messages up to the sequence to, of so many bytes at most.
-func (r *reading) pull(ctx context.Context, inbox string, limit int64, to uint64) error {
+// pull asks for n messages, of so many bytes at most.
+func (r *reading) pull(ctx context.Context, inbox string, n int, limit int64) error {
 	deadline, _ := ctx.Deadline()
 	request, err := json.Marshal(map[string]any{
-		// The server sends all that it is asked for, wanted or not.
-		"batch":     min(loadMessages, to-min(r.at, to)+1),
+		"batch":     n,
 		"max_bytes": limit,
 		"expires":   time.Until(deadline),
 	})
@@ -197,11 +198,11 @@ func (r *reading) pull(ctx context.Context, inbox string, limit int64, to uint64
 	return r.conn.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, inbox, request)
 }
 
-// receive returns what a pull has brought, until it has the message at the sequence
-// to or one behind it, or the server says that there is no more for now.
-func (r *reading) receive(ctx context.Context, inbox <-chan *nats.Msg, to uint64) ([]message, error) {
+// receive returns what a pull has brought, until it has n messages, or the one at
+// the sequence to or behind it, or the server says that there is no more for now.
+func (r *reading) receive(ctx context.Context, inbox <-chan *nats.Msg, n int, to uint64) ([]message, error) {
 	var messages []message
-	for r.at <= to {
+	for len(messages) < n && r.at <= to {
 		var msg *nats.Msg
 		select {
 		case msg = <-inbox:
