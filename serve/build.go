@@ -82,7 +82,7 @@ func (f *Feed) page(ctx context.Context, key pageKey) (*page, error) {
 func (f *Feed) ahead(p *page) {
 	key := p.pageKey
 	key.id.k = p.after.k
-	if f.idle || p.kind != closedPage || !p.after.ok || key.id.end() > p.span.End {
+	if f.testOnlyIdle || p.kind != closedPage || !p.after.ok || key.id.end() > p.span.End {
 		return
 	}
 	if next := f.memory.get(key); next != nil {

@@ -41,7 +41,7 @@ func serveTopic(t tester, topic *memoryTopic, edit ...func(*Config)) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.idle = true // topics count what is read
+	f.testOnlyIdle = true // topics count what is read
 	return &served{f, topic, &log}
 }
 

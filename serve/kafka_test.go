@@ -39,7 +39,7 @@ func TestTopicOfKafka(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.idle = true
+	f.testOnlyIdle = true
 	s := &served{Feed: f}
 	s.get(t, "/latest").want(t, 204)
 	want := ""

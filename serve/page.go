@@ -51,10 +51,10 @@ func parsePageID(s string) (pageID, bool) {
 // as whole until retention has taken all of it. It is the one page that may lose
 // messages before it is gone.
 func (id pageID) whole(span feed.Span) bool {
-	switch {
-	case id.k == 0:
+	switch id.k {
+	case 0:
 		return span.First < id.size
-	case id.k == 1:
+	case 1:
 		return span.First < max(id.size, 2)
 	}
 	return span.First <= id.at(id.k-1).first()

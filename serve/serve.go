@@ -153,7 +153,7 @@ type Feed struct {
 	// away says that the bus could not be asked the last time.
 	away atomic.Bool
 
-	idle bool // makes no page that nobody has asked for; for tests
+	testOnlyIdle bool // makes no page that nobody has asked for
 
 	mu    sync.Mutex // guards shown
 	shown shown

@@ -96,7 +96,6 @@ func TestListedFirstPageIsServed(t *testing.T) {
 	topic := newTopic()
 	topic.numbered(14)
 	s := serveTopic(t, topic)
-	server := NewServer(ServerOptions{}, s.Feed)
 	for first := uint64(0); first < 14; first++ {
 		topic.trim(first)
 		s.Feed.topic.at, s.shown = time.Time{}, shown{}
@@ -106,7 +105,6 @@ func TestListedFirstPageIsServed(t *testing.T) {
 			t.Errorf("from %d on the first page is said to be %s, and is %s", first, seen.First, want)
 		}
 	}
-	_ = server
 }
 
 // A client that takes what it asked for slowly, but takes it, gets all of it. One
