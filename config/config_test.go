@@ -183,7 +183,7 @@ func serving() *Config {
 				Snapshot: Snapshot{Every: time.Hour, Key: "/id", Dir: "/var/tmp"},
 			},
 			"changes": {
-				From: From{Bus: "lake", Topic: "changes", Partition: 2}, Format: serve.Atom, PageSize: 500, Title: "What changed",
+				From: From{Bus: "lake", Topic: "changes", Partition: 2}, Format: serve.Atom, PageSize: 100, Title: "What changed",
 				Auth: ServedAuth{BearerFile: "/run/secrets/token"},
 			},
 		},

@@ -42,7 +42,7 @@ type Served struct {
 	// Format is what the topic is served as. Default datareplication.
 	Format serve.Format `yaml:"format"`
 	// PageSize is how many of the topic's positions a page has, 1 to 10,000.
-	// Default 500.
+	// Default 500, in Atom and RSS 100: readers hold a document as a whole.
 	PageSize int `yaml:"page_size"`
 	// PublicURL is where the feed lies for those who read it, if that is not where
 	// they ask: behind a proxy.
@@ -111,6 +111,12 @@ func (l *loader) completeServe(cfg *Config) {
 		if f.From.Bus == "" && len(buses) == 1 {
 			f.From.Bus = buses[0]
 		}
+		if f.PageSize == 0 {
+			f.PageSize = serve.DefaultPageSize
+			if f.Format != serve.DataReplication {
+				f.PageSize = 100
+			}
+		}
 		cfg.Serve.Feeds[name] = f
 	}
 }
@@ -143,9 +149,6 @@ func (l *loader) checkServe(cfg *Config) {
 			Name: name, Format: f.Format, PageSize: f.PageSize, PublicURL: f.PublicURL,
 			Snapshot: serve.Snapshot{Every: f.Snapshot.Every},
 		}.Validate())
-		if f.PageSize == 0 {
-			l.wrong(join(path, "page_size"), "must be 1 or more")
-		}
 		l.checkServedAuth(join(path, "auth"), f.Auth)
 		l.checkFrom(join(path, "from"), f.From, cfg.Buses[f.From.Bus], buses)
 	}

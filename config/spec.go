@@ -68,7 +68,7 @@ func presets(t reflect.Type) reflect.Value {
 		kafka.DefaultOptions(),
 		Embedded{Listen: "127.0.0.1:4222"},
 		Serve{Listen: "127.0.0.1:8080", Connections: serve.DefaultConnections, Memory: serve.DefaultMemory},
-		Served{Format: serve.DataReplication, PageSize: serve.DefaultPageSize},
+		Served{Format: serve.DataReplication},
 	} {
 		if reflect.TypeOf(v) == t {
 			return reflect.ValueOf(v)
