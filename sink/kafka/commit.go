@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -68,6 +69,7 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 			return err
 		}
 	}
+	s.awaitEnd(ctx)
 	records := append(m.records, s.checkpointRecord(cp))
 	last, err := transact(ctx, s.producer, records, func() {
 		if next != nil {
@@ -78,7 +80,7 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		return err
 	}
 	s.fence, s.own, s.placed = last, last, true
-	s.seen.checkpoint = last
+	s.seen.checkpoint, s.ended = last, time.Now()
 	for i := range m.records {
 		// Nobody else writes for this feed, so the IDs in between are known.
 		if r := &records[i]; int(r.Partition) < len(s.seen.next) {
@@ -89,6 +91,22 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	clear(records)
 	s.spare = records[:0]
 	return nil
+}
+
+// tooSoon is how long Kafka 4 lets records wait, by default, that come before the
+// transaction in front of theirs has ended (add.partitions.to.txn.retry.backoff.ms).
+const tooSoon = 20 * time.Millisecond
+
+// awaitEnd waits until the cluster has written all markers of the last commit. That
+// takes it some milliseconds after it has confirmed it, and what comes sooner waits
+// for tooSoon. Nothing but the speed depends on it.
+func (s *Sink) awaitEnd(ctx context.Context) {
+	for time.Since(s.ended) < tooSoon {
+		now, err := s.transaction(ctx)
+		if err != nil || now.State != "PrepareCommit" || sleep(ctx, 500*time.Microsecond) != nil {
+			return
+		}
+	}
 }
 
 // transact commits records, all or nothing, and returns the offset of the last.

@@ -63,6 +63,8 @@
 //     is ErrConflict for it. If the transaction is another feed's or another
 //     program's, Resume leaves it alone, and says whose it is when the timeout is
 //     over.
+//   - A transaction that begins before the markers of the one before are written
+//     waits for 20 ms in the broker, so a busy sink asks first whether they are.
 //   - Kafka 4 may take a transaction for ended and leave it open in partitions that
 //     have no leader at that moment (KAFKA-20734), as when brokers crash. No timeout
 //     ends that. Resume sees it, for a transaction that is open while its

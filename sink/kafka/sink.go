@@ -47,6 +47,7 @@ type Sink struct {
 	producer *kgo.Client
 	batch    int32        // its largest batch
 	own      int64        // the offset of the checkpoint that it committed last
+	ended    time.Time    // when that was confirmed
 	ahead    made         // the records of what the next commit may have
 	spare    []kgo.Record // what they may be made in; empty, and used by no producer
 
