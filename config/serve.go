@@ -156,7 +156,11 @@ func (l *loader) checkServe(cfg *Config) {
 
 func (l *loader) checkServedAuth(path string, a ServedAuth) {
 	basic, hasBasic := join(path, "basic"), a.Basic != ServedBasic{}
+	_, asked := l.places[path]
 	switch {
+	case asked && a == ServedAuth{}:
+		// A variable that is empty must not open what somebody wants closed.
+		l.wrong(path, "nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant")
 	case a.Bearer != "" && a.BearerFile != "":
 		l.wrong(path, "want bearer or bearer_file, not both")
 	case hasBasic && (a.Bearer != "" || a.BearerFile != ""):
