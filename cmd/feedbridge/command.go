@@ -12,9 +12,9 @@ func (a *app) command() *cobra.Command {
 	// Commands are listed as they are added: what one needs first comes first.
 	cobra.EnableCommandSorting = false
 	root := group("feedbridge", "Copy HTTP feeds to message topics, each entity once and in order",
-		`feedbridge polls HTTP feeds and puts what is new in them onto NATS JetStream as
-ordered messages: for each feed its topic holds exactly the feed's entities,
-in order, each once, after any crash and on any number of copies.
+		`feedbridge polls HTTP feeds and puts what is new in them onto NATS JetStream or
+Kafka as ordered messages: for each feed its topic holds exactly the feed's
+entities, in order, each once, after any crash and on any number of copies.
 
 Start with 'feedbridge demo', which needs nothing, or 'feedbridge run URL'.`,
 		a.runCommand(), a.demoCommand(), a.tailCommand(), a.inspectCommand(), a.verifyCommand(), a.checkCommand(),

@@ -81,7 +81,9 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	}
 	s.fence, s.own, s.placed = last, last, true
 	s.seen.checkpoint, s.ended = last, time.Now()
+	clear(s.last)
 	for i := range m.records {
+		s.last[records[i].Partition] = records[i].Offset
 		// Nobody else writes for this feed, so the IDs in between are known.
 		if r := &records[i]; int(r.Partition) < len(s.seen.next) {
 			s.seen.next[r.Partition] = max(s.seen.next[r.Partition], r.Offset+1)
@@ -101,7 +103,9 @@ const tooSoon = 20 * time.Millisecond
 // takes it some milliseconds after it has confirmed it, and what comes sooner waits
 // for tooSoon. Nothing but the speed depends on it.
 func (s *Sink) awaitEnd(ctx context.Context) {
-	for time.Since(s.ended) < tooSoon {
+	ctx, cancel := context.WithDeadline(ctx, s.ended.Add(tooSoon))
+	defer cancel()
+	for ctx.Err() == nil {
 		now, err := s.transaction(ctx)
 		if err != nil || now.State != "PrepareCommit" || sleep(ctx, 500*time.Microsecond) != nil {
 			return

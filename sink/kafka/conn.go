@@ -43,6 +43,9 @@ type Conn struct {
 	// refused says that a broker has hung up on the credentials, which is how
 	// some of them refuse, and that none has taken them since.
 	refused atomic.Bool
+	// What the cluster was found to have: it tells how a transaction stands (Kafka
+	// 3.0), and its transactions are of version 2 (KIP-890).
+	tells, transactions2 atomic.Bool
 
 	mu sync.Mutex
 	// down is why the newest attempt to connect to a broker failed, nil if it
@@ -200,6 +203,11 @@ func (c *Conn) checkVersions(ctx context.Context) error {
 			return c.errTooOld()
 		}
 	}
+	_, tells := most[kmsg.DescribeTransactions.Int16()]
+	c.tells.Store(tells)
+	c.transactions2.Store(slices.ContainsFunc(resp.FinalizedFeatures, func(f kmsg.ApiVersionsResponseFinalizedFeature) bool {
+		return f.Name == "transaction.version" && f.MaxVersionLevel >= 2
+	}))
 	return nil
 }
 

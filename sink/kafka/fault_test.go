@@ -52,6 +52,36 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	wantFeed(t, s, 5)
 }
 
+// If nobody tells what became of a commit, the sink leaves the transactional id
+// alone: to take it would make the cluster forget how a transaction that hangs had
+// ended.
+func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
+	t.Parallel()
+	c, w := startWired(t)
+	cfg := at(c)
+	cfg.Timeout = 2 * time.Second
+	s := connect(t, cfg).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	var taken atomic.Int32
+	w.losing(func(key kmsg.Key) bool {
+		if key == kmsg.InitProducerID {
+			taken.Add(1)
+		}
+		return key == kmsg.EndTxn || key == kmsg.DescribeTransactions
+	})
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
+	if n := taken.Load(); n > 0 {
+		t.Errorf("the id was taken %d times", n)
+	}
+	w.losing(nil)
+	if cp := resume(t, s); cp.Count != 4 {
+		t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", cp)
+	}
+	commit(t, s, 4, 5)
+	wantFeed(t, s, 5)
+}
+
 // A commit that the cluster has confirmed can be gone all the same, if it hung and
 // was aborted. Its entities are read again, and are no duplicates then.
 func TestConfirmedCommitIsGone(t *testing.T) {
@@ -62,12 +92,7 @@ func TestConfirmedCommitIsGone(t *testing.T) {
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
-	c.ControlKey(kmsg.EndTxn.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		req := r.(*kmsg.EndTxnRequest)
-		resp := req.ResponseKind().(*kmsg.EndTxnResponse)
-		resp.ProducerID, resp.ProducerEpoch = req.ProducerID, req.ProducerEpoch
-		return resp, nil, true
-	})
+	c.ControlKey(kmsg.EndTxn.Int16(), confirm)
 	commit(t, s, 2, 4)
 	if cp := resume(t, s); cp.Count != 2 {
 		t.Errorf("checkpoint %+v, want that of the commit before", cp)
@@ -79,6 +104,40 @@ func TestConfirmedCommitIsGone(t *testing.T) {
 	}
 	commit(t, s, 2, 5)
 	wantFeed(t, s, 5)
+}
+
+// So it is if another copy has gone on meanwhile.
+func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	cfg := at(c)
+	cfg.Timeout = 2 * time.Second
+	s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	c.ControlKey(kmsg.EndTxn.Int16(), confirm)
+	commit(t, s, 2, 6)
+	resume(t, other)
+	commit(t, other, 2, 4)
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(6, 1), sinktest.At(7)), false, checkpoint.ErrConflict)
+	if cp := resume(t, s); cp.Count != 4 {
+		t.Errorf("checkpoint %+v, want that of the other copy", cp)
+	}
+	for _, e := range sinktest.Entities(4, 2) {
+		if !s.IDs().Add(e.ID) {
+			t.Errorf("%s counts as one that the topic holds", e.ID)
+		}
+	}
+	commit(t, s, 4, 7)
+	wantFeed(t, s, 7)
+}
+
+// confirm confirms the end of a transaction that goes on.
+func confirm(r kmsg.Request) (kmsg.Response, error, bool) {
+	req := r.(*kmsg.EndTxnRequest)
+	resp := req.ResponseKind().(*kmsg.EndTxnResponse)
+	resp.ProducerID, resp.ProducerEpoch = req.ProducerID, req.ProducerEpoch
+	return resp, nil, true
 }
 
 func TestNewClusterHasNoCoordinatorYet(t *testing.T) {

@@ -33,25 +33,34 @@ func (o outcome) String() string {
 	return "abort"
 }
 
-// outcomeOf returns how what now hangs with an epoch has ended, as far as can be
-// told from how the transactional id stands.
-func outcomeOf(now *kadm.DescribedTransaction, epoch int16) (_ outcome, known bool) {
-	// The end of a transaction of version 2 raises the epoch by one.
-	last := epoch == now.ProducerEpoch-1
+// outcomeOf returns how what hangs with an epoch has ended, as far as can be told
+// from how the transactional id stands now. In version 2 each transaction has an
+// epoch of its own, and its end raises it by one. Before, a client's transactions
+// have one epoch, and whoever takes the id raises it.
+func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2 bool) (_ outcome, known bool) {
+	last := version2 && epoch == now.ProducerEpoch-1
 	switch now.State {
 	case "CompleteCommit":
-		// Without that all transactions of a client have one epoch, and this
-		// sink's clients make none after one that they have aborted.
+		// This sink's clients make no transaction after one that they have
+		// aborted, so all of one epoch were committed if the last one was.
 		return committed, last || epoch == now.ProducerEpoch
 	case "CompleteAbort":
 		return aborted, last
 	case "Empty":
 		// Someone has taken the id since, which aborts what was under way.
 		// What had been committed is ended before anyone takes the id, but
-		// for a process that died between the two steps of [Sink.finish].
+		// for a process that died in the middle of [cure.finish].
 		return aborted, epoch < now.ProducerEpoch
 	}
 	return aborted, false
+}
+
+// A cure is under way from when the transactional id has been taken for it: from
+// then on the cluster no longer says how the transaction had ended.
+type cure struct {
+	producer *kgo.Client
+	where    kadm.TopicsSet
+	how      outcome
 }
 
 // hanging returns the partitions, of the sink's topic and of the one for
@@ -84,7 +93,7 @@ func (s *Sink) hanging(ctx context.Context, now *kadm.DescribedTransaction) (kad
 				if p.ProducerID != now.ProducerID || p.CurrentTxnStartOffset < 0 {
 					continue
 				}
-				o, known := outcomeOf(now, p.ProducerEpoch)
+				o, known := outcomeOf(now, p.ProducerEpoch, s.conn.transactions2.Load())
 				if !known || some && o != how {
 					return nil, aborted, nil
 				}
@@ -100,9 +109,9 @@ func (s *Sink) hanging(ctx context.Context, now *kadm.DescribedTransaction) (kad
 // transactional id stands. It leaves alone what it cannot tell, as on clusters
 // that do not say.
 //
-// If the process dies here when the id is taken and the transaction not yet
-// ended, how it had ended is forgotten, and the next Resume aborts it where it
-// hangs.
+// If the process dies between the two steps of the cure, how the transaction had
+// ended is forgotten, and the next Resume aborts it where it hangs. After an error
+// the sink's next Resume goes on with the cure.
 func (s *Sink) finish(ctx context.Context, now *kadm.DescribedTransaction) error {
 	where, how, err := s.hanging(ctx, now)
 	if err != nil || len(where) == 0 {
@@ -121,16 +130,29 @@ func (s *Sink) finish(ctx context.Context, now *kadm.DescribedTransaction) error
 	if err != nil {
 		return err
 	}
-	defer s.conn.closeProducer(p)
-	ctx, cancel := s.conn.within(ctx, 3*s.conn.cfg.Timeout)
+	s.cure = &cure{p, where, how}
+	return s.goOnCuring(ctx)
+}
+
+// goOnCuring does what is left of the cure that is under way.
+func (s *Sink) goOnCuring(ctx context.Context) error {
+	// The caller's end does not come between the two steps.
+	ctx, cancel := s.conn.within(context.WithoutCancel(ctx), 3*s.conn.cfg.Timeout)
 	defer cancel()
-	if err := begin(ctx, p); err != nil {
+	err := begin(ctx, s.cure.producer)
+	if err == nil {
+		err = s.endIn(ctx, s.cure.producer, s.cure.where, s.cure.how)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.InvalidProducerIDMapping):
+		// Somebody else has taken the id, and it is theirs to end.
+	default:
 		return causeOf(ctx, err)
 	}
-	// The caller's end does not come between the two.
-	ctx, cancel = s.conn.within(context.WithoutCancel(ctx), 3*s.conn.cfg.Timeout)
-	defer cancel()
-	return causeOf(ctx, s.endIn(ctx, p, where, how))
+	s.conn.closeProducer(s.cure.producer)
+	s.cure = nil
+	return nil
 }
 
 // endIn makes a transaction of partitions without any record, and ends it.

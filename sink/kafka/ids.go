@@ -46,11 +46,14 @@ func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpo
 	if err != nil {
 		return err
 	}
-	if !s.follows(d, starts, ends) || !cp.Moved.Equal(s.seen.moved) || s.fence < s.seen.checkpoint {
+	gone, err := s.lastGone(ctx, ends)
+	if err != nil {
+		return err
+	}
+	if gone || !s.follows(d, starts, ends) || !cp.Moved.Equal(s.seen.moved) {
 		// The topic is another one, or has lost messages, or a person has moved
 		// the place, perhaps after deleting some; or a commit that the cluster
-		// had confirmed is gone, as one that hung may be: what ids has may be
-		// gone too.
+		// had confirmed may be gone: what ids has may be gone too.
 		s.forget(d)
 		s.seen.moved = cp.Moved
 		if err := s.tail(ctx, starts, ends, cp.Count > 0); err != nil {
@@ -67,6 +70,35 @@ func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpo
 	}
 	s.seen.next, s.seen.checkpoint = ends, s.fence
 	return nil
+}
+
+// lastGone says whether a commit that the cluster has confirmed is gone, as one that
+// hung may be. It can only be this sink's last: a later one in the same partitions
+// would have ended it as it had ended. If another copy has gone on since, its
+// messages tell.
+func (s *Sink) lastGone(ctx context.Context, ends []int64) (bool, error) {
+	if s.fence < s.seen.checkpoint {
+		return true, nil
+	}
+	if s.fence == s.own || s.seen.checkpoint != s.own {
+		return false, nil
+	}
+	for partition, offset := range s.last {
+		there := false
+		if int(partition) < len(ends) && offset < ends[partition] {
+			err := s.conn.scan(ctx, s.topic.Name, partition, offset, offset+1, func(r *kgo.Record) (bool, error) {
+				there = r.Offset == offset
+				return false, nil
+			})
+			if err != nil && !errors.Is(err, kerr.OffsetOutOfRange) {
+				return false, err
+			}
+		}
+		if !there {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // follows says whether what ids has is what the topic holds up to seen.next.

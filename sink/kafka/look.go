@@ -188,6 +188,12 @@ func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
 			return err
 		}
 		s.id = d.id
+		if err == nil {
+			// A transaction that hangs there is ended before the id is taken.
+			if _, err := s.settleTopic(ctx, d); err != nil {
+				return err
+			}
+		}
 		return s.overwrite(ctx, cp, feeds)
 	})
 	if err != nil {

@@ -163,7 +163,7 @@ func TestSinkFarBehindReadsOnWhereItWas(t *testing.T) {
 	other := more()
 	resume(t, other)
 	commitMarked(t, other, entities[3:], 403)
-	early := countFetches(c, 3)
+	early := countFetches(c, 2) // whether its own last one is still there, it looks
 	wantMarks(t, s, entities)
 	if n := early.Load(); n > 0 {
 		t.Errorf("it reads again what it has read, %d times", n)

@@ -115,10 +115,13 @@ func (s *Sink) abandon(ctx context.Context, why error) {
 func (s *Sink) abort(ctx context.Context) {
 	ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
 	defer cancel()
-	if now, err := s.transaction(ctx); err == nil && now.State != "Ongoing" {
-		// It has ended, and may hang. To abort what is none any more franz-go
-		// takes the transactional id anew: see open.
-		return
+	if s.conn.tells.Load() {
+		// One that has ended may hang. To abort what is none any more franz-go
+		// takes the transactional id anew: see open. What cannot be told now
+		// the next Resume will see.
+		if now, err := s.transaction(ctx); err != nil || now.State != "Ongoing" {
+			return
+		}
 	}
 	if s.producer.AbortBufferedRecords(ctx) == nil {
 		_ = s.producer.EndTransaction(ctx, kgo.TryAbort)

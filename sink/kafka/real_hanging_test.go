@@ -71,6 +71,31 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 	}
 }
 
+// A person moves the place while the entities of a commit hang. That ends them
+// first, for nobody could tell later how.
+func TestRealPlaceIsMovedWhileATransactionHangs(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
+	topic := ordersIn(t)
+	cfg := atReal(b.Addr())
+	cfg.Timeout = 5 * time.Second
+	s := connect(t, cfg).Sink(topic)
+	resume(t, s)
+	commit(t, s, 0, 3)
+	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
+	entity := sinktest.Entities(3, 1)[0]
+	h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+	if err := connect(t, cfg).Sink(topic).Overwrite(t.Context(), sinktest.At(4)); err != nil {
+		t.Fatal(err)
+	}
+	if cp := resume(t, s); cp.Count != 4 {
+		t.Errorf("the checkpoint has %d entities, want 4", cp.Count)
+	}
+	wantFeed(t, s, 4)
+	commit(t, s, 4, 6)
+	wantFeed(t, s, 6)
+}
+
 // hanging writes records of a transaction that has ended already.
 type hanging struct {
 	t    *testing.T

@@ -118,6 +118,10 @@ func (w *watch) look(ctx context.Context, took time.Duration) error {
 	if w.ended || took < w.next {
 		return nil
 	}
+	if w.sink.cure != nil {
+		w.next = took + grace
+		return w.sink.goOnCuring(ctx)
+	}
 	now, err := w.sink.transaction(ctx)
 	switch {
 	case err != nil:

@@ -45,11 +45,13 @@ type Sink struct {
 	// producer is the client that this sink commits with; nil until the first
 	// commit, and after any error of one. It may have been fenced since.
 	producer *kgo.Client
-	batch    int32        // its largest batch
-	own      int64        // the offset of the checkpoint that it committed last
-	ended    time.Time    // when that was confirmed
-	ahead    made         // the records of what the next commit may have
-	spare    []kgo.Record // what they may be made in; empty, and used by no producer
+	batch    int32           // its largest batch
+	own      int64           // the offset of the checkpoint that it committed last
+	ended    time.Time       // when that was confirmed
+	last     map[int32]int64 // the last offset of its entities, by partition
+	cure     *cure           // nil unless one is under way
+	ahead    made            // the records of what the next commit may have
+	spare    []kgo.Record    // what they may be made in; empty, and used by no producer
 
 	// seen says up to where in each partition ids has been caught up, of what
 	// topic, and since which move of the place by a person. It outlives errors.
@@ -72,6 +74,7 @@ func (c *Conn) Sink(t Topic) *Sink {
 		name:            t.Name + "/" + t.Feed,
 		transactionalID: c.cfg.TransactionalIDPrefix + t.Name + "/" + t.Feed,
 		ids:             sink.NewIDs(t.Window),
+		last:            map[int32]int64{},
 	}
 }
 

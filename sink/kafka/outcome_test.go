@@ -1,0 +1,41 @@
+package kafka
+
+import (
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// How a transaction that hangs with epoch 6 has ended.
+func TestOutcomeOfAHangingTransaction(t *testing.T) {
+	t.Parallel()
+	const unknown = "unknown"
+	for _, test := range []struct {
+		state    string
+		epoch    int16 // of the transactional id now
+		version2 bool
+		want     string
+	}{
+		{"CompleteCommit", 7, true, "commit"},
+		{"CompleteCommit", 8, true, unknown}, // of the one before the last nobody knows
+		{"CompleteCommit", 6, false, "commit"},
+		{"CompleteCommit", 7, false, unknown}, // another client's, which may have aborted it
+		{"CompleteAbort", 7, true, "abort"},
+		{"CompleteAbort", 6, false, unknown}, // the last was aborted, those before were not
+		{"CompleteAbort", 8, true, unknown},
+		{"Empty", 7, true, "abort"},
+		{"Empty", 9, false, "abort"},
+		{"Empty", 6, false, unknown},
+		{"PrepareCommit", 7, true, unknown},
+		{"Ongoing", 6, true, unknown},
+	} {
+		how, known := outcomeOf(&kadm.DescribedTransaction{State: test.state, ProducerEpoch: test.epoch}, 6, test.version2)
+		got := how.String()
+		if !known {
+			got = unknown
+		}
+		if got != test.want {
+			t.Errorf("%s, epoch %d, version 2 %v: %s, want %s", test.state, test.epoch, test.version2, got, test.want)
+		}
+	}
+}
