@@ -87,7 +87,7 @@ func (s *sources) build(kind string) (bridge.Source, error) {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a place in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
 		}
 		cfg := syndication.Config{
-			Config: f.Source, Settings: f.Syndication, BatchEntities: batchEntities,
+			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities,
 			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At},
 		}
 		if f.Format != "auto" {

@@ -86,5 +86,8 @@ func syndicationInWords(p syndication.Place) string {
 	if n := len(p.Gaps); n > 0 {
 		text += fmt.Sprintf(", %s missing", count(n, "archive is", "archives are"))
 	}
+	if p.DeletesHeld {
+		text += fmt.Sprintf(", %s held until %s", count(p.HeldDeletes, "delete is", "deletes are"), p.HeldUntil.Format(time.RFC3339))
+	}
 	return text + ")"
 }

@@ -17,7 +17,7 @@ func (r *turn) ask(ctx context.Context, now time.Time) (*document, error) {
 	q := question{url: s.subscription(cur), order: r.expected()}
 	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
 		q.from, q.order = cur.Doc, cur.Doc.Order
-	} else if cur.At == hashOf(q.url) && cur.Hold == "" && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !r.recheckDue(now) {
+	} else if cur.At == hashOf(q.url) && !cur.Held.due(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !r.recheckDue(now) {
 		q.etag, q.modified = cur.ETag, cur.Modified
 	}
 	d, err := s.read(ctx, cur, q)
@@ -55,7 +55,7 @@ func (r *turn) notModified(d *document) {
 
 // unchanged says whether a document is the one that was published last.
 func (r *turn) unchanged(d *document, now time.Time) bool {
-	return r.cur.Body == d.hash && !d.partial && r.cur.Doc == nil && r.cur.Hold == "" && r.cur.At != "" && !r.recheckDue(now)
+	return r.cur.Body == d.hash && !d.partial && r.cur.Doc == nil && !r.cur.Held.due(r.s.cfg.MaxDeleteRatio, now) && r.cur.At != "" && !r.recheckDue(now)
 }
 
 // subscribed returns the current document where the feed's URL is that of an

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -152,6 +154,19 @@ func TestCompletePolls(t *testing.T) {
 		r.want("e4:a", syndication.Partial)
 		r.want("-e4") // the whole document has it not
 	})
+	t.Run("mended without a change of what counts", func(t *testing.T) {
+		t.Parallel()
+		u := newUpstream("/feed", doc)
+		r := u.read(t)
+		r.want("e3:a e2:a e1:a")
+		with := func(text string) string {
+			return strings.Replace(atom(complete, "e1@1:a e2@1:a"), "</feed>", "<x>"+text+"</x></feed>", 1)
+		}
+		u.set("/feed", with("&nbsp;"))
+		r.want("", syndication.UndefinedEntity, syndication.DeletesWithheld)
+		u.set("/feed", with("&#160;"))
+		r.want("-e3")
+	})
 	t.Run("case 19: an entity that XML does not know", func(t *testing.T) {
 		t.Parallel()
 		u := newUpstream("/feed", doc)
@@ -163,49 +178,138 @@ func TestCompletePolls(t *testing.T) {
 		u.set("/feed", atom(complete, "e1@1:a e4@1:a"))
 		r.want("e4:a -e2 -e3")
 	})
-	t.Run("case 9: nearly all of it vanishes", func(t *testing.T) {
-		t.Parallel()
-		var all []string
-		for i := range 500 {
-			all = append(all, fmt.Sprintf("e%03d@1", i))
+}
+
+// TestHeldDeletes lets nearly all of a complete feed vanish.
+func TestHeldDeletes(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for i := range 500 {
+		all = append(all, fmt.Sprintf("e%03d@1", i))
+	}
+	whole, one, none := atom(complete, strings.Join(all, " ")), atom(complete, all[0]), atom(complete, "")
+	const wait = 15 * time.Minute
+	run := func(name string, f func(t *testing.T, u *upstream, r *reader), edits ...edit) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream("/feed", whole)
+				r := u.read(t, edits...)
+				if err := r.poll(); err != nil || len(r.last) != 500 {
+					t.Fatalf("%d entries, %v", len(r.last), err)
+				}
+				u.requests()
+				u.set("/feed", none)
+				r.want("", syndication.DeletesHeld)
+				f(t, u, r)
+			})
+		})
+	}
+	deletes := func(r *reader, n int) {
+		r.t.Helper()
+		if err := r.poll(); err != nil || len(r.last) != n {
+			r.t.Errorf("%d deletes, want %d; %v", len(r.last), n, err)
 		}
-		u := newUpstream("/feed", atom(complete, strings.Join(all, " ")))
-		r := u.read(t)
-		if err := r.poll(); err != nil || len(r.last) != 500 {
-			t.Fatalf("%d entries, %v", len(r.last), err)
+		if r.place().DeletesHeld {
+			r.t.Errorf("the cursor says that deletes are held")
 		}
-		u.set("/feed", atom(complete, ""))
-		r.want("", syndication.DeletesHeld)
-		if !r.place().DeletesHeld {
-			t.Error("the cursor does not say that deletes are held")
+		r.want("")
+	}
+	run("case 9: the same later", func(t *testing.T, u *upstream, r *reader) {
+		now := time.Now().UTC()
+		p := r.place()
+		if !p.DeletesHeld || p.HeldDeletes != 500 || !p.HeldSince.Equal(now) || !p.HeldUntil.Equal(now.Add(wait)) {
+			t.Errorf("place %+v", p)
 		}
-		// Another look sees something else, so it counts as the first.
-		u.set("/feed", atom(complete, all[0]))
+		before := string(r.cursor)
+		u.requests()
+		time.Sleep(wait - time.Second)
+		r.want("")
+		r.wantRequests("/feed?if")
+		if string(r.cursor) != before {
+			t.Errorf("a look before the time has moved the cursor to %s", r.cursor)
+		}
+		time.Sleep(time.Second)
+		deletes(r, 500)
+	})
+	run("case 9: two copies, and each of them starts again", func(t *testing.T, u *upstream, r *reader) {
+		u.noETag = true
+		other := u.read(t)
+		for range 14 {
+			other.cursor, other.messages = r.cursor, r.messages
+			other.restart()
+			other.want("")
+			r.cursor, r.messages = other.cursor, other.messages
+			r.restart()
+			r.want("")
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(time.Minute)
+		other.cursor, other.messages = r.cursor, r.messages
+		other.restart()
+		deletes(other, 500)
+	})
+	run("case 9: another look sees something else", func(t *testing.T, u *upstream, r *reader) {
+		time.Sleep(wait)
+		u.set("/feed", one)
 		r.want("", syndication.DeletesHeld)
 		r.restart()
-		if err := r.poll(); err != nil || len(r.last) != 499 {
-			t.Fatalf("%d deletes, %v", len(r.last), err)
-		}
 		r.want("")
-		if r.place().DeletesHeld {
-			t.Error("the cursor says that deletes are held")
-		}
+		time.Sleep(wait)
+		r.restart()
+		deletes(r, 499)
 	})
-	t.Run("vanished and back again before a second look", func(t *testing.T) {
-		t.Parallel()
-		var all []string
-		for i := range 30 {
-			all = append(all, fmt.Sprintf("e%03d@1", i))
-		}
-		whole := atom(complete, strings.Join(all, " "))
-		u := newUpstream("/feed", whole)
-		r := u.read(t)
-		_ = r.poll()
-		u.set("/feed", atom(complete, ""))
-		r.want("", syndication.DeletesHeld)
+	run("back again before the time", func(t *testing.T, u *upstream, r *reader) {
 		u.set("/feed", whole)
 		r.want("")
-		u.set("/feed", atom(complete, ""))
+		time.Sleep(wait)
+		u.set("/feed", none)
 		r.want("", syndication.DeletesHeld)
 	})
+	run("back again after the time", func(t *testing.T, u *upstream, r *reader) {
+		time.Sleep(wait)
+		u.set("/feed", whole)
+		r.want("")
+		u.set("/feed", none)
+		r.want("", syndication.DeletesHeld)
+	})
+	run("not complete any more", func(t *testing.T, u *upstream, r *reader) {
+		u.set("/feed", atom("", all[0]))
+		r.want("", syndication.DialectChanged)
+		time.Sleep(wait)
+		u.requests()
+		r.want("")
+		r.wantRequests("/feed?if")
+	})
+	run("the feed is polled less often", func(t *testing.T, _ *upstream, r *reader) {
+		time.Sleep(2*time.Hour - time.Second)
+		r.restart()
+		r.want("")
+		time.Sleep(time.Second)
+		deletes(r, 500)
+	}, func(c *syndication.Config) { c.Every = 2 * time.Hour })
+	run("a person approves", func(t *testing.T, _ *upstream, r *reader) {
+		r.cfg.MaxDeleteRatio = 1
+		r.restart()
+		deletes(r, 500)
+	})
+	for name, tt := range map[string]struct {
+		field string
+		wait  time.Duration
+	}{"a cache": {"max-age=1800", 30 * time.Minute}, "a cache of a year": {"max-age=31536000", time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream("/feed", whole)
+				u.field("/feed", "Cache-Control", tt.field)
+				r := u.read(t)
+				_ = r.poll()
+				u.set("/feed", none)
+				r.want("", syndication.DeletesHeld)
+				if p := r.place(); p.HeldUntil.Sub(p.HeldSince) != tt.wait {
+					t.Errorf("held from %v until %v", p.HeldSince, p.HeldUntil)
+				}
+			})
+		})
+	}
 }

@@ -27,6 +27,8 @@ type Config struct {
 	// that changes it has other IDs, and all of its entries would be published
 	// again.
 	Format Format `yaml:"-"`
+	// Every is how often Next is called for a feed that has nothing new.
+	Every time.Duration `yaml:"-"`
 	// BatchEntities and BatchBytes cut batches, so that a sink can commit
 	// each in one go. Zero means 999 and 1 MiB.
 	BatchEntities int `yaml:"-"`
@@ -57,8 +59,9 @@ type Settings struct {
 	// of that namespace.
 	IgnoreChangesIn []string `yaml:"ignore_changes_in"`
 	// MaxDeleteRatio is the part of a complete feed of 20 entries or more that
-	// may vanish at once. More than that is held back until it was seen twice in
-	// a row. Default 0.5; 1 holds nothing back.
+	// may vanish at once. More than that is held back until the same is seen
+	// again after a quarter of an hour, or after Every or what the feed asks to
+	// wait, if that is longer. Default 0.5; 1 holds nothing back.
 	MaxDeleteRatio float64 `yaml:"max_delete_ratio"`
 	// TombstoneUnknown says what to do with a tombstone of an entry that the
 	// topic does not have: "ignore" or "publish".

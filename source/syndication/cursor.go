@@ -63,8 +63,8 @@ type cursor struct {
 	Walk int `json:"walk,omitempty"`
 	// Doc is how far the document that is being published has been.
 	Doc *position `json:"doc,omitempty"`
-	// Hold is the hash of the deletes that are held back.
-	Hold string `json:"hold,omitempty"`
+	// Held are the deletes that are held back.
+	Held *hold `json:"held,omitempty"`
 	// Tail is the page that is asked for next in mode tail.
 	Tail string `json:"tail,omitempty"`
 }
@@ -133,9 +133,12 @@ func decodeCursor(c feed.Cursor, start Start) (cursor, error) {
 func (cur *cursor) isSound() bool {
 	_, err := ParseStart(cur.Start)
 	long := []string{cur.URL, cur.ETag, cur.Modified, cur.Newest, cur.Tail}
-	brief := []string{cur.Start, cur.From, cur.At, cur.Body, cur.Hold, string(cur.Dialect), string(cur.Format), string(cur.Order)}
+	brief := []string{cur.Start, cur.From, cur.At, cur.Body, string(cur.Dialect), string(cur.Format), string(cur.Order)}
 	if cur.Moved != nil {
 		long = append(long, cur.Moved.To)
+	}
+	if cur.Held != nil {
+		brief = append(brief, cur.Held.Deletes)
 	}
 	if p := cur.Doc; p != nil {
 		brief = append(brief, p.URL, p.Hash, string(p.Order))

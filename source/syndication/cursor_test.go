@@ -26,7 +26,7 @@ func fullCursor() cursor {
 		Gaps: []gap{{URL: "https://feed.example/a1", Kind: ArchiveGone, Since: 5, Retry: 6, Times: 1}},
 		Walk: 8,
 		Doc:  &position{URL: "u", Hash: "h", Order: Mixed, Key: rank{1, -2}, Part: 3, Live: 4, Approved: true},
-		Hold: "h", Tail: "https://feed.example/tail",
+		Held: &hold{Deletes: "h", Vanished: 9, Of: 10, Since: 11, Until: 12}, Tail: "https://feed.example/tail",
 	}
 	cur.add("https://feed.example/a2")
 	cur.Seen = seenKey("id", [16]byte{1})
@@ -52,6 +52,15 @@ func TestCursorIsReadForEver(t *testing.T) {
 	got, err := decodeCursor(golden, Start{})
 	if diff := cmp.Diff(full, got); diff != "" || err != nil {
 		t.Errorf("it reads as: %s; %v", diff, err)
+	}
+}
+
+// A cursor of before the time of a hold was kept. The hold begins anew.
+func TestCursorWithHold(t *testing.T) {
+	t.Parallel()
+	cur, err := decodeCursor(feed.Cursor(`{"v":1,"dialect":"complete","format":"atom","order":"newest_first","full":3,"hold":"0123456789abcdef"}`), Start{})
+	if err != nil || cur.Dialect != Complete || cur.Held != nil {
+		t.Errorf("%+v, %v", cur, err)
 	}
 }
 

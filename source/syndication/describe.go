@@ -2,6 +2,7 @@ package syndication
 
 import (
 	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
@@ -23,8 +24,13 @@ type Place struct {
 	Gaps []string `json:"gaps,omitempty"`
 	// Publishing says that a document is published in part.
 	Publishing bool `json:"publishing,omitempty"`
-	// DeletesHeld says that deletes wait for the next poll to see the same.
-	DeletesHeld bool `json:"deletes_held,omitempty"`
+	// DeletesHeld says that deletes are held back, HeldDeletes how many, and
+	// HeldSince and HeldUntil between which times: they are published if the
+	// same entries are missing then.
+	DeletesHeld bool      `json:"deletes_held,omitempty"`
+	HeldDeletes int       `json:"held_deletes,omitempty"`
+	HeldSince   time.Time `json:"held_since,omitzero"`
+	HeldUntil   time.Time `json:"held_until,omitzero"`
 	// Page is the page that is asked for next in mode tail.
 	Page string `json:"page,omitempty"`
 }
@@ -38,7 +44,10 @@ func Describe(c feed.Cursor) (Place, error) {
 	p := Place{
 		Dialect: cur.Dialect, Format: cur.Format, Start: cur.Start, URL: cur.URL,
 		Archives: len(cur.Archives) / archiveBytes, Newest: cur.Newest,
-		Publishing: cur.Doc != nil, DeletesHeld: cur.Hold != "", Page: cur.Tail,
+		Publishing: cur.Doc != nil, DeletesHeld: cur.Held != nil, Page: cur.Tail,
+	}
+	if h := cur.Held; h != nil {
+		p.HeldDeletes, p.HeldSince, p.HeldUntil = h.Vanished, time.Unix(h.Since, 0).UTC(), time.Unix(h.Until, 0).UTC()
 	}
 	for _, g := range cur.Gaps {
 		p.Gaps = append(p.Gaps, g.URL)

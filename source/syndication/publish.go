@@ -50,7 +50,7 @@ func (r *turn) work(ctx context.Context) (batch feed.Batch, done bool, err error
 			r.finishArchive()
 		default:
 			wait := r.finish(d)
-			return feed.Batch{Entities: entities, More: r.cur.Hold == "" && r.again(d), Fresh: wait}, true, nil
+			return feed.Batch{Entities: entities, More: r.again(d), Fresh: wait}, true, nil
 		}
 		if len(entities) > 0 {
 			return feed.Batch{Entities: entities, More: true}, true, nil
@@ -211,16 +211,15 @@ func (r *turn) finish(d *document) time.Duration {
 	cur, j := &r.cur, r.s.job
 	r.s.job = nil
 	cur.Doc, cur.Walk = nil, 0
-	if cur.Hold == "" {
-		cur.settle(d)
-		if !d.partial {
-			cur.Body, cur.Full = d.hash, d.now.Unix()
-		}
-		if d.withheld {
-			cur.Body = "" // it may be mended with the same entries
-		}
-	} else {
-		cur.unsettle() // it has to be seen in full once more
+	cur.settle(d)
+	if !d.partial {
+		cur.Body, cur.Full = d.hash, d.now.Unix()
+	}
+	if d.withheld {
+		cur.Body = "" // it may be mended with the same entries
+	}
+	if !d.deletes && !d.withheld && !d.partial {
+		cur.Held = nil // it is not complete any more
 	}
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
 		cur.add(withoutFragment(this.Href))

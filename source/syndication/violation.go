@@ -22,7 +22,7 @@ const (
 	LossyShift      = "pages_shifted"
 	PageGone        = "page_gone" // of mode tail; the feed is read from its start again
 
-	DeletesHeld      = "deletes_held"     // until they are seen a second time
+	DeletesHeld      = "deletes_held"     // until the same are missing some time later
 	DeletesWithheld  = "deletes_withheld" // the document does not bear a strict reading
 	StaleDropped     = "stale_dropped"
 	UnknownTombstone = "unknown_tombstone"
