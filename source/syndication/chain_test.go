@@ -1,6 +1,7 @@
 package syndication_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -274,6 +275,115 @@ func TestTail(t *testing.T) {
 		r.u.set("/5", atom("", "e@5"))
 		r.u.set("/2", atom(link("previous", "/5"), "d@4 c@3"))
 		r.want("e", syndication.PageGone)
+	})
+	t.Run("the next newer page is not there yet", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			u := events()
+			u.set("/4", atom(link("next", "/2")+link("previous", "/5"), ""))
+			r := u.read(t, kurrent)
+			r.want("a b c d", syndication.Incomplete)
+			r.wantRequests("/feed /0 /2 /4 /5")
+			before := string(r.cursor)
+			for range 3 {
+				time.Sleep(time.Minute)
+				r.restart()
+				r.want("")
+				r.wantRequests("/4 /5")
+			}
+			if string(r.cursor) != before {
+				t.Errorf("a poll that finds nothing has moved the cursor to %s", r.cursor)
+			}
+			u.set("/5", atom(link("next", "/4"), "e@5"))
+			r.want("e")
+			r.want("")
+			r.wantRequests("/4 /5 /5?if")
+		})
+	})
+	t.Run("the page is gone, and the one before it leads to it", func(t *testing.T) {
+		t.Parallel()
+		r := events().read(t, kurrent)
+		r.want("a b c d")
+		delete(r.u.docs, "/4")
+		r.u.requests()
+		r.want("", syndication.PageGone, syndication.Incomplete)
+		r.wantRequests("/4?if /feed /0 /2 /4")
+		r.want("")
+		r.wantRequests("/2 /4")
+	})
+	t.Run("the page to begin with is gone", func(t *testing.T) {
+		t.Parallel()
+		u := events()
+		delete(u.docs, "/0")
+		r := u.read(t, kurrent)
+		r.wantError(true, "", "/0: 404")
+		r.wantRequests("/feed /0 /feed")
+		r.wantError(true, "", "/0: 404")
+		r.wantRequests("/0 /feed")
+	})
+	t.Run("pages that take turns in being gone", func(t *testing.T) {
+		t.Parallel()
+		u := events()
+		for _, last := range []string{"/x", "/y", "/x", "/y"} {
+			u.fault("/feed", body(200, "", atom(link("last", last), "")))
+		}
+		r := u.read(t, kurrent)
+		r.want("", syndication.PageGone, syndication.PageGone)
+		r.wantRequests("/feed /x /feed /y /feed")
+	})
+	for name, first := range map[string]string{"to itself": "/4", "in a ring": "/0"} {
+		t.Run("the last page leads "+name, func(t *testing.T) {
+			t.Parallel()
+			u := events()
+			u.noETag = true
+			u.set("/4", atom(link("previous", first), "e@5"))
+			r := u.read(t, kurrent)
+			r.want("a b c d e", syndication.Loop)
+			r.wantRequests("/feed /0 /2 /4")
+			r.want("")
+			r.restart()
+			r.want("")
+			r.wantRequests("/4 /4")
+			u.set("/4", atom(link("previous", first), "f@6 e@5"))
+			r.want("f", syndication.Loop)
+		})
+	}
+	t.Run("a chain without an end", func(t *testing.T) {
+		t.Parallel()
+		u := newUpstream("/feed", atom(link("previous", "/1"), ""))
+		for i := range 9 {
+			u.set(fmt.Sprintf("/%d", i+1), atom(link("previous", fmt.Sprintf("/%d", i+2)), ""))
+		}
+		r := u.read(t, kurrent, func(c *syndication.Config) { c.Bounds.Documents = 3 })
+		r.want("")
+		r.wantRequests("/feed /feed /1 /2 /3")
+		r.want("")
+		r.wantRequests("/4 /5 /6")
+	})
+	t.Run("a page that is read before the one in front of it is published", func(t *testing.T) {
+		t.Parallel()
+		u := newUpstream("/feed", rss("", "e:old"))
+		r := u.read(t, func(c *syndication.Config) {
+			c.Dialect, c.Mode, c.Bounds.Memory = "ict4h", "tail", 2000
+		})
+		r.want("e:old")
+		u.set("/feed", rss(`<atom:link rel="next-archive" href="/2"/>`, "e:new"))
+		u.set("/2", rss("", "e:old f g h i j k l m n"))
+		r.want("e:new e:old f g h i j k l m n")
+	})
+	t.Run("what was read is never committed", func(t *testing.T) {
+		t.Parallel()
+		r := events().read(t, kurrent)
+		after := r.cursor
+		for range 3 {
+			b, err := r.src.Next(t.Context(), after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after = b.Cursor
+		}
+		r.ids.Rollback()
+		r.want("a b c d")
 	})
 	t.Run("ICT4H, from the oldest page", func(t *testing.T) {
 		t.Parallel()

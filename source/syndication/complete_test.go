@@ -259,6 +259,15 @@ func TestHeldDeletes(t *testing.T) {
 		r.restart()
 		deletes(r, 499)
 	})
+	run("what is left changes meanwhile", func(t *testing.T, u *upstream, r *reader) {
+		u.set("/feed", one)
+		r.want("", syndication.DeletesHeld)
+		time.Sleep(wait - time.Second)
+		u.set("/feed", atom(complete, "e000@2:x"))
+		r.want("e000:x")
+		time.Sleep(time.Second)
+		deletes(r, 499)
+	})
 	run("back again before the time", func(t *testing.T, u *upstream, r *reader) {
 		u.set("/feed", whole)
 		r.want("")

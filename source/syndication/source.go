@@ -40,6 +40,8 @@ type Source struct {
 	// ignored are the children of entries that do not count as changes.
 	ignored []xml.Name
 	newest  instant
+	// round has the pages that were read in mode tail since the last pause.
+	round map[key]bool
 }
 
 // New returns a Source for the feed that cfg names. held must have what the topic
@@ -57,7 +59,7 @@ func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source
 // Next reads on from after: a part of a document at most.
 func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	if !bytes.Equal(after, s.expect) {
-		s.job = nil
+		s.job, s.round = nil, nil
 	}
 	cur, err := decodeCursor(after, s.cfg.Start)
 	if err != nil {

@@ -15,6 +15,14 @@ import (
 // follows the links to newer ones. The page at the end is asked for again and
 // again.
 func (r *turn) tail(ctx context.Context) (feed.Batch, error) {
+	batch, err := r.nextPage(ctx)
+	if err != nil || !batch.More {
+		r.s.round = nil
+	}
+	return batch, err
+}
+
+func (r *turn) nextPage(ctx context.Context) (feed.Batch, error) {
 	s, cur := r.s, &r.cur
 	if cur.Tail == "" {
 		return r.findTail(ctx)
@@ -28,24 +36,17 @@ func (r *turn) tail(ctx context.Context) (feed.Batch, error) {
 			q.etag, q.modified = cur.ETag, cur.Modified
 		}
 		d, err := s.read(ctx, cur, q)
-		if status, ok := errors.AsType[*source.StatusError](err); ok && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
-			// What the topic has is known, so reading from the start again
-			// repeats nothing.
-			s.log.Warn("the page at the end of the feed is gone; reading from the start of the feed again", "url", q.url, "error", err)
-			r.seen.add(PageGone, q.url, "the page at the end of the feed is gone: %v", err)
-			cur.Tail, cur.Doc = "", nil
-			cur.unsettle()
-			return r.findTail(ctx)
+		if isGone(err) {
+			return r.tailGone(ctx, err)
 		}
 		if err != nil {
 			return feed.Batch{}, err
 		}
 		r.goOn(d)
-		if d.unmodified {
+		if d.unmodified || cur.At == hashOf(q.url) && cur.Body == d.hash && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
 			return feed.Batch{Fresh: s.fresh(d.response, cur.Hints, now)}, nil
 		}
-		d.archive, d.deletes = true, false
-		s.job = &job{dialect: d.dialect, at: d}
+		s.job = pageJob(d)
 	}
 	d := s.job.at
 	entities, more := r.publish(d)
@@ -57,16 +58,19 @@ func (r *turn) tail(ctx context.Context) (feed.Batch, error) {
 		return feed.Batch{Entities: entities, More: true}, nil
 	}
 	s.job = nil
+	if s.round == nil {
+		s.round = map[key]bool{}
+	}
+	s.round[keyOf(cur.Tail)] = true
 	newer, _ := d.meta.Link(s.profile.newer)
 	next := withoutFragment(newer.Href)
-	if next == cur.Tail || next != "" && short(next) == "" {
-		r.seen.add(Loop, d.url, "the link to the next newer page leads to the page itself, or is too long: %s", excerpt(next))
+	if next != "" && (s.round[keyOf(next)] || short(next) == "") {
+		r.seen.add(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", excerpt(next))
 		next = ""
 	}
 	if next != "" {
-		cur.Tail = next
-		cur.unsettle()
-		return feed.Batch{Entities: entities, More: true}, nil
+		more, err := r.follow(ctx, d, next)
+		return feed.Batch{Entities: entities, More: more, Fresh: s.fresh(d.response, hintsOf(&d.meta), d.now)}, err
 	}
 	if cur.At != hashOf(d.url) || cur.Body != d.hash || d.now.Sub(time.Unix(cur.Full, 0)) >= s.cfg.FullEvery {
 		cur.Full = d.now.Unix()
@@ -75,6 +79,64 @@ func (r *turn) tail(ctx context.Context) (feed.Batch, error) {
 	cur.Body = d.hash
 	cur.Hints = hintsOf(&d.meta)
 	return feed.Batch{Entities: entities, Fresh: s.fresh(d.response, cur.Hints, d.now)}, nil
+}
+
+func pageJob(d *document) *job {
+	d.archive, d.deletes = true, false
+	return &job{dialect: d.dialect, at: d}
+}
+
+// follow goes on to the next newer page, if it is there: a link may be written
+// before its page is. more says that there is something to read at once.
+func (r *turn) follow(ctx context.Context, d *document, next string) (more bool, err error) {
+	s, cur := r.s, &r.cur
+	page, err := s.read(ctx, cur, question{url: next, order: r.expected()})
+	if isGone(err) {
+		// The page that has the link is the end for now, and is asked for in full
+		// each time. At is empty and Body is not once that was told.
+		told := cur.At == "" && cur.Body == d.hash
+		cur.unsettle()
+		cur.Body = d.hash
+		if !told {
+			s.log.Warn("the next newer page is missing; asking for it again at each poll", "url", next, "error", err)
+			r.seen.add(Incomplete, next, "the next newer page is missing, and with it what is newer: %v", err)
+		}
+		return false, nil
+	}
+	// Any other error is that of the next turn.
+	cur.Tail = next
+	cur.unsettle()
+	if err == nil && !page.unmodified && page.window.whole {
+		// If it were not whole, it could lack what is wanted once this turn's
+		// entries are published, and is read again then.
+		s.job = pageJob(page)
+	}
+	// A chain of pages without an end is read in parts.
+	return len(s.round) < s.cfg.Bounds.Documents, nil
+}
+
+// tailGone begins again where the page that is asked for is not there any more.
+func (r *turn) tailGone(ctx context.Context, err error) (feed.Batch, error) {
+	s, cur := r.s, &r.cur
+	gone := cur.Tail
+	// What the topic has is known, so reading from the start again repeats nothing.
+	s.log.Warn("the page at the end of the feed is gone; reading from the start of the feed again", "url", gone, "error", err)
+	r.seen.add(PageGone, gone, "the page at the end of the feed is gone: %v", err)
+	cur.Tail, cur.Doc = "", nil
+	cur.unsettle()
+	batch, again := r.findTail(ctx)
+	if again == nil && cur.Tail == gone {
+		return feed.Batch{}, err
+	}
+	// A round begins anew once at most: two pages may take turns in being gone.
+	batch.More = batch.More && s.round == nil
+	s.round = map[key]bool{} // which lacks the page: a link to it is no circle
+	return batch, again
+}
+
+func isGone(err error) bool {
+	status, ok := errors.AsType[*source.StatusError](err)
+	return ok && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
 // findTail finds the page to begin with: the oldest, or the newest if reading

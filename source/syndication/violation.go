@@ -16,7 +16,7 @@ const (
 	ArchiveRefused  = "archive_refused"  // 401, 403, 451 and the like
 	ArchiveForeign  = "archive_foreign"  // the link leads where the configuration does not
 	WalkLimit       = "walk_limit"       // bounds.documents
-	Incomplete      = "incomplete"       // a page of a paged feed is missing
+	Incomplete      = "incomplete"       // a page of a paged feed, or of mode tail, is missing
 	PossibleOverrun = "possible_overrun" // two polls of a window have no entry in common
 	PagedLossy      = "paged_feed_is_lossy"
 	LossyShift      = "pages_shifted"
