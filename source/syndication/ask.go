@@ -28,7 +28,7 @@ func (r *turn) ask(ctx context.Context, now time.Time) (*document, error) {
 		return r.ask(ctx, now)
 	}
 	if ok && status.Status == http.StatusGone {
-		return nil, fmt.Errorf("the feed is gone for good, its provider says; take it out of the configuration: %w", err)
+		return nil, &goneError{err}
 	}
 	if err != nil {
 		return nil, err
@@ -37,6 +37,19 @@ func (r *turn) ask(ctx context.Context, now time.Time) (*document, error) {
 	s.redirected(cur, q.url, d.response)
 	return d, nil
 }
+
+// goneError says that the feed has ended: 410, which providers send on purpose.
+type goneError struct{ err error }
+
+func (e *goneError) Error() string {
+	return "the feed is gone for good, its provider says; take it out of the configuration. It is asked for once a day, and after a restart: " + e.err.Error()
+}
+
+func (e *goneError) Unwrap() error { return e.err }
+
+// RetryAfter is a day. Not to ask at all would take a person to start again a feed
+// whose server has said so by mistake.
+func (e *goneError) RetryAfter() time.Duration { return 24 * time.Hour }
 
 // notModified takes note of an answer without a document.
 func (r *turn) notModified(d *document) {

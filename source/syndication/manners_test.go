@@ -1,6 +1,7 @@
 package syndication_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -196,11 +199,24 @@ func TestManners(t *testing.T) {
 			t.Errorf("the cursor has moved to %s", r.cursor)
 		}
 	})
+	// The specification wants no polling at all. A daemon that never asks again
+	// would have to be restarted where a server has said 410 by mistake, so it
+	// asks once a day.
 	run("case 113: 410 on the feed", func(t *testing.T) {
 		u := newUpstream("/feed", doc)
-		u.fault("/feed", status(410))
+		u.fault("/feed", status(410), status(410, "Retry-After", "60"))
 		r := u.read(t)
-		r.wantError(true, "", "gone for good", "410")
+		for range 2 {
+			var later bridge.RetryLater
+			err := r.poll()
+			if !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "gone for good") {
+				t.Errorf("error %v", err)
+			}
+			if !errors.As(err, &later) || later.RetryAfter() != 24*time.Hour {
+				t.Errorf("error %v is not one to wait a day for", err)
+			}
+			time.Sleep(24 * time.Hour)
+		}
 		r.want("a")
 	})
 }
