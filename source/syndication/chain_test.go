@@ -128,6 +128,28 @@ func TestPaged(t *testing.T) {
 		u.fault("/p2", status(410))
 		u.read(t).want("e f", syndication.PagedLossy, syndication.Incomplete)
 	})
+	run("a walk that is not carried through, and then the pages are others", func(t *testing.T) {
+		first := func(entries string) string { return atom(link("first", "/feed")+link("next", "/p2"), entries) }
+		u := newUpstream("/feed", first("z"))
+		u.set("/p2", atom("", "y"))
+		r := u.read(t, func(c *syndication.Config) { c.BatchEntities = 2 })
+		r.want("y z", syndication.PagedLossy)
+		u.set("/feed", first("f e"))
+		u.set("/p2", atom(link("next", "/p3"), "d c"))
+		u.set("/p3", atom(link("next", "/p4"), "b a"))
+		u.set("/p4", atom("", "z y"))
+		r.last = nil
+		if _, err := r.next(); err != nil {
+			t.Fatal(err)
+		}
+		r.wantLast("a b")
+		r.restart()
+		// What the first page has is known by now, and what is behind it is not.
+		u.set("/feed", first("b a"))
+		u.set("/p2", atom(link("next", "/p3"), "f e"))
+		u.set("/p3", atom(link("next", "/p4"), "d c"))
+		r.want("c d e f")
+	})
 	run("case 77: a Link header", func(t *testing.T) {
 		// Only links of the document are followed in this version.
 		u := newUpstream("/feed", atom("", "b@2"), "/p2", atom("", "a@1"))

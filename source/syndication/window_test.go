@@ -166,6 +166,18 @@ func TestLargeDocuments(t *testing.T) {
 			t.Errorf("%d batches", r.batches)
 		}
 	})
+	t.Run("the document changes between two parts of it", func(t *testing.T) {
+		t.Parallel()
+		u := newUpstream("/feed", rss("", "f e d c b a"))
+		r := u.read(t, func(c *syndication.Config) { c.BatchEntities = 2 })
+		if _, err := r.next(); err != nil {
+			t.Fatal(err)
+		}
+		r.wantLast("a b")
+		r.restart()
+		u.set("/feed", rss("", "f e d c b a z y")) // y and z are where the first part was
+		r.want("y z c d e f")
+	})
 }
 
 func TestEntities(t *testing.T) {
