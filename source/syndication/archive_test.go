@@ -278,14 +278,6 @@ func TestArchived(t *testing.T) {
 		u.set("/feed", doc("@3", second("3"), "c"))
 		r.want("e:c")
 	})
-	run("an archive takes back what the feed has, and the feed does not fit", func(t *testing.T) {
-		u := newUpstream("/feed", rss("", "a:new b"))
-		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 1 })
-		r.want("b a:new")
-		u.set("/a1", rss(archive, "a:old"))
-		u.set("/feed", rss(rssPrev("/a1"), "a:new b"))
-		r.want("a:old a:new", syndication.DialectChanged)
-	})
 	run("case 60: the same time, two IDs", func(t *testing.T) {
 		newUpstream("/feed", atom("", "a@1 b@1")).read(t).want("b a")
 	})

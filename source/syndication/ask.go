@@ -119,6 +119,7 @@ func (r *turn) verdict(d *document) {
 	cur := &r.cur
 	if cur.Dialect == "" {
 		r.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
+		cur.Rewalk = r.s.holdsAny(cur)
 	}
 	if cur.Dialect != "" && cur.Dialect != d.dialect {
 		r.seen.add(DialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)

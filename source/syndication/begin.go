@@ -28,7 +28,7 @@ func (r *turn) start(d *document) (done bool, err error) {
 	if r.cur.Start == "" {
 		return false, nil
 	}
-	r.cur.Start = ""
+	r.cur.Start, r.cur.Rewalk = "", false
 	if err := r.cur.skipAll(d); err != nil {
 		return false, err
 	}

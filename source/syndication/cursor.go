@@ -61,6 +61,9 @@ type cursor struct {
 	// Walk counts the older documents that were published, until the
 	// subscription document is.
 	Walk int `json:"walk,omitempty"`
+	// Rewalk says that the walk goes through what was published before, as
+	// after a reset, until the subscription document is published.
+	Rewalk bool `json:"rewalk,omitempty"`
 	// Doc is how far the document that is being published has been.
 	Doc *position `json:"doc,omitempty"`
 	// Held are the deletes that are held back.

@@ -52,6 +52,9 @@ func (s *Source) decide(cur *cursor, d *document, it *item) feed.Operation {
 	raw, held := s.held.Mark(it.ID)
 	m, ok := parseMark(raw)
 	known := held && ok
+	if known && s.superseded(cur, d, it) {
+		return ""
+	}
 	if it.Deleted {
 		return s.decideTombstone(d, it, m, held)
 	}

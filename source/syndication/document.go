@@ -55,6 +55,8 @@ type document struct {
 	}
 	order   Order
 	dialect Dialect
+	// depth is how many documents of the walk are newer.
+	depth int
 	// deletes says that what it does not have was deleted, and withheld that it
 	// would be if the document were well-formed.
 	deletes, withheld bool
@@ -148,9 +150,6 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 	d.meta = *r.Meta()
 	d.identify()
 	s.judge(cur, d)
-	if !d.deletes {
-		d.fold.ids = nil // nothing is compared with all of them
-	}
 	d.seen.addAll(r.Violations())
 	return d, nil
 }
@@ -189,7 +188,8 @@ func (s *Source) take(cur *cursor, d *document, e Entry, wanted func(*item) bool
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
 		d.seen.add(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", e.ID, e.Updated.Raw)
 	}
-	switch _, held := s.held.Mark(e.ID); {
+	raw, held := s.held.Mark(e.ID)
+	switch {
 	case e.Deleted:
 	case held || cur.saw(e.ID, [16]byte(e.Hash[:16])):
 		d.known++
@@ -205,6 +205,8 @@ func (s *Source) take(cur *cursor, d *document, e Entry, wanted func(*item) bool
 		return
 	}
 	it := &item{Entry: e, hash: [16]byte(e.Hash[:16])}
+	m, known := parseMark(raw)
+	d.fold.compare(e.ID, held && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
 	if d.from != nil && rankOf(&it.Entry, d.question.order).compare(d.from.Key) <= 0 {
 		return
 	}

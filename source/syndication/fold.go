@@ -16,6 +16,9 @@ type fold struct {
 type folded struct {
 	updated, when    instant
 	entry, tombstone int32 // their places; -1 for none
+	// held says that the topic has the ID, and same that it has it as it counts
+	// here.
+	held, same bool
 }
 
 func (f *folded) deleted() bool {
@@ -64,6 +67,14 @@ func (f *fold) add(id string, e *Entry, updated instant) (counts bool, instead i
 		instead = int(had.tombstone)
 	}
 	return isDeleted == e.Deleted, instead
+}
+
+// compare takes note of how what counts of an ID stands to what the topic has.
+func (f *fold) compare(id string, held, same bool) {
+	k := keyOf(id)
+	had := f.ids[k]
+	had.held, had.same = held, same
+	f.ids[k] = had
 }
 
 // has says whether the document has an entry of that ID that is not deleted.

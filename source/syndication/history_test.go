@@ -2,6 +2,7 @@ package syndication_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ type publisher struct {
 	clock       int
 	ids         int
 	archives    int
+	dir         string    // of the archives
 	entries     []version // of the subscription document, oldest first
 	// state is what every ID is in the end: its text, or "" if it is deleted.
 	state map[string]string
@@ -57,7 +59,7 @@ func (p *publisher) remove(id string) {
 func (p *publisher) cut(n int) {
 	p.clock++
 	p.archives++
-	p.u.set(fmt.Sprintf("/a%d", p.archives), atom(fmt.Sprintf("@%d", p.clock)+archive+p.older(p.archives-1), p.render(p.entries[:n])))
+	p.u.set(fmt.Sprintf("%s/a%d", p.dir, p.archives), atom(fmt.Sprintf("@%d", p.clock)+archive+p.older(p.archives-1), p.render(p.entries[:n])))
 	p.entries = p.entries[n:]
 }
 
@@ -65,7 +67,22 @@ func (p *publisher) older(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return prev(fmt.Sprintf("/a%d", n))
+	return prev(fmt.Sprintf("%s/a%d", p.dir, n))
+}
+
+// rename gives all archives other URLs.
+func (p *publisher) rename() {
+	was := p.dir
+	p.dir += "/new"
+	p.u.mu.Lock()
+	defer p.u.mu.Unlock()
+	for path, doc := range maps.Clone(p.u.docs) {
+		doc = strings.ReplaceAll(doc, `"`+was+`/a`, `"`+p.dir+`/a`)
+		if rest, ok := strings.CutPrefix(path, was+"/a"); ok {
+			path = p.dir + "/a" + rest
+		}
+		p.u.docs[path] = doc
+	}
 }
 
 func (p *publisher) render(list []version) string {
@@ -120,7 +137,7 @@ func (p *publisher) publish() {
 func (p *publisher) act(t *rapid.T) {
 	known := rapid.IntRange(0, max(0, p.ids-1)).Draw(t, "which")
 	id := fmt.Sprintf("e%d", known)
-	switch rapid.SampledFrom([]string{"add", "add", "add", "update", "remove", "cut"}).Draw(t, "act") {
+	switch rapid.SampledFrom([]string{"add", "add", "add", "update", "remove", "cut", "rename"}).Draw(t, "act") {
 	case "add":
 		p.ids++
 		p.write(fmt.Sprintf("e%d", p.ids-1))
@@ -136,13 +153,17 @@ func (p *publisher) act(t *rapid.T) {
 		if p.kind == "archived" && len(p.entries) > 0 {
 			p.cut(rapid.IntRange(1, len(p.entries)).Draw(t, "entries"))
 		}
+	case "rename":
+		if p.kind == "archived" {
+			p.rename()
+		}
 	}
 	p.publish()
 }
 
 // TestHistories publishes and reads at random, with crashes, and wants every
 // entry's newest version at the end of the topic, nothing twice, and no version
-// behind a later one.
+// behind a later one, though all is read again now and then.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -162,8 +183,9 @@ func TestHistories(t *testing.T) {
 				c.EntryOrder = "oldest_first"
 			}
 		})
+		resets := rapid.Bool().Draw(t, "resets")
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"act", "act", "act", "next", "next", "next", "poll", "drop", "crash", "fault"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"act", "act", "act", "next", "next", "next", "poll", "drop", "crash", "fault", "reset"}).Draw(t, "step") {
 			case "act":
 				p.act(t)
 			case "next":
@@ -177,6 +199,11 @@ func TestHistories(t *testing.T) {
 				r.ids.Rollback()
 			case "crash":
 				r.restart()
+			case "reset": // the checkpoint
+				if resets {
+					r.cursor = nil
+					r.restart()
+				}
 			case "fault":
 				path := rapid.SampledFrom([]string{"/feed", "/a1", "/a2", "/a3", "/t1", "/t2", "/t3", "/p2", "/p3"}).Draw(t, "path")
 				p.u.fault(path, status(500), body(200, "", "<feed xmlns='http://www.w3.org/2005/Atom'><entry>"))

@@ -97,7 +97,8 @@ func (r *turn) nextDocument(ctx context.Context) (*document, error) {
 		return nil, nil
 	}
 	r.goOn(d)
-	d.dialect = j.dialectOf(d)
+	d.dialect, d.depth = j.dialectOf(d), len(j.steps)
+	d.forgetIDs()
 	st.doc = d
 	return d, nil
 }
@@ -122,6 +123,7 @@ func (r *turn) subDocument(ctx context.Context) (*document, error) {
 	r.goOn(d)
 	// What it has not was looked at strictly, or found to be all there.
 	d.deletes, d.withheld = d.deletes && j.deletes, j.withheld
+	d.forgetIDs()
 	return d, nil
 }
 
@@ -210,7 +212,7 @@ func (r *turn) finishArchive() {
 func (r *turn) finish(d *document) time.Duration {
 	cur, j := &r.cur, r.s.job
 	r.s.job = nil
-	cur.Doc, cur.Walk = nil, 0
+	cur.Doc, cur.Walk, cur.Rewalk = nil, 0, false
 	cur.settle(d)
 	if !d.partial {
 		cur.Body, cur.Full = d.hash, d.now.Unix()

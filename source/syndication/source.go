@@ -196,6 +196,10 @@ func (r *turn) begin(d *document) {
 	default:
 		j.frontier = s.older(&d.meta, d.dialect)
 	}
+	if j.frontier != "" {
+		j.note(d)
+	}
+	d.forgetIDs()
 	s.job = j
 }
 

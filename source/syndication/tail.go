@@ -83,6 +83,7 @@ func (r *turn) nextPage(ctx context.Context) (feed.Batch, error) {
 
 func pageJob(d *document) *job {
 	d.archive, d.deletes = true, false
+	d.forgetIDs()
 	return &job{dialect: d.dialect, at: d}
 }
 

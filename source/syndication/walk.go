@@ -19,6 +19,8 @@ type job struct {
 	frontier string
 	visited  map[key]bool
 	dialect  Dialect
+	// lasts has the IDs that the topic held when the walk began.
+	lasts map[key]last
 	// sub is the subscription document, if it is still held. url, hash and
 	// believe, its update time, are known of it longer, as are deletes and
 	// withheld.
@@ -52,6 +54,8 @@ type step struct {
 	doc *document
 	old bool
 }
+
+func isOld(st *step) bool { return st.old }
 
 // walk looks for older documents until there are none, or none that are not
 // published. It fails where one is not to be had at the moment, and can be called
@@ -99,7 +103,10 @@ func (r *turn) walk(ctx context.Context) error {
 			return fmt.Errorf("%s: the server answers without a document", url)
 		}
 		j.push(r, d, old)
-		j.frontier = s.older(&d.meta, j.dialect)
+		if j.frontier = s.older(&d.meta, j.dialect); j.frontier == "" && len(r.cur.Archives) > 0 && !slices.ContainsFunc(j.steps, isOld) {
+			// None of the archives is known: their URLs have changed.
+			r.cur.Rewalk = true
+		}
 		if j.dialect == Paged && !j.full && !s.wants(&r.cur, d) {
 			j.frontier = ""
 		}
@@ -117,6 +124,11 @@ func (j *job) push(r *turn, d *document, old bool) {
 		st.key = withoutFragment(this.Href)
 	}
 	j.steps = append(j.steps, st)
+	d.depth = len(j.steps)
+	if !j.late {
+		j.note(d)
+	}
+	d.forgetIDs()
 	size := 0
 	for i, st := range slices.Backward(j.steps) {
 		if st.doc == nil {

@@ -1,0 +1,181 @@
+package syndication_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+// TestRewalk reads again what was published, where no date says which version is
+// the newer one.
+func TestRewalk(t *testing.T) {
+	t.Parallel()
+	pace := func(c *syndication.Config) { c.Dialect = "pace" }
+	same := func(at string, entries string) string { return strings.ReplaceAll(entries, ":", at+":") }
+	for name, tt := range map[string]struct {
+		write func(head, entries string) string
+		older func(href string) string
+		at    string
+		edit  edit
+	}{
+		"RSS":                  {rss, rssPrev, "", func(*syndication.Config) {}},
+		"Atom of the same day": {atom, prev, "@1", func(*syndication.Config) {}},
+		"PaceFeedState":        {atom, func(href string) string { return link("prev", href) }, "", pace},
+	} {
+		// publish puts the documents of a feed under URLs with that directory,
+		// the oldest first.
+		publish := func(u *upstream, dir string, docs ...string) {
+			head := ""
+			for i, entries := range docs {
+				path := dir + strings.Repeat("a", i+1)
+				if i == len(docs)-1 {
+					path = "/feed"
+				}
+				u.set(path, tt.write(head, same(tt.at, entries)))
+				head = tt.older(dir + strings.Repeat("a", i+1))
+			}
+		}
+		run := func(what string, f func(t *testing.T, r *reader)) {
+			for size, edit := range map[string]edit{"": tt.edit, ", bit by bit": func(c *syndication.Config) {
+				tt.edit(c)
+				c.Bounds.Memory, c.BatchEntities = 1, 1
+			}} {
+				t.Run(name+": "+what+size, func(t *testing.T) {
+					t.Parallel()
+					u := newUpstream()
+					publish(u, "/", "b:1 a:1", "c:1 a:2", "d:1 c:2 a:3")
+					r := u.read(t, edit)
+					r.want("a:1 b:1 a:2 c:1 a:3 c:2 d:1")
+					f(t, r)
+				})
+			}
+		}
+		run("a reset", func(t *testing.T, r *reader) {
+			r.cursor = nil
+			r.restart()
+			r.want("")
+		})
+		run("other URLs", func(t *testing.T, r *reader) {
+			publish(r.u, "/new/", "b:1 a:1", "c:1 a:2", "d:1 c:2 a:3")
+			r.want("")
+		})
+		run("a reset, and versions that were missed", func(t *testing.T, r *reader) {
+			publish(r.u, "/", "b:1 a:1", "c:1 a:2", "d:1 c:2 a:3", "a:4", "c:3 a:5")
+			r.cursor = nil
+			r.restart()
+			r.want("a:4 a:5 c:3")
+		})
+		run("a reset with a crash, and a version that is nowhere", func(t *testing.T, r *reader) {
+			publish(r.u, "/", "e:1 b:1 a:1", "c:1 a:2", "d:1 c:2 a:4")
+			r.cursor = nil
+			r.restart()
+			for range 10 {
+				if _, err := r.next(); err != nil {
+					t.Fatal(err)
+				}
+				r.restart()
+			}
+			if got := texts(r.messages[7:]); got != "e:1 a:4" {
+				t.Errorf("published %s", got)
+			}
+		})
+		run("other URLs, and a version that is nowhere", func(t *testing.T, r *reader) {
+			publish(r.u, "/new/", "e:1 b:1 a:1", "c:1 a:2", "d:1 c:2 a:4")
+			r.want("e:1 a:4")
+		})
+	}
+}
+
+// TestVersions has the versions of an entry in documents that are walked after the
+// topic has one of them.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { t.Parallel(); f(t) })
+	}
+	run("an archive is revised under a new URL, and has no dates", func(t *testing.T) {
+		u := newUpstream("/a1", rss(archive, "x"), "/a2", rss(archive+rssPrev("/a1"), "a:1"), "/feed", rss(rssPrev("/a2"), "a:2"))
+		r := u.read(t)
+		r.want("x a:1 a:2")
+		u.set("/b2", rss(archive+rssPrev("/a1"), "y a:1"))
+		u.set("/feed", rss(rssPrev("/b2"), "a:2"))
+		r.want("y")
+	})
+	run("a new archive has a newer version", func(t *testing.T) {
+		for _, docs := range [][2]string{
+			{atom(archive+prev("/a1"), "e@5:b"), atom(prev("/a2"), "e@3:a")},
+			{atom("@9"+archive+prev("/a1"), "e@3:b"), atom("@8"+prev("/a2"), "e@3:a")},
+		} {
+			u := newUpstream("/a1", atom(archive, "x@1:a"), "/feed", atom("@4"+prev("/a1"), "e@3:a"))
+			r := u.read(t)
+			r.want("x:a e:a")
+			u.set("/a2", docs[0])
+			u.set("/feed", docs[1])
+			r.want("e:b", syndication.StaleDropped)
+		}
+	})
+	run("in PaceFeedState dates do not count", func(t *testing.T) {
+		u := newUpstream("/t1", atom(link("this", "/t1"), "e@5:a"), "/feed", atom(link("this", "/t2")+link("prev", "/t1"), "e@3:b"))
+		r := u.read(t)
+		r.want("e:a e:b")
+		r.cursor = nil
+		r.restart()
+		r.want("")
+	})
+	run("there and back", func(t *testing.T) {
+		u := newUpstream("/a1", rss(archive, "e:1"), "/a2", rss(archive+rssPrev("/a1"), "e:2"), "/feed", rss(rssPrev("/a2"), "e:1"))
+		r := u.read(t)
+		r.want("e:1 e:2 e:1")
+		r.cursor = nil
+		r.restart()
+		r.want("")
+	})
+	// The topic has e:1, and the feed e:2 in an archive and e:3.
+	missed := func(u *upstream) {
+		u.set("/a2", rss(archive+rssPrev("/a1"), "e:2"))
+		u.set("/feed", rss(rssPrev("/a2"), "e:3"))
+	}
+	began := func() *upstream { return newUpstream("/a1", rss(archive, "x"), "/feed", rss(rssPrev("/a1"), "e:1")) }
+	run("what was missed behind a reset has its history", func(t *testing.T) {
+		r := began().read(t)
+		r.want("x e:1")
+		r.cursor = nil
+		r.restart()
+		r.want("")
+		missed(r.u)
+		r.want("e:2 e:3")
+	})
+	run("what was missed behind a start over has its history", func(t *testing.T) {
+		r := began().read(t)
+		r.want("x e:1")
+		r.cursor, _ = syndication.ParseCursor("now")
+		r.restart()
+		r.want("")
+		missed(r.u)
+		r.want("e:2 e:3")
+	})
+	run("what was missed while archives are read again has its history", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := began().read(t, func(c *syndication.Config) { c.RecheckArchives.Newest = 9 })
+			r.want("x e:1")
+			r.want("")
+			time.Sleep(25 * time.Hour)
+			missed(r.u)
+			r.want("e:2 e:3")
+		})
+	})
+	run("a document that was not held in whole is read again for its turn", func(t *testing.T) {
+		// Entries take 400 bytes and more.
+		u := newUpstream("/feed", atom("@1", "a:1 b c d e f"))
+		r := u.read(t, func(c *syndication.Config) { c.Bounds.Memory = 1500 })
+		r.want("f e d c b a:1")
+		u.set("/feed", atom("@2", "-a@1 b c d e f"))
+		r.want("-a")
+		u.set("/a1", atom("@3"+archive, "a:old"))
+		u.set("/feed", atom("@2"+prev("/a1"), "-a@1 b c d e f"))
+		r.want("a:old -a", syndication.DialectChanged)
+	})
+}
