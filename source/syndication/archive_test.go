@@ -1,6 +1,8 @@
 package syndication_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -352,8 +354,8 @@ func TestGaps(t *testing.T) {
 			r := archived().read(t)
 			r.u.fault("/a1", status(503, "Retry-After", "60"))
 			r.wantError(false, "", "503")
-			if r.cursor != nil {
-				t.Errorf("the cursor is %s", r.cursor)
+			if p := r.place(); p.Archives != 0 || len(p.Gaps) != 0 {
+				t.Errorf("the place is %+v", p)
 			}
 			r.u.requests()
 			time.Sleep(59 * time.Second)
@@ -368,6 +370,135 @@ func TestGaps(t *testing.T) {
 			r.restart()
 			r.want(archivedMessages)
 		})
+	})
+	t.Run("an archive that nobody can read", func(t *testing.T) {
+		t.Parallel()
+		for name, broken := range map[string]http.HandlerFunc{
+			"malformed":    body(200, "application/xml", `<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>x</id></entri></feed>`),
+			"charset":      body(200, "application/xml", `<?xml version="1.0" encoding="klingon"?><feed/>`),
+			"too large":    body(200, "application/xml", atom(archive, "x:"+strings.Repeat("a", 1<<16))),
+			"500":          status(500),
+			"no document":  status(204),
+			"breaking off": body(200, "application/xml", `<feed xmlns="http://www.w3.org/2005/Atom">`),
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					r := archived().read(t, func(c *syndication.Config) { c.Limits.Entity = 1 << 12 })
+					down := false
+					always := func(w http.ResponseWriter, req *http.Request) {
+						if down {
+							status(502)(w, req)
+							return
+						}
+						broken(w, req)
+					}
+					r.u.serve("/a1", always)
+					began := time.Now()
+					for time.Since(began) < 6*time.Hour-time.Minute {
+						if err := r.poll(); err == nil || !strings.Contains(err.Error(), "awaited until 2000-01-01T06:00:00Z") {
+							t.Fatalf("after %v: %v", time.Since(began), err)
+						}
+						r.wantLast("")
+						time.Sleep(30 * time.Minute)
+						if time.Since(began)%(2*time.Hour) == time.Hour {
+							r.restart()
+						}
+					}
+					// As long as all is down, nothing tells that it is the archive.
+					down = true
+					r.u.serve("/feed", status(502))
+					for range 20 {
+						time.Sleep(30 * time.Minute)
+						r.wantError(false, "", "502")
+					}
+					down = false
+					r.u.serve("/feed", nil)
+					r.want(rest, syndication.ArchiveUnreadable)
+					if p := r.place(); len(p.Gaps) != 1 || p.Gaps[0] != host+"/a1" {
+						t.Errorf("the gaps are %v", p.Gaps)
+					}
+					r.u.requests()
+					r.restart()
+					r.want("")
+					r.wantRequests("/feed?if")
+					r.u.serve("/a1", nil)
+					time.Sleep(time.Hour)
+					r.want("e1:a e2:a")
+					if p := r.place(); len(p.Gaps) != 0 {
+						t.Errorf("the gaps are %v", p.Gaps)
+					}
+				})
+			})
+		}
+	})
+	t.Run("an archive that is down now and then", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			r := archived().read(t)
+			r.u.fault("/a1", status(500))
+			r.wantError(false, "", "500")
+			r.want(archivedMessages)
+			time.Sleep(24 * time.Hour)
+			r.u.set("/a3", atom("@7"+archive+prev("/a2"), "e7@7:a"))
+			r.u.set("/feed", atom("@8"+prev("/a3"), "e8@8:a"))
+			r.u.fault("/a3", status(500))
+			r.wantError(false, "", "500")
+			r.u.set("/feed", atom("@9"+prev("/a2"), "e9@9:a")) // it was a mistake
+			r.restart()
+			r.want("e9:a")
+			time.Sleep(24 * time.Hour)
+			r.u.set("/feed", atom("@10"+prev("/a3"), "e8@8:a"))
+			r.u.fault("/a3", status(500))
+			r.wantError(false, "", "500")
+			r.want("e7:a e8:a")
+		})
+	})
+	t.Run("each archive is waited for", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			r := archived().read(t)
+			r.u.serve("/a1", status(500))
+			r.wantError(false, "", "/a1: 500")
+			time.Sleep(7 * time.Hour)
+			r.restart()
+			r.u.fault("/a2", status(500))
+			r.wantError(false, "", "/a2: 500")
+		})
+	})
+	t.Run("a page that nobody can read", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			r := newUpstream("/feed", atom(link("next", "/p2"), "e2@2:a")).read(t)
+			r.u.serve("/p2", status(500))
+			r.wantError(false, "", "500")
+			r.wantViolations(syndication.PagedLossy)
+			time.Sleep(6 * time.Hour)
+			r.restart()
+			r.want("e2:a", syndication.Incomplete)
+			// It is not waited for anew each time that all pages are read.
+			time.Sleep(25 * time.Hour)
+			r.want("", syndication.Incomplete)
+			r.u.set("/p2", atom("", "e1@1:a"))
+			r.u.serve("/p2", nil)
+			time.Sleep(25 * time.Hour)
+			r.want("e1:a")
+			time.Sleep(25 * time.Hour)
+			r.u.fault("/p2", status(500))
+			r.wantError(false, "", "500")
+		})
+	})
+	t.Run("a stop is no fault of an archive", func(t *testing.T) {
+		t.Parallel()
+		r := archived().read(t)
+		ctx, stop := context.WithCancel(t.Context())
+		r.u.fault("/a1", func(_ http.ResponseWriter, req *http.Request) {
+			stop()
+			<-req.Context().Done()
+		})
+		if b, err := r.src.Next(ctx, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("batch %+v, error %v", b, err)
+		}
 	})
 	t.Run("case 34: an error page with status 200", func(t *testing.T) {
 		t.Parallel()

@@ -54,6 +54,9 @@ type cursor struct {
 	Archives []byte `json:"archives,omitempty"`
 	Newest   string `json:"newest,omitempty"`
 	Gaps     []gap  `json:"gaps,omitempty"`
+	// Awaited is the older document that could not be read when reading last
+	// got to it.
+	Awaited *awaited `json:"awaited,omitempty"`
 	// Walked is when all pages or the archives to recheck were read, in Unix
 	// seconds.
 	Walked int64 `json:"walked,omitempty"`
@@ -145,6 +148,9 @@ func (cur *cursor) isSound() bool {
 	}
 	if p := cur.Doc; p != nil {
 		brief = append(brief, p.URL, p.Hash, string(p.Order))
+	}
+	if cur.Awaited != nil {
+		brief = append(brief, cur.Awaited.URL)
 	}
 	for _, g := range cur.Gaps {
 		long, brief = append(long, g.URL), append(brief, g.Kind)

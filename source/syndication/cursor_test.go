@@ -23,8 +23,8 @@ func fullCursor() cursor {
 		Moved: &moved{To: "https://feed.example/newer", Since: 1, Last: 2, Times: 2},
 		At:    hashOf("https://feed.example/new"), ETag: `W/"x"`, Modified: "Tue, 05 Oct 1999 03:00:00 GMT", Body: "0f", Full: 3,
 		Hints: &hints{Period: 60, Hours: 3, Days: 1}, Walked: 4,
-		Gaps: []gap{{URL: "https://feed.example/a1", Kind: ArchiveGone, Since: 5, Retry: 6, Times: 1}},
-		Walk: 8, Rewalk: true,
+		Gaps:    []gap{{URL: "https://feed.example/a1", Kind: ArchiveGone, Since: 5, Retry: 6, Times: 1}},
+		Awaited: &awaited{URL: hashOf("https://feed.example/a0"), Since: 9}, Walk: 8, Rewalk: true,
 		Doc:  &position{URL: "u", Hash: "h", Order: Mixed, Key: rank{1, -2}, Part: 3, Live: 4, Approved: true},
 		Held: &hold{Deletes: "h", Vanished: 9, Of: 10, Since: 11, Until: 12}, Tail: "https://feed.example/tail",
 	}

@@ -3,6 +3,7 @@ package syndication
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -21,7 +22,18 @@ type gap struct {
 	Times int    `json:"times"`
 }
 
+// awaited is a document that could not be read, though it may be there. Nothing is
+// published while it is waited for.
+type awaited struct {
+	URL   string `json:"url"`   // hash
+	Since int64  `json:"since"` // Unix seconds
+}
+
 const (
+	// patience is how long a document is awaited. Servers that are down are mostly
+	// back by then, and the order stays; a document that no reader can read must
+	// not hold back the feed for ever.
+	patience = 6 * time.Hour
 	// firstRetry and lastRetry bound the wait until a missing archive is asked
 	// for again. It doubles.
 	firstRetry = time.Hour
@@ -53,6 +65,37 @@ func gapKind(err error) string {
 		return ArchiveForeign
 	}
 	return ""
+}
+
+// missing says whether a document that could not be read is not waited for any
+// more, and returns what kind of gap it is then. If it is waited for, kind is "" and
+// wait is the error to fail with.
+func (r *turn) missing(ctx context.Context, url string, err error) (kind string, wait error) {
+	if kind := gapKind(err); kind != "" || ctx.Err() != nil {
+		return kind, err
+	}
+	if a := r.cur.Awaited; a == nil || a.URL != hashOf(url) {
+		r.cur.Awaited = &awaited{URL: hashOf(url), Since: time.Now().Unix()}
+		r.noted = true
+	}
+	// It may be the network that is down: somebody has to be there.
+	if r.cur.isOverdue(time.Now()) && r.asked {
+		return ArchiveUnreadable, err
+	}
+	until := time.Unix(r.cur.Awaited.Since, 0).Add(patience).UTC()
+	return "", fmt.Errorf("an older document is awaited until %s, and then left out: %w", until.Format(time.RFC3339), err)
+}
+
+// isOverdue says whether a document has been waited for long enough.
+func (cur *cursor) isOverdue(now time.Time) bool {
+	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
+}
+
+// arrived takes note that a document could be read.
+func (cur *cursor) arrived(url string) {
+	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
+		cur.Awaited = nil
+	}
 }
 
 // retryAt is when to ask for a gap again that has been asked for some times.

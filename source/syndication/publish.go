@@ -85,13 +85,16 @@ func (r *turn) nextDocument(ctx context.Context) (*document, error) {
 		q.from, q.order = r.cur.Doc, r.cur.Doc.Order
 	}
 	d, err := s.read(ctx, &r.cur, q)
-	if err != nil && gapKind(err) == "" {
-		return nil, err
+	kind := ""
+	if err != nil {
+		if kind, err = r.missing(ctx, st.url, err); kind == "" {
+			return nil, err
+		}
 	}
 	if err != nil || d.unmodified {
 		// What is older is published; this one went away meanwhile.
 		if err != nil && j.dialect != Paged {
-			r.skip(st.url, gapKind(err), err)
+			r.skip(st.url, kind, err)
 		}
 		j.steps = j.steps[:len(j.steps)-1]
 		return nil, nil
@@ -213,6 +216,9 @@ func (r *turn) finish(d *document) time.Duration {
 	cur, j := &r.cur, r.s.job
 	r.s.job = nil
 	cur.Doc, cur.Walk, cur.Rewalk = nil, 0, false
+	if j.dialect != Paged {
+		cur.Awaited = nil // it is a gap, or nothing leads to it any more
+	}
 	cur.settle(d)
 	if !d.partial {
 		cur.Body, cur.Full = d.hash, d.now.Unix()

@@ -68,13 +68,23 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 	if err := cur.resolve(); err != nil {
 		return feed.Batch{}, err
 	}
+	if s.job != nil && s.job.err != nil {
+		err, s.job.err = s.job.err, nil
+		return feed.Batch{}, err
+	}
 	r := &turn{s: s, cur: cur}
 	if s.job != nil && s.job.failed != nil {
 		r, s.job.failed = s.job.failed, nil
+		r.asked = false
 	}
 	batch, err := r.next(ctx)
+	if err != nil && r.noted {
+		// Since when something is awaited has to outlive a restart.
+		s.job.err = err
+		batch, err = feed.Batch{More: true}, nil
+	}
 	if err != nil {
-		if s.job != nil && s.job.at == nil {
+		if s.job != nil && s.job.at == nil && !r.cur.isOverdue(time.Now()) {
 			s.job.failed = r // go on from where it failed
 		} else {
 			s.job = nil
@@ -96,6 +106,9 @@ type turn struct {
 	s    *Source
 	cur  cursor
 	seen sightings
+	// asked says that the subscription document was there, and noted that the
+	// cursor has news though the call fails.
+	asked, noted bool
 }
 
 func (r *turn) next(ctx context.Context) (feed.Batch, error) {
@@ -136,6 +149,7 @@ func (r *turn) poll(ctx context.Context) (batch feed.Batch, done bool, err error
 	if err != nil {
 		return feed.Batch{}, false, err
 	}
+	r.asked = true
 	fresh := func() time.Duration { return s.fresh(d.response, r.cur.Hints, now) }
 	switch {
 	case d.unmodified:

@@ -39,6 +39,7 @@ type upstream struct {
 	// of answering, once each.
 	header map[string]http.Header
 	faults map[string][]http.HandlerFunc
+	always map[string]http.HandlerFunc
 	log    []string
 	asked  []http.Header
 	noETag bool
@@ -53,7 +54,7 @@ const host = "http://feed.example"
 // newUpstream takes paths and documents in turn.
 func newUpstream(docs ...string) *upstream {
 	u := &upstream{
-		docs: map[string]string{}, header: map[string]http.Header{}, faults: map[string][]http.HandlerFunc{},
+		docs: map[string]string{}, header: map[string]http.Header{}, faults: map[string][]http.HandlerFunc{}, always: map[string]http.HandlerFunc{},
 		conns: make(chan net.Conn), done: make(chan struct{}),
 	}
 	for i := 0; i < len(docs); i += 2 {
@@ -66,6 +67,13 @@ func (u *upstream) set(path, doc string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.docs[path] = doc
+}
+
+// serve answers all requests for a path; nil takes that back.
+func (u *upstream) serve(path string, h http.HandlerFunc) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.always[path] = h
 }
 
 // fault answers the next requests for a path.
@@ -112,7 +120,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	u.log = append(u.log, line)
 	u.asked = append(u.asked, r.Header.Clone())
-	var fault http.HandlerFunc
+	fault := u.always[path]
 	if list := u.faults[path]; len(list) > 0 {
 		fault, u.faults[path] = list[0], list[1:]
 	}

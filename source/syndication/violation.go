@@ -12,15 +12,16 @@ import (
 // purpose. Each comes once for a change of the document that it is seen in, and
 // counts there how often.
 const (
-	ArchiveGone     = "archive_gone"     // 404, 410, or an error page three times in a row
-	ArchiveRefused  = "archive_refused"  // 401, 403, 451 and the like
-	ArchiveForeign  = "archive_foreign"  // the link leads where the configuration does not
-	WalkLimit       = "walk_limit"       // bounds.documents
-	Incomplete      = "incomplete"       // a page of a paged feed, or of mode tail, is missing
-	PossibleOverrun = "possible_overrun" // two polls of a window have no entry in common
-	PagedLossy      = "paged_feed_is_lossy"
-	LossyShift      = "pages_shifted"
-	PageGone        = "page_gone" // of mode tail; the feed is read from its start again
+	ArchiveGone       = "archive_gone"       // 404, 410, or an error page three times in a row
+	ArchiveRefused    = "archive_refused"    // 401, 403, 451 and the like
+	ArchiveForeign    = "archive_foreign"    // the link leads where the configuration does not
+	ArchiveUnreadable = "archive_unreadable" // any other error, for six hours
+	WalkLimit         = "walk_limit"         // bounds.documents
+	Incomplete        = "incomplete"         // a page of a paged feed, or of mode tail, is missing
+	PossibleOverrun   = "possible_overrun"   // two polls of a window have no entry in common
+	PagedLossy        = "paged_feed_is_lossy"
+	LossyShift        = "pages_shifted"
+	PageGone          = "page_gone" // of mode tail; the feed is read from its start again
 
 	DeletesHeld      = "deletes_held"     // until the same are missing some time later
 	DeletesWithheld  = "deletes_withheld" // the document does not bear a strict reading

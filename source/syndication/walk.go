@@ -44,6 +44,8 @@ type job struct {
 	at *document
 	// failed is the turn in which the job could not go on.
 	failed *turn
+	// err is what the next call fails with.
+	err error
 }
 
 // step is a document to publish. It is read again if it was not kept.
@@ -82,8 +84,14 @@ func (r *turn) walk(ctx context.Context) error {
 			return nil
 		}
 		d, err := s.read(ctx, &r.cur, question{url: url, archive: true, old: old, late: j.late, believe: j.believe, order: r.expected()})
+		if err == nil && d.unmodified {
+			err = fmt.Errorf("%s: the server answers without a document", url)
+		}
 		if err != nil {
 			kind := gapKind(err)
+			if !j.late {
+				kind, err = r.missing(ctx, url, err)
+			}
 			switch {
 			case kind == "":
 				return err
@@ -99,9 +107,7 @@ func (r *turn) walk(ctx context.Context) error {
 		if final := withoutFragment(d.response.URL.String()); final != url {
 			j.visited[keyOf(final)] = true
 		}
-		if d.unmodified {
-			return fmt.Errorf("%s: the server answers without a document", url)
-		}
+		r.cur.arrived(url)
 		j.push(r, d, old)
 		if j.frontier = s.older(&d.meta, j.dialect); j.frontier == "" && len(r.cur.Archives) > 0 && !slices.ContainsFunc(j.steps, isOld) {
 			// None of the archives is known: their URLs have changed.
