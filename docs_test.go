@@ -32,6 +32,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
+	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // The documents for operators, which the tests in this file compare with the
@@ -198,7 +199,10 @@ func TestExamplesOfTheReadmeLoad(t *testing.T) {
 func TestMetricsAreDocumented(t *testing.T) {
 	bus := admin.Bus{Name: "main", Kind: "nats", Check: func(context.Context) error { return nil }}
 	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Log: slog.New(slog.DiscardHandler)})
-	f := server.AddFeed(admin.FeedOptions{Name: "orders", Freshness: time.Minute})
+	f := server.AddFeed(admin.FeedOptions{
+		Name: "orders", Freshness: time.Minute,
+		Describe: func(checkpoint.Checkpoint) (string, any) { return "", syndication.Place{} },
+	})
 	server.AddServed("orders")(http.StatusOK, time.Second)
 	// Whatever is known only later is known now.
 	f.Entered(bridge.Status{State: bridge.Reading, Checkpoint: checkpoint.Checkpoint{At: time.Now()}})

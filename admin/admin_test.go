@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +32,14 @@ func newServer(buses ...admin.Bus) *admin.Server {
 	})
 }
 
+// place lacks what its cursor says: "2 gaps", "1 gaps, held".
+type place map[string]string
+
+func (p place) Lacks() (gaps int, deletesHeld bool) {
+	_, _ = fmt.Sscanf(p["after"], "%d gaps", &gaps)
+	return gaps, strings.Contains(p["after"], "held")
+}
+
 func addOrders(s *admin.Server) *admin.Feed {
 	return s.AddFeed(admin.FeedOptions{
 		Name: "orders", URL: "https://shop.example.com/feed/latest", Format: "auto",
@@ -40,7 +49,7 @@ func addOrders(s *admin.Server) *admin.Feed {
 			if len(cp.Cursor) == 0 {
 				return "", nil
 			}
-			return "datareplication", map[string]string{"after": string(cp.Cursor)}
+			return "datareplication", place{"after": string(cp.Cursor)}
 		},
 	})
 }

@@ -8,8 +8,22 @@ import (
 )
 
 // explain says in one sentence what the feed is doing, and if something is
-// wrong, what: an error that a person can cure says how.
+// wrong, what: an error that a person can cure says how. What the topic lacks
+// comes last: the bridge goes on without it.
 func (f *Feed) explain(r *record, now time.Time) string {
+	sentence := f.doing(r, now)
+	switch gaps, held, _ := f.lacks(r); {
+	case gaps == 1:
+		sentence += "; 1 document of the feed is missing, and with it what is older"
+	case gaps > 1:
+		sentence += fmt.Sprintf("; %d documents of the feed are missing, and with them what is older", gaps)
+	case held:
+		sentence += "; deletes are held back, for most of the feed has vanished"
+	}
+	return sentence
+}
+
+func (f *Feed) doing(r *record, now time.Time) string {
 	next := span(r.status.Until.Sub(now))
 	due := !r.status.Until.After(now)
 	state, since := r.state(now)

@@ -25,6 +25,11 @@ func TestExplanations(t *testing.T) {
 		f.Settled(same, 0)
 		enter(f, bridge.Idle, at(20000, own, 5*time.Second), 7*time.Second, nil)
 	}
+	lacking := func(cursor string) checkpoint.Checkpoint {
+		cp := at(9, own, 5*time.Second)
+		cp.Cursor = feed.Cursor(cursor)
+		return cp
+	}
 	for _, c := range []struct {
 		situation   string
 		do          func(f *admin.Feed)
@@ -89,6 +94,24 @@ func TestExplanations(t *testing.T) {
 			},
 			0,
 			"idle", "caught up: 20000 entities are published (2 left out as too large for the bus), the last commit was 5s ago, the next poll is in 7s",
+		},
+		{
+			"an archive is missing, since before the start",
+			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("1 gaps"), 7*time.Second, nil) },
+			0,
+			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 1 document of the feed is missing, and with it what is older",
+		},
+		{
+			"archives are missing, and upstream is down",
+			func(f *admin.Feed) { enter(f, bridge.Retrying, lacking("2 gaps"), 7*time.Second, errDown) },
+			0,
+			"retrying", "retrying in 7s after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable; 2 documents of the feed are missing, and with them what is older",
+		},
+		{
+			"deletes are held back",
+			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("held"), 7*time.Second, nil) },
+			0,
+			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; deletes are held back, for most of the feed has vanished",
 		},
 		{
 			"the next poll hangs", idle, 27 * time.Second,

@@ -31,8 +31,15 @@ type FeedOptions struct {
 	Freshness time.Duration
 	// Describe puts a checkpoint into words: the format of the feed, as far as it
 	// is known by then, and the place of the cursor, in what JSON can hold. It
-	// may be called at any time.
+	// may be called at any time. A place may be [Lacking].
 	Describe func(checkpoint.Checkpoint) (format string, place any)
+}
+
+// Lacking is a place that knows what the topic does not have of the feed.
+type Lacking interface {
+	// Lacks returns how many documents of the feed are missing, and whether
+	// deletes are held back.
+	Lacks() (gaps int, deletesHeld bool)
 }
 
 // Feed watches the bridge of one feed. It is a [bridge.Observer].

@@ -186,6 +186,19 @@ func metrics() []metric {
 				}
 				return 0, true
 			}),
+		gauge("feed_gaps", "Documents of the feed that are missing, and with them what is older; they are asked for again. Absent while it is not known, and for feeds that have no such thing.",
+			func(f *Feed, r *record, _ time.Time) (float64, bool) {
+				gaps, _, known := f.lacks(r)
+				return float64(gaps), known
+			}),
+		gauge("feed_deletes_held", "1 if most of the feed has vanished and its deletes are held back; 0 if not. Absent like feedbridge_feed_gaps.",
+			func(f *Feed, r *record, _ time.Time) (float64, bool) {
+				_, held, known := f.lacks(r)
+				if held {
+					return 1, known
+				}
+				return 0, known
+			}),
 		{
 			describe("feed_info", "Always 1; the labels say the format of the feed, as far as it is known, and where it is copied to.", "format", "bus", "topic"),
 			prometheus.GaugeValue,

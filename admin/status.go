@@ -162,6 +162,16 @@ func (f *Feed) describe(cp checkpoint.Checkpoint) (format string, place any) {
 	return cmp.Or(format, f.opts.Format), place
 }
 
+// lacks returns what the topic does not have of the feed, as far as it is known.
+func (f *Feed) lacks(r *record) (gaps int, deletesHeld, known bool) {
+	_, place := f.describe(r.status.Checkpoint)
+	p, known := place.(Lacking)
+	if known {
+		gaps, deletesHeld = p.Lacks()
+	}
+	return gaps, deletesHeld, known
+}
+
 // stamp is how times are shown: in UTC, to the millisecond; nil if there is none.
 func stamp(t time.Time) *time.Time {
 	if t.IsZero() {

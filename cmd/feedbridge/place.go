@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
+
+var _ admin.Lacking = syndication.Place{}
 
 // placeOf puts a cursor of a kind of source into a form that JSON can hold; it is
 // nil without a cursor.

@@ -418,6 +418,9 @@ func TestGaps(t *testing.T) {
 					if p := r.place(); len(p.Gaps) != 1 || p.Gaps[0] != host+"/a1" {
 						t.Errorf("the gaps are %v", p.Gaps)
 					}
+					if gaps, held := r.place().Lacks(); gaps != 1 || held {
+						t.Errorf("%d gaps, deletes held: %v", gaps, held)
+					}
 					r.u.requests()
 					r.restart()
 					r.want("")

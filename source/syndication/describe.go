@@ -35,6 +35,9 @@ type Place struct {
 	Page string `json:"page,omitempty"`
 }
 
+// Lacks returns how many archives are missing, and whether deletes are held back.
+func (p Place) Lacks() (gaps int, deletesHeld bool) { return len(p.Gaps), p.DeletesHeld }
+
 // Describe says what place a cursor of this source means.
 func Describe(c feed.Cursor) (Place, error) {
 	cur, err := decodeCursor(c, Start{})
