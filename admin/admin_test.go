@@ -32,12 +32,12 @@ func newServer(buses ...admin.Bus) *admin.Server {
 	})
 }
 
-// place lacks what its cursor says: "2 gaps", "1 gaps, held".
+// place lacks what its cursor says: "2 gaps, 3 deletes".
 type place map[string]string
 
-func (p place) Lacks() (gaps int, deletesHeld bool) {
-	_, _ = fmt.Sscanf(p["after"], "%d gaps", &gaps)
-	return gaps, strings.Contains(p["after"], "held")
+func (p place) Lacks() (gaps, deletes int) {
+	_, _ = fmt.Sscanf(p["after"], "%d gaps, %d deletes", &gaps, &deletes)
+	return gaps, deletes
 }
 
 func addOrders(s *admin.Server) *admin.Feed {

@@ -12,13 +12,13 @@ import (
 // comes last: the bridge goes on without it.
 func (f *Feed) explain(r *record, now time.Time) string {
 	sentence := f.doing(r, now)
-	switch gaps, held, _ := f.lacks(r); {
+	switch gaps, deletes, _ := f.lacks(r); {
 	case gaps == 1:
 		sentence += "; 1 document of the feed is missing, and with it what is older"
 	case gaps > 1:
 		sentence += fmt.Sprintf("; %d documents of the feed are missing, and with them what is older", gaps)
-	case held:
-		sentence += "; deletes are held back, for most of the feed has vanished"
+	case deletes > 0:
+		sentence += fmt.Sprintf("; %d deletes are held back, for most of the feed has vanished", deletes)
 	}
 	return sentence
 }

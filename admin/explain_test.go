@@ -109,9 +109,9 @@ func TestExplanations(t *testing.T) {
 		},
 		{
 			"deletes are held back",
-			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("held"), 7*time.Second, nil) },
+			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("0 gaps, 30 deletes"), 7*time.Second, nil) },
 			0,
-			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; deletes are held back, for most of the feed has vanished",
+			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 30 deletes are held back, for most of the feed has vanished",
 		},
 		{
 			"the next poll hangs", idle, 27 * time.Second,

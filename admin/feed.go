@@ -37,9 +37,9 @@ type FeedOptions struct {
 
 // Lacking is a place that knows what the topic does not have of the feed.
 type Lacking interface {
-	// Lacks returns how many documents of the feed are missing, and whether
+	// Lacks returns how many documents of the feed are missing, and how many
 	// deletes are held back.
-	Lacks() (gaps int, deletesHeld bool)
+	Lacks() (gaps, deletes int)
 }
 
 // Feed watches the bridge of one feed. It is a [bridge.Observer].

@@ -191,13 +191,10 @@ func metrics() []metric {
 				gaps, _, known := f.lacks(r)
 				return float64(gaps), known
 			}),
-		gauge("feed_deletes_held", "1 if most of the feed has vanished and its deletes are held back; 0 if not. Absent like feedbridge_feed_gaps.",
+		gauge("feed_deletes_held", "Deletes that are held back, for most of the feed has vanished at once. Absent like feedbridge_feed_gaps.",
 			func(f *Feed, r *record, _ time.Time) (float64, bool) {
-				_, held, known := f.lacks(r)
-				if held {
-					return 1, known
-				}
-				return 0, known
+				_, deletes, known := f.lacks(r)
+				return float64(deletes), known
 			}),
 		{
 			describe("feed_info", "Always 1; the labels say the format of the feed, as far as it is known, and where it is copied to.", "format", "bus", "topic"),

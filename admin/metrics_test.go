@@ -225,10 +225,10 @@ func TestMetricsOfWhatIsMissing(t *testing.T) {
 		s := newServer()
 		f := addOrders(s)
 		cp := at(9, own, 0)
-		cp.Cursor = feed.Cursor("2 gaps, held")
+		cp.Cursor = feed.Cursor("2 gaps, 30 deletes")
 		enter(f, bridge.Idle, cp, time.Second, nil)
 		got := ours(t, s)
-		for _, line := range []string{`feedbridge_feed_gaps{feed="orders"} 2`, `feedbridge_feed_deletes_held{feed="orders"} 1`} {
+		for _, line := range []string{`feedbridge_feed_gaps{feed="orders"} 2`, `feedbridge_feed_deletes_held{feed="orders"} 30`} {
 			if !strings.Contains(got, "\n"+line+"\n") {
 				t.Errorf("there is no %s", line)
 			}

@@ -163,13 +163,13 @@ func (f *Feed) describe(cp checkpoint.Checkpoint) (format string, place any) {
 }
 
 // lacks returns what the topic does not have of the feed, as far as it is known.
-func (f *Feed) lacks(r *record) (gaps int, deletesHeld, known bool) {
+func (f *Feed) lacks(r *record) (gaps, deletes int, known bool) {
 	_, place := f.describe(r.status.Checkpoint)
 	p, known := place.(Lacking)
 	if known {
-		gaps, deletesHeld = p.Lacks()
+		gaps, deletes = p.Lacks()
 	}
-	return gaps, deletesHeld, known
+	return gaps, deletes, known
 }
 
 // stamp is how times are shown: in UTC, to the millisecond; nil if there is none.

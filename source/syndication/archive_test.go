@@ -418,8 +418,8 @@ func TestGaps(t *testing.T) {
 					if p := r.place(); len(p.Gaps) != 1 || p.Gaps[0] != host+"/a1" {
 						t.Errorf("the gaps are %v", p.Gaps)
 					}
-					if gaps, held := r.place().Lacks(); gaps != 1 || held {
-						t.Errorf("%d gaps, deletes held: %v", gaps, held)
+					if gaps, deletes := r.place().Lacks(); gaps != 1 || deletes != 0 {
+						t.Errorf("%d gaps, %d deletes held", gaps, deletes)
 					}
 					r.u.requests()
 					r.restart()

@@ -218,7 +218,7 @@ func TestHeldDeletes(t *testing.T) {
 	run("case 9: the same later", func(t *testing.T, u *upstream, r *reader) {
 		now := time.Now().UTC()
 		p := r.place()
-		if !p.DeletesHeld || p.HeldDeletes != 500 || !p.HeldSince.Equal(now) || !p.HeldUntil.Equal(now.Add(wait)) {
+		if _, deletes := p.Lacks(); deletes != 500 || !p.DeletesHeld || p.HeldDeletes != 500 || !p.HeldSince.Equal(now) || !p.HeldUntil.Equal(now.Add(wait)) {
 			t.Errorf("place %+v", p)
 		}
 		before := string(r.cursor)

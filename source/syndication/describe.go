@@ -35,8 +35,8 @@ type Place struct {
 	Page string `json:"page,omitempty"`
 }
 
-// Lacks returns how many archives are missing, and whether deletes are held back.
-func (p Place) Lacks() (gaps int, deletesHeld bool) { return len(p.Gaps), p.DeletesHeld }
+// Lacks returns how many archives are missing, and how many deletes are held back.
+func (p Place) Lacks() (gaps, deletes int) { return len(p.Gaps), p.HeldDeletes }
 
 // Describe says what place a cursor of this source means.
 func Describe(c feed.Cursor) (Place, error) {
