@@ -28,8 +28,8 @@ type Record struct {
 type Span struct {
 	// First is the first position that may have a message, and End the one
 	// behind the last. They are equal if the topic is empty. What lies below
-	// End is final: no message comes to it any more, but retention takes some.
-	// If it has taken none yet, First is the bus's first position, 0 or 1: what is
+	// End is final: no message comes to it any more, but retention takes some,
+	// all that it takes below First. If it has taken none yet, First is 0: what is
 	// missing in front of the first message is no loss then.
 	First, End uint64
 	// Epoch is short, matches [a-z0-9]+, and is another one when the topic has

@@ -121,12 +121,15 @@ func (f *Feed) look(ctx context.Context) (row, error) {
 	seen.Age = max(0, time.Since(seen.Newest).Round(time.Second))
 
 	// The oldest page that retention has left.
-	if span.First >= id.size {
+	if span.First > 0 {
 		id.k = min((span.First+id.size-1)/id.size+1, newest)
 	}
 	position, ok, err := f.topic.first(ctx, max(span.First, id.first()), span.End)
 	if err != nil {
 		return row{}, err
+	}
+	if ok && span.First == 0 {
+		seen.Length = span.End - position
 	}
 	if oldest := id.at(position / id.size); ok && (!f.format.linked() || oldest.end() <= span.End) {
 		seen.First = f.path() + "/pages/" + oldest.String()

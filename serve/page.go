@@ -45,19 +45,8 @@ func parsePageID(s string) (pageID, bool) {
 
 // whole says whether retention has left all of a page, and all of the page in
 // front of it.
-//
-// A topic need not begin at its first position: NATS counts from 1, and what came
-// first may have been a checkpoint, or another subject's. So the first page counts
-// as whole until retention has taken all of it. It is the one page that may lose
-// messages before it is gone.
 func (id pageID) whole(span feed.Span) bool {
-	switch id.k {
-	case 0:
-		return span.First < id.size
-	case 1:
-		return span.First < max(id.size, 2)
-	}
-	return span.First <= id.at(id.k-1).first()
+	return span.First <= id.at(max(id.k, 1)-1).first()
 }
 
 // page is a page as it is served.

@@ -34,9 +34,9 @@ func (c *Conn) Log(subject, stream string) *Log {
 }
 
 // Span returns which sequences the subject has, as the stream's leader has them: up
-// to the stream's newest message, and from the subject's oldest on, or from 1 if the
-// stream's limits have taken nothing yet. The epoch is that of the stream's creation. A stream that is not there, or has no such subject, is
-// [feed.ErrNoTopic].
+// to the stream's newest message, and from the stream's oldest on, or from 0 if its
+// limits have taken nothing yet. The epoch is that of the stream's creation. A stream
+// that is not there, or has no such subject, is [feed.ErrNoTopic].
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	var span feed.Span
 	err := l.ask(ctx, func(ctx context.Context, stream string) error {
@@ -53,11 +53,21 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		oldest, err := l.conn.first(ctx, stream, l.subject, max(1, info.State.FirstSeq))
 		switch {
 		case oldest == nil:
-		case c.MaxMsgsPerSubject <= 0 && (info.State.FirstSeq <= 1 || c.MaxAge == 0 && c.MaxMsgs <= 0 && c.MaxBytes <= 0):
-			// What is missing in front of it are checkpoints, or others' messages.
-			span.First = 1
-		default:
+			return err
+		case c.MaxMsgsPerSubject > 0:
 			span.First = min(oldest.Sequence, end)
+		case !l.limited(info):
+			span.First = 0
+		case c.MaxAge > 0 && c.AllowMsgTTL:
+			// Age spares what never expires, such as another feed's checkpoint. So
+			// the stream's oldest may be older than what it has taken of ours.
+			span.First = min(oldest.Sequence, end)
+		default:
+			// What is missing between it and ours is others', and never was ours.
+			span.First = info.State.FirstSeq
+		}
+		if span.First == 1 {
+			span.First = 0 // sequences count from 1
 		}
 		return err
 	})
@@ -65,6 +75,19 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		return feed.Span{}, fmt.Errorf("look at the positions: %w", err)
 	}
 	return span, nil
+}
+
+// limited says whether a stream's limits may have taken something.
+func (l *Log) limited(info *jetstream.StreamInfo) bool {
+	c, state := info.Config, info.State
+	if !covers(c.Subjects, checkpointPrefix+l.subject) {
+		return c.MaxAge > 0 || c.MaxMsgs > 0 || c.MaxBytes > 0
+	}
+	// What is missing in the beginning may have been checkpoints alone, before the
+	// feed's first entity. Readers must not lose what follows them.
+	return c.MaxAge > 0 && info.TimeStamp.Sub(info.Created) >= c.MaxAge ||
+		c.MaxMsgs > 0 && state.LastSeq > uint64(c.MaxMsgs) ||
+		c.MaxBytes > 0 && state.Bytes > uint64(c.MaxBytes)/2
 }
 
 // Read returns the messages from one sequence on and before another, which is at

@@ -87,7 +87,7 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	publish(t, js, "shop.carts", "z")
 	publish(t, js, "shop.orders", "c")
 	publish(t, js, "shop.carts", "z")
-	want("others' messages around", 1, 8, "3:a 4:b 6:c ")
+	want("others' messages around", 0, 8, "3:a 4:b 6:c ")
 
 	stream, err := js.Stream(t.Context(), "SHOP")
 	if err != nil {
@@ -101,11 +101,11 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	if err := stream.DeleteMsg(t.Context(), 4); err != nil {
 		t.Fatal(err)
 	}
-	want("one is deleted", 1, 8, "3:a 6:c ")
+	want("one is deleted", 0, 8, "3:a 6:c ")
 	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(5)); err != nil {
 		t.Fatal(err)
 	}
-	want("the oldest are gone", 6, 8, "6:c ")
+	want("the oldest are gone", 5, 8, "6:c ")
 	epoch := spanOf(t, log).Epoch
 	if err := stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
@@ -122,8 +122,8 @@ func TestLogTellsWhetherLimitsHaveTakenMessages(t *testing.T) {
 		limit func(*jetstream.StreamConfig)
 		first uint64
 	}{
-		"no limits":          {func(*jetstream.StreamConfig) {}, 1},
-		"none was reached":   {func(c *jetstream.StreamConfig) { c.MaxAge, c.MaxMsgs, c.MaxBytes = time.Hour, 100, 1<<20 }, 1},
+		"no limits":          {func(*jetstream.StreamConfig) {}, 0},
+		"none was reached":   {func(c *jetstream.StreamConfig) { c.MaxAge, c.MaxMsgs, c.MaxBytes = time.Hour, 100, 1<<20 }, 0},
 		"by number":          {func(c *jetstream.StreamConfig) { c.MaxMsgs = 3 }, 3},
 		"by subject":         {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, 4},
 		"not yet by subject": {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 9 }, 2},
@@ -141,6 +141,63 @@ func TestLogTellsWhetherLimitsHaveTakenMessages(t *testing.T) {
 			publish(t, js, "shop.orders", "a", "b", "c", "d")
 			if got := spanOf(t, connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "")); got.First != test.first || got.End != 6 {
 				t.Errorf("positions %+v, want %d to 6", got, test.first)
+			}
+		})
+	}
+}
+
+// What the limits have taken of others is no loss, and lets no page go.
+func TestLimitsTakeOthersMessages(t *testing.T) {
+	t.Parallel()
+	never := natsgo.Header{"Nats-TTL": {"never"}}
+	for name, test := range map[string]struct {
+		stream   jetstream.StreamConfig
+		messages string // a subject's first letter each
+		purge    jetstream.StreamPurgeOpt
+		first    uint64
+	}{
+		"some of others' in front of ours": {jetstream.StreamConfig{Subjects: []string{"orders", "carts"}, MaxMsgs: 6}, "ccccccoco", nil, 4},
+		"what never expires stays in front of what does": {
+			jetstream.StreamConfig{Subjects: []string{"orders", "carts"}, MaxAge: time.Hour, AllowMsgTTL: true}, "occooo", jetstream.WithPurgeKeep(2), 5,
+		},
+		"checkpoints in the beginning, and no limit reached": {
+			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}, MaxAge: time.Hour, MaxMsgs: 100, MaxBytes: 1 << 20, MaxMsgsPerSubject: -1, AllowMsgTTL: true}, "_ooo", jetstream.WithPurgeSequence(2), 0,
+		},
+		"checkpoints in the beginning, and one reached": {
+			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}, MaxMsgs: 2}, "_ooo", nil, 3,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t, t.TempDir(), "127.0.0.1:0")
+			js := admin(t, server.URL())
+			test.stream.Name = "SHOP"
+			stream, err := js.CreateStream(t.Context(), test.stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			subjects := map[rune]string{'o': "orders", 'c': "carts", '_': "_feedbridge.orders"}
+			for _, c := range test.messages {
+				msg := &natsgo.Msg{Subject: subjects[c]}
+				if c == 'c' && test.stream.AllowMsgTTL {
+					msg.Header = never
+				}
+				if _, err := js.PublishMsg(t.Context(), msg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.purge != nil {
+				purge := []jetstream.StreamPurgeOpt{test.purge}
+				if test.first > 0 { // as if they had expired
+					purge = append(purge, jetstream.WithPurgeSubject("orders"))
+				}
+				if err := stream.Purge(t.Context(), purge...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			span := spanOf(t, connect(t, nats.Config{URL: server.URL()}).Log("orders", ""))
+			if want := uint64(len(test.messages) + 1); span.First != test.first || span.End != want {
+				t.Errorf("positions %+v, want %d to %d", span, test.first, want)
 			}
 		})
 	}
