@@ -182,8 +182,23 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
+// hash is that of all that makes two messages the same.
+func (e *entity) hash() uint64 {
+	var sum xxhash.Digest
+	sum.Reset()
+	_, _ = sum.WriteString(string(e.op))
+	for _, f := range e.header {
+		// Neither has a line end in it.
+		_, _ = sum.WriteString("\n" + f.Name + ":")
+		_, _ = sum.WriteString(f.Value)
+	}
+	_, _ = sum.WriteString("\n\n")
+	_, _ = sum.Write(e.body)
+	return sum.Sum64()
+}
+
 // summary is what a page needs to know of the page in front of it: the newest
-// time, and the IDs with a hash of what had them.
+// time, and the IDs with a hash of what had them last.
 type summary struct {
 	newest time.Time
 	ids    map[string]uint64
@@ -218,11 +233,7 @@ func (s *sifter) add(e *entity) bool {
 	if s.own.newest.Before(at) {
 		s.own.newest = at
 	}
-	var sum xxhash.Digest
-	sum.Reset()
-	_, _ = sum.WriteString(string(e.op))
-	_, _ = sum.Write(e.body)
-	hash := sum.Sum64()
+	hash := e.hash()
 	was, repeated := s.own.ids[e.id]
 	if !repeated {
 		was, repeated = s.before.ids[e.id]

@@ -221,6 +221,23 @@ func TestIDs(t *testing.T) {
 		"another operation under the same ID": {
 			[]feed.Record{put("a", "1"), message("a", feed.Delete, noon, "1")}, "a a#1",
 		},
+		"other headers under the same ID": {
+			[]feed.Record{
+				message("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "1"}), message("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "2"}),
+				message("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "3"}), message("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "3"}),
+			}, "a a#1 a#2 | a#3",
+		},
+		"the same that was read from another page": {
+			[]feed.Record{put("a", "1"), func() feed.Record {
+				r := put("a", "1")
+				for i := range r.Header {
+					if r.Header[i].Name == "Feedbridge-Page" {
+						r.Header[i].Value = "http://x.example/2"
+					}
+				}
+				return r
+			}(), put("b", "1")}, "a b",
+		},
 		"a page of repetitions is one": {
 			[]feed.Record{put("a", "1"), put("b", "1"), put("c", "1"), put("a", "1"), put("b", "1"), put("c", "1")}, "a b c | a#3",
 		},
