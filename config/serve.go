@@ -50,7 +50,7 @@ type Served struct {
 	// Title is what the feed is called in Atom and RSS. Default: its name.
 	Title string `yaml:"title"`
 	// BusTime dates all entities by when the bus took them, in place of their own
-	// Last-Modified. Default false.
+	// Last-Modified. Default false, and true with snapshots.
 	BusTime  bool       `yaml:"bus_time"`
 	Auth     ServedAuth `yaml:"auth"`
 	Snapshot Snapshot   `yaml:"snapshot"`

@@ -93,7 +93,8 @@ type Config struct {
 	PublicURL string
 	// BusTime dates all entities by when the bus took them. Without it those
 	// whose message has a Last-Modified keep theirs, as far as times do not run
-	// back.
+	// back. A feed with snapshots has the bus's times always: a snapshot and the
+	// feed behind it are divided by time, so what is late would be in neither.
 	BusTime bool
 	// Auth is what who asks has to know. The zero Auth lets in everyone.
 	Auth Auth
@@ -181,6 +182,7 @@ func New(cfg Config, log Log) (*Feed, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.PublicURL = strings.TrimSuffix(cfg.PublicURL, "/")
+	cfg.BusTime = cfg.BusTime || cfg.Snapshot.Every > 0
 	f := &Feed{
 		cfg: cfg, topic: &topic{log: log}, format: formats[cfg.Format], memory: cfg.Memory,
 		log: cfg.Log.With("feed", cfg.Name),

@@ -73,7 +73,7 @@ func TestServer(t *testing.T) {
 		}
 		for _, want := range []string{
 			`<tr><td><a href="/feeds/orders/latest">orders</a><td>datareplication<td>7<td>2026-03-01 12:00:07 UTC, `,
-			`<a href="/feeds/orders/pages/e0-3-0">first page</a> <a href="/feeds/orders/latest">newest page</a> <a href="/feeds/orders/snapshots/latest">snapshot</a> of 2026-03-01 12:00:06 UTC`,
+			`<a href="/feeds/orders/pages/e0-3-0">first page</a> <a href="/feeds/orders/latest">newest page</a> <a href="/feeds/orders/snapshots/latest">snapshot</a> of 2026-03-01 12:00:07 UTC`,
 			`away</a><td>datareplication<td colspan="2">the bus does not answer<td>`, `gone</a><td>datareplication<td colspan="2">its topic does not exist<td>`,
 			`empty</a><td>datareplication<td colspan="2">it has no messages<td>`, `secret</a><td>datareplication<td colspan="2">for those who have its credentials<td>`,
 			`news</a><td>atom<td>7<td>`, `<a href="/feeds/news/pages/e0-3-0">first page</a>`,

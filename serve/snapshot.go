@@ -250,7 +250,7 @@ func (s *snapshots) end(ctx context.Context, span feed.Span) (position uint64, a
 		from := max(span.First, span.End-min(width, span.End))
 		position, at = from, time.Unix(0, 0)
 		seconds := 0
-		for e, err := range s.entities(ctx, span.Epoch, from, span.End) {
+		for e, err := range s.entities(ctx, span, from, span.End) {
 			if err != nil {
 				return 0, time.Time{}, err
 			}
@@ -265,18 +265,38 @@ func (s *snapshots) end(ctx context.Context, span feed.Span) (position uint64, a
 	}
 }
 
-// entities are those of the topic at some positions.
-func (s *snapshots) entities(ctx context.Context, epoch string, from, to uint64) iter.Seq2[*entity, error] {
-	return func(yield func(*entity, error) bool) {
+// keyed is an entity and what it is about.
+type keyed struct {
+	entity
+	key hash128
+}
+
+// entities are those of the topic at some positions, as they are on the feed's
+// pages: with the same IDs and times, and without what is left out there.
+func (s *snapshots) entities(ctx context.Context, span feed.Span, from, to uint64) iter.Seq2[*keyed, error] {
+	return func(yield func(*keyed, error) bool) {
 		if from >= to {
 			return
 		}
-		for r, err := range s.f.topic.log.Read(ctx, from, to) {
+		id := pageID{epoch: span.Epoch, size: uint64(s.f.cfg.PageSize)}
+		page := id.at(from / id.size) // that is being read
+		page = page.at(max(page.k, 1) - 1)
+		sift := newSifter(summary{})
+		for r, err := range s.f.topic.log.Read(ctx, max(span.First, page.first()), to) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if e := s.f.entity(epoch, r); !yield(&e, nil) {
+			if k := r.Position / id.size; k > page.k {
+				var front summary
+				if k == page.k+1 && id.at(k).whole(span) {
+					front = sift.own
+				}
+				sift, page = newSifter(front), id.at(k)
+			}
+			e := keyed{entity: s.f.entity(span.Epoch, r)}
+			e.key = s.key(&e.entity) // which may be the ID that it has by itself
+			if sift.add(&e.entity) && e.position >= from && !yield(&e, nil) {
 				return
 			}
 		}
@@ -287,19 +307,18 @@ func (s *snapshots) entities(ctx context.Context, epoch string, from, to uint64)
 // keys from one hash on to another.
 func (s *snapshots) find(ctx context.Context, span feed.Span, end, from uint64) (live map[hash128]uint64, to uint64, err error) {
 	live, to = map[hash128]uint64{}, math.MaxUint64
-	for e, err := range s.entities(ctx, span.Epoch, span.First, end) {
+	for e, err := range s.entities(ctx, span, span.First, end) {
 		if err != nil {
 			return nil, 0, err
 		}
-		key := s.key(e)
-		if key[0] < from || key[0] > to {
+		if e.key[0] < from || e.key[0] > to {
 			continue
 		}
 		switch e.op {
 		case feed.Put:
-			live[key] = e.position
+			live[e.key] = e.position
 		case feed.Delete:
-			delete(live, key)
+			delete(live, e.key)
 		}
 		for len(live) > s.cfg.Keys && to > from {
 			to = from + (to-from)/2
@@ -314,18 +333,15 @@ func (s *snapshots) write(ctx context.Context, span feed.Span, end uint64, live 
 	if len(live) == 0 {
 		return nil
 	}
-	for e, err := range s.entities(ctx, span.Epoch, span.First, end) {
+	for e, err := range s.entities(ctx, span, span.First, end) {
 		if err != nil {
 			return err
 		}
-		at, ok := live[s.key(e)]
+		at, ok := live[e.key]
 		if !ok || e.position != at && (e.op != feed.Patch || e.position < at) {
 			continue
 		}
-		if e.changes {
-			e.id += "#" + strconv.FormatUint(e.position, 10)
-		}
-		if err := w.add(e); err != nil {
+		if err := w.add(&e.entity); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,6 +116,10 @@ func state(entities []feed.Entity) map[string]string {
 		}
 	}
 	return made
+}
+
+func equal(a, b feed.Entity) bool {
+	return a.ID == b.ID && a.Op == b.Op && a.Modified.Equal(b.Modified) && bytes.Equal(a.Body, b.Body)
 }
 
 func TestSnapshotPages(t *testing.T) {
@@ -261,28 +266,30 @@ func TestSnapshotsAreRenewed(t *testing.T) {
 	})
 }
 
-// TestSnapshotAndFeed draws a topic with a snapshot somewhere in between. Who loads
-// the snapshot, and the feed from when it was created, has the same state as who
-// reads all of the feed.
+// TestSnapshotAndFeed draws a topic with a snapshot somewhere in between, whose
+// messages may be late, come twice, and have IDs that others had. Who loads the
+// snapshot, and the feed from when it was created, has the same state as who reads
+// all of the feed, and the same entities.
 func TestSnapshotAndFeed(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
 	property := func(t *rapid.T) {
 		topic := newTopic()
-		var all []feed.Entity
-		own := rapid.Bool().Draw(t, "messages have times of their own, years ago")
-		at := 0
+		late := rapid.SampledFrom([]int{0, 5, 1e8}).Draw(t, "seconds that a message may be late")
+		ids := rapid.SampledFrom([]int{3, 1e6}).Draw(t, "IDs")
+		at, made := 0, 0
 		add := func(label string) {
 			for range rapid.IntRange(0, 20).Draw(t, label) {
 				at += rapid.IntRange(0, 2).Draw(t, "seconds")
 				op := rapid.SampledFrom([]feed.Operation{feed.Put, feed.Put, feed.Patch, feed.Delete}).Draw(t, "op")
-				body := fmt.Sprintf("%s:%d", rapid.StringMatching(`[a-h]`).Draw(t, "key"), len(all))
-				r := message(fmt.Sprintf("%d@x", len(all)), op, later(at), body)
-				if own {
-					r.Time = time.Now()
+				body := fmt.Sprintf("%s:%d", rapid.StringMatching(`[a-h]`).Draw(t, "key"), made)
+				r := message(fmt.Sprintf("%d@x", made%ids), op, later(at-rapid.IntRange(0, late).Draw(t, "late")), body)
+				if n := len(topic.records); n > 0 && rapid.IntRange(0, 9).Draw(t, "again") == 0 {
+					r = topic.records[rapid.IntRange(max(0, n-5), n-1).Draw(t, "which")]
 				}
+				r.Time = later(at)
 				topic.add(r)
-				all = append(all, feed.Entity{Op: op, Modified: later(at), Body: []byte(body)})
+				made++
 			}
 		}
 		s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) {
@@ -297,9 +304,19 @@ func TestSnapshotAndFeed(t *testing.T) {
 		}
 		add("after")
 		in := s.load(t)
-		for _, e := range in.entities {
+		reader := site.crawl(t)
+		defer reader.client.CloseIdle()
+		reader.all(t)
+		all := reader.got
+		for i, e := range in.entities {
 			if e.Op == feed.Delete || !e.Modified.Before(in.created) {
 				t.Fatalf("the snapshot of %v has %v", in.created, e)
+			}
+			if key, _ := byKey(nil, e.Body); e.Op == feed.Patch && state(in.entities[:i])[key] == "" {
+				t.Fatalf("the snapshot has %v, and nothing that it patches", e)
+			}
+			if !slices.ContainsFunc(all, func(o feed.Entity) bool { return equal(e, o) }) {
+				t.Fatalf("the snapshot has %v, and the feed has not", e)
 			}
 		}
 		before := slices.DeleteFunc(slices.Clone(all), func(e feed.Entity) bool { return !e.Modified.Before(in.created) })
@@ -312,7 +329,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 		c.restart()
 		c.all(t)
 		for _, e := range c.got {
-			if slices.ContainsFunc(in.entities, func(o feed.Entity) bool { return o.ID == e.ID }) {
+			if slices.ContainsFunc(in.entities, func(o feed.Entity) bool { return equal(e, o) }) {
 				t.Fatalf("%s comes twice", e.ID)
 			}
 		}
@@ -352,7 +369,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := s.load(t)
-		if fmt.Sprint(in.pages) != "[[a:0 b:1]]" || !in.created.Equal(later(1)) {
+		if fmt.Sprint(in.pages) != "[[a:0 b:1]]" || !in.created.Equal(later(2)) {
 			t.Errorf("got %v", in)
 		}
 	})
