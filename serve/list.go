@@ -6,13 +6,19 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// rowFor is for how long a row of the list is shown.
-const rowFor = time.Second
+const (
+	// rowFor is for how long a row of the list is shown.
+	rowFor = time.Second
+	// listFor is how long the list waits for the buses. People do not wait longer,
+	// and what does not answer is what they look for.
+	listFor = 2 * time.Second
+)
 
 // row is what people see of a feed.
 type row struct {
@@ -55,16 +61,18 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This page is read with GET and HEAD.", http.StatusMethodNotAllowed)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), busFor)
+	ctx, cancel := context.WithTimeout(r.Context(), listFor)
 	defer cancel()
-	var rows []row
-	for _, f := range s.feeds {
+	rows := make([]row, len(s.feeds))
+	var asking sync.WaitGroup
+	for i, f := range s.feeds {
 		if !f.cfg.Auth.allows(r) {
-			rows = append(rows, row{Name: f.cfg.Name, Format: f.cfg.Format, Latest: f.path() + "/latest", State: "for those who have its credentials"})
+			rows[i] = row{Name: f.cfg.Name, Format: f.cfg.Format, Latest: f.path() + "/latest", State: "for those who have its credentials"}
 			continue
 		}
-		rows = append(rows, f.row(ctx))
+		asking.Go(func() { rows[i] = f.row(ctx) })
 	}
+	asking.Wait()
 	var b bytes.Buffer
 	if err := listing.Execute(&b, rows); err != nil {
 		s.opts.Log.Error("the list of feeds cannot be shown", "error", err)

@@ -91,6 +91,36 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// Buses that do not answer do not keep people from seeing the others.
+func TestListWaitsForAllAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var feeds []*Feed
+		slow := make(chan struct{})
+		for i := range 6 {
+			topic := newTopic()
+			topic.numbered(3)
+			if i < 5 {
+				topic.slow = slow
+			}
+			feeds = append(feeds, serveTopic(t, topic, func(c *Config) { c.Name = fmt.Sprintf("f%d", i) }).Feed)
+		}
+		s := NewServer(ServerOptions{}, feeds...)
+		begun, w := time.Now(), httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		for i := range 6 {
+			want := fmt.Sprintf(`f%d</a><td>datareplication<td colspan="2">the bus does not answer<td>`, i)
+			if got := strings.Contains(w.Body.String(), want); got != (i < 5) {
+				t.Errorf("%s is %t in %s", want, got, w.Body)
+			}
+		}
+		close(slow)
+	})
+}
+
 func TestListedFirstPageIsServed(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
