@@ -2,6 +2,8 @@ package serve
 
 import (
 	"compress/gzip"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -424,6 +426,75 @@ func TestManyClientsAskTheBusOnce(t *testing.T) {
 		if p := at.Value.(*page); p.refs != 0 {
 			t.Errorf("%d still hold the page", p.refs)
 		}
+	}
+}
+
+// Who asked first may leave. The others get what was begun for it.
+func TestWhoAskedFirstLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.numbered(4)
+		topic.slow = make(chan struct{})
+		f := serveTopic(t, topic).Feed
+		ctx, leave := context.WithCancel(t.Context())
+		errs := make(chan error, 2)
+		for _, ctx := range []context.Context{ctx, t.Context()} {
+			go func() {
+				p, err := f.find(ctx, pageKey{feed: f, id: pageID{"e0", 3, 0}})
+				if err == nil {
+					f.memory.release(p)
+				}
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		leave()
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			t.Errorf("who left got %v", err)
+		}
+		close(topic.slow)
+		if err := <-errs; err != nil || topic.reads != 1 {
+			t.Errorf("who stayed got %v, after %d readings", err, topic.reads)
+		}
+	})
+}
+
+// The newest page may have got a next one when it is sent. At the entry point
+// another takes its place, perhaps in the same second.
+func TestNewestPageIsNotKnownByItsTime(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(4)
+	s := serveTopic(t, topic)
+	p, err := s.find(t.Context(), pageKey{feed: s.Feed, id: pageID{"e0", 3, 0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.memory.release(p)
+	for path, want := range map[string]int{"/feeds/orders/pages/e0-3-0": 304, "/feeds/orders/latest": 200} {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Header.Set("If-Modified-Since", p.modified.Format(http.TimeFormat))
+		w := httptest.NewRecorder()
+		if err := s.send(w, r, p, "http://x"); err != nil || w.Code != want {
+			t.Errorf("%s: got %d, %v, want %d", path, w.Code, err, want)
+		}
+	}
+}
+
+// Ranges of a page that is read while it is sent are had one at a time: several
+// would be read by a goroutine that outlives the request.
+func TestRangesOfAPageThatIsNotHeld(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(4)
+	s := serveTopic(t, topic, func(c *Config) { c.Memory = tiny() })
+	whole := s.get(t, "/pages/e0-3-0").want(t, 200)
+	if g := s.get(t, "/pages/e0-3-0", "Range", "bytes=2-9").want(t, 206); g.body != whole.body[2:10] {
+		t.Errorf("got %v", g)
+	}
+	if g := s.get(t, "/pages/e0-3-0", "Range", "bytes=0-1,4-9").want(t, 200); g.body != whole.body {
+		t.Errorf("got %v", g)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"mime"
 	parts "mime/multipart"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -229,6 +230,45 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 			t.Errorf("got %v", g)
 		}
 	})
+}
+
+// inTheMiddle is a ResponseWriter that does something when it gets its first bytes.
+type inTheMiddle struct {
+	*httptest.ResponseRecorder
+	do func()
+}
+
+func (w *inTheMiddle) Write(b []byte) (int, error) {
+	if do := w.do; do != nil {
+		w.do = nil
+		do()
+	}
+	return w.ResponseRecorder.Write(b)
+}
+
+func TestSnapshotIsReadUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	body := strings.Repeat("x", 50_000)
+	for i := range 8 {
+		topic.add(message(fmt.Sprint(i), feed.Put, later(i*i), body))
+	}
+	s := serveTopic(t, topic, sized(10), withSnapshots())
+	if err := s.snapshot.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	at, in := s.snapshot.newest(), s.load(t)
+	w := &inTheMiddle{httptest.NewRecorder(), func() {
+		if at.reading.TryLock() {
+			at.reading.Unlock()
+			t.Error("its file may be closed while it is read")
+		}
+		s.snapshot.drop(0)
+	}}
+	s.ServeHTTP(w, httptest.NewRequest("GET", in.index.Pages[0], nil))
+	if got := strings.Count(w.Body.String(), body); got != 7 {
+		t.Errorf("got %d entities", got)
+	}
 }
 
 func TestSnapshotsAreRenewed(t *testing.T) {
