@@ -17,6 +17,11 @@ func (c *Conn) newProducer(transactionalID string, batch int32) (*kgo.Client, er
 	opts := append(append([]kgo.Opt{}, c.opts...),
 		kgo.TransactionalID(transactionalID),
 		kgo.TransactionTimeout(c.cfg.TransactionTimeout),
+		// The records of a commit go out when it flushes, or as batches get full. If
+		// they went on their own as time passes, a busy machine would have several
+		// batches of a partition on their way, and a broker that takes them in
+		// another order refuses the commit.
+		kgo.ProducerLinger(time.Second),
 		kgo.RecordPartitioner(partitioner{c.cfg.Checkpoints}),
 		kgo.ProducerBatchCompression(c.cfg.Compression.codecs()...),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
