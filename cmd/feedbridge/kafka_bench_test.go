@@ -212,20 +212,21 @@ func (k *kafkaBench) rate(topic string) float64 {
 		k.b.Fatal(err)
 	}
 	end, _ := ends.Lookup(topic, 0)
-	at := func(offset int64) time.Time {
+	// at returns when the last of the first few records from an offset on was taken.
+	at := func(offset int64, few int) time.Time {
 		ctx, cancel := context.WithTimeout(k.b.Context(), kafkaPatience)
 		defer cancel()
 		client := newKafkaClient(k.b, k.broker, kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 			kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(offset)}}))
 		defer client.Close()
-		records := client.PollRecords(ctx, 1).Records()
+		records := client.PollRecords(ctx, few).Records()
 		if len(records) == 0 {
 			k.b.Fatalf("there is no record at %d of %s", offset, topic)
 		}
-		return records[0].Timestamp
+		return records[len(records)-1].Timestamp
 	}
-	// The last one is the marker of a transaction.
-	return kafkaBenchLength / at(end.Offset-2).Sub(at(0)).Seconds()
+	// The last two may be markers of transactions.
+	return kafkaBenchLength / at(end.Offset-3, 3).Sub(at(0, 1)).Seconds()
 }
 
 // size is what the topic takes on the disk, in bytes.

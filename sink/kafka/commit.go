@@ -64,14 +64,17 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 			return err
 		}
 	}
-	if s.producer == nil {
-		if err := s.open(ctx); err != nil {
+	if !s.open {
+		if err := s.takeOver(ctx); err != nil {
 			return err
 		}
 	}
-	s.awaitEnd(ctx)
+	w := &s.writers[s.turn]
+	if err := s.healthy(ctx, w); err != nil {
+		return err
+	}
 	records := append(m.records, s.checkpointRecord(cp))
-	last, err := transact(ctx, s.producer, records, func() {
+	last, err := transact(ctx, w.producer, records, func() {
 		if next != nil {
 			s.stage(next())
 		}
@@ -80,10 +83,11 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		return err
 	}
 	s.fence, s.own, s.placed = last, last, true
-	s.seen.checkpoint, s.ended = last, time.Now()
-	clear(s.last)
+	s.seen.checkpoint, w.ended = last, time.Now()
+	s.turn = (s.turn + 1) % len(s.writers)
+	clear(w.last)
 	for i := range m.records {
-		s.last[records[i].Partition] = records[i].Offset
+		w.last[records[i].Partition] = records[i].Offset
 		// Nobody else writes for this feed, so the IDs in between are known.
 		if r := &records[i]; int(r.Partition) < len(s.seen.next) {
 			s.seen.next[r.Partition] = max(s.seen.next[r.Partition], r.Offset+1)
@@ -95,22 +99,28 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	return nil
 }
 
-// tooSoon is how long Kafka 4 lets records wait, by default, that come before the
-// transaction in front of theirs has ended (add.partitions.to.txn.retry.backoff.ms).
-const tooSoon = 20 * time.Millisecond
+// markersFor is how long the cluster takes to write the markers of a transaction,
+// unless there is something the matter with it.
+const markersFor = 100 * time.Millisecond
 
-// awaitEnd waits until the cluster has written all markers of the last commit. That
-// takes it some milliseconds after it has confirmed it, and what comes sooner waits
-// for tooSoon. Nothing but the speed depends on it.
-func (s *Sink) awaitEnd(ctx context.Context) {
-	ctx, cancel := context.WithDeadline(ctx, s.ended.Add(tooSoon))
-	defer cancel()
-	for ctx.Err() == nil {
-		now, err := s.transaction(ctx)
-		if err != nil || now.State != "PrepareCommit" || sleep(ctx, 500*time.Microsecond) != nil {
-			return
-		}
+// errHangs is a reason to resume, which ends what hangs.
+var errHangs = errors.New("the last commit but one is not ended in all partitions, though the cluster takes it for ended")
+
+// healthy returns an error if the transaction hangs that a writer made last. If its
+// next one were aborted, that one would be, too, though it was committed. The
+// cluster is asked if something took so long that this may be.
+func (s *Sink) healthy(ctx context.Context, w *writer) error {
+	if !s.conn.tells.Load() || w.ended.IsZero() || time.Since(w.ended) < markersFor {
+		return nil
 	}
+	now, err := s.transaction(ctx, w)
+	if err != nil {
+		return nil // the commit itself will find out what the matter is
+	}
+	if where, _, err := s.hanging(ctx, now); err == nil && len(where) > 0 {
+		return errHangs
+	}
+	return nil
 }
 
 // transact commits records, all or nothing, and returns the offset of the last.

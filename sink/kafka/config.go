@@ -31,7 +31,7 @@ type Config struct {
 	// Default feedbridge.checkpoints. Every copy of a feed must have the same.
 	Checkpoints string `yaml:"checkpoints"`
 	// TransactionalIDPrefix is put before <topic>/<feed> to make a feed's
-	// transactional id. Default "feedbridge.". Every copy of a feed must have
+	// transactional ids. Default "feedbridge.". Every copy of a feed must have
 	// the same, or neither fences the other.
 	TransactionalIDPrefix string `yaml:"transactional_id_prefix"`
 }

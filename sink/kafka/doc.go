@@ -12,38 +12,46 @@
 // # How a commit works
 //
 // A commit is one transaction: the entities, and the checkpoint. The cluster
-// commits both or neither. What keeps two copies apart is the transactional id,
-// feedbridge.<topic>/<feed>: whoever initializes it last is the only one that can
-// commit, and what others have under way with it is aborted.
+// commits both or neither. What keeps two copies apart are two transactional ids,
+// feedbridge.<topic>/<feed> and the same with /2: whoever initializes them last is
+// the only one that can commit, and what others have under way with them is
+// aborted. A sink commits with them by turns, for after a commit the cluster takes
+// some milliseconds to write the markers of the transaction, and the next of the
+// same id would have to wait for that.
 //
-// Initializing it disturbs whoever is at work. Therefore [Sink.Resume] only reads:
+// Initializing them disturbs whoever is at work. Therefore [Sink.Resume] only reads:
 // a copy that sits idle resumes now and then, and two copies would stop each other
 // for ever. The first [Sink.Commit] after a Resume, by a sink that is not the one
 // to have committed last,
 //
 //  1. compares the newest checkpoint with the one that it has resumed from. If
 //     they differ it is [checkpoint.ErrConflict], and nobody was disturbed;
-//  2. makes a client and initializes the transactional id (the fence). The cluster
-//     answers when what was under way is aborted, or committed if its writer had
-//     said so already;
+//  2. makes two clients and initializes the transactional ids (the fence), the
+//     first one first. The cluster answers when what was under way is aborted, or
+//     committed if its writer had said so already;
 //  3. waits until all that the partition of checkpoints has by then is committed
 //     or aborted (its last stable offset passes its end). Before that, a checkpoint
 //     that the predecessor has committed may be hidden behind a transaction of
 //     another feed;
 //  4. compares once more;
-//  5. commits.
+//  5. commits with the first id.
 //
-// Later commits are the fifth step alone, for as long as nothing goes wrong: if
-// another copy has taken the transactional id, the cluster refuses them. After any
-// error the client is closed, and the next Commit starts with the first step.
+// Later commits are the fifth step alone, with each id in its turn, for as long as
+// nothing goes wrong: if another copy has taken the id, the cluster refuses them.
+// After any error the clients are closed, and the next Commit starts with the first
+// step.
 //
-// Why nothing is lost or comes twice: between a sink's second comparison and its
-// commit nobody else can commit, for they would have to initialize the id, which
-// makes this commit fail. A commit whose answer was lost is never repeated: the
-// client that made it is closed, and Resume reads what became of it. It may still
-// be on its way when Resume reads; then it takes place before the id is initialized
-// anew, and the comparison after that finds it; or it comes later, and is refused.
-// So once the next commit has succeeded, no commit from before can take place.
+// Why nothing is lost or comes twice: that the first commit succeeds shows that
+// nobody has initialized the first id since this sink has. Whoever else holds the
+// second id has held it from before, and lost it to this sink, or has initialized it
+// without holding the first, and fails at its own first commit. So between a sink's
+// second comparison and its first commit nobody else can commit; and who does later
+// has initialized both ids before its second comparison, which finds all that this
+// sink has committed. A commit whose answer was lost is never repeated: the clients
+// are closed, and Resume reads what became of it. It may still be on its way when
+// Resume reads; then it takes place before its id is initialized anew, and the
+// comparison after that finds it; or it comes later, and is refused. So once the
+// next commit has succeeded, no commit from before can take place.
 //
 // Why two copies make progress: a copy that is fenced gets ErrConflict, and stands
 // by before it tries again. Whoever has fenced last is at a commit that only
@@ -55,26 +63,31 @@
 //
 //   - A copy that dies within a transaction leaves it open. It hides everything
 //     behind its first record, in each partition that it has written to, until its
-//     timeout. Resume asks the cluster how the transactional id stands: if the
+//     timeout. Resume asks the cluster how the transactional ids stand: if the
 //     same transaction stays open for about a fifth of the configured timeout, it
-//     initializes the id, which aborts it. A cluster before 3.0 does not tell, and
+//     initializes its id, which aborts it. A cluster before 3.0 does not tell, and
 //     ends the transaction itself at transaction_timeout. A commit that is slower than that, by a
 //     copy that is alive, is aborted too if another copy resumes meanwhile; it
 //     is ErrConflict for it. If the transaction is another feed's or another
 //     program's, Resume leaves it alone, and says whose it is when the timeout is
 //     over.
-//   - A transaction that begins before the markers of the one before are written
-//     waits for 20 ms in the broker, so a busy sink asks first whether they are.
+//   - With one transactional id a busy sink would wait: records that come before the
+//     markers of the id's last transaction are written wait for 20 ms in the broker,
+//     and to ask first costs about half of what a commit takes. With two ids both
+//     transactions lie in the same partitions, in their order, and readers see the
+//     second when the first is ended, too.
 //   - Kafka 4 may take a transaction for ended and leave it open in partitions that
 //     have no leader at that moment (KAFKA-20734), as when brokers crash. No timeout
 //     ends that. Resume sees it, for a transaction that is open while its
 //     coordinator says otherwise hangs, and ends it in the way in which the
-//     coordinator says that it ended. Therefore no sink takes the transactional id
-//     while a transaction is open: the cluster would forget how it ended. It may
-//     be aborted all the same, by a commit in the same partitions that fails, or
-//     if the process dies between the two requests that the cure takes. So a
-//     commit that was confirmed can be gone: the newest checkpoint is older than
-//     one that was seen, and the IDs are read anew.
+//     coordinator says that it ended. Therefore no sink takes a transactional id
+//     while its transaction is open: the cluster would forget how it ended. Nor
+//     does a sink commit with an id whose last transaction hangs, for if that
+//     commit were aborted, both would be: it asks, if its commits were slow or
+//     seldom. It may be aborted all the same, by a commit that comes at once and
+//     fails, or if the process dies between the two requests that the cure takes.
+//     So a commit that was confirmed can be gone: the newest checkpoint is older
+//     than one that was seen, and the IDs are read anew.
 //   - The markers of a transaction are written partition by partition, after the
 //     cluster has said that it is committed. So Resume waits for the partitions of
 //     the topic, too, before it loads their IDs.
@@ -90,7 +103,7 @@
 //     it. [Sink.Fits] counts without compression, and so is safe.
 //   - The time of a message is that of its commit. With the entity's own,
 //     retention by time would delete old entities at once.
-//   - The transactional id is initialized again by franz-go itself after some
+//   - A transactional id is initialized again by franz-go itself after some
 //     errors. From Kafka 2.5 on the cluster refuses that if another has taken it
 //     meanwhile (KIP-360). Before, it would fence the successor.
 //
@@ -164,7 +177,8 @@
 //	Create                 topics T and C, unless they are there
 //	DescribeConfigs        topics T and C, to say what is wrong with them; without it a
 //	                       topic is taken to be as Kafka's defaults have it
-//	Write, Describe        transactional id feedbridge.T/<feed>, or the prefix "feedbridge."
+//	Write, Describe        transactional ids feedbridge.T/<feed> and feedbridge.T/<feed>/2, or
+//	                       the prefix "feedbridge."
 //	IdempotentWrite        the cluster, before Kafka 2.8
 //
 // A [Log] needs Read on its topic, and DescribeConfigs to notice that it is compacted.

@@ -52,11 +52,11 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 		// fence its producer; or because it timed out, which nobody can tell
 		// apart and which is cured in the same way.
 		return fmt.Errorf("%w: another producer has taken the transactional id %q (%w); if no other copy of this feed runs, "+
-			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, s.transactionalID, err)
+			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, s.writers[0].id, err)
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
-			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q'", s.transactionalID, err, s.conn.cfg.Brokers[0],
-			either(s.conn.cfg.SASL.Username, "NAME")))
+		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q or %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
+			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q --transactional-id %[2]q'",
+			s.writers[0].id, s.writers[1].id, err, s.conn.cfg.Brokers[0], either(s.conn.cfg.SASL.Username, "NAME")))
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
 	case missing(err) && !s.topic.Create:

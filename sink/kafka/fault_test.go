@@ -11,12 +11,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
-// transactionalID is that of orders.
-const transactionalID = "feedbridge.shop.orders/orders"
+// Those of orders.
+const (
+	transactionalID = "feedbridge.shop.orders/orders"
+	secondID        = transactionalID + "/2"
+)
 
 func TestAnswerToACommitIsLostOnce(t *testing.T) {
 	t.Parallel()
@@ -305,22 +309,69 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 
 func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 	t.Parallel()
+	for name, id := range map[string]string{"nothing is fenced": transactionalID, "the first id is fenced": secondID} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t)
+			s, other := connect(t, at(c)).Sink(orders()), connect(t, at(c)).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2) // the next is the second id's turn
+			resume(t, other)
+			held, release := hold(c, kmsg.InitProducerID, takes(id))
+			failed := make(chan error, 1)
+			go func() { failed <- other.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
+			<-held
+			commit(t, s, 2, 4)
+			release()
+			wantError(t, <-failed, false, checkpoint.ErrConflict)
+			wantFeed(t, s, 4)
+			resume(t, other)
+			commit(t, other, 4, 5)
+			wantFeed(t, other, 5)
+		})
+	}
+}
+
+// takes is for requests that take a transactional id.
+func takes(id string) func(kmsg.Request) bool {
+	return func(r kmsg.Request) bool { return *r.(*kmsg.InitProducerIDRequest).TransactionalID == id }
+}
+
+// Two copies take the ids crosswise: one is left with the first, and the other with
+// the second. It is the first that decides, whatever either has committed before.
+func TestCopiesTakeTheIDsCrosswise(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	s, other := connect(t, at(c)).Sink(orders()), connect(t, at(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
+	// It starts over, when it is the second id's turn.
+	large := sinktest.Entities(2, 1)
+	large[0].Body = make([]byte, 2<<20)
+	wantError(t, s.Commit(t.Context(), large, sinktest.At(3)), true, sink.ErrTooLarge)
+	resume(t, s)
 	resume(t, other)
-	held, release := hold(c, kmsg.InitProducerID, func(kmsg.Request) bool { return true })
-	failed := make(chan error, 1)
-	go func() { failed <- other.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
-	<-held
-	commit(t, s, 2, 4)
-	release()
-	wantError(t, <-failed, false, checkpoint.ErrConflict)
-	wantFeed(t, s, 4)
-	resume(t, other)
-	commit(t, other, 4, 5)
+
+	taking, take := hold(c, kmsg.InitProducerID, takes(secondID))
+	ours := make(chan error, 1)
+	go func() { ours <- s.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5)) }()
+	<-taking
+	sending, send := hold(c, kmsg.Produce, func(kmsg.Request) bool { return true })
+	theirs := make(chan error, 1)
+	go func() { theirs <- other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5)) }()
+	<-sending
+	take()
+	wantError(t, <-ours, false, checkpoint.ErrConflict)
+	send()
+	if err := <-theirs; err != nil {
+		t.Errorf("the copy that took the first id last has not committed: %v", err)
+	}
 	wantFeed(t, other, 5)
+	// The one that it has lost meanwhile stops it at its next commit.
+	wantError(t, other.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(6)), false, checkpoint.ErrConflict)
+	resume(t, s)
+	commit(t, s, 5, 7)
+	wantFeed(t, s, 7)
 }
 
 // begin leaves a transaction open that has a record on a partition.
@@ -359,20 +410,22 @@ func TestCopyDiedWithinATransaction(t *testing.T) {
 			return []*kgo.Record{{Topic: "shop.orders", Value: []byte("torn")}, cp}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := startCluster(t)
-			cfg := at(c)
-			s := connect(t, cfg).Sink(orders())
-			resume(t, s)
-			commit(t, s, 0, 2)
-			begin(t, c, transactionalID, records(beside(t, c))...)
-			if cp := resume(t, s); cp.Count != 2 {
-				t.Errorf("checkpoint %+v, want that of the commit", cp)
-			}
-			commit(t, s, 2, 3)
-			wantFeed(t, s, 3)
-		})
+		for _, id := range []string{transactionalID, secondID} {
+			t.Run(name+", "+id, func(t *testing.T) {
+				t.Parallel()
+				c := startCluster(t)
+				cfg := at(c)
+				s := connect(t, cfg).Sink(orders())
+				resume(t, s)
+				commit(t, s, 0, 2)
+				begin(t, c, id, records(beside(t, c))...)
+				if cp := resume(t, s); cp.Count != 2 {
+					t.Errorf("checkpoint %+v, want that of the commit", cp)
+				}
+				commit(t, s, 2, 3)
+				wantFeed(t, s, 3)
+			})
+		}
 	}
 }
 
@@ -431,9 +484,9 @@ func TestResumeLeavesALivingCopyAlone(t *testing.T) {
 	}
 	_ = theirs.EndTransaction(t.Context(), kgo.TryAbort)
 	commit(t, living, 10, 11)
-	// One for all commits, and one for the transaction that hung.
-	if got := ids.Hits(); got != 2 {
-		t.Errorf("%d producers came, want 2", got)
+	// Two for all commits, and one for the transaction that hung.
+	if got := ids.Hits(); got != 3 {
+		t.Errorf("%d producers came, want 3", got)
 	}
 	wantFeed(t, idle, 11)
 }

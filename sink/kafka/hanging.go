@@ -58,9 +58,10 @@ func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2 bool) (_ ou
 // A cure is under way from when the transactional id has been taken for it: from
 // then on the cluster no longer says how the transaction had ended.
 type cure struct {
-	producer *kgo.Client
-	where    kadm.TopicsSet
-	how      outcome
+	transactionalID string
+	producer        *kgo.Client
+	where           kadm.TopicsSet
+	how             outcome
 }
 
 // hanging returns the partitions, of the sink's topic and of the one for
@@ -105,32 +106,32 @@ func (s *Sink) hanging(ctx context.Context, now *kadm.DescribedTransaction) (kad
 	return found, how, nil
 }
 
-// finish ends what hangs of a transaction, if anything does. Now is how the
-// transactional id stands. It leaves alone what it cannot tell, as on clusters
+// finish ends what hangs of a writer's transaction, if anything does. Now is how
+// its transactional id stands. It leaves alone what it cannot tell, as on clusters
 // that do not say.
 //
 // If the process dies between the two steps of the cure, how the transaction had
 // ended is forgotten, and the next Resume aborts it where it hangs. After an error
 // the sink's next Resume goes on with the cure.
-func (s *Sink) finish(ctx context.Context, now *kadm.DescribedTransaction) error {
+func (s *Sink) finish(ctx context.Context, w *writer, now *kadm.DescribedTransaction) error {
 	where, how, err := s.hanging(ctx, now)
 	if err != nil || len(where) == 0 {
 		return nil
 	}
 	// If it still stands so, no transaction was under way meanwhile, and what
 	// was open was none of a living copy's.
-	again, err := s.transaction(ctx)
+	again, err := s.transaction(ctx, w)
 	if err != nil || again.State != now.State || again.StartTimestamp != now.StartTimestamp || again.ProducerEpoch != now.ProducerEpoch {
 		return nil
 	}
 	s.conn.log.Warn("ending a transaction that the cluster has left open in some partitions",
-		"transactional_id", s.transactionalID, "partitions", fmt.Sprint(where), "outcome", how)
-	s.closeProducer()
-	p, err := s.conn.newProducer(s.transactionalID, defaultBatch)
+		"transactional_id", w.id, "partitions", fmt.Sprint(where), "outcome", how)
+	s.close()
+	p, err := s.conn.newProducer(w.id, defaultBatch)
 	if err != nil {
 		return err
 	}
-	s.cure = &cure{p, where, how}
+	s.cure = &cure{w.id, p, where, how}
 	return s.goOnCuring(ctx)
 }
 
@@ -141,7 +142,7 @@ func (s *Sink) goOnCuring(ctx context.Context) error {
 	defer cancel()
 	err := begin(ctx, s.cure.producer)
 	if err == nil {
-		err = s.endIn(ctx, s.cure.producer, s.cure.where, s.cure.how)
+		err = s.cure.end(ctx)
 	}
 	switch {
 	case err == nil:
@@ -155,20 +156,20 @@ func (s *Sink) goOnCuring(ctx context.Context) error {
 	return nil
 }
 
-// endIn makes a transaction of partitions without any record, and ends it.
-func (s *Sink) endIn(ctx context.Context, p *kgo.Client, where kadm.TopicsSet, how outcome) error {
-	id, epoch, err := p.ProducerID(ctx)
+// end makes a transaction of the partitions without any record, and ends it.
+func (c *cure) end(ctx context.Context) error {
+	id, epoch, err := c.producer.ProducerID(ctx)
 	if err != nil {
 		return err
 	}
 	add := kmsg.NewPtrAddPartitionsToTxnRequest()
-	add.TransactionalID, add.ProducerID, add.ProducerEpoch = s.transactionalID, id, epoch
-	where.EachPartitions(func(topic string, partitions []int32) {
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch = c.transactionalID, id, epoch
+	c.where.EachPartitions(func(topic string, partitions []int32) {
 		t := kmsg.NewAddPartitionsToTxnRequestTopic()
 		t.Topic, t.Partitions = topic, partitions
 		add.Topics = append(add.Topics, t)
 	})
-	added, err := add.RequestWith(ctx, p)
+	added, err := add.RequestWith(ctx, c.producer)
 	if err != nil {
 		return err
 	}
@@ -182,8 +183,8 @@ func (s *Sink) endIn(ctx context.Context, p *kgo.Client, where kadm.TopicsSet, h
 		return err
 	}
 	end := kmsg.NewPtrEndTxnRequest()
-	end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = s.transactionalID, id, epoch, bool(how)
-	ended, err := end.RequestWith(ctx, p)
+	end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = c.transactionalID, id, epoch, bool(c.how)
+	ended, err := end.RequestWith(ctx, c.producer)
 	if err != nil {
 		return err
 	}

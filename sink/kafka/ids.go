@@ -73,9 +73,9 @@ func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpo
 }
 
 // lastGone says whether a commit that the cluster has confirmed is gone, as one that
-// hung may be. It can only be this sink's last: a later one in the same partitions
-// would have ended it as it had ended. If another copy has gone on since, its
-// messages tell.
+// hung may be. It can only be the last of one of this sink's writers: a later one
+// of the same writer in the same partitions would have ended it as it had ended. If
+// another copy has gone on since, its messages tell.
 func (s *Sink) lastGone(ctx context.Context, ends []int64) (bool, error) {
 	if s.fence < s.seen.checkpoint {
 		return true, nil
@@ -83,22 +83,31 @@ func (s *Sink) lastGone(ctx context.Context, ends []int64) (bool, error) {
 	if s.fence == s.own || s.seen.checkpoint != s.own {
 		return false, nil
 	}
-	for partition, offset := range s.last {
-		there := false
-		if int(partition) < len(ends) && offset < ends[partition] {
-			err := s.conn.scan(ctx, s.topic.Name, partition, offset, offset+1, func(r *kgo.Record) (bool, error) {
-				there = r.Offset == offset
-				return false, nil
-			})
-			if err != nil && !errors.Is(err, kerr.OffsetOutOfRange) {
-				return false, err
+	for i := range s.writers {
+		for partition, offset := range s.writers[i].last {
+			there, err := s.there(ctx, partition, offset, ends)
+			if err != nil || !there {
+				return !there, err
 			}
-		}
-		if !there {
-			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// there says whether there is a message at an offset of the topic, which ends at
+// ends.
+func (s *Sink) there(ctx context.Context, partition int32, offset int64, ends []int64) (there bool, err error) {
+	if int(partition) >= len(ends) || offset >= ends[partition] {
+		return false, nil
+	}
+	err = s.conn.scan(ctx, s.topic.Name, partition, offset, offset+1, func(r *kgo.Record) (bool, error) {
+		there = r.Offset == offset
+		return false, nil
+	})
+	if errors.Is(err, kerr.OffsetOutOfRange) {
+		return false, nil
+	}
+	return there, err
 }
 
 // follows says whether what ids has is what the topic holds up to seen.next.

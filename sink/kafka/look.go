@@ -111,16 +111,25 @@ func (s *Sink) Check(ctx context.Context) error {
 	})
 }
 
-// mayCommit finds out whether this user may use the transactional id, by asking
+// mayCommit finds out whether this user may use the transactional ids, by asking
 // for the end of a transaction of a producer that nobody is. It touches no
 // transaction. A new cluster has no coordinator until it has been asked for one.
 func (s *Sink) mayCommit(ctx context.Context) error {
 	ctx, cancel := s.conn.bounded(ctx)
 	defer cancel()
+	for i := range s.writers {
+		if err := s.conn.mayCommitAs(ctx, s.writers[i].id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Conn) mayCommitAs(ctx context.Context, transactionalID string) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := s.findCoordinator(ctx)
+		err := c.findCoordinator(ctx, transactionalID)
 		if err == nil {
-			return s.mayWrite(ctx)
+			return c.mayWrite(ctx, transactionalID)
 		}
 		if !passes(err) || sleep(ctx, wait) != nil {
 			return err
@@ -128,10 +137,10 @@ func (s *Sink) mayCommit(ctx context.Context) error {
 	}
 }
 
-func (s *Sink) mayWrite(ctx context.Context) error {
+func (c *Conn) mayWrite(ctx context.Context, transactionalID string) error {
 	req := kmsg.NewPtrEndTxnRequest()
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch = s.transactionalID, -1, -1
-	resp, err := req.RequestWith(ctx, s.conn.client)
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = transactionalID, -1, -1
+	resp, err := req.RequestWith(ctx, c.client)
 	if err != nil {
 		return causeOf(ctx, err)
 	}
@@ -141,12 +150,12 @@ func (s *Sink) mayWrite(ctx context.Context) error {
 	return nil
 }
 
-func (s *Sink) findCoordinator(ctx context.Context) error {
+func (c *Conn) findCoordinator(ctx context.Context, transactionalID string) error {
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.CoordinatorType = 1
-	req.CoordinatorKey = s.transactionalID
-	req.CoordinatorKeys = []string{s.transactionalID}
-	resp, err := req.RequestWith(ctx, s.conn.client)
+	req.CoordinatorKey = transactionalID
+	req.CoordinatorKeys = []string{transactionalID}
+	resp, err := req.RequestWith(ctx, c.client)
 	if err != nil {
 		return causeOf(ctx, err)
 	}
@@ -168,7 +177,7 @@ func (s *Sink) findCoordinator(ctx context.Context) error {
 // person who moves a feed's place; the sink must Resume afterwards.
 func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
 	s.ready = false
-	s.closeProducer()
+	s.close()
 	err := s.ask(ctx, func(ctx context.Context) error {
 		at, err := s.conn.store.find(ctx, s.topic, s.topic.Create)
 		if err != nil {
@@ -209,23 +218,21 @@ func (s *Sink) overwrite(ctx context.Context, cp checkpoint.Checkpoint, feeds ma
 			if name == s.topic.Feed {
 				continue
 			}
-			if err := s.conn.endTransaction(ctx, s.conn.cfg.TransactionalIDPrefix+s.topic.Name+"/"+name); err != nil {
-				return err
+			for _, id := range s.conn.transactionalIDs(s.topic.Name, name) {
+				if err := s.conn.endTransaction(ctx, id); err != nil {
+					return err
+				}
 			}
 			records = append(records, kgo.Record{Topic: s.conn.cfg.Checkpoints, Partition: s.place.partition, Key: []byte(s.topic.Name + "/" + name)})
 		}
 	}
 	ctx, cancel := s.conn.within(ctx, 3*s.conn.cfg.Timeout)
 	defer cancel()
-	p, err := s.conn.newProducer(s.transactionalID, defaultBatch)
-	if err != nil {
+	if err := s.take(ctx, defaultBatch, false); err != nil {
 		return err
 	}
-	defer s.conn.closeProducer(p)
-	if err := s.take(ctx, p, false); err != nil {
-		return err
-	}
-	if _, err := transact(ctx, p, append(records, s.checkpointRecord(cp)), nil); err != nil {
+	defer s.close()
+	if _, err := transact(ctx, s.writers[0].producer, append(records, s.checkpointRecord(cp)), nil); err != nil {
 		return err
 	}
 	return nil

@@ -77,10 +77,22 @@ func begin(ctx context.Context, p *kgo.Client) error {
 
 var errNoProducerID = errors.New("the cluster gave no producer id")
 
-// end ends what is under way under the sink's transactional id.
-func (s *Sink) end(ctx context.Context) error {
-	s.closeProducer()
-	return s.conn.endTransaction(ctx, s.transactionalID)
+// A writer is a transactional id, and what this sink has committed with it. A sink
+// has two and commits with them by turns, so that a commit need not wait until the
+// cluster has written the markers of the one before.
+type writer struct {
+	id       string
+	producer *kgo.Client // nil unless the sink is open
+	// What was committed last: when that was confirmed, and the last offset of the
+	// entities by partition.
+	ended time.Time
+	last  map[int32]int64
+}
+
+// transactionalIDs are those of the writers of a feed's sinks.
+func (c *Conn) transactionalIDs(topic, feedName string) [2]string {
+	id := c.cfg.TransactionalIDPrefix + topic + "/" + feedName
+	return [2]string{id, id + "/2"}
 }
 
 func (c *Conn) endTransaction(ctx context.Context, transactionalID string) error {
@@ -94,48 +106,54 @@ func (c *Conn) endTransaction(ctx context.Context, transactionalID string) error
 	return causeOf(ctx, begin(ctx, p))
 }
 
-func (s *Sink) closeProducer() {
-	if s.producer != nil {
-		s.conn.closeProducer(s.producer)
-		s.producer = nil
+// close closes the producers.
+func (s *Sink) close() {
+	for i := range s.writers {
+		if w := &s.writers[i]; w.producer != nil {
+			s.conn.closeProducer(w.producer)
+			w.producer = nil
+		}
 	}
+	s.open = false
 }
 
-// abandon closes the producer after an error, and first aborts what it has under
-// way if it still can: an open transaction hides what all others write to the
-// same partitions, until its timeout.
+// abandon closes the producers after an error, and first aborts what is under way
+// if it still can: an open transaction hides what all others write to the same
+// partitions, until its timeout.
 //
 // That is of no use for knowing what became of a commit. If it took place, this
 // changes nothing; if it has yet to arrive, it is refused.
 func (s *Sink) abandon(ctx context.Context, why error) {
-	if s.producer == nil {
+	if !s.open {
 		return
 	}
 	if !errors.Is(why, checkpoint.ErrConflict) {
-		s.abort(ctx)
+		s.abort(ctx, &s.writers[s.turn])
 	}
-	s.closeProducer()
+	s.close()
 }
 
-func (s *Sink) abort(ctx context.Context) {
+func (s *Sink) abort(ctx context.Context, w *writer) {
 	ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
 	defer cancel()
 	if s.conn.tells.Load() {
 		// One that has ended may hang. To abort what is none any more franz-go
-		// takes the transactional id anew: see open. What cannot be told now
+		// takes the transactional id anew: see takeOver. What cannot be told now
 		// the next Resume will see.
-		if now, err := s.transaction(ctx); err != nil || now.State != "Ongoing" {
+		if now, err := s.transaction(ctx, w); err != nil || now.State != "Ongoing" {
 			return
 		}
 	}
-	if s.producer.AbortBufferedRecords(ctx) == nil {
-		_ = s.producer.EndTransaction(ctx, kgo.TryAbort)
+	if w.producer.AbortBufferedRecords(ctx) == nil {
+		_ = w.producer.EndTransaction(ctx, kgo.TryAbort)
 	}
 }
 
-// open makes the producer. From its success on nobody but this sink can commit
-// for the feed, and the newest checkpoint is the one that it has resumed from.
-func (s *Sink) open(ctx context.Context) error {
+// takeOver makes the producers. From its success on the newest checkpoint is the
+// one that it has resumed from, and nobody else can commit before this sink has, or
+// has failed to: see the package comment for why the first writer must be the first
+// to commit.
+func (s *Sink) takeOver(ctx context.Context) error {
 	// A stale writer finds out here, without disturbing anyone. A commit that
 	// is under way is worth waiting for: it will make this one stale. One that
 	// does not end is for Resume, which sees whether it hangs: taking the id
@@ -143,17 +161,7 @@ func (s *Sink) open(ctx context.Context) error {
 	if err := s.compare(ctx, s.conn.grace(), true); err != nil {
 		return err
 	}
-	batch := s.largestBatch()
-	p, err := s.conn.newProducer(s.transactionalID, batch)
-	if err != nil {
-		return err
-	}
-	if err := s.take(ctx, p, true); err != nil {
-		s.conn.closeProducer(p)
-		return err
-	}
-	s.producer, s.batch = p, batch
-	return nil
+	return s.take(ctx, s.largestBatch(), true)
 }
 
 // largestRequest is the largest batch that franz-go makes, in bytes.
@@ -162,17 +170,39 @@ const largestRequest = 64 << 20
 // largestBatch is what the topic takes, within what franz-go does.
 func (s *Sink) largestBatch() int32 { return int32(min(max(s.limit.Load(), 512), largestRequest)) }
 
-// take fences all others off, and looks once more at what they have left.
-// It minds other feeds' checkpoints if alone says so.
-func (s *Sink) take(ctx context.Context, p *kgo.Client, alone bool) error {
-	bounded, cancel := s.conn.bounded(ctx)
-	defer cancel()
-	if err := begin(bounded, p); err != nil {
-		return causeOf(bounded, err)
+// take opens the sink: it takes the transactional ids in their order, which fences
+// all others off, and looks once more at what they have left. It minds other feeds'
+// checkpoints if alone says so.
+func (s *Sink) take(ctx context.Context, batch int32, alone bool) error {
+	s.open, s.turn, s.batch = true, 0, batch
+	err := s.takeAll(ctx)
+	if err == nil {
+		// All that the predecessor has committed is in the log by now, but not to
+		// be seen behind another feed's transaction.
+		err = s.compare(ctx, s.conn.cfg.Timeout, alone)
 	}
-	// All that the predecessor has committed is in the log by now, but not to be
-	// seen behind another feed's transaction.
-	return s.compare(ctx, s.conn.cfg.Timeout, alone)
+	if err != nil {
+		s.close()
+	}
+	return err
+}
+
+func (s *Sink) takeAll(ctx context.Context) error {
+	for i := range s.writers {
+		w := &s.writers[i]
+		p, err := s.conn.newProducer(w.id, s.batch)
+		if err != nil {
+			return err
+		}
+		w.producer, w.ended = p, time.Time{}
+		bounded, cancel := s.conn.bounded(ctx)
+		err = causeOf(bounded, begin(bounded, p))
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compare returns [checkpoint.ErrConflict] unless the newest checkpoint is the

@@ -5,6 +5,7 @@ package kafka_test
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -30,11 +31,13 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
 	for _, test := range []struct {
 		name  string
-		taken bool // the transactional id, by a copy that went no further
-		want  int  // entities
+		id    string // of those of the feed, how the one ends that hangs
+		taken bool   // by a copy that went no further
+		want  int    // entities
 	}{
-		{"committed", false, 4},
-		{"aborted", true, 3},
+		{"committed", "", false, 4},
+		{"committed with the second id", "/2", false, 4},
+		{"aborted", "", true, 3},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			topic := ordersIn(t)
@@ -43,9 +46,10 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 			cfg.Timeout = 5 * time.Second
 			s := connect(t, cfg).Sink(topic)
 			resume(t, s)
-			commit(t, s, 0, 3)
+			commit(t, s, 0, 2)
+			commit(t, s, 2, 3)
 
-			id := "feedbridge." + topic.Name + "/orders"
+			id := "feedbridge." + topic.Name + "/orders" + test.id
 			place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, 12)
 			h := hanging{t, b.Addr(), id}
 			entity := sinktest.Entities(3, 1)[0]
@@ -69,6 +73,38 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The last commit but one hangs, and the next with its id would be aborted, and so
+// would both. It does not come to that.
+func TestRealNoCommitJoinsATransactionThatHangs(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
+	topic := ordersIn(t)
+	cfg := atReal(b.Addr())
+	cfg.Timeout = 5 * time.Second
+	s := connect(t, cfg).Sink(topic)
+	resume(t, s)
+	commit(t, s, 0, 3)
+	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
+	entity := sinktest.Entities(3, 1)[0]
+	h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+	commit(t, s, 4, 6) // with the other id
+
+	// The broker refuses the next one when it has begun, which aborts it. And it
+	// comes late, as one that has met a broker's crash.
+	large := sinktest.Entities(6, 1)
+	large[0].Body = make([]byte, 15_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(large[0].Body) // which never fails
+	alter(t, b, topic.Name, "max.message.bytes", "10000", large[0].Body)
+	time.Sleep(200 * time.Millisecond)
+	wantError(t, s.Commit(t.Context(), large, sinktest.At(7)), false, nil, "is not ended in all partitions")
+	if cp := resume(t, s); cp.Count != 6 {
+		t.Errorf("the checkpoint has %d entities, want 6", cp.Count)
+	}
+	wantFeed(t, s, 6)
+	commit(t, s, 6, 9)
+	wantFeed(t, s, 9)
 }
 
 // A person moves the place while the entities of a commit hang. That ends them

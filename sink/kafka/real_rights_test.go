@@ -139,6 +139,6 @@ func grant(t *testing.T, b *kafkatest.Broker, user, topic, store string, but rig
 		allow(r, kadm.NewACLs().Topics(store), op)
 	}
 	for r, op := range map[right]kadm.ACLOperation{writeID: kadm.OpWrite, describeID: kadm.OpDescribe} {
-		allow(r, kadm.NewACLs().TransactionalIDs("feedbridge."+topic+"/orders"), op)
+		allow(r, kadm.NewACLs().TransactionalIDs("feedbridge."+topic+"/orders", "feedbridge."+topic+"/orders/2"), op)
 	}
 }

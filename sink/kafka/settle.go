@@ -98,58 +98,74 @@ func (c *Conn) holders(ctx context.Context, topic string, partition int32) []str
 	return names
 }
 
-// A watch is kept on a sink's own transactional id while it waits: a copy that
+// A watch is kept on a sink's own transactional ids while it waits: a copy that
 // died within a transaction leaves it open, and nobody but its successor ends it
 // before its timeout.
 type watch struct {
-	sink  *Sink
-	next  time.Duration // when to look
-	seen  *kadm.DescribedTransaction
-	ended bool // the transaction, by this sink
+	sink *Sink
+	next time.Duration // when to look
+	seen [2]seen       // of each writer
+}
+
+// seen is what was under way.
+type seen struct {
+	*kadm.DescribedTransaction
+	since time.Duration
+	ended bool // by this sink
 }
 
 func (s *Sink) watch() *watch { return &watch{sink: s, next: s.conn.grace() / 2} }
 
-// look ends the transaction under the sink's transactional id once it has stood
-// open for the time of grace. It leaves a living copy alone, which has ended it by
-// then or is at another.
+// look ends the transactions under the sink's transactional ids once they have
+// stood open for the time of grace. It leaves a living copy alone, which has ended
+// them by then or is at others.
 func (w *watch) look(ctx context.Context, took time.Duration) error {
-	grace := w.sink.conn.grace()
-	if w.ended || took < w.next {
+	if took < w.next {
 		return nil
 	}
+	w.next = took + w.sink.conn.grace()/2
 	if w.sink.cure != nil {
-		w.next = took + grace
 		return w.sink.goOnCuring(ctx)
 	}
-	now, err := w.sink.transaction(ctx)
-	switch {
-	case err != nil:
-		// The cluster does not tell, or not now. A copy may be alive, and what
-		// holds the partition back another's: the cluster ends it in time.
-		return nil
-	case now.State != "Ongoing":
-		// What is open is someone else's, or hangs.
-		w.seen, w.next = nil, took+grace/2
-		return w.sink.finish(ctx, now)
-	case w.seen == nil || w.seen.StartTimestamp != now.StartTimestamp || w.seen.ProducerEpoch != now.ProducerEpoch:
-		w.seen, w.next = now, took+grace
-		return nil
+	for i := range w.seen {
+		if err := w.lookAt(ctx, &w.sink.writers[i], &w.seen[i], took); err != nil {
+			return err
+		}
 	}
-	w.ended = true
-	w.sink.conn.log.Warn("ending a transaction that was left open", "transactional_id", w.sink.transactionalID)
-	return w.sink.end(ctx)
+	return nil
 }
 
-// transaction returns how the sink's transactional id stands.
-func (s *Sink) transaction(ctx context.Context) (*kadm.DescribedTransaction, error) {
+func (w *watch) lookAt(ctx context.Context, of *writer, before *seen, took time.Duration) error {
+	s := w.sink
+	now, err := s.transaction(ctx, of)
+	switch {
+	case err != nil, before.ended:
+		// The cluster does not tell, or not now. A copy may be alive, and what
+		// holds the partition back another's: the cluster ends it in time.
+	case now.State != "Ongoing":
+		// What is open is someone else's, or hangs.
+		*before = seen{}
+		return s.finish(ctx, of, now)
+	case before.DescribedTransaction == nil || before.StartTimestamp != now.StartTimestamp || before.ProducerEpoch != now.ProducerEpoch:
+		*before = seen{now, took, false}
+	case took-before.since >= s.conn.grace():
+		before.ended = true
+		s.conn.log.Warn("ending a transaction that was left open", "transactional_id", of.id)
+		s.close()
+		return s.conn.endTransaction(ctx, of.id)
+	}
+	return nil
+}
+
+// transaction returns how a writer's transactional id stands.
+func (s *Sink) transaction(ctx context.Context, w *writer) (*kadm.DescribedTransaction, error) {
 	ctx, cancel := s.conn.within(ctx, s.conn.grace())
 	defer cancel()
-	all, err := s.conn.admin.DescribeTransactions(ctx, s.transactionalID)
+	all, err := s.conn.admin.DescribeTransactions(ctx, w.id)
 	if err != nil {
 		return nil, err
 	}
-	t, ok := all[s.transactionalID]
+	t, ok := all[w.id]
 	if !ok {
 		return nil, errors.New("the cluster says nothing about the transactional id")
 	}

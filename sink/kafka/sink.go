@@ -19,12 +19,12 @@ import (
 // Sink appends to one topic and keeps its checkpoint beside it; see the package
 // comment. But for IDs, Fits and Messages it is used by one goroutine at a time.
 type Sink struct {
-	conn            *Conn
-	topic           Topic
-	key             keyer  // nil if there are none
-	name            string // the checkpoint's key
-	transactionalID string
-	ids             *sink.IDs
+	conn    *Conn
+	topic   Topic
+	key     keyer  // nil if there are none
+	name    string // the checkpoint's key
+	writers [2]writer
+	ids     *sink.IDs
 
 	// limit is the largest batch of records that the topic takes, in bytes; 0
 	// before the first Resume.
@@ -42,16 +42,15 @@ type Sink struct {
 	// if there is none. A commit is refused unless it still is the newest.
 	fence int64
 
-	// producer is the client that this sink commits with; nil until the first
-	// commit, and after any error of one. It may have been fenced since.
-	producer *kgo.Client
-	batch    int32           // its largest batch
-	own      int64           // the offset of the checkpoint that it committed last
-	ended    time.Time       // when that was confirmed
-	last     map[int32]int64 // the last offset of its entities, by partition
-	cure     *cure           // nil unless one is under way
-	ahead    made            // the records of what the next commit may have
-	spare    []kgo.Record    // what they may be made in; empty, and used by no producer
+	// open says that the writers have their producers: from the first commit on,
+	// until any error of one. They may have been fenced since.
+	open  bool
+	turn  int          // the writer whose turn the next commit is
+	batch int32        // the largest batch of the producers
+	own   int64        // the offset of the checkpoint that was committed last
+	cure  *cure        // nil unless one is under way
+	ahead made         // the records of what the next commit may have
+	spare []kgo.Record // what they may be made in; empty, and used by no producer
 
 	// seen says up to where in each partition ids has been caught up, of what
 	// topic, and since which move of the place by a person. It outlives errors.
@@ -69,13 +68,15 @@ type Sink struct {
 // be, by Resume.
 func (c *Conn) Sink(t Topic) *Sink {
 	t.Partitions = max(1, t.Partitions)
-	return &Sink{
+	s := &Sink{
 		conn: c, topic: t, key: t.Key.keyer(),
-		name:            t.Name + "/" + t.Feed,
-		transactionalID: c.cfg.TransactionalIDPrefix + t.Name + "/" + t.Feed,
-		ids:             sink.NewIDs(t.Window),
-		last:            map[int32]int64{},
+		name: t.Name + "/" + t.Feed,
+		ids:  sink.NewIDs(t.Window),
 	}
+	for i, id := range c.transactionalIDs(t.Name, t.Feed) {
+		s.writers[i] = writer{id: id, last: map[int32]int64{}}
+	}
+	return s
 }
 
 // IDs returns the newest IDs that the topic holds, and all of its marks, as of the
@@ -105,10 +106,10 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	if err != nil {
 		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
 	}
-	if s.producer != nil && (s.fence != s.own || s.batch != s.largestBatch()) {
-		// It has been fenced by whoever made the newest checkpoint, or the
+	if s.open && (s.fence != s.own || s.batch != s.largestBatch()) {
+		// They have been fenced by whoever made the newest checkpoint, or the
 		// topic takes other batches now.
-		s.closeProducer()
+		s.close()
 	}
 	s.ready = true
 	return cp, nil
@@ -121,7 +122,7 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 	}
 	if at != s.place {
 		// What was committed last lies nowhere any more.
-		s.closeProducer()
+		s.close()
 		s.place, s.seen.checkpoint = at, -1
 	}
 	feeds, err := s.feeds(ctx, s.place, s.conn.cfg.Timeout, s.watch().look)
