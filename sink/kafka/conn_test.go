@@ -221,7 +221,7 @@ func TestRights(t *testing.T) {
 		},
 		"none to the topic": {
 			func(a kfake.ACL) bool { return a.Name == "shop.orders" }, true,
-			[]string{"TOPIC_AUTHORIZATION_FAILED", "grant what the documentation lists"},
+			[]string{"TOPIC_AUTHORIZATION_FAILED", "run 'kafka-acls.sh --bootstrap-server 127.0.0.1:", "--operation DescribeConfigs --topic shop.orders --topic feedbridge.checkpoints'"},
 		},
 		"none to create": {
 			func(a kfake.ACL) bool { return a.Operation == kmsg.ACLOperationCreate }, false,

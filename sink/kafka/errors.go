@@ -21,7 +21,7 @@ import (
 // cure is permanent.
 var cures = map[*kerr.Error]string{
 	kerr.ClusterAuthorizationFailed:  "this user lacks a right to the cluster; before Kafka 2.8 a producer needs IdempotentWrite on it",
-	kerr.TopicAuthorizationFailed:    "this user lacks a right to the topic, or to the one for checkpoints; grant what the documentation lists",
+	kerr.TopicAuthorizationFailed:    "this user lacks a right to a topic; grant what the documentation lists",
 	kerr.SecurityDisabled:            "the brokers have no authorizer",
 	kerr.InvalidTransactionTimeout:   "lower transaction_timeout, or raise the brokers' transaction.max.timeout.ms",
 	kerr.InvalidRecord:               "the topic refuses the message; is it compacted, which takes no messages without a key?",
@@ -57,6 +57,11 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q or %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
 			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q --transactional-id %[2]q'",
 			s.writers[0].id, s.writers[1].id, err, s.conn.cfg.Brokers[0], either(s.conn.cfg.SASL.Username, "NAME")))
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		// It does not say which one.
+		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
+			"--allow-principal User:%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %[1]s --topic %[2]s'",
+			s.topic.Name, s.conn.cfg.Checkpoints, err, s.conn.cfg.Brokers[0], either(s.conn.cfg.SASL.Username, "NAME")))
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
 	case missing(err) && !s.topic.Create:
