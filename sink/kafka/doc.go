@@ -29,10 +29,11 @@
 //  2. makes two clients and initializes the transactional ids (the fence), the
 //     first one first. The cluster answers when what was under way is aborted, or
 //     committed if its writer had said so already;
-//  3. waits until all that the partition of checkpoints has by then is committed
-//     or aborted (its last stable offset passes its end). Before that, a checkpoint
-//     that the predecessor has committed may be hidden behind a transaction of
-//     another feed;
+//  3. waits until all that the topic and the partition of checkpoints have by then
+//     is committed or aborted (their last stable offsets pass their ends). Before
+//     that, a checkpoint that the predecessor has committed may be hidden behind a
+//     transaction of another feed, and entities that were aborted may hang (see
+//     below);
 //  4. compares once more;
 //  5. commits with the first id.
 //

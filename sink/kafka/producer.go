@@ -177,6 +177,9 @@ func (s *Sink) take(ctx context.Context, batch int32, alone bool) error {
 	s.open, s.turn, s.batch = true, 0, batch
 	err := s.takeAll(ctx)
 	if err == nil {
+		err = s.settled(ctx)
+	}
+	if err == nil {
 		// All that the predecessor has committed is in the log by now, but not to
 		// be seen behind another feed's transaction.
 		err = s.compare(ctx, s.conn.cfg.Timeout, alone)
@@ -203,6 +206,21 @@ func (s *Sink) takeAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// settled returns an error unless all that the topic has now gets committed or
+// aborted. What was aborted when the ids were taken may hang, and the next commit in
+// the same partitions would commit it.
+func (s *Sink) settled(ctx context.Context) error {
+	d, err := s.conn.describe(ctx, s.topic.Name)
+	switch {
+	case missing(err):
+		return nil // the commit will say so, unless it has no entities
+	case err != nil:
+		return err
+	}
+	_, err = s.conn.settle(ctx, d.name, d.partitions(), s.conn.cfg.Timeout, nil)
+	return err
 }
 
 // compare returns [checkpoint.ErrConflict] unless the newest checkpoint is the

@@ -107,6 +107,39 @@ func TestRealNoCommitJoinsATransactionThatHangs(t *testing.T) {
 	wantFeed(t, s, 9)
 }
 
+// What a copy had under way was aborted when another took its id, and hangs. Whoever
+// commits next does not commit that, too.
+func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
+	for _, id := range []string{"", "/2"} {
+		t.Run("orders"+id, func(t *testing.T) {
+			topic := ordersIn(t)
+			cfg := atReal(b.Addr())
+			cfg.Checkpoints = kafkatest.Name(t)
+			cfg.Timeout = 3 * time.Second
+			s, other := connect(t, cfg).Sink(topic), connect(t, cfg).Sink(topic)
+			resume(t, s)
+			commit(t, s, 0, 2)
+			commit(t, s, 2, 3)
+			resume(t, other)
+			h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders" + id}
+			entity := sinktest.Entities(3, 1)[0]
+			h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+			if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(h.id)).ProducerID(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wantError(t, other.Commit(t.Context(), sinktest.Entities(3, 2), sinktest.At(5)), false, nil, "is held back by a transaction of \""+h.id)
+			if cp := resume(t, other); cp.Count != 3 {
+				t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
+			}
+			commit(t, other, 3, 5)
+			commit(t, other, 5, 7)
+			wantFeed(t, other, 7)
+		})
+	}
+}
+
 // A person moves the place while the entities of a commit hang. That ends them
 // first, for nobody could tell later how.
 func TestRealPlaceIsMovedWhileATransactionHangs(t *testing.T) {
