@@ -109,7 +109,9 @@ func (s *Source) load(ctx context.Context, cur cursor) (feed.Batch, error) {
 	case !l.sn.Ready:
 		err = l.findPlace(ctx)
 	case l.sn.Page < len(ix.pages):
-		err = l.readPage(ctx, ix)
+		if err = l.readPage(ctx, ix); isGone(err) {
+			err = l.anew(ctx, err)
+		}
 	}
 	if err != nil {
 		return feed.Batch{}, err
@@ -154,6 +156,16 @@ func (l *loader) index(ctx context.Context) (*index, error) {
 	}
 	l.s.index = ix
 	return ix, nil
+}
+
+// anew asks for the index again when one of its pages is gone: the snapshot may be.
+func (l *loader) anew(ctx context.Context, err error) error {
+	was := *l.sn
+	l.s.index = nil
+	if _, replaced := l.index(ctx); replaced != nil || *l.sn != was {
+		return replaced
+	}
+	return err
 }
 
 func (sn *snapshot) is(ix *index) bool {

@@ -353,6 +353,32 @@ func TestSnapshotIsReplaced(t *testing.T) {
 		s.edit(func() { s.still = "s1" })
 		readOn(t, src, cursor).want(t, "c e f g h")
 	})
+	for name, n := range map[string]int{"while it is read": 1, "when nothing of it was published": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStill()
+			s.named = true
+			src := s.source(t, fromSnapshot(t), batchesOf(1))
+			var cursor feed.Cursor
+			for range 1 + n { // its index with the place in the feed, and a
+				b, err := src.Next(t.Context(), cursor)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cursor = b.Cursor
+			}
+			s.offer("s2", startAt(290), "c@200", "e@250")
+			s.edit(func() { delete(s.stills, "s1") })
+			r := readOn(t, src, cursor)
+			if n == 0 {
+				r.want(t, "c e f g")
+				return
+			}
+			r.wantIDs(t, "")
+			// At once, and not when the page is asked for again.
+			r.wantError(t, true, SnapshotReplaced, "is s2", "was s1", "gap is set to", "feedbridge checkpoint reset")
+		})
+	}
 	t.Run("a page that has changed", func(t *testing.T) {
 		t.Parallel()
 		s := newStill()
