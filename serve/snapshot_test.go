@@ -77,6 +77,7 @@ func (s *served) load(t tester) loaded {
 			t.Fatalf("case 139: %v", err)
 		}
 		var page []string
+		var newest time.Time
 		for r := parts.NewReader(strings.NewReader(g.body), params["boundary"]); ; {
 			p, err := r.NextRawPart()
 			if errors.Is(err, io.EOF) {
@@ -90,12 +91,18 @@ func (s *served) load(t tester) loaded {
 				t.Fatal(err)
 			}
 			at, err := http.ParseTime(p.Header.Get("Last-Modified"))
-			if err != nil || at.After(pageTime) || p.Header.Get("Content-Type") == "" {
+			if newest.Before(at) {
+				newest = at
+			}
+			if err != nil || p.Header.Get("Content-Type") == "" {
 				t.Fatalf("case 139: an entity has the headers %v on a page of %v", p.Header, pageTime)
 			}
 			op, _ := parseOperation(p.Header.Get("Operation-Type"))
 			page = append(page, string(body))
 			in.entities = append(in.entities, feed.Entity{ID: p.Header.Get("Content-ID"), Op: op, Modified: at, Body: body})
+		}
+		if !newest.Equal(pageTime) {
+			t.Fatalf("case 139: a page is of %v, and its newest entity of %v", pageTime, newest)
 		}
 		in.pages = append(in.pages, page)
 	}
