@@ -186,6 +186,10 @@ func (s *snapshots) add(ctx context.Context, moment time.Time, newest bool) erro
 	}) {
 		return err
 	}
+	if err := s.f.memory.snapshots.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.f.memory.snapshots.Release(1)
 	begun := time.Now()
 	built, err := s.build(ctx, span, end, created)
 	if err != nil {

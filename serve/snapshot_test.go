@@ -336,6 +336,36 @@ func TestSnapshotsAreRenewed(t *testing.T) {
 	})
 }
 
+// The moments of all feeds are the same, and memory is for one snapshot.
+func TestSnapshotsAreBuiltInTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory := NewMemory(0)
+		start := func() *served {
+			topic := newTopic()
+			topic.numbered(3)
+			return serveTopic(t, topic, withSnapshots(), func(c *Config) { c.Memory = memory })
+		}
+		one, two := start(), start()
+		one.topic.during = func() {
+			one.topic.during = func() { // while it is built, and not while its end is sought
+				go func() {
+					if err := two.snapshot.renew(t.Context(), dusk); err != nil {
+						t.Error(err)
+					}
+				}()
+				synctest.Wait()
+				two.get(t, "/snapshots/latest").want(t, 503)
+			}
+		}
+		if err := one.snapshot.renew(t.Context(), dusk); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		two.get(t, "/snapshots/latest").want(t, 302)
+	})
+}
+
 // TestSnapshotsAreTheSame draws a topic and what may befall it. What one copy of a
 // server has built at a moment, another has too, however much later it was started
 // and whatever came meanwhile; and nothing that is different has the same URL.
