@@ -58,7 +58,8 @@ type Served struct {
 
 // Snapshot says whether snapshots of a topic's state are built and served.
 type Snapshot struct {
-	// Every is how long after one snapshot the next is begun. Default: never.
+	// Every is how far the moments are apart that have a snapshot. Default: there
+	// are none.
 	Every time.Duration `yaml:"every"`
 	// Key says what a message describes: of those with the same key the newest
 	// counts. Default: each is about something else, unless the Content-ID is the

@@ -305,6 +305,50 @@ func TestStartingPlaces(t *testing.T) {
 	}
 }
 
+// The dates on pages change when a feed gets snapshots or loses them. Our own source
+// goes by more than dates: it notices that the page has changed, and goes on.
+func TestDatesChangeUnderAReader(t *testing.T) {
+	t.Parallel()
+	for name, snapshots := range map[string]bool{"to those of the bus": true, "and back": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			site := newSite(t)
+			topic := newTopic()
+			for i := range 10 {
+				r := message(fmt.Sprintf("m%d@x", i), feed.Put, later(i), "x")
+				r.Time = later(i + 3600)
+				topic.add(r)
+			}
+			start := func(with bool) {
+				site.feed.Store(serveTopic(t, topic, func(c *Config) {
+					if with {
+						c.Snapshot.Every = time.Hour
+					}
+				}).Feed)
+			}
+			start(!snapshots)
+			c := site.crawl(t)
+			defer c.client.CloseIdle()
+			c.cfg.BatchEntities = 1
+			c.restart()
+			for len(c.got) < 5 {
+				if _, err := c.step(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			start(snapshots)
+			c.restart()
+			c.all(t)
+			if got, want := c.ids(), "m0 m1 m2 m3 m4 m5 m6 m7 m8 m9"; got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			if len(c.violations) == 0 || c.violations[0].Kind != datareplication.PageChanged {
+				t.Errorf("the reader sees %v", c.violations)
+			}
+		})
+	}
+}
+
 // FuzzPage has our own source read a page of what it is given.
 func FuzzPage(f *testing.F) {
 	f.Add("id", "X", "value", []byte("body"), []byte("\r\n--feedbridge-\r\n\r\n--"), "http-equiv=PATCH", "Thu, 5 Oct 2023 03:00:13 GMT")

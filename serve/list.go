@@ -30,7 +30,7 @@ type row struct {
 	Length  uint64 // positions, which may have gaps
 	Newest  time.Time
 	Age     time.Duration
-	Index   string // of the newest snapshot, "" if there is none
+	Index   string // of the newest snapshot, "" if there is none or nothing in it
 	Created time.Time
 }
 
@@ -143,7 +143,7 @@ func (f *Feed) look(ctx context.Context) (row, error) {
 		seen.First = f.path() + "/pages/" + oldest.String()
 	}
 	if f.snapshot != nil {
-		if newest := f.snapshot.newest(); newest != nil {
+		if newest := f.snapshot.newest(); newest != nil && len(newest.pages) > 0 {
 			seen.Index, seen.Created = f.path()+"/snapshots/latest", newest.created.UTC()
 		}
 	}

@@ -26,7 +26,10 @@ type Memory struct {
 	// largest is the largest page that is held.
 	largest         int64
 	builds, streams *semaphore.Weighted
-	buffers         sync.Pool // of *[]byte, to make pages in
+	// snapshots lets one be built at a time: each takes memory for its keys, and
+	// the moments of all feeds are the same.
+	snapshots *semaphore.Weighted
+	buffers   sync.Pool // of *[]byte, to make pages in
 
 	mu    sync.Mutex // guards what follows, and refs, cached, held and packed of pages
 	used  int64      // by pages that are cached or have refs
@@ -42,7 +45,7 @@ func NewMemory(budget int64) *Memory {
 	}
 	return &Memory{
 		budget: budget, largest: budget / 16, pages: map[pageKey]*list.Element{},
-		builds: semaphore.NewWeighted(builds), streams: semaphore.NewWeighted(streams),
+		builds: semaphore.NewWeighted(builds), streams: semaphore.NewWeighted(streams), snapshots: semaphore.NewWeighted(1),
 		buffers: sync.Pool{New: func() any { return new([]byte) }},
 	}
 }

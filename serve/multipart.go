@@ -26,8 +26,10 @@ func (multipart) contentType(p *page) string {
 // of the page too.
 func boundary(id pageID, hash []byte) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %x", id, hash))
-	return "feedbridge-" + hex.EncodeToString(sum[:16])
+	return boundaryOf(sum[:])
 }
+
+func boundaryOf(sum []byte) string { return "feedbridge-" + hex.EncodeToString(sum[:16]) }
 
 // clashes says whether an entity has the boundary in it.
 func clashes(e *entity, boundary string) bool {

@@ -1,20 +1,20 @@
 package serve
 
 import (
-	"bufio"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"iter"
 	"maps"
 	"math"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,9 +24,13 @@ import (
 )
 
 // Snapshot says how to build snapshots: the current state of a topic, so that who
-// comes late need not read all of its history. Each copy of a server has its own.
+// comes late need not read all of its history. They are of the moments that are
+// multiples of Every, whenever they are built, and made of the topic alone: so
+// all copies of a server have the same ones, under the same URLs, and so has one
+// that was restarted. Where a topic or a configuration differs, so do the URLs.
 type Snapshot struct {
-	// Every is how long after one snapshot the next is begun. Zero builds none.
+	// Every is how long after the moment of one snapshot that of the next is, 24h
+	// being every midnight in UTC. Zero builds none.
 	Every time.Duration
 	// Key returns what a message describes: of those with the same key, the newest
 	// PUT counts, with each PATCH behind it, and none of them behind a DELETE. One
@@ -48,6 +52,9 @@ const (
 	// kept is how many snapshots there are at a time: the newest, and the one that
 	// readers may be in the middle of.
 	kept = 2
+	// settled is how long after its moment a snapshot is built. What the bus took
+	// before the moment can be read by then, on clocks that differ by as much.
+	settled = 10 * time.Second
 	// retrySnapshot is when a snapshot is tried again that could not be built.
 	retrySnapshot = time.Minute
 )
@@ -70,8 +77,10 @@ type snapshots struct {
 	f   *Feed
 	cfg Snapshot
 
-	mu   sync.Mutex
+	mu   sync.Mutex  // guards what follows
 	list []*snapshot // the newest first
+	// complete says that there is what there would be without a restart.
+	complete bool
 }
 
 func newSnapshots(f *Feed) *snapshots {
@@ -87,13 +96,16 @@ func newSnapshots(f *Feed) *snapshots {
 
 // snapshot is one that is whole.
 type snapshot struct {
+	// id is the epoch, the end, and a hash of all that readers get: what has the
+	// same URL has the same bytes, whoever built it and by whatever configuration.
 	id string
-	// created is the time of the first entity that is not in it. It is that of
-	// entities and not of our clock: a message may be new to the topic, and old.
-	created  time.Time
-	boundary string
-	span     feed.Span // of the topic when it was begun
-	pages    []snapshotPage
+	// end is the position of the first message that is not in it, and created the
+	// time that this has on the feed. It is not that of our clock: a message may be
+	// new to the topic, and old.
+	end     uint64
+	created time.Time
+	span    feed.Span // of the topic when it was begun
+	pages   []snapshotPage
 
 	reading sync.RWMutex // held by those who read file
 	file    *os.File     // nil when it was dropped
@@ -102,6 +114,17 @@ type snapshot struct {
 type snapshotPage struct {
 	from, to int64 // in the file
 	modified time.Time
+	boundary string
+}
+
+// parseSnapshotID reads the epoch and the end out of an ID.
+func parseSnapshotID(id string) (epoch string, end uint64, ok bool) {
+	parts := strings.Split(id, "-")
+	if len(parts) != 3 {
+		return "", 0, false
+	}
+	end, err := strconv.ParseUint(parts[1], 10, 64)
+	return parts[0], end, err == nil
 }
 
 // Run builds snapshots until ctx ends, if the feed has any.
@@ -111,8 +134,10 @@ func (f *Feed) Run(ctx context.Context) {
 	}
 	defer f.snapshot.drop(0)
 	for {
-		wait := f.cfg.Snapshot.Every
-		if err := f.snapshot.renew(ctx); err != nil && ctx.Err() == nil {
+		err := f.snapshot.renew(ctx, time.Now())
+		now := time.Now()
+		wait := f.snapshot.moment(now).Add(f.cfg.Snapshot.Every + settled).Sub(now)
+		if err != nil && ctx.Err() == nil {
 			f.log.Warn("a snapshot could not be built", "error", err)
 			wait = min(wait, retrySnapshot)
 		}
@@ -126,27 +151,71 @@ func (f *Feed) Run(ctx context.Context) {
 	}
 }
 
-// renew builds a snapshot, unless the newest one is as the topic is.
-func (s *snapshots) renew(ctx context.Context) error {
+// moment is the one whose snapshot is the newest that can be built now.
+func (s *snapshots) moment(now time.Time) time.Time {
+	return now.Add(-settled).Truncate(s.cfg.Every)
+}
+
+// renew builds the newest snapshot. After a start it builds the one before too:
+// readers may be in the middle of that.
+func (s *snapshots) renew(ctx context.Context, now time.Time) error {
+	moment := s.moment(now)
+	if err := s.add(ctx, moment, true); err != nil {
+		return err
+	}
+	if !s.complete { // nobody else sets it
+		if err := s.add(ctx, moment.Add(-s.cfg.Every), false); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.complete = true
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// add builds the snapshot of a moment, unless it is there.
+func (s *snapshots) add(ctx context.Context, moment time.Time, newest bool) error {
 	span, err := s.f.topic.spanNow(ctx)
 	if err != nil {
 		return err
 	}
-	if newest := s.newest(); newest != nil && newest.span == span {
-		return nil
+	end, created, err := s.end(ctx, span, moment)
+	if err != nil || s.has(func(o *snapshot) bool {
+		return o.end == end && o.created.Equal(created) && o.span.Epoch == span.Epoch && o.span.First == span.First
+	}) {
+		return err
 	}
+	if err := s.f.memory.snapshots.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.f.memory.snapshots.Release(1)
 	begun := time.Now()
-	built, err := s.build(ctx, span)
+	built, err := s.build(ctx, span, end, created)
 	if err != nil {
 		return err
 	}
+	if s.has(func(o *snapshot) bool { return o.id == built.id }) {
+		built.close() // retention took nothing that was in it
+		return nil
+	}
 	// From here on it can be seen.
 	s.mu.Lock()
-	s.list = append([]*snapshot{built}, s.list...)
+	place := len(s.list)
+	if newest {
+		place = 0
+	}
+	s.list = slices.Insert(s.list, place, built)
 	s.mu.Unlock()
 	s.drop(kept)
 	s.f.log.Info("a snapshot was built", "id", built.id, "pages", len(built.pages), "took", time.Since(begun).Round(time.Millisecond))
 	return nil
+}
+
+func (s *snapshots) has(is func(*snapshot) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.list, is)
 }
 
 func (s *snapshots) newest() *snapshot {
@@ -180,30 +249,20 @@ func (s *snapshot) close() {
 // build reads the topic and writes a snapshot of it. The keys are gone through in
 // ranges of their hashes, each as large as memory allows: once over the topic to
 // find out which messages make the state, and once more to write these.
-func (s *snapshots) build(ctx context.Context, span feed.Span) (_ *snapshot, err error) {
-	end, at, err := s.end(ctx, span)
-	if err != nil {
-		return nil, err
-	}
+func (s *snapshots) build(ctx context.Context, span feed.Span, end uint64, created time.Time) (_ *snapshot, err error) {
 	file, err := os.CreateTemp(s.cfg.Dir, "feedbridge-snapshot-*")
 	if err != nil {
 		return nil, err
 	}
 	// A process that is killed leaves nothing behind.
 	_ = os.Remove(file.Name())
-	var secret [16]byte
-	_, _ = rand.Read(secret[:]) // which never fails
-	built := &snapshot{
-		id: fmt.Sprintf("%s-%d-%x", span.Epoch, span.End, secret[:4]), created: at, span: span, file: file,
-		// Nobody could put it into a message: these are older.
-		boundary: fmt.Sprintf("feedbridge-%x", secret),
-	}
+	built := &snapshot{end: end, created: created, span: span, file: file}
 	defer func() {
 		if err != nil {
 			built.close()
 		}
 	}()
-	w := &snapshotWriter{s: built, b: bufio.NewWriterSize(file, 64<<10), entities: s.f.cfg.PageSize, bytes: s.cfg.PageBytes}
+	w := &snapshotWriter{s: built, entities: s.f.cfg.PageSize, bytes: s.cfg.PageBytes, hash: sha256.New()}
 	for from := uint64(0); ; {
 		live, to, err := s.find(ctx, span, end, from)
 		if err != nil {
@@ -220,6 +279,7 @@ func (s *snapshots) build(ctx context.Context, span feed.Span) (_ *snapshot, err
 	if err := w.end(); err != nil {
 		return nil, err
 	}
+	built.id = fmt.Sprintf("%s-%d-%x", span.Epoch, end, w.sum())
 	now, err := s.f.topic.spanNow(ctx)
 	if err == nil && now.Epoch != span.Epoch {
 		err = errMoved
@@ -242,10 +302,11 @@ func (s *snapshots) key(e *entity) hash128 {
 	return hash128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
 }
 
-// end returns where the snapshot ends and the feed has to be read on, by time:
-// at the first message of the topic's last second. With a part of a second, who
-// reads both would meet old versions behind new ones.
-func (s *snapshots) end(ctx context.Context, span feed.Span) (position uint64, at time.Time, err error) {
+// end returns where the snapshot of a moment ends and the feed has to be read on,
+// by time: at the first message of the last second before the moment that has any.
+// With a part of a second, who reads both would meet old versions behind new ones.
+// Without that second, it matters to nobody whether more messages come, and when.
+func (s *snapshots) end(ctx context.Context, span feed.Span, moment time.Time) (position uint64, at time.Time, err error) {
 	for width := uint64(2 * s.f.cfg.PageSize); ; width *= 4 {
 		from := max(span.First, span.End-min(width, span.End))
 		position, at = from, time.Unix(0, 0)
@@ -253,6 +314,9 @@ func (s *snapshots) end(ctx context.Context, span feed.Span) (position uint64, a
 		for e, err := range s.entities(ctx, span, from, span.End) {
 			if err != nil {
 				return 0, time.Time{}, err
+			}
+			if !e.modified.Before(moment) {
+				break
 			}
 			if e.modified.After(at) {
 				position, at = e.position, e.modified
@@ -351,45 +415,59 @@ func (s *snapshots) write(ctx context.Context, span feed.Span, end uint64, live 
 // snapshotWriter cuts a snapshot into pages.
 type snapshotWriter struct {
 	s               *snapshot
-	b               *bufio.Writer
-	entities, bytes int // that a page may have
-	at              int64
-	page            snapshotPage
-	n, size         int // of the page
-	chunk           []byte
+	entities, bytes int       // that a page may have
+	hash            hash.Hash // of the pages
+	// The page, which is held in memory until it is whole: where each of its parts
+	// begins, and how large their bodies are.
+	page  snapshotPage
+	b     []byte
+	parts []int
+	size  int
 }
+
+// noBoundary keeps the place of a page's boundary.
+var noBoundary = boundaryOf(make([]byte, sha256.Size))
 
 // add takes an entity. One that is larger than a page has a page of its own.
 func (w *snapshotWriter) add(e *entity) error {
-	if w.n > 0 && (w.n == w.entities || w.size+len(e.body) > w.bytes) {
+	if n := len(w.parts); n > 0 && (n == w.entities || w.size+len(e.body) > w.bytes) {
 		if err := w.end(); err != nil {
 			return err
 		}
 	}
-	p := page{boundary: w.s.boundary}
-	w.chunk = multipart{}.entity(w.chunk[:0], &p, e)
-	w.n, w.size, w.at = w.n+1, w.size+len(e.body), w.at+int64(len(w.chunk))
+	w.parts, w.size = append(w.parts, len(w.b)), w.size+len(e.body)
+	w.b = multipart{}.entity(w.b, &page{boundary: noBoundary}, e)
 	if w.page.modified.Before(e.modified) {
 		w.page.modified = e.modified
 	}
-	_, err := w.b.Write(w.chunk)
-	return err
+	return nil
 }
 
 // end ends a page.
 func (w *snapshotWriter) end() error {
-	if w.n == 0 {
+	if len(w.parts) == 0 {
 		return nil
 	}
-	_, tail := multipart{}.frame(nil, &page{boundary: w.s.boundary})
-	w.at += int64(len(tail))
-	w.page.to = w.at
-	w.s.pages = append(w.s.pages, w.page)
-	w.page, w.n, w.size = snapshotPage{from: w.at}, 0, 0
-	if _, err := w.b.Write(tail); err != nil {
-		return err
+	sum := sha256.Sum256(w.b)
+	w.hash.Write(sum[:])
+	// Nobody can write an entity that has such a hash of itself in it.
+	w.page.boundary = boundaryOf(sum[:])
+	for _, at := range w.parts {
+		copy(w.b[at+len("--"):], w.page.boundary)
 	}
-	return w.b.Flush()
+	_, tail := multipart{}.frame(nil, &page{boundary: w.page.boundary})
+	w.b = append(w.b, tail...)
+	w.page.to = w.page.from + int64(len(w.b))
+	w.s.pages = append(w.s.pages, w.page)
+	_, err := w.s.file.Write(w.b)
+	w.page, w.b, w.parts, w.size = snapshotPage{from: w.page.to}, w.b[:0], w.parts[:0], 0
+	return err
+}
+
+// sum is a hash of the snapshot.
+func (w *snapshotWriter) sum() []byte {
+	fmt.Fprint(w.hash, w.s.created.Unix())
+	return w.hash.Sum(nil)[:16]
 }
 
 // index is what a snapshot is served as.
@@ -413,20 +491,21 @@ func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base str
 		return nil
 	}
 	id, number, ofPage := strings.Cut(name, "/")
-	k, err := strconv.Atoi(number)
 	s.mu.Lock()
 	var at *snapshot
-	for _, o := range s.list {
-		if o.id == id && (!ofPage || err == nil && k >= 0 && k < len(o.pages) && strconv.Itoa(k) == number) {
-			at = o
-		}
-	}
-	if at != nil {
+	if i := slices.IndexFunc(s.list, func(o *snapshot) bool { return o.id == id }); i >= 0 {
+		at = s.list[i]
 		at.reading.RLock() // it is closed by those who took it off the list
 		defer at.reading.RUnlock()
 	}
+	coming := at == nil && s.coming(id)
 	s.mu.Unlock()
-	if at == nil {
+	k, err := strconv.Atoi(number)
+	switch {
+	case coming:
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+		return say(http.StatusServiceUnavailable, "This snapshot is not there yet, and may be being built.")
+	case at == nil, ofPage && (err != nil || k < 0 || k >= len(at.pages) || strconv.Itoa(k) != number):
 		return say(http.StatusGone, "There is no such snapshot, or no such page of it, or there are newer ones. The newest is at %s/snapshots/latest.", s.f.path())
 	}
 	if !ofPage {
@@ -434,11 +513,22 @@ func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base str
 	}
 	p := at.pages[k]
 	h := w.Header()
-	h.Set("Content-Type", multipart{}.contentType(&page{boundary: at.boundary}))
+	h.Set("Content-Type", multipart{}.contentType(&page{boundary: p.boundary}))
 	h.Set("ETag", `"`+id+"-"+number+`"`)
 	h.Set("Cache-Control", s.f.caching(true))
 	http.ServeContent(w, r, "", p.modified, io.NewSectionReader(at.file, p.from, p.to-p.from))
 	return nil
+}
+
+// coming says whether a snapshot that is not there may come. It may as long as
+// those from before a restart are not there, and if it ends behind our newest: then
+// another copy of the server has been faster. The caller holds s.mu.
+func (s *snapshots) coming(id string) bool {
+	epoch, end, ok := parseSnapshotID(id)
+	if !ok || s.complete && len(s.list) > 0 && (epoch != s.list[0].span.Epoch || end <= s.list[0].end) {
+		return false
+	}
+	return true
 }
 
 func (s *snapshots) index(w http.ResponseWriter, r *http.Request, at *snapshot, base string) error {

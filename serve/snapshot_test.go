@@ -40,6 +40,9 @@ func withSnapshots(edit ...func(*Snapshot)) func(*Config) {
 	}
 }
 
+// dusk is behind all messages of tests.
+var dusk = noon.Add(7 * time.Hour)
+
 // loaded is a snapshot as a client has it.
 type loaded struct {
 	index   index
@@ -74,6 +77,7 @@ func (s *served) load(t tester) loaded {
 			t.Fatalf("case 139: %v", err)
 		}
 		var page []string
+		var newest time.Time
 		for r := parts.NewReader(strings.NewReader(g.body), params["boundary"]); ; {
 			p, err := r.NextRawPart()
 			if errors.Is(err, io.EOF) {
@@ -87,12 +91,18 @@ func (s *served) load(t tester) loaded {
 				t.Fatal(err)
 			}
 			at, err := http.ParseTime(p.Header.Get("Last-Modified"))
-			if err != nil || at.After(pageTime) || p.Header.Get("Content-Type") == "" {
+			if newest.Before(at) {
+				newest = at
+			}
+			if err != nil || p.Header.Get("Content-Type") == "" {
 				t.Fatalf("case 139: an entity has the headers %v on a page of %v", p.Header, pageTime)
 			}
 			op, _ := parseOperation(p.Header.Get("Operation-Type"))
 			page = append(page, string(body))
 			in.entities = append(in.entities, feed.Entity{ID: p.Header.Get("Content-ID"), Op: op, Modified: at, Body: body})
+		}
+		if !newest.Equal(pageTime) {
+			t.Fatalf("case 139: a page is of %v, and its newest entity of %v", pageTime, newest)
 		}
 		in.pages = append(in.pages, page)
 	}
@@ -141,7 +151,7 @@ func TestSnapshotPages(t *testing.T) {
 				topic.add(message(fmt.Sprint(i), feed.Put, later(min(i, 6)), body))
 			}
 			s := serveTopic(t, topic, sized(test.entities), withSnapshots(func(c *Snapshot) { c.PageBytes = test.bytes }))
-			if err := s.snapshot.renew(t.Context()); err != nil {
+			if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 				t.Fatal(err)
 			}
 			if got := fmt.Sprint(s.load(t).pages); got != test.want {
@@ -167,12 +177,12 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 			}
 			topic.set(func() { topic.away = true })
 		}
-		if err := s.snapshot.renew(t.Context()); !errors.Is(err, errAway) || seen != 1 {
+		if err := s.snapshot.renew(t.Context(), dusk); !errors.Is(err, errAway) || seen != 1 {
 			t.Fatalf("got %v", err)
 		}
 		topic.set(func() { topic.away = false })
 		s.get(t, "/snapshots/latest").want(t, 503)
-		if err := s.snapshot.renew(t.Context()); err != nil {
+		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		one := s.load(t)
@@ -186,7 +196,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 				}
 			}
 		})
-		if err := s.snapshot.renew(t.Context()); err != nil {
+		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		if two := s.load(t); two.index.ID == one.index.ID || len(two.entities) != 10 {
@@ -194,13 +204,13 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 		}
 		s.get(t, one.index.Pages[0]).want(t, 200)
 		topic.numbered(1)
-		if err := s.snapshot.renew(t.Context()); err != nil {
+		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		s.get(t, one.index.Pages[0]).want(t, 410)
 		// Without a change there is no other.
 		three := s.load(t)
-		if err := s.snapshot.renew(t.Context()); err != nil || s.load(t).index.ID != three.index.ID {
+		if err := s.snapshot.renew(t.Context(), dusk); err != nil || s.load(t).index.ID != three.index.ID {
 			t.Errorf("got %v, %v", s.load(t).index, err)
 		}
 		for _, path := range []string{"/snapshots/", "/snapshots/x", "/snapshots/" + three.index.ID + "/99", "/snapshots/" + three.index.ID + "/00", "/snapshots/" + three.index.ID + "/"} {
@@ -216,14 +226,14 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 		topic.numbered(3)
 		s := serveTopic(t, topic, withSnapshots())
 		topic.during = func() { topic.set(func() { topic.span.Epoch = "e7" }) }
-		if err := s.snapshot.renew(t.Context()); !errors.Is(err, errMoved) {
+		if err := s.snapshot.renew(t.Context(), dusk); !errors.Is(err, errMoved) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("an empty topic", func(t *testing.T) {
 		t.Parallel()
 		s := serveTopic(t, newTopic(), withSnapshots())
-		if err := s.snapshot.renew(t.Context()); err != nil {
+		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		if g := s.get(t, s.get(t, "/snapshots/latest").header.Get("Location")); !strings.Contains(g.body, `"pages":[]`) || !strings.Contains(g.body, `"createdAt":"1970-01-01T00:00:00Z"`) {
@@ -254,7 +264,7 @@ func TestSnapshotIsReadUntilItsEnd(t *testing.T) {
 		topic.add(message(fmt.Sprint(i), feed.Put, later(i*i), body))
 	}
 	s := serveTopic(t, topic, sized(10), withSnapshots())
-	if err := s.snapshot.renew(t.Context()); err != nil {
+	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 		t.Fatal(err)
 	}
 	at, in := s.snapshot.newest(), s.load(t)
@@ -274,36 +284,338 @@ func TestSnapshotIsReadUntilItsEnd(t *testing.T) {
 func TestSnapshotsAreRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		midnight := time.Now()
 		topic := newTopic()
-		topic.numbered(3)
+		add := func(at time.Duration) {
+			r := message(fmt.Sprint(at), feed.Put, noon, "x")
+			r.Time = midnight.Add(at)
+			topic.add(r)
+		}
+		for n := range 3 {
+			add(time.Duration(n-3) * time.Minute)
+		}
 		s := serveTopic(t, topic, withSnapshots())
+		wait := func(until time.Duration) loaded {
+			time.Sleep(until - time.Since(midnight))
+			synctest.Wait()
+			return s.load(t)
+		}
+		time.Sleep(settled - 1) // messages from before midnight may still come
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			s.Run(ctx)
 		}()
-		synctest.Wait()
-		one := s.load(t)
-		topic.numbered(1)
-		topic.set(func() { topic.away = true })
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		topic.set(func() { topic.away = false })
-		if two := s.load(t); two.index.ID != one.index.ID {
-			t.Errorf("got %v, logged %s", two, s.log)
+		if in := wait(settled - 1); len(in.entities) != 0 || in.created.Unix() != 0 {
+			t.Errorf("before its time there is %v", in)
 		}
-		time.Sleep(retrySnapshot)
-		synctest.Wait()
-		if two := s.load(t); two.index.ID == one.index.ID || len(two.entities) != 3 {
-			t.Errorf("got %v", two)
+		one := wait(settled)
+		if len(one.entities) != 2 || !one.created.Equal(midnight.Add(-time.Minute)) {
+			t.Errorf("got %v", one)
+		}
+		add(time.Minute)
+		if in := wait(time.Hour + settled - 1); in.index.ID != one.index.ID {
+			t.Errorf("got %v", in)
+		}
+		topic.set(func() { topic.away = true })
+		if in := wait(time.Hour + settled); in.index.ID != one.index.ID {
+			t.Errorf("got %v, logged %s", in, s.log)
+		}
+		topic.set(func() { topic.away = false })
+		if in := wait(time.Hour + settled + retrySnapshot); in.index.ID == one.index.ID || len(in.entities) != 3 {
+			t.Errorf("got %v", in)
 		}
 		cancel()
 		<-done
 		if got := s.log.String(); strings.Count(got, "a snapshot could not be built") != 1 {
 			t.Errorf("logged %s", got)
 		}
+		s.get(t, "/snapshots/latest").want(t, 503)
+		s.get(t, "/snapshots/"+one.index.ID).want(t, 503) // another copy may take over
 	})
+}
+
+// The moments of all feeds are the same, and memory is for one snapshot.
+func TestSnapshotsAreBuiltInTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory := NewMemory(0)
+		start := func() *served {
+			topic := newTopic()
+			topic.numbered(3)
+			return serveTopic(t, topic, withSnapshots(), func(c *Config) { c.Memory = memory })
+		}
+		one, two := start(), start()
+		one.topic.during = func() {
+			one.topic.during = func() { // while it is built, and not while its end is sought
+				go func() {
+					if err := two.snapshot.renew(t.Context(), dusk); err != nil {
+						t.Error(err)
+					}
+				}()
+				synctest.Wait()
+				two.get(t, "/snapshots/latest").want(t, 503)
+			}
+		}
+		if err := one.snapshot.renew(t.Context(), dusk); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		two.get(t, "/snapshots/latest").want(t, 302)
+	})
+}
+
+// TestSnapshotsAreTheSame draws a topic and what may befall it. What one copy of a
+// server has built at a moment, another has too, however much later it was started
+// and whatever came meanwhile; and nothing that is different has the same URL.
+func TestSnapshotsAreTheSame(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		topic := newTopic()
+		at := 0
+		add := func() {
+			for range rapid.IntRange(0, 12).Draw(t, "messages") {
+				at += rapid.IntRange(0, 1200).Draw(t, "seconds")
+				n := len(topic.records)
+				op := rapid.SampledFrom([]feed.Operation{feed.Put, feed.Put, feed.Patch, feed.Delete}).Draw(t, "op")
+				r := message(fmt.Sprintf("%d@x", n%7), op, noon, fmt.Sprintf("%s:%d", rapid.StringMatching(`[a-f]`).Draw(t, "key"), n))
+				r.Time = later(at)
+				topic.add(r)
+			}
+		}
+		urls := map[string]string{} // what was answered there
+		offer := func(s *served) (latest string) {
+			latest = s.get(t, "/snapshots/latest").want(t, 302).header.Get("Location")
+			for _, o := range s.snapshot.list {
+				in := s.get(t, "/snapshots/"+o.id).want(t, 200)
+				all := []string{in.body}
+				for k := range o.pages {
+					g := s.get(t, fmt.Sprintf("/snapshots/%s/%d", o.id, k)).want(t, 200)
+					all = append(all, g.header.Get("Last-Modified")+g.header.Get("Content-Type")+g.body)
+				}
+				answer := strings.Join(all, "")
+				if was, ok := urls[o.id]; ok && was != answer {
+					t.Fatalf("%s was %q and is %q", o.id, was, answer)
+				}
+				urls[o.id] = answer
+			}
+			return latest
+		}
+		start := func(edit ...func(*Snapshot)) *served {
+			return serveTopic(t, topic, withSnapshots(append(edit, func(c *Snapshot) { c.Keys, c.PageBytes = 2, 9 })...))
+		}
+		renew := func(s *served, seconds int) {
+			if err := s.snapshot.renew(t.Context(), later(seconds).Add(settled)); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		add()
+		one, now := start(), at+rapid.IntRange(0, 3600).Draw(t, "idle")
+		renew(one, now)
+		was := offer(one)
+		// An hour begins at noon. Until the next one another copy is started.
+		at = now
+		add()
+		two := start()
+		renew(two, now-now%3600+rapid.IntRange(0, 3599).Draw(t, "seconds later"))
+		if is := offer(two); is != was {
+			t.Fatalf("the newest was %s and is %s of another copy", was, is)
+		}
+		// In the next hour it is the one before, as it is for who had it all along.
+		renew(one, now-now%3600+3600)
+		three := start()
+		renew(three, now-now%3600+rapid.IntRange(3600, 7199).Draw(t, "an hour later"))
+		if is := offer(three); is != offer(one) {
+			t.Fatalf("the newest is %s for one and %s for another copy", offer(one), is)
+		}
+		one.get(t, was).want(t, 200)
+		three.get(t, was).want(t, 200)
+
+		// What else differs has another URL.
+		if len(topic.records) > 0 {
+			topic.trim(rapid.Uint64Range(0, uint64(len(topic.records))).Draw(t, "first"))
+		}
+		four := start(func(c *Snapshot) {
+			switch rapid.IntRange(0, 2).Draw(t, "what") {
+			case 0:
+				c.Key = nil
+			case 1:
+				c.Every = time.Minute
+			}
+		})
+		four.cfg.PageSize = rapid.IntRange(1, 4).Draw(t, "size")
+		renew(four, now)
+		offer(four)
+		renew(one, now)
+		offer(one)
+	})
+}
+
+// Who is in the middle of a snapshot when the server is restarted, or asks another
+// copy of it, is told to wait as long as it may come, and no longer.
+func TestSnapshotThatIsNotThereYet(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	hour := func(n int) time.Time { return noon.Add(time.Duration(n)*time.Hour + settled) }
+	for n := range 3 {
+		for i := range 3 {
+			topic.add(message(fmt.Sprintf("%d.%d", n, i), feed.Put, hour(n).Add(time.Duration(i)*time.Minute), "x"))
+		}
+	}
+	renew := func(s *served, n int) (page string) {
+		t.Helper()
+		if err := s.snapshot.renew(t.Context(), hour(n)); err != nil {
+			t.Fatal(err)
+		}
+		return s.load(t).index.Pages[0]
+	}
+	comes := func(s *served, page string) {
+		t.Helper()
+		if g := s.get(t, page).want(t, 503); g.header.Get("Retry-After") == "" {
+			t.Errorf("got %v", g)
+		}
+	}
+	old := serveTopic(t, topic, withSnapshots())
+	one, two := renew(old, 1), renew(old, 2)
+	s := serveTopic(t, topic, withSnapshots())
+	for _, page := range []string{one, two} {
+		comes(s, page)
+	}
+	s.get(t, "/snapshots/x").want(t, 410) // we have never written such an ID
+	passed := false
+	topic.during = func() { // while the newest is built
+		comes(s, one)
+		topic.set(func() {
+			topic.away = true
+			passed = true
+		})
+	}
+	if err := s.snapshot.renew(t.Context(), hour(2)); !errors.Is(err, errAway) || !passed {
+		t.Fatalf("got %v", err)
+	}
+	topic.set(func() { topic.away = false })
+	comes(s, two)
+	between := false // the newest is there, and the one before is not
+	var look func()
+	look = func() {
+		if s.get(t, two).status == 200 {
+			comes(s, one)
+			between = true
+		}
+		topic.during = look
+	}
+	topic.during = look
+	renew(s, 2)
+	topic.during = nil
+	if !between {
+		t.Error("nobody asked meanwhile")
+	}
+	s.get(t, one).want(t, 200)
+	s.get(t, two).want(t, 200)
+	s.get(t, two+"7").want(t, 410)
+
+	three := renew(old, 3)
+	comes(s, three)
+	renew(s, 3)
+	s.get(t, three).want(t, 200)
+	s.get(t, one).want(t, 410)
+	s.get(t, "/snapshots/e0-99-abc").want(t, 503)
+	s.get(t, "/snapshots/e9-99-abc").want(t, 410) // of a topic that was there before
+}
+
+// A snapshot stays if retention takes only what was not in it.
+func TestSnapshotsAndRetention(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	for i, body := range []string{"a:0", "b:1", "a:2", "c:3", "in the last second"} {
+		topic.add(message(fmt.Sprint(i), feed.Put, later(i), body))
+	}
+	s := serveTopic(t, topic, sized(1), withSnapshots())
+	renew := func() loaded {
+		t.Helper()
+		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+			t.Fatal(err)
+		}
+		return s.load(t)
+	}
+	all := renew()
+	topic.trim(1)
+	if in := renew(); in.index.ID != all.index.ID || len(s.snapshot.list) != 1 {
+		t.Errorf("got %v, and had %v", in, all)
+	}
+	topic.trim(2)
+	if in := renew(); in.index.ID == all.index.ID || len(in.entities) != 2 {
+		t.Errorf("got %v", in)
+	}
+	s.get(t, all.index.Pages[0]).want(t, 200)
+}
+
+// What a snapshot is made of is what is on the pages of the feed, from wherever it
+// is read: times that run back and IDs that repeat are treated there by what stands
+// before them, on the page in front too.
+func TestSnapshotsAreMadeOfTheFeed(t *testing.T) {
+	t.Parallel()
+	site := newSite(t)
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 5).Draw(t, "size")
+		topic := newTopic()
+		for n := range rapid.IntRange(1, 25).Draw(t, "messages") {
+			if rapid.IntRange(0, 9).Draw(t, "a hole") == 0 {
+				topic.skip(rapid.Uint64Range(1, 12).Draw(t, "positions"))
+			}
+			r := message(rapid.StringMatching(`[a-c]@x`).Draw(t, "ID"), feed.Put, noon, rapid.StringMatching(`[a-b]`).Draw(t, "body"))
+			r.Time = later(10 + n - rapid.IntRange(0, size).Draw(t, "late"))
+			topic.add(r)
+		}
+		s := serveTopic(t, topic, sized(size), withSnapshots())
+		site.feed.Store(s.Feed)
+		c := site.crawl(t)
+		defer c.client.CloseIdle()
+		c.all(t)
+		read := func(from uint64) (all []feed.Entity, positions []uint64) {
+			for e, err := range s.snapshot.entities(t.Context(), topic.span, from, topic.span.End) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, feed.Entity{ID: e.id, Op: e.op, Modified: e.modified, Body: e.body})
+				positions = append(positions, e.position)
+			}
+			return all, positions
+		}
+		all, positions := read(0)
+		if !slices.EqualFunc(all, c.got, equal) {
+			t.Fatalf("there are %v, and on the feed %v", all, c.got)
+		}
+		for from := range topic.span.End {
+			i, _ := slices.BinarySearch(positions, from)
+			if got, _ := read(from); !slices.EqualFunc(got, all[i:], equal) {
+				t.Fatalf("from %d on there are %v, and all are %v", from, got, all)
+			}
+		}
+	})
+}
+
+// Those who write to the topic may know how boundaries are made.
+func TestSnapshotBoundaries(t *testing.T) {
+	t.Parallel()
+	guess := noBoundary
+	for range 3 {
+		topic := newTopic()
+		bodies := []string{"a", guess, "--" + guess + "\r\n\r\n", "\r\n--" + guess + "--", "in the last second"}
+		for i, body := range bodies {
+			topic.add(message(fmt.Sprint(i), feed.Put, later(i), body, feed.Field{Name: "X", Value: guess}))
+		}
+		s := serveTopic(t, topic, sized(10), withSnapshots(func(c *Snapshot) { c.Key = nil }))
+		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := fmt.Sprintf("%q", s.load(t).pages), fmt.Sprintf("%q", [][]string{bodies[:4]}); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		guess = s.snapshot.newest().pages[0].boundary
+	}
 }
 
 // TestSnapshotAndFeed draws a topic with a snapshot somewhere in between, whose
@@ -339,7 +651,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 		site.feed.Store(s.Feed)
 		add("before")
 		topic.during = func() { add("while it is built") }
-		if err := s.snapshot.renew(t.Context()); err != nil {
+		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		add("after")
@@ -405,7 +717,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 			topic.add(message("3@x", feed.Put, later(1), "a:3"))
 			topic.add(message("4@x", feed.Delete, later(2), "b:4"))
 		}
-		if err := s.snapshot.renew(t.Context()); err != nil {
+		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		in := s.load(t)

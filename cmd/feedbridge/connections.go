@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -28,7 +30,7 @@ const (
 // connection is something that a daemon would connect to, and whether that
 // works.
 type connection struct {
-	Kind  string `json:"kind"` // bus, feed, topic or served feed
+	Kind  string `json:"kind"` // bus, feed, snapshot of feed, topic, served feed or snapshots of served feed
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Note  string `json:"note,omitempty"`
@@ -100,8 +102,12 @@ func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, t
 	}
 	if cfg.Serve != nil {
 		for _, name := range slices.Sorted(maps.Keys(cfg.Serve.Feeds)) {
-			if from := cfg.Serve.Feeds[name].From; working[from.Bus] != nil {
-				found(tryServed(ctx, name, from, working[from.Bus]))
+			f := cfg.Serve.Feeds[name]
+			if b := working[f.From.Bus]; b != nil {
+				found(tryServed(ctx, name, f.From, b))
+			}
+			if f.Snapshot.Every > 0 {
+				found(tryToKeep(name, f.Snapshot))
 			}
 		}
 	}
@@ -118,6 +124,18 @@ func tryServed(ctx context.Context, name string, from config.From, b *buses) con
 		note += ", empty"
 	}
 	return newConnection("served feed", name, note, err)
+}
+
+// tryToKeep tries whether snapshots can be written where they are to be kept.
+func tryToKeep(name string, s config.Snapshot) connection {
+	dir := cmp.Or(s.Dir, os.TempDir())
+	file, err := os.CreateTemp(dir, "feedbridge-snapshot-*")
+	if err != nil {
+		err = fmt.Errorf("%w; set serve.feeds.%s.snapshot.dir to a directory where files can be made", err, name)
+	} else {
+		err = errors.Join(file.Close(), os.Remove(file.Name()))
+	}
+	return newConnection("snapshots of served feed", name, "in "+dir, err)
 }
 
 // tryBus returns the bus if it can be asked about topics.
@@ -143,11 +161,28 @@ func tryFeed(ctx context.Context, name string, f config.Feed, hosts *source.Host
 	defer cancel()
 	format, err := tryUpstream(ctx, f, hosts, log)
 	found := []connection{newConnection("feed", name, string(format), err)}
+	if f.Start.Snapshot != "" {
+		note, err := trySnapshot(ctx, f, hosts, log)
+		found = append(found, newConnection("snapshot of feed", name, note, err))
+	}
 	if b := working[f.To.Bus]; b != nil {
 		snk, _ := b.sink(name, f)
 		found = append(found, newConnection("topic", f.To.Topic+" on bus "+f.To.Bus, "", snk.Check(ctx)))
 	}
 	return found
+}
+
+// trySnapshot reads the index of the snapshot that a feed starts with.
+func trySnapshot(ctx context.Context, f config.Feed, hosts *source.Hosts, log *slog.Logger) (note string, err error) {
+	all, err := newSources(f, sink.NewIDs(1), source.Options{Hosts: hosts}, log)
+	if err != nil {
+		return "", err
+	}
+	sn, _, err := all.datareplication().Snapshot(ctx, f.Start.Snapshot)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s of %s, %s", sn.ID, sn.Created.Format(time.RFC3339), count(sn.Pages, "page", "pages")), nil
 }
 
 // tryUpstream returns what a feed is.

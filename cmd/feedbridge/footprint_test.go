@@ -93,10 +93,10 @@ func runProgram(b *testing.B, variables map[string]string) (cmd *exec.Cmd, statu
 	return cmd, "http://" + admin + "/status"
 }
 
-func freeAddress(b *testing.B) string {
-	listener, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
+func freeAddress(tb testing.TB) string {
+	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer listener.Close()
 	return listener.Addr().String()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"mime"
 	"net/http"
 	"strings"
 	"sync"
@@ -79,9 +80,7 @@ func (s *sources) build(kind string) (bridge.Source, error) {
 	f := s.feed
 	switch kind {
 	case datareplication.Kind:
-		return datareplication.New(datareplication.Config{
-			Config: f.Source, Start: f.Start, Gap: f.Gap, BatchEntities: batchEntities,
-		}, s.client, s.log), nil
+		return s.datareplication(), nil
 	case syndication.Kind:
 		if f.Start.ID != "" || f.Start.Snapshot != "" {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a place in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
@@ -96,6 +95,12 @@ func (s *sources) build(kind string) (bridge.Source, error) {
 		return syndication.New(cfg, s.client, s.held, s.log), nil
 	}
 	return nil, feed.Permanent(fmt.Errorf("the checkpoint was made by a source of the kind %q, which this version of feedbridge does not have; run a newer one", kind))
+}
+
+func (s *sources) datareplication() *datareplication.Source {
+	return datareplication.New(datareplication.Config{
+		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, BatchEntities: batchEntities,
+	}, s.client, s.log)
 }
 
 // find asks the feed what it is, and says so when that is new.
@@ -133,6 +138,9 @@ func (s *sources) describe(cp checkpoint.Checkpoint) (format string, shown any) 
 	return format, place
 }
 
+// errMaybeIndex says what to do if a URL that serves JSON is that of a snapshot.
+var errMaybeIndex = errors.New("if it is the index of a snapshot, set start to snapshot: and this url, and url to that of the feed")
+
 // detect finds out what a URL serves: by its media type if that is multipart, and
 // by the root element of the document if not. It reads no more than it needs.
 func detect(ctx context.Context, client *source.Client, url string) (config.Format, error) {
@@ -146,9 +154,14 @@ func detect(ctx context.Context, client *source.Client, url string) (config.Form
 		return datareplication.Kind, nil
 	}
 	format, err := syndication.Detect(resp.Body, syndication.Options{URL: resp.URL.String(), ContentType: contentType})
+	if errors.Is(err, syndication.ErrNotFeed) {
+		err = fmt.Errorf("the url serves neither a datareplication feed (multipart pages) nor Atom or RSS: %w", err)
+		if media, _, _ := mime.ParseMediaType(contentType); media == "application/json" || strings.HasSuffix(media, "+json") {
+			err = fmt.Errorf("%w; %w", err, errMaybeIndex)
+		}
+		return "", feed.Permanent(err)
+	}
 	switch {
-	case errors.Is(err, syndication.ErrNotFeed):
-		return "", feed.Permanent(fmt.Errorf("the url serves neither a datareplication feed (multipart pages) nor Atom or RSS: %w", err))
 	case err != nil:
 		return "", err
 	case format == syndication.RDF:

@@ -25,7 +25,8 @@ func (a *app) inspectCommand() *cobra.Command {
 		Short: "Crawl a feed; report its shape and what breaks its specification",
 		Long: `Inspect reads a feed from its oldest page to its newest one and reports what it
 is, how large, and every breach of its specification with the evidence. It
-publishes nothing. FEED is the name of a feed in the configuration.
+publishes nothing. FEED is the name of a feed in the configuration. URL may be
+the index of a snapshot, which is read alone then.
 
 It exits with 0 if it got to the end of the feed, whatever it found, and with 1
 if it did not.`,
@@ -68,7 +69,7 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 	defer stop()
 
 	started := time.Now()
-	err = readFeed(ctx, all, false, 0, log, func(b feed.Batch) error {
+	take := func(b feed.Batch) error {
 		for _, v := range b.Violations {
 			r.violated(v)
 		}
@@ -85,7 +86,11 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 		r.shape(all.describe(checkpoint.Checkpoint{Cursor: b.Cursor}))
 		progress.Settled(b, 0)
 		return nil
-	})
+	}
+	err = readFeed(ctx, all, false, 0, log, take)
+	if errors.Is(err, errMaybeIndex) {
+		err = r.snapshot(ctx, all, take, err)
+	}
 	r.Took = time.Since(started).Round(time.Millisecond).String()
 	r.Requests = requests.byMethod()
 	r.Complete = err == nil
@@ -96,6 +101,16 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 		}
 	}
 	return r, err
+}
+
+// snapshot reads the snapshot whose index the URL may be, which is no feed.
+func (r *report) snapshot(ctx context.Context, all *sources, take func(feed.Batch) error, noFeed error) error {
+	read, err := all.datareplication().ReadSnapshot(ctx, all.feed.Source.URL, take)
+	if read.ID == "" {
+		return fmt.Errorf("%w; as an index it is wrong: %w", noFeed, err)
+	}
+	r.Format, r.Snapshot = datareplication.Kind, &read
+	return err
 }
 
 // requestCount counts requests by their method. Clients may make several at a

@@ -38,8 +38,8 @@ func TestRealKafkaLosesAndRepeatsNothingWhenTheProgramIsKilled(t *testing.T) {
 			t.Parallel()
 			k := newKafkaKilling(t)
 			victims := make([]func(), 0, test.copies+1)
-			for n := range test.copies {
-				victims = append(victims, k.startCopy(n))
+			for range test.copies {
+				victims = append(victims, k.startCopy())
 			}
 			if test.broker {
 				victims = append(victims, k.killBroker)
@@ -87,8 +87,8 @@ func newKafkaKilling(t *testing.T) *kafkaKilling {
 
 // startCopy starts a copy of the program, and returns what kills it and starts
 // another in its place.
-func (k *kafkaKilling) startCopy(n int) (kill func()) {
-	start := func() *exec.Cmd {
+func (k *kafkaKilling) startCopy() (kill func()) {
+	return startAgain(k.t, func() *exec.Cmd {
 		cmd, _ := spawn(k.t, "feedbridge", []string{
 			"FEEDBRIDGE_BUSES_LAKE_KAFKA_BROKERS=" + k.broker.Addr(),
 			// A fifth of it is how long a commit that a killed copy has left
@@ -101,15 +101,7 @@ func (k *kafkaKilling) startCopy(n int) (kill func()) {
 			"FEEDBRIDGE_ADMIN_LISTEN=",
 		}, "run")
 		return cmd
-	}
-	cmd := start()
-	return func() {
-		if err := cmd.Process.Kill(); err != nil {
-			k.t.Errorf("copy %d had ended by itself: %v", n, err)
-		}
-		_ = cmd.Wait()
-		cmd = start()
-	}
+	})
 }
 
 // killBroker kills the broker, and starts it on the same data.

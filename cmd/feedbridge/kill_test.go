@@ -41,8 +41,8 @@ func TestNothingIsLostOrRepeatedWhenTheProgramIsKilled(t *testing.T) {
 			k := newKilling(t)
 			k.serveUpstream()
 			victims := make([]func(), 0, test.copies+1)
-			for n := range test.copies {
-				victims = append(victims, k.startCopy(n))
+			for range test.copies {
+				victims = append(victims, k.startCopy())
 			}
 			if test.server {
 				victims = append(victims, k.killServer)
@@ -74,7 +74,7 @@ func TestNothingIsLostOrRepeatedWhenTheProgramIsKilledInASnapshot(t *testing.T) 
 	k := newKilling(t)
 	k.serveUpstream()
 	k.options = append(k.options, fmt.Sprintf("START=snapshot:%s/snapshots/%d", strings.TrimSuffix(k.feedURL, "/latest"), length))
-	victims := []func(){k.startCopy(0), k.startCopy(1)}
+	victims := []func(){k.startCopy(), k.startCopy()}
 	k.waitFor(1)
 	at := map[uint64]bool{}
 	for range 8 {
@@ -107,8 +107,8 @@ func TestHistoryIsExactWhenTheProgramIsKilled(t *testing.T) {
 			k := newKilling(t)
 			k.serveArchives()
 			victims := make([]func(), 0, test.copies+1)
-			for n := range test.copies {
-				victims = append(victims, k.startCopy(n))
+			for range test.copies {
+				victims = append(victims, k.startCopy())
 			}
 			if test.server {
 				victims = append(victims, k.killServer)
@@ -173,8 +173,8 @@ func (k *killing) serveArchives() {
 
 // startCopy starts a copy of the program, and returns what kills it and starts
 // another in its place.
-func (k *killing) startCopy(n int) (kill func()) {
-	start := func() *exec.Cmd {
+func (k *killing) startCopy() (kill func()) {
+	return startAgain(k.t, func() *exec.Cmd {
 		env := []string{
 			"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + k.natsURL,
 			"FEEDBRIDGE_FEEDS_ORDERS_URL=" + k.feedURL,
@@ -186,11 +186,15 @@ func (k *killing) startCopy(n int) (kill func()) {
 		}
 		cmd, _ := spawn(k.t, "feedbridge", env, "run")
 		return cmd
-	}
+	})
+}
+
+// startAgain starts a process, and returns what kills it and starts it again.
+func startAgain(t *testing.T, start func() *exec.Cmd) (kill func()) {
 	cmd := start()
 	return func() {
 		if err := cmd.Process.Kill(); err != nil {
-			k.t.Errorf("copy %d had ended by itself: %v", n, err)
+			t.Errorf("%s had ended by itself: %v", cmd, err)
 		}
 		_ = cmd.Wait()
 		cmd = start()

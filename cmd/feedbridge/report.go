@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -22,6 +23,8 @@ type report struct {
 	Dialect  syndication.Dialect `json:"dialect,omitempty"`
 	Archives int                 `json:"archives,omitempty"`
 	Gaps     []string            `json:"gaps,omitempty"`
+	// Snapshot is what the index says, if the URL is that of a snapshot.
+	Snapshot *datareplication.Snapshot `json:"snapshot,omitempty"`
 	// Complete says that it was read to its end.
 	Complete   bool                   `json:"complete"`
 	Error      string                 `json:"error,omitempty"`
@@ -113,7 +116,14 @@ func (r *report) violated(v feed.Violation) {
 // print writes the report for a person.
 func (r *report) print(w io.Writer) error {
 	p := &printer{w: w}
-	p.line("feed         %s (%s)", r.URL, r.Format)
+	if sn := r.Snapshot; sn != nil {
+		p.line("snapshot     %s", r.URL)
+		p.line("id           %s", sn.ID)
+		p.line("created      %s", sn.Created.Format(time.RFC3339Nano))
+		p.line("index        %s", count(sn.Pages, "page", "pages"))
+	} else {
+		p.line("feed         %s (%s)", r.URL, r.Format)
+	}
 	if r.Complete {
 		p.line("read         to the end, in %s", r.Took)
 	} else {

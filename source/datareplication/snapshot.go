@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"time"
@@ -97,6 +98,47 @@ func (ix *index) from() int64 {
 	return created.Add(-skew).Unix()
 }
 
+// Snapshot is what the index of a snapshot says.
+type Snapshot struct {
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
+	Pages   int       `json:"pages"`
+}
+
+// Snapshot reads the index of a snapshot, and no more.
+func (s *Source) Snapshot(ctx context.Context, index string) (Snapshot, []feed.Violation, error) {
+	var seen sightings
+	ix, err := s.getIndex(ctx, index, &seen)
+	if err != nil {
+		return Snapshot{}, nil, err
+	}
+	return Snapshot{ix.id, ix.created, len(ix.pages)}, seen, nil
+}
+
+// ReadSnapshot reads a snapshot to its end, without the feed behind it, and hands
+// every batch to take. What it returns is as far as it got.
+func (s *Source) ReadSnapshot(ctx context.Context, index string, take func(feed.Batch) error) (Snapshot, error) {
+	defer s.closePage()
+	var read Snapshot
+	never := int64(math.MaxInt64) // there is no feed that has any of it
+	cur := cursor{Search: &search{From: &never}, Snapshot: &snapshot{Index: index, Ready: true}}
+	for cur.Snapshot != nil {
+		sn := cur.Snapshot
+		batch, err := s.load(ctx, cur)
+		read = Snapshot{sn.ID, sn.Created, sn.Pages}
+		if err == nil {
+			err = take(batch)
+		}
+		if err == nil {
+			cur, err = decodeCursor(batch.Cursor)
+		}
+		if err != nil {
+			return read, err
+		}
+	}
+	return read, nil
+}
+
 // load reads on in the snapshot of cur: its index, the place where the feed goes
 // on, or entities of one page. At the snapshot's end, cur is a place in the feed.
 func (s *Source) load(ctx context.Context, cur cursor) (feed.Batch, error) {
@@ -109,7 +151,9 @@ func (s *Source) load(ctx context.Context, cur cursor) (feed.Batch, error) {
 	case !l.sn.Ready:
 		err = l.findPlace(ctx)
 	case l.sn.Page < len(ix.pages):
-		err = l.readPage(ctx, ix)
+		if err = l.readPage(ctx, ix); isGone(err) {
+			err = l.anew(ctx, err)
+		}
 	}
 	if err != nil {
 		return feed.Batch{}, err
@@ -154,6 +198,16 @@ func (l *loader) index(ctx context.Context) (*index, error) {
 	}
 	l.s.index = ix
 	return ix, nil
+}
+
+// anew asks for the index again when one of its pages is gone: the snapshot may be.
+func (l *loader) anew(ctx context.Context, err error) error {
+	was := *l.sn
+	l.s.index = nil
+	if _, replaced := l.index(ctx); replaced != nil || *l.sn != was {
+		return replaced
+	}
+	return err
 }
 
 func (sn *snapshot) is(ix *index) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -97,66 +98,89 @@ func TestSnapshot(t *testing.T) {
 		s.offer("s1", startAt(290))
 		readOn(t, s.source(t, fromSnapshot(t)), nil).want(t, "e f g")
 	})
-	t.Run("case 133: relative URLs of pages", func(t *testing.T) {
+	// They are read, and it is counted. There is no mode that refuses them: what they
+	// mean is beyond doubt, and who wants to hear of it has an alert on violations.
+	for name, relative := range map[string]string{"case 133: relative URLs of pages": "s1/", "case 133: URLs without a host": "/snapshot/s1/", "case 133: URLs without a scheme": "//feed.example/snapshot/s1/"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStill()
+			s.named = true // they are relative to where the index was found
+			s.Add("GET", "/snapshot/s1", sample.Edit(func(_ http.Header, body []byte) []byte {
+				return bytes.ReplaceAll(body, []byte("http://feed.example/snapshot/s1/"), []byte(relative))
+			}))
+			r := readOn(t, s.source(t, fromSnapshot(t)), nil)
+			r.want(t, "a c e f g")
+			r.wantViolations(t, RelativePage) // once, however many there are
+		})
+	}
+	// Its order is that of the index, as with one request at a time: more would need a
+	// place on each of several pages, and let versions of a thing change their order.
+	t.Run("case 134: all entities of all pages, in the order of the index, with every header", func(t *testing.T) {
 		t.Parallel()
 		s := newStill()
-		s.Add("GET", "/snapshot", sample.Edit(func(_ http.Header, body []byte) []byte {
-			return bytes.ReplaceAll(body, []byte("http://feed.example/snapshot/"), []byte("snapshot/"))
-		}))
-		r := readOn(t, s.source(t, fromSnapshot(t)), nil)
-		r.want(t, "a c e f g")
-		r.wantViolations(t, RelativePage)
-	})
-	t.Run("case 134: every header is kept", func(t *testing.T) {
-		t.Parallel()
-		s := newStill()
-		s.Add("GET", "/snapshot/s1/0", sample.Edit(func(_ http.Header, body []byte) []byte {
-			return bytes.Replace(body, []byte("Content-ID"), []byte("x-More: 1\r\nX-More: 2\r\nContent-ID"), 1)
-		}))
+		s.offer("s1", startAt(290), "a@0 c@200", "k@50 l@10", "m@20")
+		for k := range 3 {
+			s.Add("GET", fmt.Sprintf("/snapshot/s1/%d", k), sample.Edit(func(_ http.Header, body []byte) []byte {
+				return bytes.ReplaceAll(body, []byte("Content-ID"), []byte("x-More: 1\r\nX-More: 2\r\nContent-ID"))
+			}))
+		}
 		src := s.source(t, fromSnapshot(t))
+		var got, want []feed.Entity
 		var cursor feed.Cursor
-		for {
+		for len(got) < 5 {
 			b, err := src.Next(t.Context(), cursor)
 			if err != nil {
 				t.Fatal(err)
 			}
 			cursor = b.Cursor
-			if len(b.Entities) == 0 {
-				continue
-			}
-			want := feed.Entity{
-				ID: "a", Op: feed.Put, Modified: dawn, Body: []byte("body of a"), Page: "http://feed.example/snapshot/s1/0",
+			got = append(got, b.Entities...)
+		}
+		for _, e := range []struct {
+			id         string
+			page, time int
+		}{{"a", 0, 0}, {"c", 0, 200}, {"k", 1, 50}, {"l", 1, 10}, {"m", 2, 20}} {
+			want = append(want, feed.Entity{
+				ID: e.id, Op: feed.Put, Modified: second(e.time), Body: []byte("body of " + e.id), Page: fmt.Sprintf("http://feed.example/snapshot/s1/%d", e.page),
 				Header: feed.Header{
 					{Name: "Content-Type", Value: "text/plain"},
 					{Name: "x-More", Value: "1"},
 					{Name: "X-More", Value: "2"},
-					{Name: "Content-ID", Value: "a"},
-					{Name: "Last-Modified", Value: "Thu, 05 Oct 2023 03:00:00 GMT"},
+					{Name: "Content-ID", Value: e.id},
+					{Name: "Last-Modified", Value: second(e.time).Format(http.TimeFormat)},
 					{Name: "Operation-Type", Value: "http-equiv=PUT"},
 				},
-			}
-			if diff := cmp.Diff(want, b.Entities[0]); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-			break
+			})
 		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		s.wantRequests(t, "GET /snapshot", "HEAD /latest", "HEAD /2", "HEAD /1", "GET /snapshot/s1/0", "GET /snapshot/s1/1", "GET /snapshot/s1/2")
 	})
+	// The pages behind it are not collected meanwhile: they would stand before it in
+	// the topic, and a place in the snapshot would be one on each of its pages. It is
+	// read on there when the page is.
 	t.Run("case 135: a page that is missing", func(t *testing.T) {
 		t.Parallel()
-		s := newStill()
-		s.Add("GET", "/snapshot/s1/1", sample.Status(404), sample.Status(404))
-		src := s.source(t, fromSnapshot(t))
-		r := readOn(t, src, nil)
-		r.wantIDs(t, "a")
-		r.wantError(t, true, "", "page 2 of 2 of the snapshot s1", "404 Not Found")
-		readOn(t, src, r.cursor).wantError(t, true, "", "404 Not Found")
-		readOn(t, src, r.cursor).want(t, "c e f g")
+		for _, status := range []int{404, 410} {
+			s := newStill()
+			s.offer("s1", startAt(290), "a@0", "c@200", "k@50")
+			s.Add("GET", "/snapshot/s1/1", sample.Status(status), sample.Status(status))
+			src := s.source(t, fromSnapshot(t))
+			r := readOn(t, src, nil)
+			r.wantIDs(t, "a")
+			r.wantError(t, true, "", "page 2 of 3 of the snapshot s1", fmt.Sprint(status))
+			readOn(t, src, r.cursor).wantError(t, true, "", fmt.Sprint(status))
+			if slices.Contains(s.requests(), "GET /snapshot/s1/2") {
+				t.Error("the page behind it was asked for")
+			}
+			readOn(t, src, r.cursor).want(t, "c k e f g")
+		}
 	})
 	t.Run("case 136: what entities of feeds have and those of snapshots need not", func(t *testing.T) {
 		t.Parallel()
 		for range 2 { // what is made up is the same each time
 			s := newStill()
-			s.Add("GET", "/snapshot/s1/1", sample.Edit(func(_ http.Header, body []byte) []byte {
+			spoil := sample.Edit(func(_ http.Header, body []byte) []byte {
 				for _, line := range []string{
 					"Last-Modified: " + second(200).Format(http.TimeFormat) + "\r\n", "Last-Modified: " + second(250).Format(http.TimeFormat) + "\r\n",
 					"Operation-Type: http-equiv=PUT\r\n", "Content-ID: e\r\n",
@@ -164,11 +188,15 @@ func TestSnapshot(t *testing.T) {
 					body = bytes.ReplaceAll(body, []byte(line), nil)
 				}
 				return bytes.ReplaceAll(body, []byte("body of e"), []byte("body of s1/1/1"))
-			}))
-			src := s.source(t, fromSnapshot(t))
-			r := readOn(t, src, nil)
+			})
+			s.Add("GET", "/snapshot/s1/1", spoil, spoil)
+			r := readOn(t, s.source(t, fromSnapshot(t)), nil)
 			r.want(t, "a c s1/1/1 e f g")
 			r.wantViolations(t, MissingEntityTime)
+			b, err := s.source(t, fromSnapshot(t)).Next(t.Context(), r.cursors[2])
+			if err != nil || !b.Entities[0].Modified.Equal(second(290)) {
+				t.Errorf("got %v, %v: it has the time of the snapshot", b, err)
+			}
 		}
 	})
 }
@@ -353,6 +381,32 @@ func TestSnapshotIsReplaced(t *testing.T) {
 		s.edit(func() { s.still = "s1" })
 		readOn(t, src, cursor).want(t, "c e f g h")
 	})
+	for name, n := range map[string]int{"while it is read": 1, "when nothing of it was published": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStill()
+			s.named = true
+			src := s.source(t, fromSnapshot(t), batchesOf(1))
+			var cursor feed.Cursor
+			for range 1 + n { // its index with the place in the feed, and a
+				b, err := src.Next(t.Context(), cursor)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cursor = b.Cursor
+			}
+			s.offer("s2", startAt(290), "c@200", "e@250")
+			s.edit(func() { delete(s.stills, "s1") })
+			r := readOn(t, src, cursor)
+			if n == 0 {
+				r.want(t, "c e f g")
+				return
+			}
+			r.wantIDs(t, "")
+			// At once, and not when the page is asked for again.
+			r.wantError(t, true, SnapshotReplaced, "is s2", "was s1", "gap is set to", "feedbridge checkpoint reset")
+		})
+	}
 	t.Run("a page that has changed", func(t *testing.T) {
 		t.Parallel()
 		s := newStill()
