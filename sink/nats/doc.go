@@ -45,6 +45,9 @@
 //   - What is read to resume comes from the stream's leader (STREAM.MSG.GET). A
 //     replica may be behind, and Direct Get asks any of them. For the IDs, which
 //     any replica may deliver, the checkpoint itself is the end mark.
+//   - A [Log] that is read page after page keeps its consumer for two seconds, with
+//     the few messages that were sent for the next page. They are forgotten when the
+//     stream is found to be another one: they were read from the one that is gone.
 //   - Only the leader of a stream answers what is asked about it, and the others
 //     keep silent: questions are repeated, commits never.
 //   - A message without acknowledgement that the server refuses, such as one

@@ -13,3 +13,10 @@ func (c *Conn) Received() uint64 { return c.nc.Stats().InBytes }
 
 // Conn is what the log reads by.
 func (l *Log) Conn() *Conn { return l.conn }
+
+// Kept says whether a reading waits for somebody who goes on with it.
+func (l *Log) Kept() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept != nil
+}

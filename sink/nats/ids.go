@@ -52,14 +52,12 @@ func (s *Sink) load(ctx context.Context, r *reading, to uint64) error {
 	defer sink.Announce(s.conn.log, s.topic.Subject, r.pending())()
 	defer r.close()
 	for seen := uint64(0); seen < to; {
-		messages, err := r.next(ctx, to)
+		m, err := r.await(ctx, to)
 		if err != nil {
 			return fmt.Errorf("read what the topic holds: %w", err)
 		}
-		for _, m := range messages {
-			if seen = m.sequence; seen <= to && m.Subject == s.topic.Subject {
-				s.ids.LoadMessage(m.fields())
-			}
+		if seen = m.sequence; seen <= to && m.Subject == s.topic.Subject {
+			s.ids.LoadMessage(m.fields())
 		}
 	}
 	return nil

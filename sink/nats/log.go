@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,26 @@ type Log struct {
 	subject string
 	stream  string // empty if it has to be found
 	found   atomic.Pointer[string]
+	// newest is the sequence of the newest message that the subject is known to
+	// have had.
+	newest atomic.Uint64
+
+	mu    sync.Mutex // guards what follows
+	state state      // of the stream, when it was asked last
+	// first is the sequence of the oldest message in that state, 0 if it is not known.
+	first uint64
+	// incarnation counts how often another stream was found under the name.
+	incarnation uint64
+	// kept is what the last Read has left, for as long as expiry runs.
+	kept   *reading
+	expiry *time.Timer
+}
+
+// state is what changes whenever a stream loses a message.
+type state struct {
+	created int64
+	first   uint64
+	deleted int // in the middle
 }
 
 // Log returns a subject as it lies in a stream; in the one that has the subject
@@ -39,7 +60,7 @@ func (c *Conn) Log(subject, stream string) *Log {
 // that is not there, or has no such subject, is [feed.ErrNoTopic].
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	var span feed.Span
-	err := l.ask(ctx, func(ctx context.Context, stream string) error {
+	err := l.ask(ctx, func(ctx context.Context, _ *session, stream string) error {
 		info, err := l.conn.streamInfo(ctx, stream)
 		if err != nil {
 			return err
@@ -50,18 +71,18 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		}
 		end := info.State.LastSeq + 1
 		span = feed.Span{First: end, End: end, Epoch: strconv.FormatInt(info.Created.UnixNano(), 36)}
-		oldest, err := l.conn.first(ctx, stream, l.subject, max(1, info.State.FirstSeq))
+		oldest, err := l.oldest(ctx, stream, info)
 		switch {
-		case oldest == nil:
+		case oldest == 0:
 			return err
 		case c.MaxMsgsPerSubject > 0:
-			span.First = min(oldest.Sequence, end)
+			span.First = min(oldest, end)
 		case !l.limited(info):
 			span.First = 0
 		case c.MaxAge > 0 && c.AllowMsgTTL:
 			// Age spares what never expires, such as another feed's checkpoint. So
 			// the stream's oldest may be older than what it has taken of ours.
-			span.First = min(oldest.Sequence, end)
+			span.First = min(oldest, end)
 		default:
 			// What is missing between it and ours is others', and never was ours.
 			span.First = info.State.FirstSeq
@@ -75,6 +96,36 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		return feed.Span{}, fmt.Errorf("look at the positions: %w", err)
 	}
 	return span, nil
+}
+
+// oldest returns the sequence of the subject's oldest message, 0 if it has none. To
+// ask for it makes a server read that message's block from its disk, so it is asked
+// for again when the stream's state shows that something was taken.
+func (l *Log) oldest(ctx context.Context, stream string, info *jetstream.StreamInfo) (uint64, error) {
+	now := state{info.Created.UnixNano(), info.State.FirstSeq, info.State.NumDeleted}
+	l.mu.Lock()
+	if l.state.created != now.created {
+		l.incarnation++
+	}
+	if l.state != now {
+		l.first = 0
+	}
+	l.state = now
+	first := l.first
+	l.mu.Unlock()
+	if first > 0 {
+		return first, nil
+	}
+	m, err := l.conn.first(ctx, stream, l.subject)
+	if m == nil || err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == now {
+		l.first = m.Sequence
+	}
+	return m.Sequence, nil
 }
 
 // limited says whether a stream's limits may have taken something.
@@ -92,7 +143,8 @@ func (l *Log) limited(info *jetstream.StreamInfo) bool {
 
 // Read returns the messages from one sequence on and before another, which is at
 // most the end of the topic's span. It holds no more than a few megabytes of them
-// at once.
+// at once, which come in while those before them are worked on. Who goes on within
+// seconds where a Read ended, or was left, finds its consumer there.
 //
 // The fields of a header come sorted by name, values of the same name in their
 // order: NATS clients keep headers in maps.
@@ -100,19 +152,13 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 	return func(yield func(feed.Record, error) bool) {
 		p := page{log: l, next: max(1, from), to: to}
 		defer p.close()
-		for p.next < to {
-			messages, err := p.load(ctx)
+		for p.next < to && !p.left {
+			err := l.ask(ctx, func(ctx context.Context, ses *session, stream string) error {
+				return p.pull(ctx, ses, stream, yield)
+			})
 			if err != nil {
 				yield(feed.Record{}, fmt.Errorf("read from sequence %d: %w", p.next, err))
 				return
-			}
-			for _, m := range messages {
-				if m.sequence >= to {
-					return
-				}
-				if !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.fields(), Body: m.Data}, nil) {
-					return
-				}
 			}
 		}
 	}
@@ -122,16 +168,22 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 type page struct {
 	log      *Log
 	next, to uint64
+	left     bool // by who ranges over it
 	reading  *reading
-	used     time.Time
+	// reused says that the reading was begun for another page.
+	reused bool
+	// starving is since when the server has no message, zero if it had one.
+	starving time.Time
 }
 
-// load returns the next messages and moves behind them; to the page's end, if there
-// are no more.
-func (p *page) load(ctx context.Context) (messages []message, err error) {
-	err = p.log.ask(ctx, func(ctx context.Context, stream string) error {
-		// One that is not to be missed, so that it is known when all is read.
-		last, err := p.log.conn.last(ctx, stream, p.log.subject)
+// pull yields what one pull brings, or what is left of one.
+func (p *page) pull(ctx context.Context, ses *session, stream string, yield func(feed.Record, error) bool) error {
+	l := p.log
+	// A message that is not to be missed, so that it is known when all is read. One
+	// that was there some time is enough, as long as messages come.
+	mark := min(l.newest.Load(), p.to-1)
+	if mark < p.to-1 || !p.starving.IsZero() {
+		last, err := l.conn.last(ctx, stream, l.subject)
 		if err != nil {
 			return err
 		}
@@ -139,42 +191,147 @@ func (p *page) load(ctx context.Context) (messages []message, err error) {
 			p.next = p.to
 			return nil
 		}
-		if p.reading != nil && time.Since(p.used) > p.log.conn.idle/2 {
-			// Whoever reads is so slow that the server may have forgotten it.
-			p.close()
+		l.newest.Store(last.Sequence)
+		mark = min(last.Sequence, p.to-1)
+	}
+	if err := p.begin(ctx, ses, stream); err != nil {
+		return err
+	}
+	for {
+		m, err := p.reading.next(ctx, mark)
+		switch {
+		case err != nil:
+			return err
+		case m == nil:
+			return p.starve(ctx)
+		case m.sequence >= p.to:
+			p.reading.giveBack(m)
+			p.next = p.to
+			return nil
 		}
-		if p.reading == nil {
-			if p.reading, err = p.log.conn.read(ctx, stream, []string{p.log.subject}, p.next, false); err != nil {
-				return err
-			}
+		if !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.fields(), Body: m.Data}, nil) {
+			p.reading.giveBack(m)
+			p.left = true
+			return nil
 		}
-		mark := min(last.Sequence, p.to-1)
-		messages, err = p.reading.next(ctx, mark)
-		p.used = time.Now()
-		if p.next = p.reading.at; p.next > mark {
+		p.starving = time.Time{}
+		switch p.next = p.reading.at; {
+		case p.next > mark:
 			// What comes later lies behind the page.
 			p.next = p.to
+			return nil
+		case p.reading.coming == 0:
+			return nil
 		}
-		return err
-	})
-	return messages, err
-}
-
-func (p *page) close() {
-	if p.reading != nil {
-		p.reading.close()
-		p.reading = nil
 	}
 }
 
+// begin sees to it that there is a reading that can be asked for more.
+func (p *page) begin(ctx context.Context, ses *session, stream string) (err error) {
+	if p.reading != nil && !p.reading.fresh(ses) {
+		p.drop()
+	}
+	if p.reading != nil {
+		return nil
+	}
+	if p.reading = p.log.take(p.next, ses, stream); p.reading != nil {
+		p.reused = true
+		return nil
+	}
+	p.log.mu.Lock()
+	incarnation := p.log.incarnation
+	p.log.mu.Unlock()
+	p.reading, err = p.log.conn.read(ctx, stream, []string{p.log.subject}, p.next, false)
+	if err != nil {
+		return err
+	}
+	p.reading.session, p.reading.incarnation = ses, incarnation
+	return nil
+}
+
+// starve is for when the server has no message though there is one.
+func (p *page) starve(ctx context.Context) error {
+	switch {
+	case p.reused:
+		// It may have lost the consumer.
+		p.drop()
+		return nil
+	case p.starving.IsZero():
+		// What was there may be gone.
+		p.starving = time.Now()
+		return nil
+	case time.Since(p.starving) > p.log.conn.cfg.Timeout:
+		return fmt.Errorf("NATS has not sent within %v what the stream's leader has", p.log.conn.cfg.Timeout)
+	}
+	return pause(ctx)
+}
+
+func (p *page) drop() {
+	p.reading.close()
+	p.reading, p.reused = nil, false
+}
+
+// close keeps the reading for who goes on here, unless it failed.
+func (p *page) close() {
+	switch {
+	case p.reading == nil:
+	case p.left || p.next >= p.to:
+		p.log.keep(p.reading)
+	default:
+		p.reading.close()
+	}
+}
+
+const (
+	// keptFor is how long a reading waits for somebody who goes on with it, and
+	// keptBytes how much it may have been sent by then.
+	keptFor   = 2 * time.Second
+	keptBytes = 256 << 10
+)
+
+// keep keeps a reading, in place of the one that was kept before.
+func (l *Log) keep(r *reading) {
+	if r.incarnation == 0 || (r.coming+1)*r.largest > keptBytes {
+		r.close()
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kept != nil && l.expiry.Stop() {
+		l.kept.close()
+	}
+	l.kept = r
+	l.expiry = time.AfterFunc(min(keptFor, l.conn.idle/2), func() {
+		l.mu.Lock()
+		if l.kept == r {
+			l.kept = nil
+		}
+		l.mu.Unlock()
+		r.close()
+	})
+}
+
+// take returns the reading that was kept, if it goes on at a sequence, and the
+// stream was not made anew since: what it has been sent would be another's.
+func (l *Log) take(from uint64, ses *session, stream string) *reading {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.kept
+	if r == nil || r.stream != stream || r.incarnation != l.incarnation || !r.fresh(ses) || !r.goesOn(from) || !l.expiry.Stop() {
+		return nil
+	}
+	l.kept = nil
+	return r
+}
+
 // ask runs f with the name of the stream.
-func (l *Log) ask(ctx context.Context, f func(ctx context.Context, stream string) error) error {
-	return l.conn.ask(ctx, l.subject, func(ctx context.Context, _ *session) error {
+func (l *Log) ask(ctx context.Context, f func(ctx context.Context, ses *session, stream string) error) error {
+	return l.conn.ask(ctx, l.subject, func(ctx context.Context, ses *session) error {
 		stream, err := l.find(ctx)
 		if err != nil {
 			return err
 		}
-		err = f(ctx, stream)
+		err = f(ctx, ses, stream)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			err = fmt.Errorf("%w: there is no stream %s", feed.ErrNoTopic, stream)
 		}

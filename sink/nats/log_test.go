@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -369,16 +370,18 @@ func TestReadersOfALogLeaveNothingBehind(t *testing.T) {
 	s, js, _ := open(t, orders())
 	commit(t, s, 0, 20)
 	log := s.Log()
+	spanOf(t, log)
 	for _, err := range log.Read(t.Context(), 1, 20) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		break
 	}
+	wantNoReaders(t, js, "shop_orders")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for _, err := range log.Read(ctx, 1, 20) {
-		if err != nil {
+		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		cancel()
@@ -478,26 +481,65 @@ func TestTopicGrowsWhileItsEndIsRead(t *testing.T) {
 	}
 }
 
-// Some of what a page should have goes while it is read.
+// Some of what a page should have goes while it is read, also what was known to be
+// behind the page.
 func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
 	t.Parallel()
-	s, js, _ := open(t, orders())
-	for n := 0; n < 3000; n += 500 {
-		commit(t, s, n, n+500)
+	for name, short := range map[string]uint64{"to the end": 0, "to a message that was there": 500} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, js, _ := open(t, orders())
+			for n := 0; n < 3000; n += 500 {
+				commit(t, s, n, n+500)
+			}
+			log := s.Log()
+			end := spanOf(t, log).End
+			n := 0
+			for _, err := range log.Read(t.Context(), 1, end-short) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n++; n == 500 {
+					purge(t, js, jetstream.WithPurgeSubject("shop.orders"))
+				}
+			}
+			if n < 500 || n > 2000 {
+				t.Errorf("%d records, want what was there", n)
+			}
+		})
 	}
+}
+
+// Somebody may take a message from the consumer, or the way from the server may lose
+// it.
+func TestMessageIsLostOnItsWay(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	commit(t, s, 0, 100)
 	log := s.Log()
 	end := spanOf(t, log).End
-	n := 0
-	for _, err := range log.Read(t.Context(), 1, end) {
+	readPage(t, log, 1, 11, end)
+	stream, err := js.Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range stream.ConsumerNames(t.Context()).Name() {
+		consumer, err := stream.Consumer(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n++; n == 500 {
-			purge(t, js, jetstream.WithPurgeSubject("shop.orders"))
+		if _, err := consumer.Next(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if n < 500 || n > 2000 {
-		t.Errorf("%d records, want what was there", n)
+	for r, err := range log.Read(t.Context(), 11, end) {
+		if err != nil {
+			wantError(t, err, false, nil, "lost on the way")
+			return
+		}
+		if r.Position > 20 {
+			t.Fatal("nothing is said")
+		}
 	}
 }
 
@@ -509,6 +551,223 @@ func TestLogOfAClosedConnection(t *testing.T) {
 	_, err := log.Span(t.Context())
 	if err == nil || errors.Is(err, feed.ErrNoTopic) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// counted counts the requests of a kind from now on.
+func counted(t *testing.T, js jetstream.JetStream, subject string) func() int {
+	t.Helper()
+	sub, err := js.Conn().SubscribeSync(subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	return func() int {
+		// What was asked before this is answered has come before it.
+		if _, err := js.AccountInfo(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			if _, err := sub.NextMsg(100 * time.Millisecond); err != nil {
+				return n
+			}
+			n++
+		}
+	}
+}
+
+// readPage reads a page as serve does: with some positions behind it, and left at the
+// first message that is there.
+func readPage(t *testing.T, log *nats.Log, from, to, end uint64) (page []feed.Record) {
+	t.Helper()
+	for r, err := range log.Read(t.Context(), from, min(to+8, end)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Position >= to {
+			break
+		}
+		page = append(page, r)
+	}
+	return page
+}
+
+// The server makes a consumer for who reads page after page, and not for each page.
+func TestReaderGoesOnWithItsConsumer(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	for n := 0; n < 500; n += 30 {
+		commit(t, s, n, n+30) // there are gaps where the checkpoints were
+	}
+	log := s.Log()
+	end := spanOf(t, log).End
+	all := records(t, s.Log(), 1, end)
+	created := counted(t, js, "$JS.API.CONSUMER.CREATE.>")
+	var got []feed.Record
+	for from := uint64(0); from < end; from += 50 {
+		got = append(got, readPage(t, log, from, from+50, end)...)
+	}
+	if diff := cmp.Diff(all, got); diff != "" {
+		t.Errorf("page by page (-want +got):\n%s", diff)
+	}
+	got = nil
+	for from := uint64(1); from < end; from += 31 { // page after page ends with a gap
+		got = append(got, records(t, log, from, min(from+31, end))...)
+	}
+	if diff := cmp.Diff(all, got); diff != "" {
+		t.Errorf("without the positions behind the pages (-want +got):\n%s", diff)
+	}
+	if n := created(); n != 2 {
+		t.Errorf("%d consumers, want one for each time", n)
+	}
+	// Who reads elsewhere has its own, and none disturbs the other.
+	got = append(records(t, log, 100, 150), readPage(t, log, 1, 11, end)...)
+	got = append(got, readPage(t, log, 200, 210, end)...)
+	got = append(got, readPage(t, log, 11, 21, end)...)
+	if diff := cmp.Diff(slices.Concat(between(all, 100, 150), between(all, 1, 11), between(all, 200, 210), between(all, 11, 21)), got); diff != "" {
+		t.Errorf("here and there (-want +got):\n%s", diff)
+	}
+}
+
+func between(all []feed.Record, from, to uint64) (some []feed.Record) {
+	for _, r := range all {
+		if from <= r.Position && r.Position < to {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+// What was sent for a page that nobody has read yet belongs to the stream that is
+// gone.
+func TestReaderDoesNotGoOnInAnotherStream(t *testing.T) {
+	t.Parallel()
+	js, conn := shop(t)
+	log := conn.Log("shop.orders", "SHOP")
+	for _, body := range []string{"old", "new"} {
+		for i := range 20 {
+			publish(t, js, "shop.orders", fmt.Sprint(body, i))
+		}
+		end := spanOf(t, log).End
+		from := uint64(1)
+		if body == "new" {
+			from = 11
+		}
+		for _, r := range readPage(t, log, from, 11+(from-1), end) {
+			if !strings.HasPrefix(string(r.Body), body) {
+				t.Errorf("message %d is %s", r.Position, r.Body)
+			}
+		}
+		if body == "old" {
+			if !log.Kept() {
+				t.Error("nothing was kept")
+			}
+			if err := js.DeleteStream(t.Context(), "SHOP"); err != nil {
+				t.Fatal(err)
+			}
+			createShop(t, js, "SHOP")
+		}
+	}
+}
+
+// A consumer may be gone that was kept for the next page.
+func TestReaderGoesOnWithoutItsConsumer(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	commit(t, s, 0, 100)
+	log := s.Log()
+	end := spanOf(t, log).End
+	n := len(readPage(t, log, 1, 11, end))
+	stream, err := js.Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range stream.ConsumerNames(t.Context()).Name() {
+		if err := stream.DeleteConsumer(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n += len(readPage(t, log, 11, end, end)); n != 100 {
+		t.Errorf("%d records, want 100", n)
+	}
+}
+
+// What is kept for the next page is little.
+func TestReaderOfLargeMessagesKeepsNone(t *testing.T) {
+	t.Parallel()
+	js, conn := shop(t)
+	for range 20 {
+		publish(t, js, "shop.orders", strings.Repeat("x", 128<<10))
+	}
+	log := conn.Log("shop.orders", "SHOP")
+	if n := len(readPage(t, log, 1, 6, spanOf(t, log).End)); n != 5 || log.Kept() {
+		t.Errorf("%d records, want 5; a consumer is kept: %v", n, log.Kept())
+	}
+}
+
+// The server forgets consumers when it ends.
+func TestServerRestartsWhileALogIsRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := startServer(t, dir, "127.0.0.1:0")
+	url := server.URL()
+	s := connect(t, nats.Config{URL: url}).Sink(orders())
+	resume(t, s)
+	for n := 0; n < 1500; n += 500 {
+		commit(t, s, n, n+500)
+	}
+	log := connect(t, nats.Config{URL: url, Timeout: 3 * time.Second}).Log("shop.orders", "")
+	end := spanOf(t, log).End
+	n := 0
+	for _, err := range log.Read(t.Context(), 1, end) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 1000 { // and all has come that was asked for
+			server.Close()
+			startServer(t, dir, strings.TrimPrefix(url, "nats://"))
+			eventually(t, "the server is back", func() bool {
+				_, err := log.Span(t.Context())
+				return err == nil
+			})
+		}
+	}
+	if n != 1500 {
+		t.Errorf("%d records, want 1500", n)
+	}
+}
+
+// What a stream has lost shows in its state, and the oldest message is looked for
+// only then: the server has to read it from its disk.
+func TestOldestMessageIsAskedForWhenSomethingIsGone(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, MaxMsgsPerSubject: 3}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, "shop.carts", "x")
+	publish(t, js, "shop.orders", "a", "b")
+	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")
+	asked := counted(t, js, "$JS.API.STREAM.MSG.GET.>")
+	for range 5 {
+		if got := spanOf(t, log); got.First != 2 {
+			t.Fatalf("positions %+v, want 2 on", got)
+		}
+	}
+	publish(t, js, "shop.orders", "c")
+	if got := spanOf(t, log); got.First != 2 || got.End != 5 {
+		t.Errorf("positions %+v, want 2 to 5", got)
+	}
+	if n := asked(); n != 1 {
+		t.Errorf("asked %d times, want once", n)
+	}
+	publish(t, js, "shop.orders", "d")
+	if got := spanOf(t, log); got.First != 3 {
+		t.Errorf("positions %+v, want 3 on", got)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -39,9 +41,9 @@ func (c *Conn) last(ctx context.Context, stream, subject string) (*stored, error
 	return c.get(ctx, stream, map[string]any{"last_by_subj": subject})
 }
 
-// first returns the oldest message on a subject from a sequence on, or nil.
-func (c *Conn) first(ctx context.Context, stream, subject string, from uint64) (*stored, error) {
-	return c.get(ctx, stream, map[string]any{"next_by_subj": subject, "seq": from})
+// first returns the oldest message on a subject, or nil.
+func (c *Conn) first(ctx context.Context, stream, subject string) (*stored, error) {
+	return c.get(ctx, stream, map[string]any{"next_by_subj": subject, "seq": 1})
 }
 
 // get returns the message that a query names, or nil. It asks the leader: others
@@ -84,6 +86,27 @@ type reading struct {
 	from, at  uint64 // where it began, and where it goes on
 	consumer  jetstream.Consumer
 	delivered uint64
+
+	sub   *nats.Subscription
+	inbox chan *nats.Msg // what pulls bring, and the server's word
+	pulls int
+	// reply is where the pull under way is answered; coming is how many messages it may
+	// bring yet, and brought says that it has brought some.
+	reply   string
+	coming  int
+	brought bool
+	limit   int64     // of the bytes of a pull
+	pulled  time.Time // when the last pull was
+
+	// back was taken and given back, and was is where the reading was before it.
+	back *message
+	was  uint64
+	// largest is the size of the largest message so far.
+	largest int
+
+	// These belong to a Log: when the reading was begun.
+	session     *session
+	incarnation uint64
 }
 
 // read begins to read messages on some subjects, from a sequence on.
@@ -100,7 +123,7 @@ func (c *Conn) read(ctx context.Context, stream string, subjects []string, from 
 		MemoryStorage:     true,
 		InactiveThreshold: c.idle,
 	}
-	r := &reading{conn: c, stream: stream, from: from, at: from}
+	r := &reading{conn: c, stream: stream, from: from, at: from, inbox: make(chan *nats.Msg, loadMessages+2), limit: loadBytes}
 	err := c.insist(ctx, func(ctx context.Context) (err error) {
 		r.consumer, err = c.js.CreateConsumer(ctx, stream, config)
 		return err
@@ -108,12 +131,22 @@ func (c *Conn) read(ctx context.Context, stream string, subjects []string, from 
 	if err != nil {
 		return nil, err
 	}
+	if r.sub, err = c.nc.ChanSubscribe(c.nc.NewInbox()+".*", r.inbox); err != nil {
+		r.delete()
+		return nil, err
+	}
+	r.pulled = time.Now()
 	return r, nil
 }
 
 // close deletes the consumer sooner than the server does by itself. It does not
 // wait for the answer, of which nothing depends.
 func (r *reading) close() {
+	_ = r.sub.Unsubscribe()
+	r.delete()
+}
+
+func (r *reading) delete() {
 	_ = r.conn.nc.Publish("$JS.API.CONSUMER.DELETE."+r.stream+"."+r.consumer.CachedInfo().Name, nil)
 }
 
@@ -147,82 +180,127 @@ const (
 	loadBytes    = 4 << 20
 )
 
-// next returns some messages, the last of which is perhaps the first at the
-// sequence to or behind it. It waits for one at least: the consumer may be on a
-// server that has not stored them yet. This is why a reader has to know of a
-// message, from the stream's leader, that is not to be missed.
+// next returns the next message, or nil if the server says that it has none. The
+// consumer may be on a server that has not stored it yet, or that has not heard of
+// the consumer: a reader has to know from the stream's leader whether there is one.
+// Messages come in one by one while those before them are worked on; they are asked
+// for up to the sequence to.
 //
 // It does without the client's Fetch and NextMsg, which take a message that has no
 // body and a header Status for word from the server, and anyone may publish such.
-func (r *reading) next(ctx context.Context, to uint64) ([]message, error) {
-	ctx, cancel := r.conn.bounded(ctx)
-	defer cancel()
-	// The messages of a pull, and the server's word.
-	inbox := make(chan *nats.Msg, loadMessages+1)
-	sub, err := r.conn.nc.ChanSubscribe(r.conn.nc.NewInbox(), inbox)
-	if err != nil {
-		return nil, err
+func (r *reading) next(ctx context.Context, to uint64) (*message, error) {
+	if m := r.back; m != nil {
+		r.back, r.at = nil, m.sequence+1
+		return m, nil
 	}
-	defer func() { _ = sub.Unsubscribe() }()
-	for limit := int64(loadBytes); ; limit = max(limit, 2*r.conn.nc.MaxPayload()) {
-		// The server sends all that it is asked for, wanted or not.
-		n := int(min(loadMessages, to-min(r.at, to)+1))
-		if err := r.pull(ctx, sub.Subject, n, limit); err != nil {
-			return nil, err
+	for {
+		if r.coming == 0 {
+			// The server sends all that it is asked for, wanted or not.
+			if err := r.pull(int(min(loadMessages, to-min(r.at, to)+1))); err != nil {
+				return nil, err
+			}
 		}
-		messages, err := r.receive(ctx, inbox, n, to)
-		if err != nil || len(messages) > 0 {
-			return messages, err
-		}
-		// The servers of a cluster do not know of a new consumer all at once. Or the
-		// next message is larger than the limit.
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// pull asks for n messages, of so many bytes at most.
-func (r *reading) pull(ctx context.Context, inbox string, n int, limit int64) error {
-	deadline, _ := ctx.Deadline()
-	request, err := json.Marshal(map[string]any{
-		"batch":     n,
-		"max_bytes": limit,
-		"expires":   time.Until(deadline),
-	})
-	if err != nil {
-		return err
-	}
-	return r.conn.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, inbox, request)
-}
-
-// receive returns what a pull has brought, until it has n messages, or the one at
-// the sequence to or behind it, or the server says that there is no more for now.
-func (r *reading) receive(ctx context.Context, inbox <-chan *nats.Msg, n int, to uint64) ([]message, error) {
-	var messages []message
-	for len(messages) < n && r.at <= to {
-		var msg *nats.Msg
-		select {
-		case msg = <-inbox:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		if msg.Reply == "" {
-			// The server's word: enough messages, enough bytes, too late, no such
-			// consumer.
-			break
-		}
-		meta, err := msg.Metadata()
+		msg, err := r.receive(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if r.delivered++; meta.Sequence.Consumer != r.delivered {
-			return nil, errors.New("a message was lost on the way from NATS")
+		if msg.Reply != "" {
+			return r.take(msg)
 		}
-		r.at = meta.Sequence.Stream + 1
-		messages = append(messages, message{msg, meta.Sequence.Stream, meta.Timestamp})
+		if msg.Subject != r.reply {
+			continue // that the pull before has brought all that it was for
+		}
+		// The server's word: no more messages, enough bytes, no such consumer.
+		if r.coming = 0; !r.brought {
+			// The next message may be larger than the limit.
+			r.limit = max(r.limit, 2*r.conn.nc.MaxPayload())
+			return nil, nil
+		}
 	}
-	return messages, nil
+}
+
+// take makes a message of what has come.
+func (r *reading) take(msg *nats.Msg) (*message, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	if r.delivered++; meta.Sequence.Consumer != r.delivered {
+		return nil, errors.New("a message was lost on the way from NATS")
+	}
+	r.coming, r.brought, r.limit = r.coming-1, true, loadBytes
+	r.was, r.at = r.at, meta.Sequence.Stream+1
+	r.largest = max(r.largest, msg.Size())
+	return &message{msg, meta.Sequence.Stream, meta.Timestamp}, nil
+}
+
+// goesOn says whether the next message of the reading is the next one from a
+// sequence on.
+func (r *reading) goesOn(from uint64) bool {
+	return r.at == from || r.back != nil && r.at < from && from <= r.back.sequence
+}
+
+// fresh says whether the server still knows of the reading, as far as can be told:
+// it forgets readers that are too slow, and all of them when it ends.
+func (r *reading) fresh(ses *session) bool {
+	return r.session == ses && time.Since(r.pulled) < r.conn.idle/2
+}
+
+// giveBack makes m, which next has just returned, the next message again.
+func (r *reading) giveBack(m *message) { r.back, r.at = m, r.was }
+
+// await is next for a message that is known to be there.
+func (r *reading) await(ctx context.Context, to uint64) (*message, error) {
+	m, err := r.next(ctx, to)
+	if m != nil || err != nil {
+		return m, err
+	}
+	ctx, cancel := r.conn.bounded(ctx)
+	defer cancel()
+	for m == nil && err == nil {
+		if err = pause(ctx); err == nil {
+			m, err = r.next(ctx, to)
+		}
+	}
+	return m, err
+}
+
+// pause gives a server a moment to hear what others know.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(10 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// pull asks for n messages. The server answers with as many as it has and the limit
+// lets through, and with its word if that was not all.
+func (r *reading) pull(n int) error {
+	request, err := json.Marshal(map[string]any{"batch": n, "max_bytes": r.limit, "no_wait": true})
+	if err != nil {
+		return err
+	}
+	r.pulls++
+	r.reply = strings.TrimSuffix(r.sub.Subject, "*") + strconv.Itoa(r.pulls)
+	r.coming, r.brought, r.pulled = n, false, time.Now()
+	return r.conn.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, r.reply, request)
+}
+
+// receive returns what comes next. What has come is not lost with the connection.
+func (r *reading) receive(ctx context.Context) (*nats.Msg, error) {
+	select {
+	case msg := <-r.inbox:
+		return msg, nil
+	default:
+	}
+	ctx, cancel := r.conn.bounded(ctx)
+	defer cancel()
+	select {
+	case msg := <-r.inbox:
+		return msg, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
