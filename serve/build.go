@@ -213,7 +213,7 @@ type reading struct {
 	modified time.Time
 
 	// What has been written: all of it if it is not too much to be held. ends has
-	// where each entity ends.
+	// where each entity ends, in a format that puts the newest first.
 	b      []byte
 	buffer *[]byte // that b is in
 	ends   []int
@@ -225,7 +225,7 @@ type reading struct {
 // read returns a reading that has not begun.
 func (f *Feed) read(p *page, sum hash.Hash) *reading {
 	r := &reading{f: f, p: p, low: p.id.first(), high: min(p.id.end(), p.span.End), whole: true, hash: sum}
-	r.before = newSifter(summary{})
+	r.before = newSifter(0)
 	if p.kind == subscription && p.id.k > 0 {
 		r.low = p.id.at(p.id.k - 1).first()
 	}
@@ -245,7 +245,7 @@ func (f *Feed) read(p *page, sum hash.Hash) *reading {
 		}
 	}
 	r.from, r.low = max(r.from, p.span.First), max(r.low, p.span.First)
-	r.own = newSifter(summary{})
+	r.own = newSifter(r.high - min(r.low, r.high))
 	return r
 }
 
@@ -255,6 +255,7 @@ func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
 		if r.from >= r.high {
 			return
 		}
+		var header feed.Header
 		for record, err := range r.f.topic.log.Read(ctx, r.from, min(r.high+peek, r.p.span.End)) {
 			if err != nil {
 				yield(nil, err)
@@ -264,7 +265,8 @@ func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
 				r.next = record.Position
 				return
 			}
-			e := r.f.entity(r.p.id.epoch, record)
+			e := r.f.entity(r.p.id.epoch, record, header)
+			header = e.header
 			if record.Position < r.low {
 				r.before.add(&e)
 				continue
@@ -292,46 +294,50 @@ func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
 func (r *reading) write(ctx context.Context) error {
 	buffer := r.f.memory.buffers.Get().(*[]byte)
 	r.b, r.buffer = (*buffer)[:0], buffer
-	var chunk []byte
 	var clash error
 	for e, err := range r.all(ctx) {
 		if err != nil {
 			return err
 		}
-		if !r.p.linked && clashes(e, r.p.boundary) {
+		begin := len(r.b)
+		r.b = r.f.format.entity(r.b, r.p, e)
+		part := r.b[begin:]
+		if !r.p.linked && clashes(part, r.p.boundary) {
 			clash = errClash
 		}
-		chunk = r.f.format.entity(chunk[:0], r.p, e)
-		if err := r.add(chunk); err != nil {
+		if err := r.add(part); err != nil {
 			return err
 		}
 	}
 	return clash
 }
 
-func (r *reading) add(chunk []byte) error {
-	r.n += int64(len(chunk))
-	if r.whole && r.n > r.f.memory.largest {
+// add adds an entity that has been written behind the others.
+func (r *reading) add(part []byte) error {
+	r.n += int64(len(part))
+	r.hash.Write(part)
+	if r.n > r.f.memory.largest {
 		if r.p.linked {
 			return errTooLarge
 		}
-		r.whole, r.b = false, r.b[:0]
+		r.whole = false
 	}
-	if r.whole {
-		r.b = append(r.b, chunk...)
+	switch {
+	case !r.whole:
+		r.b = r.b[:0]
+	case r.p.linked:
 		r.ends = append(r.ends, len(r.b))
 	}
-	r.hash.Write(chunk)
 	return nil
 }
 
 // close gives back what the page was made in.
 func (r *reading) close() {
-	if r.buffer != nil {
+	if r.buffer != nil && int64(cap(r.b)) <= 2*r.f.memory.largest {
 		*r.buffer = r.b[:0]
 		r.f.memory.buffers.Put(r.buffer)
-		r.b, r.buffer = nil, nil
 	}
+	r.b, r.buffer = nil, nil
 }
 
 // finish gives the page its bytes, once all else of it is known.
@@ -343,6 +349,12 @@ func (r *reading) finish() {
 	r.hash.Write(tail)
 	p.tag = fmt.Sprintf("%x-%x", p.length, r.hash.Sum(nil))
 	if !r.whole {
+		return
+	}
+	if len(head) == 0 {
+		// What is copied at once need not be cleared before.
+		r.b = append(r.b, tail...)
+		p.body = slices.Clone(r.b)
 		return
 	}
 	p.body = append(make([]byte, 0, p.length), head...)

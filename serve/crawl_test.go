@@ -364,9 +364,9 @@ func FuzzPage(f *testing.F) {
 		}
 		s := serveTopic(t, topic)
 		want := []feed.Entity{}
-		own := newSifter(summary{})
+		own := newSifter(0)
 		for _, r := range topic.records {
-			e := s.entity("e0", r)
+			e := s.entity("e0", r, nil)
 			if own.add(&e) {
 				want = append(want, feed.Entity{ID: e.id, Op: e.op, Modified: e.modified, Body: e.body})
 			}

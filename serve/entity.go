@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"encoding/binary"
 	"net/http"
 	"net/mail"
 	"strconv"
@@ -52,9 +53,9 @@ type entity struct {
 }
 
 // entity reads a message. Whatever it is, there is an entity: it may come from
-// anyone.
-func (f *Feed) entity(epoch string, r feed.Record) entity {
-	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC(), header: make(feed.Header, 0, len(r.Header)+4)}
+// anyone. Its header is put into the given one, if there is room.
+func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
+	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC(), header: header[:0]}
 	if r.Time.IsZero() || r.Time.Year() > 9999 {
 		e.taken = time.Unix(0, 0).UTC()
 	}
@@ -69,7 +70,9 @@ func (f *Feed) entity(epoch string, r feed.Record) entity {
 		case hasPrefixFold(field.Name, ours) || hasPrefixFold(field.Name, natsServer):
 			continue
 		}
-		field.Value = strings.Trim(field.Value, " \t")
+		if v := field.Value; v != "" && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
+			field.Value = strings.Trim(v, " \t")
+		}
 		if !fits(field) {
 			continue
 		}
@@ -118,30 +121,32 @@ func first(at *string, value string) {
 // fits says whether a field can stand in a page. Those of Kafka may have any
 // bytes, such as a line that would be another field.
 func fits(field feed.Field) bool {
-	if field.Name == "" || !utf8.ValidString(field.Value) {
+	if field.Name == "" {
 		return false
 	}
 	for i := range len(field.Name) {
-		if !isToken(field.Name[i]) {
+		if !tokens[field.Name[i]] {
 			return false
 		}
 	}
+	ascii := true
 	for i := range len(field.Value) {
-		if c := field.Value[i]; c < ' ' && c != '\t' || c == 0x7f {
+		c := field.Value[i]
+		if c < ' ' && c != '\t' || c == 0x7f {
 			return false
 		}
+		ascii = ascii && c < utf8.RuneSelf
 	}
-	return true
+	return ascii || utf8.ValidString(field.Value)
 }
 
-// isToken says whether c may be part of a header's name (RFC 9110, section 5.6.2).
-func isToken(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
+// tokens has what may be part of a header's name (RFC 9110, section 5.6.2).
+var tokens = func() (is [256]bool) {
+	for _, c := range "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" {
+		is[c] = true
 	}
-	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
-}
+	return is
+}()
 
 func parseOperation(s string) (feed.Operation, bool) {
 	s = unquote(s)
@@ -166,6 +171,9 @@ func unquote(s string) string {
 // parseDate reads the forms that feeds use: those of HTTP, those of mail, which
 // have days of one digit and numeric zones, and RFC 3339.
 func parseDate(s string) (time.Time, bool) {
+	if t, ok := parseHTTPDate(s); ok {
+		return t, true
+	}
 	for _, parse := range []func(string) (time.Time, error){
 		http.ParseTime, mail.ParseDate,
 		func(s string) (time.Time, error) { return time.Parse(time.RFC3339Nano, s) },
@@ -178,23 +186,77 @@ func parseDate(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// parseHTTPDate reads what appendDate wrote, and nearly all feeds write: page by
+// page, [http.ParseTime] takes longer than all else that is done with a header.
+func parseHTTPDate(s string) (time.Time, bool) {
+	if len(s) != len(http.TimeFormat) || s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
+		return time.Time{}, false
+	}
+	month := strings.Index(months, s[8:11])
+	var n [6]int
+	for i, at := range [...]int{5, 12, 14, 17, 20, 23} {
+		tens, ones := s[at]-'0', s[at+1]-'0'
+		if tens > 9 || ones > 9 {
+			return time.Time{}, false
+		}
+		n[i] = int(10*tens + ones)
+	}
+	day, year, hour, minute, second := n[0], 100*n[1]+n[2], n[3], n[4], n[5]
+	t := time.Date(year, time.Month(month/3+1), day, hour, minute, second, 0, time.UTC)
+	// The 30th of February is none, nor is hour 24.
+	ok := month >= 0 && month%3 == 0 && t.Day() == day && minute < 60 && second < 60 && year > 0
+	return t, ok && weekdays[3*int(t.Weekday()):][:3] == s[:3]
+}
+
+const (
+	months   = "JanFebMarAprMayJunJulAugSepOctNovDec"
+	weekdays = "SunMonTueWedThuFriSat"
+)
+
+// appendDate appends a time in the form of HTTP, much faster than its format does.
+func appendDate(b []byte, t time.Time) []byte {
+	t = t.UTC()
+	year, month, day := t.Date()
+	if year < 0 || year > 9999 {
+		return t.AppendFormat(b, http.TimeFormat)
+	}
+	hour, minute, second := t.Clock()
+	two := func(n int) { b = append(b, byte('0'+n/10), byte('0'+n%10)) }
+	b = append(b, weekdays[3*int(t.Weekday()):][:3]...)
+	b = append(b, ", "...)
+	two(day)
+	b = append(b, ' ')
+	b = append(b, months[3*int(month-1):][:3]...)
+	b = append(b, ' ')
+	two(year / 100)
+	two(year % 100)
+	b = append(b, ' ')
+	two(hour)
+	b = append(b, ':')
+	two(minute)
+	b = append(b, ':')
+	two(second)
+	return append(b, " GMT"...)
+}
+
 func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// hash is that of all that makes two messages the same.
-func (e *entity) hash() uint64 {
-	var sum xxhash.Digest
-	sum.Reset()
-	_, _ = sum.WriteString(string(e.op))
+// hash is that of all that makes two messages the same. It is written to b, which
+// is returned for the next one.
+func (e *entity) hash(b []byte) (uint64, []byte) {
+	b = append(b[:0], e.op...)
 	for _, f := range e.header {
 		// Neither has a line end in it.
-		_, _ = sum.WriteString("\n" + f.Name + ":")
-		_, _ = sum.WriteString(f.Value)
+		b = append(b, '\n')
+		b = append(b, f.Name...)
+		b = append(b, ':')
+		b = append(b, f.Value...)
 	}
-	_, _ = sum.WriteString("\n\n")
-	_, _ = sum.Write(e.body)
-	return sum.Sum64()
+	b = append(b, "\n\n"...)
+	b = binary.BigEndian.AppendUint64(b, xxhash.Sum64(e.body))
+	return xxhash.Sum64(b), b
 }
 
 // summary is what a page needs to know of the page in front of it: the newest
@@ -210,10 +272,12 @@ type summary struct {
 // long as the page is.
 type sifter struct {
 	before, own summary
+	b           []byte // to hash in
 }
 
-func newSifter(before summary) *sifter {
-	return &sifter{before: before, own: summary{ids: map[string]uint64{}}}
+// newSifter returns a sifter for about n entities.
+func newSifter(n uint64) *sifter {
+	return &sifter{own: summary{ids: make(map[string]uint64, min(n, DefaultPageSize))}}
 }
 
 // add takes the next message of the page. It is not ok if the message is the
@@ -233,7 +297,8 @@ func (s *sifter) add(e *entity) bool {
 	if s.own.newest.Before(at) {
 		s.own.newest = at
 	}
-	hash := e.hash()
+	hash, b := e.hash(s.b)
+	s.b = b
 	was, repeated := s.own.ids[e.id]
 	if !repeated {
 		was, repeated = s.before.ids[e.id]

@@ -287,3 +287,37 @@ func TestBoundary(t *testing.T) {
 		})
 	}
 }
+
+// The dates of HTTP are read and written as net/http does it.
+func TestDatesOfHTTP(t *testing.T) {
+	t.Parallel()
+	for n := range int64(4999) { // from the year 1 to 9999
+		at := time.Unix(time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()+n*63_100_003, 0).UTC()
+		want := at.Format(http.TimeFormat)
+		if got := string(appendDate(nil, at)); got != want {
+			t.Fatalf("%v is written as %q, want %q", at, got, want)
+		}
+		if got, ok := parseHTTPDate(want); !ok || got != at {
+			t.Fatalf("%q is read as %v, %v", want, got, ok)
+		}
+	}
+	if got, want := string(appendDate(nil, time.Date(-7, 1, 2, 3, 4, 5, 0, time.UTC))), "-0007"; !strings.Contains(got, want) {
+		t.Errorf("the year -7 is written as %q", got)
+	}
+	// Whatever it takes, net/http takes for the same.
+	date := "Thu, 29 Feb 2024 23:59:59 GMT"
+	for i := range len(date) {
+		for _, c := range []byte("\x000123456789:/ aeJTZ,-\xff") {
+			s := date[:i] + string(rune(c)) + date[i+1:]
+			got, ok := parseHTTPDate(s)
+			if want, err := http.ParseTime(s); ok && (err != nil || !got.Equal(want)) {
+				t.Errorf("%q is read as %v; by net/http as %v, %v", s, got, want, err)
+			}
+		}
+	}
+	for _, s := range []string{"", date[1:], date + " ", "Thu, 30 Feb 2024 23:59:59 GMT", "Thu, 29 Feb 2023 23:59:59 GMT", "Thu, 00 Feb 2024 23:59:59 GMT", "Mon, 01 anF 2024 00:00:00 GMT", "Thu, 29 Feb 2024 24:00:00 GMT", "Thu, 29 Feb 2024 10:60:59 GMT", "Thu, 29 Feb 2024 10:59:60 GMT"} {
+		if got, ok := parseHTTPDate(s); ok {
+			t.Errorf("%q is read as %v", s, got)
+		}
+	}
+}

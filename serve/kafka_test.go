@@ -15,11 +15,10 @@ import (
 
 var _ Log = (*kafka.Log)(nil)
 
-// A topic of Kafka has markers between its messages, messages that were never
-// committed, and tombstones.
-func TestTopicOfKafka(t *testing.T) {
-	t.Parallel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "shop.orders"))
+// startKafka starts a broker, and a connection to it.
+func startKafka(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, *kafka.Conn) {
+	t.Helper()
+	cluster, err := kfake.NewCluster(append(opts, kfake.NumBrokers(1))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,6 +28,14 @@ func TestTopicOfKafka(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
+	return cluster, conn
+}
+
+// A topic of Kafka has markers between its messages, messages that were never
+// committed, and tombstones.
+func TestTopicOfKafka(t *testing.T) {
+	t.Parallel()
+	cluster, conn := startKafka(t, kfake.SeedTopics(1, "shop.orders"))
 	producer, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.DefaultProduceTopic("shop.orders"), kgo.TransactionalID("shop"))
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -31,17 +30,11 @@ func boundary(id pageID, hash []byte) string {
 
 func boundaryOf(sum []byte) string { return "feedbridge-" + hex.EncodeToString(sum[:16]) }
 
-// clashes says whether an entity has the boundary in it.
-func clashes(e *entity, boundary string) bool {
-	if bytes.Contains(e.body, []byte(boundary)) {
-		return true
-	}
-	for _, f := range e.header {
-		if strings.Contains(f.Value, boundary) {
-			return true
-		}
-	}
-	return false
+// clashes says whether a part has the boundary in it once more, as far as that is
+// not the same in all: there are fewer hyphens to look behind than letters.
+func clashes(part []byte, boundary string) bool {
+	same, n := len("--feedbridge"), len("--")+len(boundary)
+	return bytes.Contains(part[n:], part[same:n])
 }
 
 // entity appends a part. The standard fields stand where the message has them,
@@ -92,7 +85,7 @@ func appendStandard(b []byte, name string, i int, e *entity) []byte {
 	case contentID:
 		b = append(b, e.id...)
 	case lastModified:
-		b = e.modified.AppendFormat(b, http.TimeFormat)
+		b = appendDate(b, e.modified)
 	case operationType:
 		b = append(b, "http-equiv="...)
 		b = append(b, e.op...)

@@ -2,13 +2,9 @@ package serve
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"testing"
-	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -136,80 +132,4 @@ func jetStream(t testing.TB, url string) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	return js
-}
-
-// BenchmarkColdFromNATS serves pages of 500 entities of 1 KiB that nobody has asked
-// for yet, and reads the same messages with an ordered consumer, which is what the
-// bare client has for it:
-//
-//	go test -run '^$' -bench ColdFromNATS -count 10 ./serve
-func BenchmarkColdFromNATS(b *testing.B) {
-	const messages = 20_000
-	url, conn := startNATS(b)
-	js := jetStream(b, url)
-	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: "bench", Subjects: []string{"bench"}, AllowDirect: true}); err != nil {
-		b.Fatal(err)
-	}
-	for _, r := range sampleTopic(messages).records {
-		m := natsgo.NewMsg("bench")
-		m.Data = r.Body
-		for _, f := range r.Header {
-			m.Header[f.Name] = append(m.Header[f.Name], f.Value)
-		}
-		if _, err := js.PublishMsgAsync(m); err != nil {
-			b.Fatal(err)
-		}
-		if js.PublishAsyncPending() > 1000 {
-			<-js.PublishAsyncComplete()
-		}
-	}
-	<-js.PublishAsyncComplete()
-	b.Run("feedbridge", func(b *testing.B) {
-		for b.Loop() {
-			f, err := New(Config{Name: "orders"}, conn.Log("bench", "bench"))
-			if err != nil {
-				b.Fatal(err)
-			}
-			url, stop := listen(b, NewServer(ServerOptions{}, f).Serve)
-			client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
-			for k := range messages/500 + 1 {
-				span, err := f.topic.Span(b.Context())
-				if err != nil {
-					b.Fatal(err)
-				}
-				resp, err := client.Get(fmt.Sprintf("%s/feeds/orders/pages/%s-500-%d", url, span.Epoch, k))
-				if err != nil {
-					b.Fatal(err)
-				}
-				if n, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != 200 || n == 0 {
-					b.Fatalf("page %d: %d bytes, %d, %v", k, n, resp.StatusCode, err)
-				}
-				resp.Body.Close()
-			}
-			client.CloseIdleConnections()
-			stop()
-		}
-		b.ReportMetric(float64(b.N*messages)/b.Elapsed().Seconds(), "entities/s")
-	})
-	b.Run("ordered-consumer", func(b *testing.B) {
-		for b.Loop() {
-			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-			c, err := js.OrderedConsumer(ctx, "bench", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"bench"}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			in, err := c.Messages()
-			if err != nil {
-				b.Fatal(err)
-			}
-			for range messages {
-				if _, err := in.Next(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			in.Stop()
-			cancel()
-		}
-		b.ReportMetric(float64(b.N*messages)/b.Elapsed().Seconds(), "entities/s")
-	})
 }

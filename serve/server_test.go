@@ -383,3 +383,29 @@ func TestTLS(t *testing.T) {
 		t.Errorf("got %d, %v", resp.StatusCode, l)
 	}
 }
+
+// A page that is larger than a sixteenth of the memory is not held, though there is
+// room for it, and what it was made in is not kept for the next one.
+func TestLargePageIsNotHeld(t *testing.T) {
+	t.Parallel()
+	memory := NewMemory(160_000)
+	s := serveTopic(t, sampleTopic(200), sized(40), func(c *Config) { c.Memory = memory })
+	for size, held := range map[uint64]bool{5: true, 40: false} {
+		p, err := s.page(t.Context(), pageKey{feed: s.Feed, id: pageID{"e0", size, 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory.release(p)
+		if got := p.body != nil; got != held {
+			t.Errorf("a page of %d bytes is held: %v", p.length, got)
+		}
+	}
+	r := s.read(&page{pageKey: pageKey{feed: s.Feed, id: pageID{"e0", 1, 0}}}, nil)
+	r.b, r.buffer = make([]byte, 1<<20), new([]byte)
+	r.close()
+	for range 10 {
+		if n := cap(*memory.buffers.Get().(*[]byte)); n > 20_000 {
+			t.Errorf("a buffer of %d bytes is kept", n)
+		}
+	}
+}

@@ -345,7 +345,8 @@ func (s *snapshots) entities(ctx context.Context, span feed.Span, from, to uint6
 		id := pageID{epoch: span.Epoch, size: uint64(s.f.cfg.PageSize)}
 		page := id.at(from / id.size) // that is being read
 		page = page.at(max(page.k, 1) - 1)
-		sift := newSifter(summary{})
+		sift := newSifter(0)
+		var header feed.Header
 		for r, err := range s.f.topic.log.Read(ctx, max(span.First, page.first()), to) {
 			if err != nil {
 				yield(nil, err)
@@ -356,9 +357,11 @@ func (s *snapshots) entities(ctx context.Context, span feed.Span, from, to uint6
 				if k == page.k+1 && id.at(k).whole(span) {
 					front = sift.own
 				}
-				sift, page = newSifter(front), id.at(k)
+				sift, page = newSifter(id.size), id.at(k)
+				sift.before = front
 			}
-			e := keyed{entity: s.f.entity(span.Epoch, r)}
+			e := keyed{entity: s.f.entity(span.Epoch, r, header)}
+			header = e.header
 			e.key = s.key(&e.entity) // which may be the ID that it has by itself
 			if sift.add(&e.entity) && e.position >= from && !yield(&e, nil) {
 				return
