@@ -101,13 +101,12 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 				records, end, err = l.load(ctx, &r, next, min(int64(to), next+loadRecords))
 			}
 			for i, k := range records {
-				if k.Offset >= int64(to) {
-					l.keep(rest{d.id, int64(to), end, records[i:]})
+				// Whoever leaves at a record goes on with it.
+				if k.Offset >= int64(to) || !yield(record(k), nil) {
+					l.keep(rest{d.id, min(next, int64(to)), end, records[i:]})
 					return
 				}
-				if !yield(record(k), nil) {
-					return
-				}
+				next = k.Offset + 1
 			}
 			next = end
 		}

@@ -221,6 +221,27 @@ func TestLogOfATopicThatIsMadeAnew(t *testing.T) {
 	wantLog(t, log, 0, 3, "0:c 1:d 2:e ")
 }
 
+// What is kept of a batch begins where its reader left.
+func TestLogIsReadFromInFrontOfWhatIsKept(t *testing.T) {
+	t.Parallel()
+	c, conn := shop(t)
+	produceBatch(t, c, "a", "b", "c", "d", "e")
+	log := conn.Log("shop.orders", 1)
+	for r, err := range log.Read(t.Context(), 0, 5) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Position == 3 {
+			break
+		}
+	}
+	for from, want := range map[uint64]string{1: "1:b 2:c 3:d 4:e ", 3: "3:d 4:e ", 4: "4:e "} {
+		if got := bodies(records(t, log, from, 5)); got != want {
+			t.Errorf("from %d: %q, want %q", from, got, want)
+		}
+	}
+}
+
 // produceBatch writes bodies to partition 1 of the orders in one batch.
 func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
 	t.Helper()
@@ -238,7 +259,8 @@ func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
 }
 
 // A page takes from the cluster about what it needs, however well it compresses,
-// and a batch that two pages share comes once.
+// and a batch that two pages share comes once, also if who reads looks behind the
+// page and leaves.
 func TestPagesAreFetchedOnce(t *testing.T) {
 	t.Parallel()
 	const batches, size = 20, 90
@@ -259,19 +281,32 @@ func TestPagesAreFetchedOnce(t *testing.T) {
 		asked = append(asked, req.(*kmsg.FetchRequest).Topics[0].Partitions[0].PartitionMaxBytes)
 		return nil, nil, false
 	})
-	log := conn.Log("shop.orders", 1)
-	n := 0
-	for from := uint64(0); from < batches*size; from += 30 {
-		n += len(records(t, log, from, from+30))
-	}
-	if n != batches*size {
-		t.Errorf("%d records, want %d", n, batches*size)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	// The client may have made more batches of them.
-	if n := len(asked); n < batches || n > batches*3/2 || asked[1] > asked[0]/4 {
-		t.Errorf("%d fetches for %d batches, of these sizes: %v", len(asked), batches, asked)
+	for _, behind := range []uint64{0, 8} {
+		mu.Lock()
+		asked = nil
+		mu.Unlock()
+		log := conn.Log("shop.orders", 1)
+		n := 0
+		for from := uint64(0); from < batches*size; from += 30 {
+			for r, err := range log.Read(t.Context(), from, min(from+30+behind, batches*size)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Position >= from+30 {
+					break
+				}
+				n++
+			}
+		}
+		if n != batches*size {
+			t.Errorf("%d records, want %d", n, batches*size)
+		}
+		mu.Lock()
+		// The client may have made more batches of them.
+		if n := len(asked); n < batches || n > batches*3/2 || asked[1] > asked[0]/4 {
+			t.Errorf("%d fetches for %d batches, with %d positions behind a page, of these sizes: %v", n, batches, behind, asked)
+		}
+		mu.Unlock()
 	}
 }
 
