@@ -63,12 +63,13 @@ func readCold(b *testing.B, log Log) {
 	}
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer client.CloseIdleConnections()
+	buffer := make([]byte, 64<<10)
 	for k := range (span.End-1)/DefaultPageSize + 1 {
 		resp, err := client.Get(fmt.Sprintf("%s/feeds/orders/pages/%s-%d-%d", url, span.Epoch, DefaultPageSize, k))
 		if err != nil {
 			b.Fatal(err)
 		}
-		n, err := io.Copy(io.Discard, resp.Body)
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{resp.Body}, buffer)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusOK || n == 0 {
 			b.Fatalf("page %d: %d bytes, %d, %v", k, n, resp.StatusCode, err)
