@@ -144,12 +144,7 @@ func (f *Feed) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // entry is where to begin.
-func (f *Feed) entry() string {
-	if f.cfg.PublicURL != "" {
-		return f.cfg.PublicURL + "/latest"
-	}
-	return f.path() + "/latest"
-}
+func (f *Feed) entry() string { return f.home() + "/latest" }
 
 // base is what links start with.
 func (f *Feed) base(r *http.Request) (string, error) {
