@@ -142,6 +142,7 @@ func (f *Feed) View(ctx context.Context) (View, error) {
 	// Who leaves, or does not wait for the bus, decides nothing for others.
 	return together(ctx, &f.topic.flights, "view", func(ctx context.Context) (View, error) {
 		view, err := f.look(ctx)
+		f.tell(err)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.seen = seen{view, err, time.Now()}

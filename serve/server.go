@@ -101,7 +101,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var building sync.WaitGroup
 	defer building.Wait()
 	for _, f := range s.feeds {
-		building.Go(func() { f.Run(ctx) })
+		building.Go(func() {
+			_, _ = f.View(ctx) // the log says at the start what cannot be read
+			f.Run(ctx)
+		})
 	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

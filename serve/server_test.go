@@ -173,6 +173,28 @@ func TestListForThoseWhoKnow(t *testing.T) {
 	}
 }
 
+// What cannot be read is told when the server starts, and not when the first reader
+// asks.
+func TestServerLooksAtTheStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.gone = true
+		s := serveTopic(t, topic)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- NewServer(ServerOptions{}, s.Feed).Serve(ctx, newPipes()) }()
+		synctest.Wait()
+		if got := s.log.String(); !strings.Contains(got, "a served topic cannot be read") || !strings.Contains(got, "does not exist") {
+			t.Errorf("logged %q", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Who does not wait for the list does not decide what others see.
 func TestWhoLeavesTheList(t *testing.T) {
 	t.Parallel()
