@@ -139,6 +139,8 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		var loaded tls.Certificate
 		if loaded, err = tls.LoadX509KeyPair(c.CertFile, c.KeyFile); err == nil {
 			c.loaded, c.changed = &loaded, changed
+		} else {
+			err = fmt.Errorf("%s and %s are no certificate and its key: %w", c.CertFile, c.KeyFile, err)
 		}
 	}
 	if c.loaded == nil {
