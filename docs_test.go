@@ -203,7 +203,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 		Name: "orders", Freshness: time.Minute,
 		Describe: func(checkpoint.Checkpoint) (string, any) { return "", syndication.Place{} },
 	})
-	server.AddServed("orders")(http.StatusOK, time.Second)
+	server.AddServed(admin.ServedOptions{Name: "orders", Look: func(context.Context) (admin.ServedTopic, error) {
+		return admin.ServedTopic{}, nil
+	}}).Answered(http.StatusOK, time.Second)
 	// Whatever is known only later is known now.
 	f.Entered(bridge.Status{State: bridge.Reading, Checkpoint: checkpoint.Checkpoint{At: time.Now()}})
 	batch := feed.Batch{

@@ -3,9 +3,9 @@
 // much it does, and what it is doing right now, in a sentence.
 //
 //	/healthz      200 as long as the process answers
-//	/readyz       200 if every bus answers and every feed is fresh, else 503; the body says why
+//	/readyz       200 if every bus answers that feeds are copied to, and every such feed is fresh, else 503; the body says why
 //	/metrics      Prometheus
-//	/status       JSON, a row per feed; /status/NAME has one
+//	/status       JSON, a row per feed, copied or served; /status/NAME has one that is copied
 //
 // A [Feed] watches one bridge: it is a [bridge.Observer]. All that it is told
 // goes into one record, which metrics, status and readiness are made from when
@@ -51,8 +51,9 @@ type Server struct {
 	registry *prometheus.Registry
 	times    histograms
 
-	mu    sync.Mutex // guards feeds
-	feeds []*Feed    // sorted by name
+	mu     sync.Mutex // guards what follows
+	feeds  []*Feed    // sorted by name
+	served []*Served  // sorted by name
 }
 
 // New returns a Server that has no feeds yet.
@@ -86,7 +87,7 @@ const index = `feedbridge
 /healthz      whether the process answers
 /readyz       whether every bus answers and every feed is fresh, and if not, why
 /metrics      Prometheus metrics
-/status       what every feed is doing; /status/NAME for one
+/status       what every feed is doing; /status/NAME for one that is copied
 `
 
 // Handler serves the paths in the package comment. They answer to GET and HEAD.

@@ -8,10 +8,15 @@ import (
 	"time"
 )
 
-// Bus is a bus that feeds are copied to.
+// Bus is a bus that feeds are copied to, or topics are served from.
 type Bus struct {
 	// Name is the configured name, and Kind the kind of bus, such as "nats".
 	Name, Kind string
+	// ServedOnly says that no feed is copied to it. Such a bus counts for readiness
+	// until it has answered once: then a wrong address has been ruled out, and when it
+	// is away later, an answer of ours that says so is better than that of a balancer
+	// which has nobody left to send readers to.
+	ServedOnly bool
 	// Check returns nil if the bus answers. Its context ends after 2s.
 	Check func(ctx context.Context) error
 }
@@ -32,6 +37,7 @@ type busCheck struct {
 	mu      sync.Mutex // guards what follows
 	at      time.Time  // of the last answer
 	err     error      // the last answer
+	ever    bool       // it has answered
 	running chan struct{}
 }
 
@@ -41,6 +47,8 @@ type busStatus struct {
 	OK        bool       `json:"ok"`
 	CheckedAt *time.Time `json:"checked_at"`
 	Error     string     `json:"error,omitempty"`
+
+	unready bool
 }
 
 // checkBuses asks all buses at once.
@@ -49,10 +57,11 @@ func (s *Server) checkBuses(ctx context.Context) []busStatus {
 	var asked sync.WaitGroup
 	for i, c := range s.buses {
 		asked.Go(func() {
-			at, err := c.ask(ctx)
+			at, ever, err := c.ask(ctx)
 			answers[i] = busStatus{Bus: c.Name, Kind: c.Kind, OK: err == nil, CheckedAt: stamp(at)}
 			if err != nil {
 				answers[i].Error = clip(err.Error())
+				answers[i].unready = !c.ServedOnly || !ever
 			}
 		})
 	}
@@ -60,10 +69,11 @@ func (s *Server) checkBuses(ctx context.Context) []busStatus {
 	return answers
 }
 
-// ask returns an answer that is at most checkAge old. It waits no longer than
+// ask returns an answer that is at most checkAge old, and whether there has ever been
+// a good one. It waits no longer than
 // checkTimeout, even for a check that overruns its context: a second one is not
 // started beside it.
-func (c *busCheck) ask(ctx context.Context) (time.Time, error) {
+func (c *busCheck) ask(ctx context.Context) (at time.Time, ever bool, err error) {
 	c.mu.Lock()
 	if c.running == nil && time.Since(c.at) >= checkAge {
 		c.running = make(chan struct{})
@@ -71,7 +81,7 @@ func (c *busCheck) ask(ctx context.Context) (time.Time, error) {
 		// that happened to ask first.
 		go c.check(context.WithoutCancel(ctx), c.running)
 	}
-	running := c.running
+	running, ever := c.running, c.ever
 	c.mu.Unlock()
 	if running != nil {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -79,12 +89,12 @@ func (c *busCheck) ask(ctx context.Context) (time.Time, error) {
 		select {
 		case <-running:
 		case <-ctx.Done():
-			return time.Now(), errNoAnswer
+			return time.Now(), ever, errNoAnswer
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.at, c.err
+	return c.at, c.ever, c.err
 }
 
 func (c *busCheck) check(ctx context.Context, done chan<- struct{}) {
@@ -97,5 +107,6 @@ func (c *busCheck) check(ctx context.Context, done chan<- struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at, c.err, c.running = time.Now(), err, nil
+	c.ever = c.ever || err == nil
 	close(done)
 }

@@ -76,8 +76,11 @@ type metric struct {
 var busUp = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "bus_up"),
 	"1 if the bus answers and takes the credentials, 0 if not; asked for each scrape, for 2 s at most.", []string{"bus", "kind"}, nil)
 
+var servedUp = describe("served_up", "1 if the topic of a served feed can be read, 0 if not; asked for each scrape, for 2 s at most.")
+
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- busUp
+	descs <- servedUp
 	for _, m := range c.metrics {
 		descs <- m.desc
 	}
@@ -85,11 +88,10 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, b := range c.server.checkBuses(context.Background()) {
-		up := 0.0
-		if b.OK {
-			up = 1
-		}
-		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, up, b.Bus, b.Kind)
+		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, oneIf(b.OK), b.Bus, b.Kind)
+	}
+	for _, f := range c.server.lookAtServed(context.Background()) {
+		out <- prometheus.MustNewConstMetric(servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)
 	}
 	now := time.Now()
 	for _, f := range c.server.allFeeds() {
@@ -100,6 +102,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			})
 		}
 	}
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 var states = []bridge.State{
@@ -181,10 +190,7 @@ func metrics() []metric {
 			}),
 		gauge("feed_fresh", "1 if the feed was copied within its freshness limit, which is what /readyz asks for; 0 if not.",
 			func(f *Feed, r *record, now time.Time) (float64, bool) {
-				if f.stale(r, now) == "" {
-					return 1, true
-				}
-				return 0, true
+				return oneIf(f.stale(r, now) == ""), true
 			}),
 		gauge("feed_gaps", "Documents of the feed that are missing, and with them what is older; they are asked for again. Absent while it is not known, and for feeds that have no such thing.",
 			func(f *Feed, r *record, _ time.Time) (float64, bool) {
@@ -210,11 +216,7 @@ func metrics() []metric {
 			func(_ *Feed, r *record, now time.Time, emit func(float64, ...string)) {
 				current, _ := r.state(now)
 				for _, state := range states {
-					var v float64
-					if state == current {
-						v = 1
-					}
-					emit(v, string(state))
+					emit(oneIf(state == current), string(state))
 				}
 			},
 		},

@@ -38,7 +38,7 @@ func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
 		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, stamp(r.freshAt), span(f.opts.Freshness)})
 	}
 	for _, bus := range answer.Buses {
-		if !bus.OK {
+		if bus.unready {
 			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus, bus.Error))
 		}
 	}

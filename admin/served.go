@@ -1,16 +1,160 @@
 package admin
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
 )
 
-// AddServed returns what is to be told of each request to a topic that is served
-// as a feed: the status of the answer, and how long it took to its last byte. It
-// may be called from any goroutine.
-func (s *Server) AddServed(feed string) func(status int, took time.Duration) {
-	return func(status int, took time.Duration) {
-		s.times.served.WithLabelValues(feed, strconv.Itoa(status)).Inc()
-		s.times.servedSeconds.WithLabelValues(feed).Observe(took.Seconds())
+// ServedOptions describe a topic that is served as a feed, for people.
+type ServedOptions struct {
+	// Name is the configured name. It is a label of every metric of the feed.
+	Name string
+	// URL is where readers begin, or its path if that is not known.
+	URL string
+	// Format is what it is served as.
+	Format string
+	// Bus and Topic are where it is read.
+	Bus, Topic string
+	// Snapshots says that snapshots are built.
+	Snapshots bool
+	// Look asks for what there is. Its context ends after 2s. An error that does not
+	// match [feed.ErrNoTopic] means that the bus cannot be asked.
+	Look func(ctx context.Context) (ServedTopic, error)
+}
+
+// ServedTopic is what there is to be served.
+type ServedTopic struct {
+	Span feed.Span
+	// Newest is the time of the newest message; zero if there is none.
+	Newest time.Time
+	// Snapshot is the ID of the newest snapshot, "" if there is none, and Created the
+	// time that it is of.
+	Snapshot string
+	Created  time.Time
+}
+
+// Served watches a topic that is served as a feed.
+type Served struct {
+	opts ServedOptions
+	s    *Server
+
+	mu   sync.Mutex // guards last
+	last fault
+}
+
+// AddServed returns what watches a topic that is served as a feed. Names are unique
+// among them.
+func (s *Server) AddServed(opts ServedOptions) *Served {
+	f := &Served{opts: opts, s: s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(s.served, f, func(a, b *Served) int { return cmp.Compare(a.opts.Name, b.opts.Name) })
+	s.served = slices.Insert(s.served, i, f)
+	return f
+}
+
+// Answered is told of each request: the status of the answer, and how long it took to
+// its last byte. It may be called from any goroutine.
+func (f *Served) Answered(status int, took time.Duration) {
+	f.s.times.served.WithLabelValues(f.opts.Name, strconv.Itoa(status)).Inc()
+	f.s.times.servedSeconds.WithLabelValues(f.opts.Name).Observe(took.Seconds())
+}
+
+// servedStatus is a row of /status. What is not known, or is not there, is null.
+type servedStatus struct {
+	Feed        string          `json:"feed"`
+	OK          bool            `json:"ok"`
+	Explanation string          `json:"explanation"`
+	URL         string          `json:"url"`
+	Format      string          `json:"format"`
+	Bus         string          `json:"bus"`
+	Topic       string          `json:"topic"`
+	Positions   *servedSpan     `json:"positions"`
+	Newest      *time.Time      `json:"newest"` // message
+	Snapshot    *servedSnapshot `json:"snapshot"`
+	LastError   *errorStatus    `json:"last_error"`
+}
+
+// servedSpan is which positions the topic has, the one behind the last included.
+type servedSpan struct {
+	First uint64 `json:"first"`
+	End   uint64 `json:"end"`
+	Epoch string `json:"epoch"`
+}
+
+type servedSnapshot struct {
+	ID      string     `json:"id"`
+	Created *time.Time `json:"created"`
+}
+
+// lookAtServed looks at all topics that are served, at once.
+func (s *Server) lookAtServed(ctx context.Context) []servedStatus {
+	s.mu.Lock()
+	all := slices.Clone(s.served)
+	s.mu.Unlock()
+	rows := make([]servedStatus, len(all))
+	var looking sync.WaitGroup
+	for i, f := range all {
+		looking.Go(func() { rows[i] = f.look(ctx) })
 	}
+	looking.Wait()
+	return rows
+}
+
+func (f *Served) look(ctx context.Context) servedStatus {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	seen, err := f.opts.Look(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errNoAnswer
+	}
+	row := servedStatus{
+		Feed: f.opts.Name, OK: err == nil, Explanation: f.explain(seen, err, time.Now()),
+		URL: f.opts.URL, Format: f.opts.Format, Bus: f.opts.Bus, Topic: f.opts.Topic,
+	}
+	if err == nil {
+		row.Positions = &servedSpan{seen.Span.First, seen.Span.End, seen.Span.Epoch}
+		row.Newest = stamp(seen.Newest)
+	}
+	if seen.Snapshot != "" {
+		row.Snapshot = &servedSnapshot{seen.Snapshot, stamp(seen.Created)}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		f.last = fault{time.Now(), clip(err.Error())}
+	}
+	if !f.last.at.IsZero() {
+		row.LastError = &errorStatus{stamp(f.last.at), f.last.text}
+	}
+	return row
+}
+
+// explain says in one sentence what readers get.
+func (f *Served) explain(seen ServedTopic, err error, now time.Time) string {
+	var sentence string
+	switch {
+	case errors.Is(err, feed.ErrNoTopic):
+		return fmt.Sprintf("readers get 404: %s; it is served as soon as it is there", clip(err.Error()))
+	case errors.Is(err, feed.ErrPermanent):
+		return fmt.Sprintf("readers get 500 until this is mended: %s", clip(err.Error()))
+	case err != nil:
+		return fmt.Sprintf("readers get 503, and are served again when the bus answers: %s", clip(err.Error()))
+	case seen.Newest.IsZero():
+		sentence = "served: the topic has no messages, and readers get 204"
+	default:
+		sentence = fmt.Sprintf("served: the newest message is %s old", span(max(0, now.Sub(seen.Newest))))
+	}
+	if f.opts.Snapshots && seen.Snapshot == "" {
+		sentence += "; there is no snapshot yet"
+	}
+	return sentence
 }

@@ -12,11 +12,12 @@ import (
 )
 
 type status struct {
-	Version string       `json:"version"`
-	Started *time.Time   `json:"started"`
-	Writer  string       `json:"writer"`
-	Buses   []busStatus  `json:"buses"`
-	Feeds   []feedStatus `json:"feeds"`
+	Version string         `json:"version"`
+	Started *time.Time     `json:"started"`
+	Writer  string         `json:"writer"`
+	Buses   []busStatus    `json:"buses"`
+	Feeds   []feedStatus   `json:"feeds"`
+	Served  []servedStatus `json:"served"`
 }
 
 // feedStatus is a row of /status. What is not known, or has not happened yet,
@@ -85,6 +86,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, req *http.Request) {
 		Writer:  s.opts.Writer,
 		Buses:   s.checkBuses(req.Context()),
 		Feeds:   []feedStatus{},
+		Served:  s.lookAtServed(req.Context()),
 	}
 	now := time.Now()
 	for _, f := range s.allFeeds() {

@@ -31,9 +31,9 @@ const retryAfter = 5
 
 // ServeHTTP answers what asks for /feeds/NAME/….
 func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begun, watched := time.Now(), &watchedWriter{w, http.StatusOK}
+	w = watched
 	if f.cfg.Observe != nil {
-		begun, watched := time.Now(), &watchedWriter{w, http.StatusOK}
-		w = watched
 		defer func() { f.cfg.Observe(watched.status, time.Since(begun)) }()
 	}
 	err := f.serve(w, r)
@@ -75,7 +75,8 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, a.sentence, a.status)
 }
 
-// watchedWriter remembers the status.
+// watchedWriter remembers the status, and sends without a buffer what is held in
+// memory. Otherwise each client would take up one for as long as it reads.
 type watchedWriter struct {
 	http.ResponseWriter
 	status int
@@ -84,6 +85,16 @@ type watchedWriter struct {
 func (w *watchedWriter) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// ReadFrom is what [http.ServeContent] sends by.
+func (w *watchedWriter) ReadFrom(from io.Reader) (int64, error) {
+	if some, ok := from.(*io.LimitedReader); ok {
+		if held, ok := some.R.(*bytes.Reader); ok && int64(held.Len()) <= some.N {
+			return held.WriteTo(w.ResponseWriter)
+		}
+	}
+	return io.CopyBuffer(struct{ io.Writer }{w.ResponseWriter}, from, make([]byte, piece/2))
 }
 
 // Unwrap is for http.ResponseController.
@@ -133,12 +144,7 @@ func (f *Feed) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // entry is where to begin.
-func (f *Feed) entry() string {
-	if f.cfg.PublicURL != "" {
-		return f.cfg.PublicURL + "/latest"
-	}
-	return f.path() + "/latest"
-}
+func (f *Feed) entry() string { return f.home() + "/latest" }
 
 // base is what links start with.
 func (f *Feed) base(r *http.Request) (string, error) {
@@ -207,7 +213,7 @@ func (f *Feed) send(w http.ResponseWriter, r *http.Request, p *page, base string
 		tag += fmt.Sprintf("-%t-%t", p.prev(span), p.after.ok)
 	}
 
-	content, length, packed, done, err := f.content(r, p)
+	content, length, packed, done, err := f.content(w, r, p)
 	if err != nil {
 		return err
 	}
@@ -242,21 +248,29 @@ func (f *Feed) caching(closed bool) string {
 }
 
 // content returns the bytes of a page in the form that suits the request.
-func (f *Feed) content(r *http.Request, p *page) (content io.ReadSeeker, length int64, packed bool, done func(), err error) {
+func (f *Feed) content(w http.ResponseWriter, r *http.Request, p *page) (content io.ReadSeeker, length int64, packed bool, done func(), err error) {
 	if p.body == nil {
-		ctx, cancel := context.WithTimeout(r.Context(), busFor)
-		defer cancel()
-		if err := f.memory.streams.Acquire(ctx, 1); err != nil {
+		if r.Method == http.MethodHead {
+			return &stream{f: f, p: p}, p.length, false, func() {}, nil
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		place, err := f.memory.stream(ctx, func() {
+			cancel()
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
+		})
+		if err != nil {
+			cancel()
 			return nil, 0, false, nil, err
 		}
 		// Several ranges at once would be read by a goroutine of their own.
 		if strings.Contains(r.Header.Get("Range"), ",") {
 			r.Header.Del("Range")
 		}
-		s := &stream{ctx: r.Context(), f: f, p: p}
+		s := &stream{ctx: ctx, f: f, p: p, place: place}
 		return s, p.length, false, func() {
 			s.Close()
-			f.memory.streams.Release(1)
+			place.leave()
+			cancel()
 		}, nil
 	}
 	done = func() {}
@@ -273,7 +287,12 @@ func (f *Feed) packed(ctx context.Context, p *page) []byte {
 	if b := f.memory.packed(p); b != nil {
 		return b
 	}
-	b, err := together(ctx, &f.topic.flights, fmt.Sprintf("gzip %p", p), func(context.Context) ([]byte, error) {
+	b, err := together(ctx, &f.topic.flights, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
+		// It takes a megabyte, and a core.
+		if err := f.memory.builds.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		defer f.memory.builds.Release(1)
 		b := pack(p.body)
 		if !f.memory.pack(p, b) {
 			b = []byte{} // sending it plain takes no more memory

@@ -13,25 +13,52 @@ import (
 )
 
 const (
-	// rowFor is for how long a row of the list is shown.
-	rowFor = time.Second
+	// viewFor is for how long a view of a topic is shown.
+	viewFor = time.Second
 	// listFor is how long the list waits for the buses. People do not wait longer,
 	// and what does not answer is what they look for.
 	listFor = 2 * time.Second
 )
 
-// row is what people see of a feed.
+// View is what operators and readers see of a feed without reading it.
+type View struct {
+	// Span is which positions the topic has; with gaps, perhaps.
+	Span feed.Span
+	// Newest is when the bus took the newest message; zero if there is none.
+	Newest time.Time
+	// Snapshot is the ID of the newest snapshot, "" if there is none or nothing in it,
+	// and Created the time that it is of.
+	Snapshot string
+	Created  time.Time
+
+	length uint64 // positions, from the first message that is known of
+	oldest string // the oldest page, "" if there is none
+}
+
+// seen is a view, or why there is none, and when that was.
+type seen struct {
+	view View
+	err  error
+	at   time.Time
+}
+
+// row is a feed in the list.
 type row struct {
-	Name    string
-	Format  Format
-	Latest  string
-	First   string // the oldest page, "" if there is none
-	State   string // in place of what follows
-	Length  uint64 // positions, which may have gaps
-	Newest  time.Time
-	Age     time.Duration
-	Index   string // of the newest snapshot, "" if there is none or nothing in it
-	Created time.Time
+	View
+	Name   string
+	Format Format
+	Home   string // what the feed's URLs start with
+	State  string // in place of the view
+}
+
+func (r row) Length() uint64     { return r.length }
+func (r row) Oldest() string     { return r.oldest }
+func (r row) Age() time.Duration { return max(0, time.Since(r.Newest).Round(time.Second)) }
+
+// listed is what the list has: feeds, and whether there are more for others.
+type listed struct {
+	Rows   []*row
+	Others bool
 }
 
 var listing = template.Must(template.New("list").Parse(`<!DOCTYPE html>
@@ -41,16 +68,17 @@ var listing = template.Must(template.New("list").Parse(`<!DOCTYPE html>
 <title>Feeds</title>
 <style>body{font:16px/1.5 sans-serif;margin:2em}table{border-collapse:collapse}th,td{text-align:left;padding:.3em 1.5em .3em 0;border-bottom:1px solid #ccc}</style>
 <h1>Feeds</h1>
-{{if .}}<table>
+{{if .Rows}}<table>
 <tr><th>Feed<th>Format<th>Messages, at most<th>Newest<th>
-{{range .}}<tr><td><a href="{{.Latest}}">{{.Name}}</a><td>{{.Format}}
+{{range .Rows}}<tr><td><a href="{{.Home}}/latest">{{.Name}}</a><td>{{.Format}}
 {{- if .State}}<td colspan="2">{{.State}}<td>
 {{- else}}<td>{{.Length}}<td>{{.Newest.Format "2006-01-02 15:04:05"}} UTC, {{.Age}} ago<td>
-{{- if .First}}<a href="{{.First}}">first page</a> {{end}}<a href="{{.Latest}}">newest page</a>
-{{- if .Index}} <a href="{{.Index}}">snapshot</a> of {{.Created.Format "2006-01-02 15:04:05"}} UTC{{end}}
+{{- if .Oldest}}<a href="{{.Home}}/pages/{{.Oldest}}">first page</a> {{end}}<a href="{{.Home}}/latest">newest page</a>
+{{- if .Snapshot}} <a href="{{.Home}}/snapshots/latest">snapshot</a> of {{.Created.Format "2006-01-02 15:04:05"}} UTC{{end}}
 {{- end}}
 {{end}}</table>
-{{else}}<p>There are none.
+{{else if not .Others}}<p>There are none.
+{{end}}{{if .Others}}<p>There are others, for those who have their credentials.
 {{end}}</html>
 `))
 
@@ -63,18 +91,20 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), listFor)
 	defer cancel()
-	rows := make([]row, len(s.feeds))
+	var all listed
 	var asking sync.WaitGroup
-	for i, f := range s.feeds {
+	for _, f := range s.feeds {
 		if !f.cfg.Auth.allows(r) {
-			rows[i] = row{Name: f.cfg.Name, Format: f.cfg.Format, Latest: f.path() + "/latest", State: "for those who have its credentials"}
+			all.Others = true // their names are nobody else's business
 			continue
 		}
-		asking.Go(func() { rows[i] = f.row(ctx) })
+		at := &row{Name: f.cfg.Name, Format: f.cfg.Format, Home: f.home()}
+		all.Rows = append(all.Rows, at)
+		asking.Go(func() { at.look(ctx, f) })
 	}
 	asking.Wait()
 	var b bytes.Buffer
-	if err := listing.Execute(&b, rows); err != nil {
+	if err := listing.Execute(&b, all); err != nil {
 		s.opts.Log.Error("the list of feeds cannot be shown", "error", err)
 		http.Error(w, "The list cannot be shown.", http.StatusInternalServerError)
 		return
@@ -86,47 +116,58 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
 }
 
-// row is what the list says of the feed, or said a moment ago.
-func (f *Feed) row(ctx context.Context) row {
-	f.mu.Lock()
-	known := f.shown
-	f.mu.Unlock()
-	if time.Since(known.at) < rowFor {
-		return known.row
-	}
-	seen, err := together(ctx, &f.topic.flights, "row", f.look)
+// look fills in what is to be seen of the feed.
+func (r *row) look(ctx context.Context, f *Feed) {
+	view, err := f.View(ctx)
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):
-		seen.State = "its topic does not exist"
+		r.State = "its topic does not exist"
 	case err != nil:
-		seen.State = "the bus does not answer"
+		r.State = "the bus does not answer"
+	case view.Newest.IsZero():
+		r.State = "it has no messages"
 	}
-	seen.Name, seen.Format, seen.Latest = f.cfg.Name, f.cfg.Format, f.path()+"/latest"
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.shown = shown{seen, time.Now()}
-	return seen
+	r.View = view
 }
 
-// look asks the topic for what a row says.
-func (f *Feed) look(ctx context.Context) (row, error) {
+// View returns what is to be seen of the feed, or was a moment ago. Its error
+// matches [feed.ErrNoTopic] if there is no topic.
+func (f *Feed) View(ctx context.Context) (View, error) {
+	f.mu.Lock()
+	known := f.seen
+	f.mu.Unlock()
+	if time.Since(known.at) < viewFor {
+		return known.view, known.err
+	}
+	// Who leaves, or does not wait for the bus, decides nothing for others.
+	return together(ctx, &f.topic.flights, "view", func(ctx context.Context) (View, error) {
+		view, err := f.look(ctx)
+		f.tell(err)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.seen = seen{view, err, time.Now()}
+		return view, err
+	})
+}
+
+// look asks the topic for what a view has.
+func (f *Feed) look(ctx context.Context) (View, error) {
 	span, err := f.topic.Span(ctx)
 	if err != nil {
-		return row{}, err
+		return View{}, err
 	}
 	id := pageID{epoch: span.Epoch, size: uint64(f.cfg.PageSize)}
 	newest, ok, err := f.topic.before(ctx, id.at(span.End/id.size+1), span)
 	if err != nil || !ok {
-		return row{State: "it has no messages"}, err
+		return View{Span: span}, err
 	}
-	seen := row{Length: span.End - span.First}
+	view := View{Span: span, length: span.End - span.First}
 	for r, err := range f.topic.log.Read(ctx, max(span.First, id.at(newest).first()), span.End) {
 		if err != nil {
-			return row{}, err
+			return View{}, err
 		}
-		seen.Newest = r.Time.UTC()
+		view.Newest = r.Time.UTC()
 	}
-	seen.Age = max(0, time.Since(seen.Newest).Round(time.Second))
 
 	// The oldest page that retention has left.
 	if span.First > 0 {
@@ -134,24 +175,18 @@ func (f *Feed) look(ctx context.Context) (row, error) {
 	}
 	position, ok, err := f.topic.first(ctx, max(span.First, id.first()), span.End)
 	if err != nil {
-		return row{}, err
+		return View{}, err
 	}
 	if ok && span.First == 0 {
-		seen.Length = span.End - position
+		view.length = span.End - position
 	}
 	if oldest := id.at(position / id.size); ok && (!f.format.linked() || oldest.end() <= span.End) {
-		seen.First = f.path() + "/pages/" + oldest.String()
+		view.oldest = oldest.String()
 	}
 	if f.snapshot != nil {
 		if newest := f.snapshot.newest(); newest != nil && len(newest.pages) > 0 {
-			seen.Index, seen.Created = f.path()+"/snapshots/latest", newest.created.UTC()
+			view.Snapshot, view.Created = newest.id, newest.created.UTC()
 		}
 	}
-	return seen, nil
-}
-
-// shown is a row and when it was made.
-type shown struct {
-	row row
-	at  time.Time
+	return view, nil
 }

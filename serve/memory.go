@@ -2,7 +2,9 @@ package serve
 
 import (
 	"container/list"
+	"context"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -16,7 +18,10 @@ const (
 	builds = 4
 	// streams is how many pages that are not held are sent at a time. Each takes
 	// one message, and one reading of the topic.
-	streams = 16
+	streams = 8
+	// streamWait is how long others wait for one of them to end. Who keeps asking
+	// gets further than who keeps waiting.
+	streamWait = 10 * time.Second
 )
 
 // Memory holds pages, for any number of feeds: those that were asked for last,
@@ -24,8 +29,9 @@ const (
 type Memory struct {
 	budget int64
 	// largest is the largest page that is held.
-	largest         int64
-	builds, streams *semaphore.Weighted
+	largest int64
+	builds  *semaphore.Weighted
+	streams *places
 	// snapshots lets one be built at a time: each takes memory for its keys, and
 	// the moments of all feeds are the same.
 	snapshots *semaphore.Weighted
@@ -45,9 +51,21 @@ func NewMemory(budget int64) *Memory {
 	}
 	return &Memory{
 		budget: budget, largest: budget / 16, pages: map[pageKey]*list.Element{},
-		builds: semaphore.NewWeighted(builds), streams: semaphore.NewWeighted(streams), snapshots: semaphore.NewWeighted(1),
+		builds: semaphore.NewWeighted(builds), streams: newPlaces(streams), snapshots: semaphore.NewWeighted(1),
 		buffers: sync.Pool{New: func() any { return new([]byte) }},
 	}
+}
+
+// stream returns a place for a client that is sent a page that is not held. If it is
+// slow while others wait, it is cut off. It fails with errFull if there is no place.
+func (m *Memory) stream(ctx context.Context, cut func()) (*place, error) {
+	waiting, cancel := context.WithTimeout(ctx, streamWait)
+	defer cancel()
+	place, err := m.streams.take(waiting, cut)
+	if err != nil && ctx.Err() == nil {
+		err = errFull
+	}
+	return place, err
 }
 
 // get returns the page that is held under a key, nil if there is none. Whoever

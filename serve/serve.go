@@ -156,8 +156,8 @@ type Feed struct {
 
 	testOnlyIdle bool // makes no page that nobody has asked for
 
-	mu    sync.Mutex // guards shown
-	shown shown
+	mu   sync.Mutex // guards seen
+	seen seen
 }
 
 // New returns a Feed of the topic that log reads. Its error says what is wrong
@@ -195,6 +195,14 @@ func New(cfg Config, log Log) (*Feed, error) {
 
 // path is where the feed lies on its server.
 func (f *Feed) path() string { return "/feeds/" + f.cfg.Name }
+
+// home is what links to the feed start with that need not name a host.
+func (f *Feed) home() string {
+	if f.cfg.PublicURL != "" {
+		return f.cfg.PublicURL
+	}
+	return f.path()
+}
 
 // tell logs that the bus cannot be asked, once until it can be again.
 func (f *Feed) tell(err error) {

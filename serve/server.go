@@ -12,13 +12,11 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // The bounds of what clients may take up. A client that is slow is borne as long
-// as it takes a piece of a page in stall; all of them together are bounded by
-// their number.
+// as it takes a piece of a page in stall, and nobody else waits for its place; all
+// of them together are bounded by their number.
 const (
 	// DefaultConnections is how many clients may be connected at a time.
 	DefaultConnections = 4096
@@ -33,8 +31,9 @@ const (
 
 // ServerOptions describe a server.
 type ServerOptions struct {
-	// Connections is how many clients may be connected at a time; more wait to be
-	// accepted. Default 4096.
+	// Connections is how many clients may be connected at a time. For one more, the
+	// slowest or longest idle one is cut off; while there is no such, it waits.
+	// Default 4096.
 	Connections int
 	// TLS has the server's certificate; nil serves without.
 	TLS *tls.Config
@@ -83,7 +82,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // under way have been answered or 5s have passed. Snapshots are built meanwhile.
 // It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	l = netutil.LimitListener(patient{l}, s.opts.Connections)
+	door := newDoor(l, s.opts.Connections)
+	l = door
 	if s.opts.TLS != nil {
 		l = tls.NewListener(l, s.opts.TLS)
 	}
@@ -93,6 +93,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ReadTimeout:       headerFor, // for bodies too, which nobody sends to a feed
 		IdleTimeout:       idleFor,
 		MaxHeaderBytes:    headerBytes,
+		ConnState:         door.saw,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -100,7 +101,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var building sync.WaitGroup
 	defer building.Wait()
 	for _, f := range s.feeds {
-		building.Go(func() { f.Run(ctx) })
+		building.Go(func() {
+			_, _ = f.View(ctx) // the log says at the start what cannot be read
+			f.Run(ctx)
+		})
 	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -118,33 +122,4 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	<-stopped
 	return nil
-}
-
-// patient gives every piece that is written its own time, so that a large page
-// may take as long as it likes and a client that takes nothing does not stay.
-type patient struct{ net.Listener }
-
-func (l patient) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &patientConn{conn}, nil
-}
-
-type patientConn struct{ net.Conn }
-
-// piece is what a client has to take in stall, in bytes.
-const piece = 32 << 10
-
-func (c *patientConn) Write(b []byte) (n int, err error) {
-	for n < len(b) && err == nil {
-		if err = c.SetWriteDeadline(time.Now().Add(stall)); err != nil {
-			return n, err
-		}
-		var m int
-		m, err = c.Conn.Write(b[n:min(n+piece, len(b))])
-		n += m
-	}
-	return n, err
 }

@@ -75,12 +75,16 @@ func TestServer(t *testing.T) {
 			`<tr><td><a href="/feeds/orders/latest">orders</a><td>datareplication<td>7<td>2026-03-01 12:00:07 UTC, `,
 			`<a href="/feeds/orders/pages/e0-3-0">first page</a> <a href="/feeds/orders/latest">newest page</a> <a href="/feeds/orders/snapshots/latest">snapshot</a> of 2026-03-01 12:00:07 UTC`,
 			`away</a><td>datareplication<td colspan="2">the bus does not answer<td>`, `gone</a><td>datareplication<td colspan="2">its topic does not exist<td>`,
-			`empty</a><td>datareplication<td colspan="2">it has no messages<td>`, `secret</a><td>datareplication<td colspan="2">for those who have its credentials<td>`,
+			`empty</a><td>datareplication<td colspan="2">it has no messages<td>`,
+			"<p>There are others, for those who have their credentials.",
 			`news</a><td>atom<td>7<td>`, `<a href="/feeds/news/pages/e0-3-0">first page</a>`,
 		} {
 			if !strings.Contains(page, want) {
 				t.Errorf("there is no %s in %s", want, page)
 			}
+		}
+		if strings.Contains(page, "secret") {
+			t.Errorf("others see the name of a feed with credentials: %s", page)
 		}
 		break
 	}
@@ -128,13 +132,93 @@ func TestListedFirstPageIsServed(t *testing.T) {
 	s := serveTopic(t, topic)
 	for first := uint64(0); first < 14; first++ {
 		topic.trim(first)
-		s.Feed.topic.at, s.shown = time.Time{}, shown{}
-		seen := s.row(t.Context())
+		s.Feed.topic.at, s.seen = time.Time{}, seen{}
+		view, err := s.View(t.Context())
 		pages := s.pages(t)
-		if want := strings.TrimPrefix(pages[0].links(t)["self"], "http://feed.example"); seen.First != want {
-			t.Errorf("from %d on the first page is said to be %s, and is %s", first, seen.First, want)
+		if want := strings.TrimPrefix(pages[0].links(t)["self"], "http://feed.example/feeds/orders/pages/"); err != nil || view.oldest != want {
+			t.Errorf("from %d on the first page is said to be %s (%v), and is %s", first, view.oldest, err, want)
 		}
 	}
+}
+
+// Those who have the credentials of a feed see it too, and links lead to where
+// readers find the feeds.
+func TestListForThoseWhoKnow(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(4)
+	withSecret := func(c *Config) {
+		c.Name, c.Auth.Bearer, c.PublicURL = "secret", "x", "https://shop.example/s/"
+	}
+	s := NewServer(ServerOptions{}, serveTopic(t, topic, withSecret).Feed)
+	list := func(token string) string {
+		r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+		r.Header.Set("Authorization", "Bearer "+token)
+		s.ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	if page := list("y"); strings.Contains(page, "secret") || strings.Contains(page, "shop") || strings.Contains(page, "none") || !strings.Contains(page, "There are others") {
+		t.Errorf("who does not know sees %s", page)
+	}
+	page := list("x")
+	for _, want := range []string{
+		`<a href="https://shop.example/s/latest">secret</a>`, `<a href="https://shop.example/s/pages/e0-3-0">first page</a> <a href="https://shop.example/s/latest">newest page</a>`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %s in %s", want, page)
+		}
+	}
+	if strings.Contains(page, "others") {
+		t.Errorf("who knows sees %s", page)
+	}
+}
+
+// What cannot be read is told when the server starts, and not when the first reader
+// asks.
+func TestServerLooksAtTheStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.gone = true
+		s := serveTopic(t, topic)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- NewServer(ServerOptions{}, s.Feed).Serve(ctx, newPipes()) }()
+		synctest.Wait()
+		if got := s.log.String(); !strings.Contains(got, "a served topic cannot be read") || !strings.Contains(got, "does not exist") {
+			t.Errorf("logged %q", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Who does not wait for the list does not decide what others see.
+func TestWhoLeavesTheList(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.numbered(3)
+		topic.slow = make(chan struct{})
+		s := NewServer(ServerOptions{}, serveTopic(t, topic).Feed)
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		}()
+		synctest.Wait()
+		leave()
+		<-left
+		close(topic.slow)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if !strings.Contains(w.Body.String(), "<td>3<td>") {
+			t.Errorf("the next one sees %s", w.Body)
+		}
+	})
 }
 
 // A client that takes what it asked for slowly, but takes it, gets all of it. One

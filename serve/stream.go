@@ -18,6 +18,9 @@ type stream struct {
 	rest []byte
 	at   int64 // of rest in the page
 	want int64 // where to read next
+
+	place *place
+	sent  int // by the last Read, which the client has taken when it is called again
 }
 
 // chunks are the bytes of a page that has no links in it.
@@ -44,7 +47,15 @@ func (f *Feed) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
 // sees that the page is cut.
 var errCut = errors.New("messages of the page were deleted")
 
-func (s *stream) Read(b []byte) (int, error) {
+func (s *stream) Read(b []byte) (n int, err error) {
+	s.place.took(s.sent)
+	defer func() {
+		s.sent = n
+		s.place.wait()
+	}()
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
 	if s.want >= s.p.length {
 		return 0, io.EOF
 	}
@@ -67,7 +78,7 @@ func (s *stream) Read(b []byte) (int, error) {
 		}
 		s.rest = chunk
 	}
-	n := copy(b, s.rest)
+	n = copy(b, s.rest)
 	s.rest, s.at, s.want = s.rest[n:], s.at+int64(n), s.want+int64(n)
 	return n, nil
 }

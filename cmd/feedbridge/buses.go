@@ -106,8 +106,19 @@ func connect(ctx context.Context, conf config.Bus, log *slog.Logger) (conn, erro
 // checks returns what readiness asks the buses.
 func (b *buses) checks(cfg *config.Config) []admin.Bus {
 	var checks []admin.Bus
+	copied, served := map[string]bool{}, map[string]bool{}
+	for _, f := range cfg.Feeds {
+		copied[f.To.Bus] = true
+	}
+	if cfg.Serve != nil {
+		for _, f := range cfg.Serve.Feeds {
+			served[f.From.Bus] = true
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(b.conns)) {
-		checks = append(checks, admin.Bus{Name: name, Kind: busKind(cfg.Buses[name]), Check: b.conns[name].Check})
+		checks = append(checks, admin.Bus{
+			Name: name, Kind: busKind(cfg.Buses[name]), ServedOnly: served[name] && !copied[name], Check: b.conns[name].Check,
+		})
 	}
 	return checks
 }

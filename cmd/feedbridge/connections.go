@@ -30,7 +30,7 @@ const (
 // connection is something that a daemon would connect to, and whether that
 // works.
 type connection struct {
-	Kind  string `json:"kind"` // bus, feed, snapshot of feed, topic, served feed or snapshots of served feed
+	Kind  string `json:"kind"` // bus, feed, snapshot of feed, topic, server, served feed or snapshots of served feed
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Note  string `json:"note,omitempty"`
@@ -59,8 +59,8 @@ func (c connection) String() string {
 
 // tryConnections tries all that the configuration names, and tells of each as
 // soon as it is known: the buses, then every feed and the topic that it goes
-// to, then every topic that is served. Nothing is said of a topic on a bus that
-// does not work.
+// to, then the server and every topic that is served. Nothing is said of a topic
+// on a bus that does not work.
 func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, tell func(connection)) []connection {
 	var all []connection
 	found := func(c connection) {
@@ -101,6 +101,7 @@ func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, t
 		}
 	}
 	if cfg.Serve != nil {
+		found(newConnection("server", cfg.Serve.Listen, "", tryServer(cfg.Serve)))
 		for _, name := range slices.Sorted(maps.Keys(cfg.Serve.Feeds)) {
 			f := cfg.Serve.Feeds[name]
 			if b := working[f.From.Bus]; b != nil {
@@ -112,6 +113,19 @@ func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, t
 		}
 	}
 	return all
+}
+
+// tryServer reads the files that the server of feeds needs. It does not listen: the
+// daemon may run.
+func tryServer(cfg *config.Serve) error {
+	_, err := newCertificate(cfg.TLS)
+	errs := []error{err}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
+		if _, err := servedAuth(cfg.Feeds[name].Auth); err != nil {
+			errs = append(errs, fmt.Errorf("serve.feeds.%s.auth: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // tryServed asks what a topic has that is served as a feed.

@@ -83,7 +83,7 @@ func benchmarkIdle(b *testing.B, role string, args ...string) {
 
 // runProgram starts the program with these variables, which get its prefix. It
 // returns its process and the URL of its status.
-func runProgram(b *testing.B, variables map[string]string) (cmd *exec.Cmd, status string) {
+func runProgram(b testing.TB, variables map[string]string) (cmd *exec.Cmd, status string) {
 	admin := freeAddress(b)
 	env := []string{"FEEDBRIDGE_ADMIN_LISTEN=" + admin, "FEEDBRIDGE_LOG_LEVEL=error"}
 	for name, value := range variables {
@@ -104,7 +104,7 @@ func freeAddress(tb testing.TB) string {
 
 // published is how many entities the program has published; 0 if it does not
 // answer yet.
-func published(b *testing.B, url string) int {
+func published(b testing.TB, url string) int {
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		b.Fatal(err)
@@ -125,7 +125,7 @@ func published(b *testing.B, url string) int {
 	return sum
 }
 
-func waitUntil(b *testing.B, done func() bool) {
+func waitUntil(b testing.TB, done func() bool) {
 	for deadline := time.Now().Add(10 * time.Minute); !done(); waitFor(b, 200*time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.Fatal("nothing came of it in ten minutes")
@@ -133,7 +133,7 @@ func waitUntil(b *testing.B, done func() bool) {
 	}
 }
 
-func waitFor(b *testing.B, d time.Duration) {
+func waitFor(b testing.TB, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-b.Context().Done():
@@ -141,7 +141,7 @@ func waitFor(b *testing.B, d time.Duration) {
 }
 
 // memory returns a field of the process's status, in MiB.
-func memory(b *testing.B, pid int, field string) float64 {
+func memory(b testing.TB, pid int, field string) float64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		b.Skip("memory is read from /proc: ", err)

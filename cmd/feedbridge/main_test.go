@@ -116,6 +116,13 @@ func play(role string) error {
 		fmt.Println("http://" + listener.Addr().String() + "/feed")
 		feed := archives{size: numbers[0], entries: numbers[1], slow: time.Duration(numbers[2]) * time.Millisecond}
 		go func() { _ = serveUntil(context.Background(), listener, feed) }()
+	case "clients":
+		// clients PAGE NUMBER: slow ones
+		number, err := strconv.Atoi(os.Args[2])
+		if err != nil {
+			return err
+		}
+		return playClients(os.Args[1], number)
 	default:
 		return fmt.Errorf("there is no role %q", role)
 	}

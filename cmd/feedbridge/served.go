@@ -43,7 +43,7 @@ func newServer(cfg *config.Serve, b *buses, adm *admin.Server, log *slog.Logger)
 	var feeds []*serve.Feed
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
-		f, err := newServed(name, cfg.Feeds[name], b, memory, adm.AddServed(name), log)
+		f, err := newServed(name, cfg.Feeds[name], b, memory, adm, log)
 		feeds, errs = append(feeds, f), append(errs, err)
 	}
 	certificate, err := newCertificate(cfg.TLS)
@@ -53,15 +53,32 @@ func newServer(cfg *config.Serve, b *buses, adm *admin.Server, log *slog.Logger)
 	return serve.NewServer(serve.ServerOptions{Connections: cfg.Connections, TLS: certificate, Log: log}, feeds...), nil
 }
 
-func newServed(name string, f config.Served, b *buses, memory *serve.Memory, observe func(int, time.Duration), log *slog.Logger) (*serve.Feed, error) {
+func newServed(name string, f config.Served, b *buses, memory *serve.Memory, adm *admin.Server, log *slog.Logger) (*serve.Feed, error) {
 	auth, err := servedAuth(f.Auth)
 	if err != nil {
 		return nil, fmt.Errorf("serve.feeds.%s.auth: %w", name, err)
 	}
-	return serve.New(serve.Config{
+	var served *serve.Feed
+	watch := adm.AddServed(admin.ServedOptions{
+		Name: name, URL: entryOf(name, f), Format: string(f.Format), Bus: f.From.Bus, Topic: f.From.Topic, Snapshots: f.Snapshot.Every > 0,
+		Look: func(ctx context.Context) (admin.ServedTopic, error) {
+			v, err := served.View(ctx)
+			return admin.ServedTopic{Span: v.Span, Newest: v.Newest, Snapshot: v.Snapshot, Created: v.Created}, err
+		},
+	})
+	served, err = serve.New(serve.Config{
 		Name: name, Format: f.Format, PageSize: f.PageSize, PublicURL: f.PublicURL, Title: f.Title, BusTime: f.BusTime,
-		Auth: auth, Snapshot: serve.Snapshot{Every: f.Snapshot.Every, Key: f.Snapshot.Key.Find(), Dir: f.Snapshot.Dir}, Memory: memory, Log: log, Observe: observe,
+		Auth: auth, Snapshot: serve.Snapshot{Every: f.Snapshot.Every, Key: f.Snapshot.Key.Find(), Dir: f.Snapshot.Dir}, Memory: memory, Log: log, Observe: watch.Answered,
 	}, b.log(f.From))
+	return served, err
+}
+
+// entryOf is where readers of a served feed begin.
+func entryOf(name string, f config.Served) string {
+	if f.PublicURL != "" {
+		return strings.TrimSuffix(f.PublicURL, "/") + "/latest"
+	}
+	return "/feeds/" + name + "/latest"
 }
 
 func servedAuth(a config.ServedAuth) (serve.Auth, error) {
@@ -122,6 +139,8 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		var loaded tls.Certificate
 		if loaded, err = tls.LoadX509KeyPair(c.CertFile, c.KeyFile); err == nil {
 			c.loaded, c.changed = &loaded, changed
+		} else {
+			err = fmt.Errorf("%s and %s are no certificate and its key: %w", c.CertFile, c.KeyFile, err)
 		}
 	}
 	if c.loaded == nil {

@@ -1,0 +1,36 @@
+package serve
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// What a client does not take waits in our memory, where it is counted, and not in
+// the system's, by megabytes for each.
+func TestUnsentIsBounded(t *testing.T) {
+	t.Parallel()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDoor(l, 1)
+	t.Cleanup(func() { _ = d.Close() })
+	client, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := d.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := conn.Write(make([]byte, 16<<20))
+	if err == nil || n > 1<<20 {
+		t.Errorf("the system took %d bytes that nobody reads, %v", n, err)
+	}
+}
