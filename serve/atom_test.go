@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -460,6 +461,61 @@ func TestSyndicationRoundTrip(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Readers cannot tell apart items that have no ID, and make up others than ours.
+func TestEntriesWithoutAnID(t *testing.T) {
+	t.Parallel()
+	const head, guid = `<entry xmlns="http://www.w3.org/2005/Atom">`, `<guid isPermaLink="false">a &amp; b</guid>`
+	for _, test := range []struct {
+		format     Format
+		body, want string
+	}{
+		{RSS, "<item><title>1</title></item>", "<item>" + guid + "<title>1</title></item>"},
+		{RSS, "<item/>", "<item>" + guid + "</item>"},
+		{RSS, "<item xml:lang='en' />", "<item xml:lang='en' >" + guid + "</item>"},
+		{RSS, "<item><title>1</title><guid> </guid><link>http://x.example</link></item>", "<item><title>1</title>" + guid + "<link>http://x.example</link></item>"},
+		{RSS, "<item><guid/></item>", "<item>" + guid + "</item>"},
+		{RSS, "<item><x:guid xmlns:x='urn:x'>1</x:guid><title><guid>2</guid></title></item>", "<item>" + guid + "<x:guid xmlns:x='urn:x'>1</x:guid><title><guid>2</guid></title></item>"},
+		// What has one goes out as it came, whatever it is.
+		{RSS, "<item><guid/><guid><![CDATA[1]]></guid></item>", ""},
+		{RSS, `<item xmlns=''><guid>1</guid><title><![CDATA[<a xmlns="">]]></title></item>`, ""},
+		{Atom, head + "<title>1</title></entry>", head + `<id xmlns="http://www.w3.org/2005/Atom">cid:a%20&amp;%20b</id><title>1</title></entry>`},
+		{Atom, "<a:entry xmlns:a='http://www.w3.org/2005/Atom'/>", `<a:entry xmlns:a='http://www.w3.org/2005/Atom'><id xmlns="http://www.w3.org/2005/Atom">cid:a%20&amp;%20b</id></a:entry>`},
+		{Atom, head + "<title>1</title><id>1</id></entry>", ""},
+	} {
+		topic := newTopic()
+		fields := isRSS
+		if test.format == Atom {
+			fields = []feed.Field{isAtom}
+		}
+		topic.add(syndicated("a & b", feed.Put, noon, test.body, fields...))
+		if test.want == "" {
+			test.want = test.body
+		}
+		g := serveTopic(t, topic, as(test.format)).get(t, "/latest").want(t, 200)
+		wellFormed(t, g.body)
+		if !strings.Contains(g.body, "\n"+test.want+"\n") {
+			t.Errorf("got %s, want %s in it", g.body, test.want)
+		}
+	}
+	// So a reader knows them by the IDs that they have on the bus.
+	site, topic := newSite(t), newTopic()
+	ids := []string{"0123abcd", "http://x.example/1", "urn:uuid:1"}
+	for i, id := range ids {
+		topic.add(syndicated(id, feed.Put, later(i), "<item><title>atom: one</title></item>", isRSS...))
+	}
+	site.feed.Store(serveTopic(t, topic, as(RSS)).Feed)
+	f := site.follow(t)
+	defer f.client.CloseIdle()
+	f.all(t)
+	var got []string
+	for _, e := range f.got {
+		got = append(got, e.ID)
+	}
+	if !slices.Equal(got, ids) {
+		t.Errorf("read %q, want %q", got, ids)
 	}
 }
 
