@@ -83,7 +83,7 @@ type verification struct {
 }
 
 // errDiffer says what the exit code says.
-var errDiffer = errors.New("they differ")
+var errDiffer = errors.New("they differ; what can be behind it, and what to do, is in operations.md under \"Comparing a feed with its topic\"")
 
 // verify compares. It returns a report of what it saw even if it could not get to
 // the end; nil if it could not begin.
@@ -168,16 +168,17 @@ func (r *comparison) remark(streams []stream) {
 		}
 	}
 	only := func(n int) bool { return n > 0 && n == r.Missing+r.Extra+r.Reordered+r.Different }
+	short := "%s is the same as far as it goes, and %d short. If something was published meanwhile, or is still being copied, compare again."
+	if !r.Complete {
+		short = strings.Replace(short, "%d", "at least %d", 1)
+	}
 	switch {
-	case !r.Complete:
 	case only(r.Missing) && *r.Differences[0].First == r.Second:
-		r.Remarks = append(r.Remarks, fmt.Sprintf("The second is the same as far as it goes, and %d short. %s", r.Missing, compareAgain))
+		r.Remarks = append(r.Remarks, fmt.Sprintf(short, "The second", r.Missing))
 	case only(r.Extra) && *r.Differences[0].Second == r.First:
-		r.Remarks = append(r.Remarks, fmt.Sprintf("The first is the same as far as it goes, and %d short. %s", r.Extra, compareAgain))
+		r.Remarks = append(r.Remarks, fmt.Sprintf(short, "The first", r.Extra))
 	}
 }
-
-const compareAgain = "If something was published meanwhile, or is still being copied, compare again."
 
 // print writes the sums for a person.
 func (r *comparison) print(w io.Writer) error {

@@ -81,6 +81,8 @@ func TestRemarks(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, first, second, want string }{
 		{"the same", "a b c", "a b c", ""},
+		{"more differences than are wanted", "a b c d e f", "a b", "The second is the same as far as it goes, and at least 3 short."},
+		{"more of them in the middle", "a b c d e f", "a e f", ""},
 		{"the second ends earlier", "a b c d", "a b", "The second is the same as far as it goes, and 2 short."},
 		{"the first does", "a b", "a b c", "The first is the same as far as it goes, and 1 short."},
 		{"the second begins later", "a b c", "b c", ""},
@@ -94,7 +96,7 @@ func TestRemarks(t *testing.T) {
 			var err error
 			r.Summary, err = verify.Compare(named(tt.first), named(tt.second), 0, func(d verify.Difference) bool {
 				r.Differences = append(r.Differences, d)
-				return true
+				return len(r.Differences) < 3
 			})
 			if err != nil {
 				t.Fatal(err)
