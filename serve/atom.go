@@ -59,7 +59,7 @@ func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
 		b = fmt.Appendf(b, `<content type="%s">%s</content>`, escaped(media), el)
 	case media == "text/html" && isText(e.body):
 		b = fmt.Appendf(b, `<content type="html">%s</content>`, escaped(string(e.body)))
-	case strings.HasPrefix(media, "text/") && isText(e.body):
+	case strings.HasPrefix(media, "text/") && !isXML(media) && isText(e.body):
 		kind := media
 		if media == "text/plain" {
 			kind = "text"
