@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/xml"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -140,7 +142,7 @@ func TestAtom(t *testing.T) {
 			s.get(t, fmt.Sprintf("/pages/e0-3-%d", n/3)).want(t, 404)
 			topic.news(1)
 		}
-		if got, want := idsOf(second(s.archived(t))), "0 1 1 | 3 4 4 | 6 7 7 | 9 10 10 | 9 10 10"; got != want {
+		if got, want := idsOf(second(s.archived(t))), "0 1 | 3 4 | 6 7 | 9 10 | 9 10"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
@@ -150,24 +152,63 @@ func TestAtom(t *testing.T) {
 		for i := range 20 {
 			topic.add(message("<same@x>", feed.Put, noon, fmt.Sprint(i)))
 		}
-		last := time.Time{}
-		_, feeds := serveTopic(t, topic, as(Atom), sized(30)).archived(t)
-		for i := 19; i >= 0; i-- {
-			e := feeds[0].Entries[i]
-			if e.ID != "cid:same@x" || !e.UpdatedParsed.After(last) {
-				t.Errorf("entry %s is of %v, after one of %v", e.ID, e.UpdatedParsed, last)
+		// The document that has the newer one is newer, too.
+		last, lastDoc := time.Time{}, time.Time{}
+		_, feeds := serveTopic(t, topic, as(Atom), sized(1)).archived(t)
+		for _, doc := range slices.Backward(feeds[1:]) {
+			e := doc.Entries[0]
+			if e.ID != "cid:same@x" || !e.UpdatedParsed.After(last) || !doc.UpdatedParsed.After(lastDoc) {
+				t.Errorf("entry %s is of %v, after one of %v, in a document of %v, after one of %v", e.ID, e.UpdatedParsed, last, doc.UpdatedParsed, lastDoc)
 			}
-			last = *e.UpdatedParsed
+			last, lastDoc = *e.UpdatedParsed, *doc.UpdatedParsed
 		}
-		// Entries that are entries already are not touched: the document with the
-		// newer one is newer, and within a document it comes first.
-		topic = newTopic()
+	})
+	t.Run("case 133: an entry that says that it is no newer goes out as it is, in a newer document", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
 		for i := range 6 {
 			topic.add(syndicated("urn:x:1", feed.Put, later(i), entryOf("urn:x:1", noon, fmt.Sprint(i)), isAtom))
 		}
-		_, feeds = serveTopic(t, topic, as(Atom)).archived(t)
-		if !feeds[1].UpdatedParsed.After(*feeds[2].UpdatedParsed) || feeds[2].Entries[0].Content.Value != "2" {
-			t.Errorf("got %v", feeds)
+		_, feeds := serveTopic(t, topic, as(Atom), sized(2)).archived(t)
+		for k, doc := range slices.Backward(feeds[1:]) {
+			if want := fmt.Sprint(2*(2-k) + 1); len(doc.Entries) != 1 || doc.Entries[0].Content.Value != want || !doc.Entries[0].UpdatedParsed.Equal(noon) {
+				t.Errorf("archive %d has %v, want version %s alone", 2-k, doc.Entries, want)
+			}
+			if k > 0 && !feeds[k].UpdatedParsed.After(*doc.UpdatedParsed) {
+				t.Errorf("archive %d is of %v, and the one behind it of %v", 2-k, doc.UpdatedParsed, feeds[k].UpdatedParsed)
+			}
+		}
+		// RFC 5005 goes by the documents then, and so a reader that comes late has the
+		// newest version in the end.
+		site := newSite(t)
+		site.feed.Store(serveTopic(t, topic, as(Atom), sized(2)).Feed)
+		f := site.follow(t)
+		defer f.client.CloseIdle()
+		f.all(t)
+		if last := f.got[len(f.got)-1]; string(last.Body) != entryOf("urn:x:1", noon, "5") {
+			t.Errorf("the last that is read is %s", last.Body)
+		}
+	})
+	t.Run("case 133: of several versions a document has the newest", func(t *testing.T) {
+		t.Parallel()
+		for _, format := range []Format{Atom, RSS} {
+			topic := newTopic()
+			for i, op := range []feed.Operation{feed.Put, feed.Delete, feed.Put, feed.Patch, feed.Patch, feed.Put, feed.Delete} {
+				topic.add(message("urn:x:1", op, noon, fmt.Sprint("version ", i)))
+				topic.add(message("urn:x:other", feed.Patch, noon, "x"))
+			}
+			s := serveTopic(t, topic, as(format), sized(100))
+			for n, want := range map[uint64]string{2: "0", 4: "tombstone", 6: "2", 8: "3 2", 10: "4 3 2", 12: "5", 14: "tombstone"} {
+				topic.set(func() { topic.span.End = n })
+				var got []string
+				g := s.get(t, "/latest").want(t, 200)
+				for _, m := range regexp.MustCompile(`version (\d)|deleted-entry `).FindAllStringSubmatch(g.body, -1) {
+					got = append(got, cmp.Or(m[1], "tombstone"))
+				}
+				if strings.Join(got, " ") != want || strings.Count(g.body, "urn:x:other</") < int(n/2) || g.header.Get("Content-Length") != fmt.Sprint(len(g.body)) {
+					t.Errorf("%d messages in %s: got %q, want %s, in %s", n, format, got, want, g.body)
+				}
+			}
 		}
 	})
 	t.Run("case 134: deletes", func(t *testing.T) {
@@ -186,6 +227,21 @@ func TestAtom(t *testing.T) {
 					t.Errorf("got %s", g.body)
 				}
 			}
+		}
+	})
+	t.Run("case 134: a delete is no older than what it deletes", func(t *testing.T) {
+		t.Parallel()
+		topic := newTopic()
+		topic.add(message("a@x", feed.Put, noon, "1"))
+		topic.add(message("a@x", feed.Delete, noon, "")) // at the same time
+		s := serveTopic(t, topic, as(Atom), sized(1))
+		put, del := parsed(t, s.get(t, "/pages/e0-1-0").body), parsed(t, s.get(t, "/pages/e0-1-1").body)
+		id := put.all(atomSpace, "entry")[0].says(atomSpace, "id")
+		updated := put.all(atomSpace, "entry")[0].says(atomSpace, "updated")
+		tombstone := del.all(tombstoneSpace, "deleted-entry")[0].attrs
+		var w wrongs
+		if tombstone["ref"] != id || !w.date("when", tombstone["when"]).After(w.date("updated", updated)) || len(w) > 0 {
+			t.Errorf("got %v of %s, which is of %s: %v", tombstone, id, updated, w)
 		}
 	})
 	t.Run("case 135: retention", func(t *testing.T) {
@@ -500,9 +556,9 @@ func (f *follower) all(t *testing.T) {
 		}
 		f.ids.Commit(batch.Entities)
 		for _, v := range batch.Violations {
-			// Documents have every version of an entry, the newest one first.
+			// Archives have older versions of an entry.
 			switch v.Kind {
-			case syndication.StaleDropped, syndication.DuplicateID, syndication.ArchiveTooNew:
+			case syndication.StaleDropped, syndication.ArchiveTooNew:
 			default:
 				t.Errorf("the reader sees %v", v)
 			}
