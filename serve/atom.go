@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -37,7 +38,8 @@ func (atomFormat) frame(f *Feed, p *page) (head, tail []byte) {
 	return b.Bytes(), []byte("</feed>\n")
 }
 
-// entity appends an entry. One that is an entry of Atom goes out as it came.
+// entity appends an entry. One that is an entry of Atom goes out as it came, but
+// that it gets the message's ID if it has none.
 func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
 	if e.op == "DELETE" {
 		return tombstone(b, e, iri(e.id))
@@ -46,6 +48,7 @@ func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
 	media := mediaType(e.contentType)
 	switch {
 	case wellFormed && root == (xml.Name{Space: atomSpace, Local: "entry"}):
+		el = identified(el, xml.Name{Space: atomSpace, Local: "id"}, ` xmlns="`+atomSpace+`"`, iri(e.id))
 		return append(append(b, el...), '\n')
 	case wellFormed && root.Local == "item" && (e.format != "" || media == "application/rss+xml"):
 		return atomItem(b, e)
@@ -56,7 +59,7 @@ func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
 		b = fmt.Appendf(b, `<content type="%s">%s</content>`, escaped(media), el)
 	case media == "text/html" && isText(e.body):
 		b = fmt.Appendf(b, `<content type="html">%s</content>`, escaped(string(e.body)))
-	case strings.HasPrefix(media, "text/") && isText(e.body):
+	case strings.HasPrefix(media, "text/") && !isXML(media) && isText(e.body):
 		kind := media
 		if media == "text/plain" {
 			kind = "text"
@@ -125,7 +128,7 @@ func (rssFormat) frame(f *Feed, p *page) (head, tail []byte) {
 }
 
 // entity appends an item. One that is an item of RSS 2.0 goes out as it came, but
-// that it has its ID as guid if it had none.
+// that it gets the message's ID as guid if it has none.
 func (rssFormat) entity(b []byte, _ *page, e *entity) []byte {
 	if e.op == "DELETE" {
 		return tombstone(b, e, e.id)
@@ -134,7 +137,10 @@ func (rssFormat) entity(b []byte, _ *page, e *entity) []byte {
 	switch {
 	case wellFormed && root == (xml.Name{Local: "item"}):
 		// No namespace is declared around it.
-		return append(append(b, bytes.Replace(el, []byte(` xmlns=""`), nil, 1)...), '\n')
+		name := nameEnd(el)
+		el = slices.Concat(el[:name], bytes.TrimPrefix(el[name:], []byte(` xmlns=""`)))
+		el = identified(el, xml.Name{Local: "guid"}, ` isPermaLink="false"`, e.id)
+		return append(append(b, el...), '\n')
 	case wellFormed && root == (xml.Name{Space: atomSpace, Local: "entry"}):
 		var in entry
 		if err := xml.Unmarshal(el, &in); err != nil {

@@ -217,9 +217,11 @@ type reading struct {
 	b      []byte
 	buffer *[]byte // that b is in
 	ends   []int
-	whole  bool
-	hash   hash.Hash
-	n      int64
+	// versions has what each entity of a document is a version of.
+	versions []version
+	whole    bool
+	hash     hash.Hash
+	n        int64
 }
 
 // read returns a reading that has not begun.
@@ -308,6 +310,9 @@ func (r *reading) write(ctx context.Context) error {
 		if err := r.add(part); err != nil {
 			return err
 		}
+		if r.p.linked {
+			r.versions = append(r.versions, version{e.id, e.op != feed.Patch})
+		}
 	}
 	return clash
 }
@@ -331,6 +336,12 @@ func (r *reading) add(part []byte) error {
 	return nil
 }
 
+// version is an entity that others with the same ID may have replaced.
+type version struct {
+	id    string
+	whole bool // it replaces those before it
+}
+
 // close gives back what the page was made in.
 func (r *reading) close() {
 	if r.buffer != nil && int64(cap(r.b)) <= 2*r.f.memory.largest {
@@ -344,6 +355,7 @@ func (r *reading) close() {
 func (r *reading) finish() {
 	p := r.p
 	head, tail := r.f.format.frame(r.f, p)
+	chunks := r.chunks()
 	p.length = int64(len(head)) + r.n + int64(len(tail))
 	r.hash.Write(head)
 	r.hash.Write(tail)
@@ -358,18 +370,35 @@ func (r *reading) finish() {
 		return
 	}
 	p.body = append(make([]byte, 0, p.length), head...)
-	if p.linked {
-		for i, end := range slices.Backward(r.ends) {
-			begin := 0
-			if i > 0 {
-				begin = r.ends[i-1]
-			}
-			p.body = append(p.body, r.b[begin:end]...)
-		}
-	} else {
-		p.body = append(p.body, r.b...)
+	for _, chunk := range chunks {
+		p.body = append(p.body, chunk...)
 	}
 	p.body = append(p.body, tail...)
+}
+
+// chunks are what the body is made of, in its order. A document has the newest
+// entry first. Of those with the same ID it has the newest alone: they are versions
+// of one entry, whose own times need not tell which is newer, and many readers take
+// the last that they see for it.
+func (r *reading) chunks() (chunks [][]byte) {
+	if !r.p.linked || !r.whole {
+		return [][]byte{r.b}
+	}
+	replaced := map[string]bool{}
+	for i, end := range slices.Backward(r.ends) {
+		begin := 0
+		if i > 0 {
+			begin = r.ends[i-1]
+		}
+		v := r.versions[i]
+		if replaced[v.id] {
+			r.n -= int64(end - begin)
+			continue
+		}
+		replaced[v.id] = v.whole
+		chunks = append(chunks, r.b[begin:end])
+	}
+	return chunks
 }
 
 // newest returns the newest page that has a message, nil if there is none.

@@ -278,8 +278,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// Positions in a feed that start at a time or behind an ID, as the Java consumer
-// starts them too.
+// Positions in a feed that start at a time or behind an ID.
 func TestStartingPlaces(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
@@ -290,7 +289,7 @@ func TestStartingPlaces(t *testing.T) {
 		"beginning": "m0 m1 m2 m3 m4 m5 m6 m7 m8 m9", "2026-03-01T12:00:04Z": "m4 m5 m6 m7 m8 m9", "id:m4@x@2026-03-01T12:00:04Z": "m5 m6 m7 m8 m9",
 		"id:m0@x@2026-03-01T12:00:00Z": "m1 m2 m3 m4 m5 m6 m7 m8 m9", "now": "",
 	} {
-		t.Run("case 128: "+start, func(t *testing.T) {
+		t.Run("from "+start, func(t *testing.T) {
 			c := site.crawl(t)
 			var err error
 			if c.cfg.Start, err = datareplication.ParseStart(start); err != nil {

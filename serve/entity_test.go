@@ -45,6 +45,16 @@ func TestEntities(t *testing.T) {
 		},
 		"case 111: times in whole seconds, cut and not rounded, with two digits for the day": {
 			feed.Record{Time: at, Header: feed.Header{
+				{Name: "Last-Modified", Value: "2026-01-02T09:25:31.666+01:00"}, {Name: "Content-Type", Value: "a/b"}, {Name: "Content-ID", Value: "<1>"},
+			}},
+			"Last-Modified: Fri, 02 Jan 2026 08:25:31 GMT\nContent-Type: a/b\nContent-ID: <1>\nOperation-Type: http-equiv=PUT\nContent-Length: 0\n\n",
+		},
+		"case 111: times of the bus, likewise": {
+			feed.Record{Time: at.In(time.FixedZone("", 7200)), Header: feed.Header{{Name: "Content-Type", Value: "a/b"}, {Name: "Content-ID", Value: "<1>"}}},
+			"Content-Type: a/b\nContent-ID: <1>\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=PUT\nContent-Length: 0\n\n",
+		},
+		"case 111: a day of one digit, as feeds have it": {
+			feed.Record{Time: at, Header: feed.Header{
 				{Name: "Last-Modified", Value: "Fri, 2 Jan 2026 09:25:31 +0100"}, {Name: "Content-Type", Value: "a/b"}, {Name: "Content-ID", Value: "<1>"},
 			}},
 			"Last-Modified: Fri, 02 Jan 2026 08:25:31 GMT\nContent-Type: a/b\nContent-ID: <1>\nOperation-Type: http-equiv=PUT\nContent-Length: 0\n\n",
@@ -280,6 +290,14 @@ func TestBoundary(t *testing.T) {
 			g := s.get(t, "/latest")
 			if strings.Contains(g.header.Get("Content-Type"), first) || g.ids() != "m0 b" {
 				t.Errorf("got %v", g)
+			}
+			p, err := pageOf(g.header)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts, err := partsOf([]byte(g.body), p.boundary)
+			if err != nil || len(parts) != 2 || parts[1].body != string(r.Body) {
+				t.Errorf("it is read as %v, %v", parts, err)
 			}
 			if other := serveTopic(t, topic).get(t, "/latest"); other.body != g.body {
 				t.Errorf("another copy has %q, not %q", other.body, g.body)

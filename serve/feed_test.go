@@ -177,9 +177,26 @@ func TestPages(t *testing.T) {
 			for i, n := range test.bodies {
 				topic.add(message(fmt.Sprintf("m%d@x", i), feed.Put, noon, strings.Repeat("x", n)))
 			}
-			s := serveTopic(t, topic, sized(2))
+			s := serveTopic(t, topic, sized(2), func(c *Config) { c.Memory = NewMemory(1 << 20) })
 			if got := s.walk(t); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
+			}
+			i := 0
+			for _, g := range s.pages(t) {
+				p, err := pageOf(g.header)
+				if err != nil {
+					t.Fatal(err)
+				}
+				parts, err := partsOf([]byte(g.body), p.boundary)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, part := range parts {
+					if want := strings.Repeat("x", test.bodies[i]); part.body != want {
+						t.Errorf("message %d has %d bytes, want %d", i, len(part.body), len(want))
+					}
+					i++
+				}
 			}
 		})
 	}

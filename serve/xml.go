@@ -123,6 +123,48 @@ func nameEnd(tag []byte) int {
 	return len(tag)
 }
 
+// identified returns an element as it is if it has a child with a name that says
+// something, and with one that says id if not: readers cannot tell apart what has
+// no ID.
+func identified(el []byte, name xml.Name, attributes, id string) []byte {
+	d := xml.NewDecoder(bytes.NewReader(el))
+	var tagEnd, start int64 // of the element, and of a child that says nothing yet
+	var blank [2]int64      // where there is such a child
+	depth := 0
+	for {
+		at := d.InputOffset()
+		token, err := d.Token()
+		if err != nil {
+			break
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			if depth++; depth == 1 {
+				tagEnd = d.InputOffset()
+			}
+			if depth == 2 && token.Name == name {
+				start = at
+			}
+		case xml.CharData:
+			if start > 0 && len(bytes.TrimSpace(token)) > 0 {
+				return el
+			}
+		case xml.EndElement:
+			if depth--; depth == 1 && start > 0 {
+				blank, start = [2]int64{start, d.InputOffset()}, 0
+			}
+		}
+	}
+	child := fmt.Appendf(nil, "<%s%s>%s</%[1]s>", name.Local, attributes, escaped(id))
+	switch {
+	case blank[1] > 0:
+		return bytes.Join([][]byte{el[:blank[0]], child, el[blank[1]:]}, nil)
+	case bytes.HasSuffix(el[:tagEnd], []byte("/>")):
+		return bytes.Join([][]byte{el[:tagEnd-2], []byte(">"), child, []byte("</"), el[1:nameEnd(el)], []byte(">")}, nil)
+	}
+	return bytes.Join([][]byte{el[:tagEnd], child, el[tagEnd:]}, nil)
+}
+
 // isDeclared says whether a name's prefix is declared. [xml.Decoder] leaves one
 // that is not in place of the namespace, and no prefix has a colon.
 func isDeclared(n xml.Name) bool {

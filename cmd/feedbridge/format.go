@@ -142,13 +142,17 @@ func (s *sources) describe(cp checkpoint.Checkpoint) (format string, shown any) 
 var errMaybeIndex = errors.New("if it is the index of a snapshot, set start to snapshot: and this url, and url to that of the feed")
 
 // detect finds out what a URL serves: by its media type if that is multipart, and
-// by the root element of the document if not. It reads no more than it needs.
+// by the root element of the document if not. A feed that answers with 204 has no
+// entities yet, as datareplication feeds say it. It reads no more than it needs.
 func detect(ctx context.Context, client *source.Client, url string) (config.Format, error) {
 	resp, err := client.Do(ctx, source.Request{Method: http.MethodGet, URL: url})
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
+	if resp.Status == http.StatusNoContent {
+		return datareplication.Kind, nil
+	}
 	contentType := resp.Header.Get("Content-Type")
 	if main, _, _ := strings.Cut(contentType, "/"); strings.EqualFold(strings.TrimSpace(main), "multipart") {
 		return datareplication.Kind, nil

@@ -155,6 +155,31 @@ func spoil(ts *testscript.TestScript, neg bool, args []string) {
 	u.fault.Store(&fault)
 }
 
+// publish sends messages to a topic on NATS as programs do that know nothing of
+// feedbridge. Each line of a file is one: its Content-ID, if that is not -, and
+// its body.
+func publish(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 3, 3)
+	nc, err := nats.Connect(args[0])
+	ts.Check(err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: args[1], Subjects: []string{args[1]}})
+	ts.Check(err)
+	for line := range strings.Lines(ts.ReadFile(args[2])) {
+		id, body, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		m := &nats.Msg{Subject: args[1], Data: []byte(body)}
+		if id != "-" {
+			m.Header = nats.Header{"Content-ID": {id}}
+		}
+		_, err := js.PublishMsg(ctx, m)
+		ts.Check(err)
+	}
+}
+
 // listMessages writes a line for each message of a topic: what it does, and to what.
 func listMessages(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 3, 3)

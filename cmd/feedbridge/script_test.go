@@ -54,6 +54,7 @@ func TestScripts(t *testing.T) {
 			"ends":     ends,
 			"await":    await,
 			"messages": listMessages,
+			"publish":  publish,
 			"holds":    holds,
 		},
 	})

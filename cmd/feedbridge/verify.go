@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -28,7 +29,7 @@ func (a *app) verifyCommand() *cobra.Command {
 	v := verification{limit: 100, window: verify.DefaultWindow}
 	var asJSON bool
 	cmd := a.configurable(&cobra.Command{
-		Use:   "verify --feed URL|FEED (--feed URL|FEED | --topic TOPIC)",
+		Use:   "verify --feed URL|FEED (--feed URL|FEED | --topic TOPIC | --served NAME)",
 		Short: "Compare a feed with a topic, or with another feed",
 		Long: `Verify reads a feed and a topic, or two feeds, side by side, and reports what the
 second does not have (missing), has beside it (extra), has in another place
@@ -36,10 +37,18 @@ second does not have (missing), has beside it (extra), has in another place
 It changes nothing, and holds no more than a window of each, however long they
 are. FEED is the name of a feed in the configuration, which also names the bus.
 
-It exits with 0 if both are the same, and with 1 if they differ or one of them
-cannot be read. What is published meanwhile may show as a difference at the end.`,
+--topic is for a topic that feedbridge filled from the feed: it has the feed's
+entities as they are. --served is for a feed that is made of a topic, whoever
+wrote it: NAME is one of serve.feeds in the configuration, and its topic is taken
+for what it is as that feed, with the IDs and times that messages get there, and
+without those that repeat one.
+
+It exits with 0 if both are the same, with 1 if they differ or one of them cannot
+be read, and with 2 if the command line or the configuration is wrong. What is
+published meanwhile may show as a difference at the end.`,
 		Example: `  feedbridge verify -c feedbridge.yaml --feed orders --topic orders
-  feedbridge verify --feed https://shop.example.com/feed/latest --feed http://127.0.0.1:8080/orders/latest`,
+  feedbridge verify -c feedbridge.yaml --feed http://127.0.0.1:8080/feeds/orders/latest --served orders
+  feedbridge verify --feed https://shop.example.com/feed/latest --feed http://127.0.0.1:8080/feeds/orders/latest`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := a.verify(cmd.Context(), v)
@@ -54,6 +63,7 @@ cannot be read. What is published meanwhile may show as a difference at the end.
 	})
 	cmd.Flags().StringArrayVar(&v.feeds, "feed", nil, "a `FEED` to compare, by its URL or its name in the configuration")
 	cmd.Flags().StringVar(&v.topic, "topic", "", "the `TOPIC` to compare it with")
+	cmd.Flags().StringVar(&v.served, "served", "", "the feed to compare it with as its topic has it: a `NAME` of serve.feeds")
 	cmd.Flags().StringVar(&v.bus, "bus", "", "the `BUS` of the topic; default the only one that is configured")
 	cmd.Flags().Var(&v.from, "from", "where feeds start, as for tail; default the feed's own start")
 	cmd.Flags().Var(&v.window, "window", "look that many entities ahead for one that is in another place")
@@ -66,13 +76,14 @@ cannot be read. What is published meanwhile may show as a difference at the end.
 type verification struct {
 	feeds      []string
 	topic, bus string
+	served     string
 	from       startFlag
 	window     limitFlag
 	limit      limitFlag
 }
 
 // errDiffer says what the exit code says.
-var errDiffer = errors.New("they differ")
+var errDiffer = errors.New("they differ; what can be behind it, and what to do, is in operations.md under \"Comparing a feed with its topic\"")
 
 // verify compares. It returns a report of what it saw even if it could not get to
 // the end; nil if it could not begin.
@@ -80,10 +91,10 @@ func (a *app) verify(ctx context.Context, v verification) (*comparison, error) {
 	switch {
 	case len(v.feeds) == 0:
 		return nil, &usageError{errors.New("--feed is missing: want a URL, or the name of a feed in the configuration")}
-	case len(v.feeds) == 1 && v.topic == "":
-		return nil, &usageError{errors.New("what to compare with is missing: want --topic, or another --feed")}
-	case len(v.feeds) > 2, len(v.feeds) == 2 && v.topic != "":
-		return nil, &usageError{errors.New("two are compared: want one --feed with --topic, or two")}
+	case len(v.feeds) == 1 && v.topic == "" && v.served == "":
+		return nil, &usageError{errors.New("what to compare with is missing: want --topic, --served or another --feed")}
+	case len(v.feeds) > 2, len(v.feeds) == 2 && v.topic+v.served != "", v.topic != "" && v.served != "":
+		return nil, &usageError{errors.New("two are compared: want one --feed with --topic or --served, or two")}
 	case v.topic == "" && v.bus != "":
 		return nil, &usageError{errors.New("--bus is for --topic")}
 	}
@@ -97,8 +108,12 @@ func (a *app) verify(ctx context.Context, v verification) (*comparison, error) {
 		}
 		streams = append(streams, s)
 	}
-	if v.topic != "" {
-		s, closeBus, err := a.topicStream(ctx, v, log)
+	if v.topic != "" || v.served != "" {
+		of := a.topicStream
+		if v.served != "" {
+			of = a.servedStream
+		}
+		s, closeBus, err := of(ctx, v, log)
 		if err != nil {
 			return nil, err
 		}
@@ -117,6 +132,7 @@ func (a *app) verify(ctx context.Context, v verification) (*comparison, error) {
 		r.Differences = append(r.Differences, d)
 		return len(r.Differences) < int(v.limit)
 	})
+	r.remark(streams)
 	r.Took = time.Since(started).Round(time.Millisecond).String()
 	switch {
 	case ctx.Err() != nil:
@@ -138,8 +154,30 @@ type comparison struct {
 	Window int    `json:"window"`
 	Took   string `json:"took"`
 	verify.Summary
+	// Remarks are sentences about what the numbers do not say.
+	Remarks []string `json:"remarks,omitempty"`
 	// Differences are no more than the limit.
 	Differences []verify.Difference `json:"differences"`
+}
+
+// remark says what was not compared, and what may come of comparing what grows.
+func (r *comparison) remark(streams []stream) {
+	for _, s := range streams {
+		if s.remark != nil && s.remark() != "" {
+			r.Remarks = append(r.Remarks, s.remark())
+		}
+	}
+	only := func(n int) bool { return n > 0 && n == r.Missing+r.Extra+r.Reordered+r.Different }
+	short := "%s is the same as far as it goes, and %d short. If something was published meanwhile, or is still being copied, compare again."
+	if !r.Complete {
+		short = strings.Replace(short, "%d", "at least %d", 1)
+	}
+	switch {
+	case only(r.Missing) && *r.Differences[0].First == r.Second:
+		r.Remarks = append(r.Remarks, fmt.Sprintf(short, "The second", r.Missing))
+	case only(r.Extra) && *r.Differences[0].Second == r.First:
+		r.Remarks = append(r.Remarks, fmt.Sprintf(short, "The first", r.Extra))
+	}
 }
 
 // print writes the sums for a person.
@@ -151,6 +189,9 @@ func (r *comparison) print(w io.Writer) error {
 		p.line("compared     to their ends, in %s, looking ahead %s", r.Took, count(r.Window, "entity", "entities"))
 	} else {
 		p.line("compared     not to their ends, for %s, looking ahead %s", r.Took, count(r.Window, "entity", "entities"))
+	}
+	for _, s := range r.Remarks {
+		p.line("remark       %s", s)
 	}
 	p.line("equal        %d", r.Equal)
 	for _, found := range []struct {
@@ -171,6 +212,8 @@ func (r *comparison) print(w io.Writer) error {
 type stream struct {
 	name     string
 	entities iter.Seq2[feed.Entity, error]
+	// remark, if any, says what there is to say when the entities have been read.
+	remark func() string
 }
 
 // feedStream returns a feed from its start to the end that it has now.
@@ -190,7 +233,7 @@ func (a *app) feedStream(ctx context.Context, name string, from startFlag, log *
 	if err != nil {
 		return stream{}, err
 	}
-	return stream{"feed " + withoutSecrets(f.Source.URL), func(yield func(feed.Entity, error) bool) {
+	return stream{name: "feed " + withoutSecrets(f.Source.URL), entities: func(yield func(feed.Entity, error) bool) {
 		err := readFeed(ctx, all, false, 0, log, func(b feed.Batch) error {
 			warn(log, b.Violations)
 			for _, e := range b.Entities {
@@ -212,14 +255,64 @@ type topicLog interface {
 	Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error]
 }
 
-// topicStream returns a topic as it is now, and what closes the connection to its
-// bus.
-func (a *app) topicStream(ctx context.Context, v verification, log *slog.Logger) (_ stream, closeBus func(), err error) {
+// configured returns the configuration that has the bus.
+func (v verification) configured(a *app) (*config.Config, error) {
 	url := ""
 	if !feedNames.MatchString(v.feeds[0]) {
 		url = v.feeds[0] // there may be no other feed in the configuration
 	}
-	cfg, err := a.load(url)
+	return a.load(url)
+}
+
+// servedStream returns what a topic is now as a feed that is served of it, and what
+// closes the connection to its bus.
+func (a *app) servedStream(ctx context.Context, v verification, log *slog.Logger) (_ stream, closeBus func(), err error) {
+	cfg, err := v.configured(a)
+	if err != nil {
+		return stream{}, nil, err
+	}
+	if cfg.Serve == nil {
+		return stream{}, nil, &usageError{errors.New("--served names one of serve.feeds, and the configuration has none: say where it is with -c")}
+	}
+	served, ok := cfg.Serve.Feeds[v.served]
+	if !ok {
+		return stream{}, nil, &usageError{fmt.Errorf("want --served with one of these: %s", strings.Join(slices.Sorted(maps.Keys(cfg.Serve.Feeds)), ", "))}
+	}
+	s := stream{name: fmt.Sprintf("served feed %s, of topic %s on bus %s", v.served, served.From.Topic, served.From.Bus)}
+	b, err := openBus(ctx, cfg, served.From.Bus, log)
+	if err != nil {
+		return stream{}, nil, err
+	}
+	served.Auth = config.ServedAuth{} // nobody asks
+	f, err := newServed(v.served, served, b, serve.NewMemory(cfg.Serve.Memory), nil, log)
+	leftOut := 0
+	if err == nil {
+		s.entities, err = f.Entities(ctx, func() { leftOut++ })
+	}
+	if err != nil {
+		b.close()
+		return stream{}, nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	s.remark = func() string {
+		if leftOut == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s left out of the feed: what repeats one on the same page or on the page in front.", count(leftOut, "message is", "messages are"))
+	}
+	return s, b.close, nil
+}
+
+// openBus connects to one of the configured buses.
+func openBus(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (*buses, error) {
+	alone := *cfg
+	alone.Buses = map[string]config.Bus{name: cfg.Buses[name]}
+	return openBuses(ctx, &alone, attachEmbedded, log)
+}
+
+// topicStream returns a topic as it is now, and what closes the connection to its
+// bus.
+func (a *app) topicStream(ctx context.Context, v verification, log *slog.Logger) (_ stream, closeBus func(), err error) {
+	cfg, err := v.configured(a)
 	if err != nil {
 		return stream{}, nil, err
 	}
@@ -231,16 +324,21 @@ func (a *app) topicStream(ctx context.Context, v verification, log *slog.Logger)
 	if _, ok := cfg.Buses[name]; !ok {
 		return stream{}, nil, &usageError{fmt.Errorf("want --bus with one of these: %s", strings.Join(names, ", "))}
 	}
-	alone := *cfg
-	alone.Buses = map[string]config.Bus{name: cfg.Buses[name]}
-	b, err := openBuses(ctx, &alone, attachEmbedded, log)
+	b, err := openBus(ctx, cfg, name, log)
 	if err != nil {
 		return stream{}, nil, err
 	}
 	s := stream{name: fmt.Sprintf("topic %s on bus %s", v.topic, name)}
 	topic, err := logOf(ctx, b.conns[name], v.topic)
+	foreign := 0
 	if err == nil {
-		s.entities, err = recorded(ctx, topic)
+		s.entities, err = recorded(ctx, topic, &foreign)
+	}
+	s.remark = func() string {
+		if foreign == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s no Content-ID, so feedbridge did not write all of it. To compare it with a feed that is served of it, name that with --served.", count(foreign, "message has", "messages have"))
 	}
 	if err != nil {
 		b.close()
@@ -265,8 +363,8 @@ func logOf(ctx context.Context, on conn, topic string) (topicLog, error) {
 }
 
 // recorded returns the entities that a topic has now. A message that has no
-// Content-ID goes by its position.
-func recorded(ctx context.Context, topic topicLog) (iter.Seq2[feed.Entity, error], error) {
+// Content-ID goes by its position, and is counted as foreign.
+func recorded(ctx context.Context, topic topicLog, foreign *int) (iter.Seq2[feed.Entity, error], error) {
 	span, err := topic.Span(ctx)
 	if err != nil {
 		return nil, err
@@ -283,6 +381,7 @@ func recorded(ctx context.Context, topic topicLog) (iter.Seq2[feed.Entity, error
 				return
 			}
 			if e.ID == "" {
+				*foreign++
 				e.ID = fmt.Sprintf("position %d", r.Position)
 			}
 			if !yield(e, nil) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/verify"
 )
 
 // records is a topic of messages at positions from 5 on, and what ends it.
@@ -53,7 +54,7 @@ func TestRecorded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			entities, err := recorded(t.Context(), tt.topic)
+			entities, err := recorded(t.Context(), tt.topic, new(int))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,6 +74,49 @@ func TestRecorded(t *testing.T) {
 				t.Errorf("error %q, want %q", text, tt.words)
 			}
 		})
+	}
+}
+
+func TestRemarks(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, first, second, want string }{
+		{"the same", "a b c", "a b c", ""},
+		{"more differences than are wanted", "a b c d e f", "a b", "The second is the same as far as it goes, and at least 3 short."},
+		{"more of them in the middle", "a b c d e f", "a e f", ""},
+		{"the second ends earlier", "a b c d", "a b", "The second is the same as far as it goes, and 2 short."},
+		{"the first does", "a b", "a b c", "The first is the same as far as it goes, and 1 short."},
+		{"the second begins later", "a b c", "b c", ""},
+		{"the first does, and ends later", "b c d", "a b c", ""},
+		{"the second has others, too", "a b", "x a b", ""},
+		{"one is in another place", "a b c d", "b c a", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var r comparison
+			var err error
+			r.Summary, err = verify.Compare(named(tt.first), named(tt.second), 0, func(d verify.Difference) bool {
+				r.Differences = append(r.Differences, d)
+				return len(r.Differences) < 3
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.remark(nil)
+			if got := strings.Join(r.Remarks, " "); !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// named are entities with those IDs.
+func named(ids string) iter.Seq2[feed.Entity, error] {
+	return func(yield func(feed.Entity, error) bool) {
+		for id := range strings.FieldsSeq(ids) {
+			if !yield(feed.Entity{ID: id}, nil) {
+				return
+			}
+		}
 	}
 }
 

@@ -1,0 +1,103 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// What the topic is said to be as a feed is what a reader of the feed gets,
+// whoever wrote it, with IDs that repeat, gaps, and what retention has taken.
+func TestEntitiesAreThoseThatReadersGet(t *testing.T) {
+	t.Parallel()
+	site := newSite(t)
+	rapid.Check(t, func(t *rapid.T) {
+		topic := newTopic()
+		for i := range rapid.IntRange(0, 30).Draw(t, "messages") {
+			topic.skip(rapid.SampledFrom([]uint64{0, 0, 0, 1, 20}).Draw(t, "gap"))
+			r := feed.Record{Time: later(i), Body: rapid.SampledFrom([][]byte{nil, []byte("1"), []byte("2")}).Draw(t, "body")}
+			id := rapid.SampledFrom([]string{"a", "b", "c", fmt.Sprint("m", i)}).Draw(t, "id")
+			switch rapid.SampledFrom([]string{"ours", "ours", "of Atom", "foreign", "tombstone"}).Draw(t, "kind") {
+			case "ours":
+				r = message(id, feed.Put, later(i-rapid.IntRange(0, 5).Draw(t, "late")), string(r.Body), feed.Field{Name: "x-a", Value: "1"})
+			case "of Atom":
+				r = syndicated(id, feed.Put, later(i), string(r.Body), isAtom)
+			case "foreign":
+				r.Header = feed.Header{{Name: "Bad Name", Value: "1"}, {Name: "X-Empty", Value: ""}, {Name: "Operation-Type", Value: "STIR"}, {Name: "Nats-Stream", Value: "1"}}
+			case "tombstone":
+				r.Tombstone, r.Body = true, nil
+			}
+			topic.add(r)
+		}
+		topic.trim(rapid.Uint64Range(0, topic.span.End).Draw(t, "first"))
+		s := serveTopic(t, topic, sized(rapid.IntRange(1, 8).Draw(t, "size")), func(c *Config) { c.BusTime = rapid.Bool().Draw(t, "bus time") })
+		site.feed.Store(s.Feed)
+		c := site.crawl(t)
+		defer c.client.CloseIdle()
+		c.all(t)
+		for i := range c.got {
+			c.got[i].Page = ""
+		}
+		out := 0
+		entities, err := s.Entities(t.Context(), func() { out++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []feed.Entity
+		for e, err := range entities {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, e)
+		}
+		if diff := cmp.Diff(c.got, got, cmp.Transformer("empty", func(b []byte) string { return string(b) })); diff != "" {
+			t.Fatalf("-read +said:\n%s", diff)
+		}
+		for _, r := range topic.records {
+			if !s.onPage(t, r.Position) {
+				out++
+			}
+		}
+		if len(got)+out != len(topic.records) {
+			t.Errorf("of %d messages %d are in the feed, and %d are not", len(topic.records), len(got), out)
+		}
+	})
+}
+
+// onPage says whether the page of a position is to be had.
+func (s *served) onPage(t tester, position uint64) bool {
+	size := uint64(s.cfg.PageSize)
+	return s.get(t, "/pages/"+pageID{epoch: "e0", size: size, k: position / size}.String()).status == 200
+}
+
+func TestEntitiesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(5)
+	_, err := serveTopic(t, topic, as(Atom)).Entities(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "serve the topic as datareplication") {
+		t.Errorf("got %v", err)
+	}
+	s := serveTopic(t, topic)
+	entities, err := s.Entities(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic.set(func() { topic.away = true })
+	for e, err := range entities {
+		if !errors.Is(err, errAway) {
+			t.Errorf("got %v, %v", e, err)
+		}
+	}
+	s.Feed.topic.at = time.Time{}
+	if _, err := s.Entities(t.Context(), nil); !errors.Is(err, errAway) {
+		t.Errorf("got %v", err)
+	}
+}
