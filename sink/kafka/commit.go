@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -69,12 +70,12 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 			return err
 		}
 	}
-	w := &s.writers[s.turn]
+	w, other := &s.writers[s.turn], &s.writers[1-s.turn]
 	if err := s.healthy(ctx, w); err != nil {
 		return err
 	}
 	records := append(m.records, s.checkpointRecord(cp))
-	last, err := transact(ctx, w.producer, records, func() {
+	err := send(ctx, w.producer, records, func() {
 		if next != nil {
 			s.stage(next())
 		}
@@ -82,12 +83,16 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	if err != nil {
 		return err
 	}
+	other.over = s.askWhetherOver(ctx, other.last)
+	if err := commitSent(ctx, w.producer); err != nil {
+		return err
+	}
+	last := records[len(records)-1].Offset
 	s.fence, s.own, s.placed = last, last, true
-	s.seen.checkpoint, w.ended = last, time.Now()
-	s.turn = (s.turn + 1) % len(s.writers)
-	clear(w.last)
+	s.seen.checkpoint = last
+	w.last, w.over = lastOf(records), nil
+	s.turn = 1 - s.turn
 	for i := range m.records {
-		w.last[records[i].Partition] = records[i].Offset
 		// Nobody else writes for this feed, so the IDs in between are known.
 		if r := &records[i]; int(r.Partition) < len(s.seen.next) {
 			s.seen.next[r.Partition] = max(s.seen.next[r.Partition], r.Offset+1)
@@ -99,39 +104,107 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	return nil
 }
 
-// markersFor is how long the cluster takes to write the markers of a transaction,
-// unless there is something the matter with it.
-const markersFor = 100 * time.Millisecond
+// A spot is where a record lies.
+type spot struct {
+	topic     string
+	partition int32
+	offset    int64
+}
+
+// lastOf returns where the last record of each partition lies.
+func lastOf(records []kgo.Record) []spot {
+	var last []spot
+	for i := len(records) - 1; i >= 0; i-- {
+		r := &records[i]
+		if !slices.ContainsFunc(last, func(s spot) bool { return s.partition == r.Partition && s.topic == r.Topic }) {
+			last = append(last, spot{r.Topic, r.Partition, r.Offset})
+		}
+	}
+	return last
+}
+
+// askWhetherOver asks whether the transaction that wrote last is over in all of its
+// partitions, and does not wait for the answer. No may also mean that nobody knows.
+func (s *Sink) askWhetherOver(ctx context.Context, last []spot) <-chan bool {
+	ctx = context.WithoutCancel(ctx)
+	answer := make(chan bool, 1)
+	go func() {
+		for _, topic := range []string{s.topic.Name, s.conn.cfg.Checkpoints} {
+			var partitions []int32
+			var offsets []int64
+			for _, l := range last {
+				if l.topic == topic {
+					partitions, offsets = append(partitions, l.partition), append(offsets, l.offset)
+				}
+			}
+			if len(partitions) == 0 {
+				continue
+			}
+			ends, err := s.conn.offsets(ctx, topic, partitions, stable)
+			for i := range ends {
+				if ends[i] <= offsets[i] {
+					err = errHangs
+				}
+			}
+			if err != nil {
+				answer <- false
+				return
+			}
+		}
+		answer <- true
+	}()
+	return answer
+}
 
 // errHangs is a reason to resume, which ends what hangs.
 var errHangs = errors.New("the last commit but one is not ended in all partitions, though the cluster takes it for ended")
 
-// healthy returns an error if the transaction hangs that a writer made last. If its
-// next one were aborted, that one would be, too, though it was committed. The
-// cluster is asked if something took so long that this may be.
+// healthy returns an error if the transaction hangs that a writer made last, or if
+// that cannot be told. If its next one were aborted, that one would be, too, though it
+// was committed.
 func (s *Sink) healthy(ctx context.Context, w *writer) error {
-	if !s.conn.tells.Load() || w.ended.IsZero() || time.Since(w.ended) < markersFor {
+	if w.last == nil || !s.conn.tells.Load() {
 		return nil
 	}
-	now, err := s.transaction(ctx, w)
-	if err != nil {
-		return nil // the commit itself will find out what the matter is
+	if over := w.over; over != nil {
+		w.over = nil
+		select {
+		case yes := <-over:
+			if yes {
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	if where, _, err := s.hanging(ctx, now); err == nil && len(where) > 0 {
-		return errHangs
+	for {
+		now, err := s.transaction(ctx, w)
+		if err != nil {
+			return err
+		}
+		if now.State == "PrepareCommit" {
+			// The markers are being written.
+			if err := sleep(ctx, time.Millisecond); err != nil {
+				return err
+			}
+			continue
+		}
+		open, err := s.stillOpen(ctx, now.ProducerID)
+		if err == nil && len(open) > 0 {
+			err = errHangs
+		}
+		return err
 	}
-	return nil
 }
 
-// transact commits records, all or nothing, and returns the offset of the last.
-// If it fails, the commit may have taken place, or may yet. It calls meanwhile,
-// unless it is nil, once the records are on their way.
-func transact(ctx context.Context, p *kgo.Client, records []kgo.Record, meanwhile func()) (int64, error) {
+// send writes records in a transaction that it begins. It calls meanwhile, unless it
+// is nil, once they are on their way.
+func send(ctx context.Context, p *kgo.Client, records []kgo.Record, meanwhile func()) error {
 	// Closed, the client answers everything that is still waited for.
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
 	if err := p.BeginTransaction(); err != nil {
-		return 0, err
+		return err
 	}
 	promise := kgo.AbortingFirstErrPromise(p)
 	for i := range records {
@@ -141,22 +214,19 @@ func transact(ctx context.Context, p *kgo.Client, records []kgo.Record, meanwhil
 		meanwhile()
 	}
 	if err := p.Flush(ctx); err != nil {
-		return 0, causeOf(ctx, err)
+		return causeOf(ctx, err)
 	}
-	if err := promise.Err(); err != nil {
-		return 0, causeOf(ctx, err)
-	}
-	// All of the records are in the log now. If the process ends here, its
-	// successor aborts them. From here on the caller's end breaks nothing off,
-	// only the time does.
-	stop()
+	return causeOf(ctx, promise.Err())
+}
+
+// commitSent commits what was sent: all of it is in the log now. If the process ends here,
+// its successor aborts it. From here on the caller's end breaks nothing off, only the
+// time does. After an error the commit may have taken place, or may yet.
+func commitSent(ctx context.Context, p *kgo.Client) error {
 	deadline, _ := ctx.Deadline()
-	ending, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNoWord)
+	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNoWord)
 	defer cancel()
-	if err := p.EndTransaction(ending, kgo.TryCommit); err != nil {
-		return 0, causeOf(ending, err)
-	}
-	return records[len(records)-1].Offset, nil
+	return causeOf(ctx, p.EndTransaction(ctx, kgo.TryCommit))
 }
 
 var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")

@@ -82,13 +82,14 @@
 //     ends that. Resume sees it, for a transaction that is open while its
 //     coordinator says otherwise hangs, and ends it in the way in which the
 //     coordinator says that it ended. Therefore no sink takes a transactional id
-//     while its transaction is open: the cluster would forget how it ended. Nor
-//     does a sink commit with an id whose last transaction hangs, for if that
-//     commit were aborted, both would be: it asks, if its commits were slow or
-//     seldom. It may be aborted all the same, by a commit that comes at once and
-//     fails, or if the process dies between the two requests that the cure takes.
-//     So a commit that was confirmed can be gone: the newest checkpoint is older
-//     than one that was seen, and the IDs are read anew.
+//     while its transaction is open, as far as it can see: the cluster would
+//     forget how it ended. If it does, the checkpoint tells, for its batch has the
+//     transaction's epoch: where that can be seen, the rest was committed, too.
+//     Nor does a sink commit with an id whose last transaction hangs, for if that
+//     commit were aborted, both would be. While a commit is confirmed, the sink asks
+//     whether the one before it is over. A commit that was confirmed can be gone all
+//     the same, if all of it hung when the id was taken: the newest checkpoint is
+//     older than one that was seen then, and the IDs are read anew.
 //   - The markers of a transaction are written partition by partition, after the
 //     cluster has said that it is committed. So Resume waits for the partitions of
 //     the topic, too, before it loads their IDs.

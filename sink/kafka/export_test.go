@@ -25,3 +25,10 @@ func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {
 	}
 	return string(key)
 }
+
+// Doubt makes s not know whether its commits are over.
+func (s *Sink) Doubt() {
+	for i := range s.writers {
+		s.writers[i].over = nil
+	}
+}

@@ -374,6 +374,40 @@ func TestCopiesTakeTheIDsCrosswise(t *testing.T) {
 	wantFeed(t, s, 7)
 }
 
+// A commit uses an id again when the last transaction of that is over. As long as
+// something holds the topic back, it asks exactly.
+func TestCommitAsksWhetherTheLastOfItsIDIsOver(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	s := connect(t, at(c)).Sink(orders())
+	resume(t, s)
+	asked := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeProducers}, Observe: true, Count: -1})
+	for n := range 6 {
+		commit(t, s, n, n+1)
+	}
+	if n := asked.Hits(); n > 0 {
+		t.Errorf("asked %d times, though all was over", n)
+	}
+	theirs := begin(t, c, "someone's", &kgo.Record{Topic: "shop.orders", Value: []byte("torn")})
+	for n := 6; n < 10; n++ {
+		commit(t, s, n, n+1)
+	}
+	// The first two have asked before.
+	if n := asked.Hits(); n != 2 {
+		t.Errorf("asked %d times while the topic was held back, want 2", n)
+	}
+	// If it cannot be told, it does not begin.
+	silence := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeProducers}, Err: kerr.NotLeaderForPartition, Count: -1})
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(11)), false, nil, "NOT_LEADER")
+	silence.Remove()
+	if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	commit(t, s, 10, 11)
+	wantFeed(t, s, 11)
+}
+
 // begin leaves a transaction open that has a record on a partition.
 func begin(t testing.TB, c *kfake.Cluster, id string, records ...*kgo.Record) *kgo.Client {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -47,9 +48,10 @@ func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2 bool) (_ ou
 	case "CompleteAbort":
 		return aborted, last
 	case "Empty":
-		// Someone has taken the id since, which aborts what was under way.
-		// What had been committed is ended before anyone takes the id, but
-		// for a process that died in the middle of [cure.finish].
+		// Someone has taken the id since, which aborts what was under way. What
+		// had been committed is ended before anyone takes the id, but for a copy
+		// that takes it at the moment of the commit, or that died between the two
+		// steps of a cure; its checkpoint may tell.
 		return aborted, epoch < now.ProducerEpoch
 	}
 	return aborted, false
@@ -64,46 +66,85 @@ type cure struct {
 	how             outcome
 }
 
-// hanging returns the partitions, of the sink's topic and of the one for
-// checkpoints, in which a transaction of the sink's producer hangs, if now is how
-// its transactional id stands and all of them ended in the same way.
-func (s *Sink) hanging(ctx context.Context, now *kadm.DescribedTransaction) (kadm.TopicsSet, outcome, error) {
+// opened is where a transaction is open, and its epoch.
+type opened struct {
+	topic     string
+	partition int32
+	epoch     int16
+}
+
+// stillOpen returns where a producer has a transaction open, among the partitions of
+// the sink's topic and the one for checkpoints.
+func (s *Sink) stillOpen(ctx context.Context, producer int64) ([]opened, error) {
 	ctx, cancel := s.conn.within(ctx, s.conn.grace())
 	defer cancel()
-	var asked, found kadm.TopicsSet
+	var asked kadm.TopicsSet
 	asked.Add(s.conn.cfg.Checkpoints, s.place.partition)
 	d, err := s.conn.describe(ctx, s.topic.Name)
 	switch {
 	case err == nil:
 		asked.Add(s.topic.Name, d.partitions()...)
 	case !missing(err):
-		return nil, aborted, err
+		return nil, err
 	}
 	producers, err := s.conn.admin.DescribeProducers(ctx, asked)
 	if err != nil {
-		return nil, aborted, err
+		return nil, err
 	}
-	how, some := aborted, false
+	var open []opened
 	for topic, partitions := range asked {
 		for partition := range partitions {
 			described := producers[topic].Partitions[partition]
 			if described.Err != nil {
-				return nil, aborted, described.Err
+				return nil, described.Err
 			}
 			for _, p := range described.ActiveProducers {
-				if p.ProducerID != now.ProducerID || p.CurrentTxnStartOffset < 0 {
-					continue
+				if p.ProducerID == producer && p.CurrentTxnStartOffset >= 0 {
+					open = append(open, opened{topic, partition, p.ProducerEpoch})
 				}
-				o, known := outcomeOf(now, p.ProducerEpoch, s.conn.transactions2.Load())
-				if !known || some && o != how {
-					return nil, aborted, nil
-				}
-				how, some = o, true
-				found.Add(topic, partition)
 			}
 		}
 	}
-	return found, how, nil
+	return open, nil
+}
+
+// hanging returns the partitions in which a transaction hangs of the producer whose
+// transactional id stands as now says, if all of them ended in the same way.
+func (s *Sink) hanging(ctx context.Context, now *kadm.DescribedTransaction) (where kadm.TopicsSet, how outcome, err error) {
+	open, err := s.stillOpen(ctx, now.ProducerID)
+	if err != nil || len(open) == 0 {
+		return nil, aborted, err
+	}
+	by, err := s.committers(ctx)
+	if err != nil {
+		return nil, aborted, err
+	}
+	version2 := s.conn.transactions2.Load()
+	for i, o := range open {
+		ended, known := outcomeOf(now, o.epoch, version2)
+		if version2 && slices.Contains(by, committer{now.ProducerID, o.epoch}) {
+			// Its checkpoint is there, so it was committed, whoever has taken the id
+			// since.
+			ended, known = committed, true
+		}
+		if !known || i > 0 && ended != how {
+			return nil, aborted, nil
+		}
+		how = ended
+		where.Add(o.topic, o.partition)
+	}
+	return where, how, nil
+}
+
+// committers are the transactions that committed the feed's newest checkpoints, as
+// far as they can be seen.
+func (s *Sink) committers(ctx context.Context) ([]committer, error) {
+	ends, err := s.conn.offsets(ctx, s.conn.cfg.Checkpoints, []int32{s.place.partition}, stable)
+	if err != nil {
+		return nil, err
+	}
+	feeds, err := s.conn.store.read(ctx, s.place, ends[0], s.topic.Name)
+	return feeds[s.topic.Feed].by, err
 }
 
 // finish ends what hangs of a writer's transaction, if anything does. Now is how

@@ -84,8 +84,11 @@ func (s *Sink) lastGone(ctx context.Context, ends []int64) (bool, error) {
 		return false, nil
 	}
 	for i := range s.writers {
-		for partition, offset := range s.writers[i].last {
-			there, err := s.there(ctx, partition, offset, ends)
+		for _, l := range s.writers[i].last {
+			if l.topic != s.topic.Name {
+				continue
+			}
+			there, err := s.there(ctx, l.partition, l.offset, ends)
 			if err != nil || !there {
 				return !there, err
 			}

@@ -232,10 +232,11 @@ func (s *Sink) overwrite(ctx context.Context, cp checkpoint.Checkpoint, feeds ma
 		return err
 	}
 	defer s.close()
-	if _, err := transact(ctx, s.writers[0].producer, append(records, s.checkpointRecord(cp)), nil); err != nil {
+	p := s.writers[0].producer
+	if err := send(ctx, p, append(records, s.checkpointRecord(cp)), nil); err != nil {
 		return err
 	}
-	return nil
+	return commitSent(ctx, p)
 }
 
 // errNone says that a topic is missing and is not to be created.

@@ -83,10 +83,10 @@ var errNoProducerID = errors.New("the cluster gave no producer id")
 type writer struct {
 	id       string
 	producer *kgo.Client // nil unless the sink is open
-	// What was committed last: when that was confirmed, and the last offset of the
-	// entities by partition.
-	ended time.Time
-	last  map[int32]int64
+	// last is where the last commit wrote, nil before the first, and over whether it
+	// is known to be over there; nil if nobody was asked.
+	last []spot
+	over <-chan bool
 }
 
 // transactionalIDs are those of the writers of a feed's sinks.
@@ -197,7 +197,7 @@ func (s *Sink) takeAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.producer, w.ended = p, time.Time{}
+		w.producer, w.over = p, nil
 		bounded, cancel := s.conn.bounded(ctx)
 		err = causeOf(bounded, begin(bounded, p))
 		cancel()

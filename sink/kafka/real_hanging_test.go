@@ -91,13 +91,12 @@ func TestRealNoCommitJoinsATransactionThatHangs(t *testing.T) {
 	h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
 	commit(t, s, 4, 6) // with the other id
 
-	// The broker refuses the next one when it has begun, which aborts it. And it
-	// comes late, as one that has met a broker's crash.
+	// The broker refuses the next one when it has begun, which aborts it.
 	large := sinktest.Entities(6, 1)
 	large[0].Body = make([]byte, 15_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(large[0].Body) // which never fails
 	alter(t, b, topic.Name, "max.message.bytes", "10000", large[0].Body)
-	time.Sleep(200 * time.Millisecond)
+	s.Doubt() // that record is none of its own, so it has not missed it
 	wantError(t, s.Commit(t.Context(), large, sinktest.At(7)), false, nil, "is not ended in all partitions")
 	if cp := resume(t, s); cp.Count != 6 {
 		t.Errorf("the checkpoint has %d entities, want 6", cp.Count)
@@ -136,6 +135,43 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 			commit(t, other, 3, 5)
 			commit(t, other, 5, 7)
 			wantFeed(t, other, 7)
+		})
+	}
+}
+
+// A commit is confirmed and hangs in the topic alone, and then a copy takes its id, as
+// one does that had compared before. It stays, and so does what was committed after it.
+func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
+	for name, later := range map[string]int{"the last commit": 4, "the last but one": 6} {
+		t.Run(name, func(t *testing.T) {
+			topic := ordersIn(t)
+			cfg := atReal(b.Addr())
+			cfg.Checkpoints = kafkatest.Name(t)
+			cfg.Timeout = 3 * time.Second
+			s := connect(t, cfg).Sink(topic)
+			resume(t, s)
+			commit(t, s, 0, 3)
+			h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
+			place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, 12)
+			entity := sinktest.Entities(3, 1)[0]
+			h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+			h.write(cfg.Checkpoints, int32(place), []byte(topic.Name+"/orders"), checkpoint.Encode(sinktest.At(4)), nil)
+			h.mark(cfg.Checkpoints, int32(place))
+			if later > 4 {
+				commit(t, s, 4, later) // with the other id
+			}
+			if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(h.id)).ProducerID(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			other := connect(t, cfg).Sink(topic)
+			if cp := resume(t, other); cp.Count != uint64(later) {
+				t.Errorf("the checkpoint has %d entities, want %d", cp.Count, later)
+			}
+			wantFeed(t, other, later)
+			commit(t, other, later, 9)
+			wantFeed(t, other, 9)
 		})
 	}
 }
@@ -199,6 +235,30 @@ func (h hanging) write(topic string, partition int32, key, value []byte, header 
 		h.t.Fatal(err)
 	}
 	if err := kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// mark writes the marker of a commit in one partition.
+func (h hanging) mark(topic string, partition int32) {
+	h.t.Helper()
+	described, err := kadm.NewClient(kafkaClient(h.t, h.addr)).DescribeTransactions(h.t.Context(), h.id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	now := described[h.id]
+	m := kmsg.NewWriteTxnMarkersRequestMarker()
+	m.ProducerID, m.ProducerEpoch, m.Committed, m.CoordinatorEpoch = now.ProducerID, now.ProducerEpoch, true, 1000
+	of := kmsg.NewWriteTxnMarkersRequestMarkerTopic()
+	of.Topic, of.Partitions = topic, []int32{partition}
+	m.Topics = append(m.Topics, of)
+	req := kmsg.NewPtrWriteTxnMarkersRequest()
+	req.Markers = append(req.Markers, m)
+	resp, err := req.RequestWith(h.t.Context(), kafkaClient(h.t, h.addr).Broker(1))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := kerr.ErrorForCode(resp.Markers[0].Topics[0].Partitions[0].ErrorCode); err != nil {
 		h.t.Fatal(err)
 	}
 }

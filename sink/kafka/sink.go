@@ -74,7 +74,7 @@ func (c *Conn) Sink(t Topic) *Sink {
 		ids:  sink.NewIDs(t.Window),
 	}
 	for i, id := range c.transactionalIDs(t.Name, t.Feed) {
-		s.writers[i] = writer{id: id, last: map[int32]int64{}}
+		s.writers[i].id = id
 	}
 	return s
 }
@@ -110,6 +110,11 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		// They have been fenced by whoever made the newest checkpoint, or the
 		// topic takes other batches now.
 		s.close()
+	}
+	if s.cure != nil {
+		// Another copy has ended what hung. To go on with it would disturb that copy.
+		s.conn.closeProducer(s.cure.producer)
+		s.cure = nil
 	}
 	s.ready = true
 	return cp, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,7 +55,20 @@ type stored struct {
 	offset int64
 	data   []byte
 	topic  string // the id of the feed's topic, empty if it is not known
+	// by are the transactions that committed it and those before it, the newest last.
+	by []committer
 }
+
+// A committer is a transaction of version 2, as a partition knows it: each has an
+// epoch of its own.
+type committer struct {
+	producer int64
+	epoch    int16
+}
+
+// remembered is how many transactions of a feed are remembered: each of its two ids
+// may have one that hangs, the newest.
+const remembered = 4
 
 // place is where the checkpoints of a topic lie: all in one partition, so that
 // they can be seen together.
@@ -189,7 +203,8 @@ func (sh *shelf) readOn(ctx context.Context, c *Conn, partition int32, to int64)
 			delete(last, string(r.Key))
 			return true, nil
 		}
-		s := stored{offset: r.Offset, data: bytes.Clone(r.Value)}
+		s := stored{offset: r.Offset, data: bytes.Clone(r.Value), by: last[string(r.Key)].by}
+		s.by = append(slices.Clone(s.by[max(0, len(s.by)+1-remembered):]), committer{r.ProducerID, r.ProducerEpoch})
 		for _, h := range r.Headers {
 			if h.Key == topicID {
 				s.topic = string(h.Value)
