@@ -53,23 +53,27 @@ func newServer(cfg *config.Serve, b *buses, adm *admin.Server, log *slog.Logger)
 	return serve.NewServer(serve.ServerOptions{Connections: cfg.Connections, TLS: certificate, Log: log}, feeds...), nil
 }
 
+// newServed returns a feed that adm watches, unless it is nil.
 func newServed(name string, f config.Served, b *buses, memory *serve.Memory, adm *admin.Server, log *slog.Logger) (*serve.Feed, error) {
 	auth, err := servedAuth(f.Auth)
 	if err != nil {
 		return nil, fmt.Errorf("serve.feeds.%s.auth: %w", name, err)
 	}
-	var served *serve.Feed
-	watch := adm.AddServed(admin.ServedOptions{
-		Name: name, URL: entryOf(name, f), Format: string(f.Format), Bus: f.From.Bus, Topic: f.From.Topic, Snapshots: f.Snapshot.Every > 0,
-		Look: func(ctx context.Context) (admin.ServedTopic, error) {
-			v, err := served.View(ctx)
-			return admin.ServedTopic{Span: v.Span, Newest: v.Newest, Snapshot: v.Snapshot, Created: v.Created}, err
-		},
-	})
-	served, err = serve.New(serve.Config{
+	cfg := serve.Config{
 		Name: name, Format: f.Format, PageSize: f.PageSize, PublicURL: f.PublicURL, Title: f.Title, BusTime: f.BusTime,
-		Auth: auth, Snapshot: serve.Snapshot{Every: f.Snapshot.Every, Key: f.Snapshot.Key.Find(), Dir: f.Snapshot.Dir}, Memory: memory, Log: log, Observe: watch.Answered,
-	}, b.log(f.From))
+		Auth: auth, Snapshot: serve.Snapshot{Every: f.Snapshot.Every, Key: f.Snapshot.Key.Find(), Dir: f.Snapshot.Dir}, Memory: memory, Log: log,
+	}
+	var served *serve.Feed
+	if adm != nil {
+		cfg.Observe = adm.AddServed(admin.ServedOptions{
+			Name: name, URL: entryOf(name, f), Format: string(f.Format), Bus: f.From.Bus, Topic: f.From.Topic, Snapshots: f.Snapshot.Every > 0,
+			Look: func(ctx context.Context) (admin.ServedTopic, error) {
+				v, err := served.View(ctx)
+				return admin.ServedTopic{Span: v.Span, Newest: v.Newest, Snapshot: v.Snapshot, Created: v.Created}, err
+			},
+		}).Answered
+	}
+	served, err = serve.New(cfg, b.log(f.From))
 	return served, err
 }
 
