@@ -689,6 +689,16 @@ func TestElement(t *testing.T) {
 		"<a:b xmlns:a='urn:a'><c/></a:b>": `<a:b xmlns="" xmlns:a='urn:a'><c/></a:b>`, `<a xml:lang="en"/>`: `<a xmlns="" xml:lang="en"/>`,
 		"": "", "text": "", "<a/>text": "", "<a/><b/>": "", "<a>": "", "<a></b>": "", "<!DOCTYPE a><a/>": "", "<a><!X></a>": "", "<a:b/>": "", "<a b:c=''/>": "",
 		"<a b='' b=''/>": "", "<a>&nbsp;</a>": "", "<?x y?><a/>": "", "<?xml version='1.0' encoding='latin1'?><a/>": "", "<a>\xff</a>": "", "<a>\x01</a>": "",
+		// Others than encoding/xml do not take these.
+		"<a><?xml version='1.0'?></a>": "", "<a><?XML x?></a>": "", "<a><?b:c x?></a>": "", "<a b='1'c='2'/>": "", "<a><:b/></a>": "", "<a :b=''/>": "",
+		"<a xmlns:b='urn:b'><b:/></a>": "", "<a xmlns:b='urn:b'><b:1/></a>": "", "<a xmlns:b='urn:b'><b:c:d/></a>": "", "<a xmlns:=''/>": "",
+		"<a><!--\x01--></a>": "", "<a><?b \x01?></a>": "", "<a><!--\uffff--></a>": "", "<a>&#xD800;</a>": "", "<a b='&#57343;'/>": "",
+		"<a xmlns:b=''/>": "", "<a xmlns:xmlns='urn:b'/>": "", "<a xmlns:xml='urn:b'/>": "", "<a><xmlns:b/></a>": "",
+		"<a xmlns:b='http://www.w3.org/XML/1998/namespace'/>": "", "<a xmlns='http://www.w3.org/2000/xmlns/'/>": "",
+		strings.Repeat("<a>", 201) + strings.Repeat("</a>", 201): "",
+		// But these.
+		"<a xmlns='urn:a' b = '>'\tc=\"='\"\n><?b x?>&#55295;<é/></a>":   "<a xmlns='urn:a' b = '>'\tc=\"='\"\n><?b x?>&#55295;<é/></a>",
+		"<a xmlns='' xmlns:xml='http://www.w3.org/XML/1998/namespace'/>": "<a xmlns='' xmlns:xml='http://www.w3.org/XML/1998/namespace'/>",
 	} {
 		el, _, ok := element([]byte(doc))
 		if string(el) != want || ok != (want != "") {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -48,7 +49,8 @@ func iri(id string) string {
 
 // element returns the one element of a document that can stand in another, and
 // its name. It is not ok if the document is not well-formed: that would make the
-// other one unreadable.
+// other one unreadable. [xml.Decoder] takes more than others do, so what it lets
+// through is looked at again.
 func element(doc []byte) (el []byte, root xml.Name, ok bool) {
 	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
 	d := xml.NewDecoder(bytes.NewReader(doc))
@@ -76,12 +78,12 @@ func element(doc []byte) (el []byte, root xml.Name, ok bool) {
 			}
 			depth++
 			bare = bare || token.Name.Space == ""
-			if !isDeclared(token.Name) {
+			if depth > deepest || !isDeclared(token.Name) || token.Name.Space == "xmlns" || !isTag(doc[at:d.InputOffset()]) {
 				return nil, xml.Name{}, false
 			}
 			for i, a := range token.Attr {
 				twice := slices.ContainsFunc(token.Attr[:i], func(b xml.Attr) bool { return b.Name == a.Name })
-				if twice || !isDeclared(a.Name) {
+				if twice || !isDeclared(a.Name) || !declares(a) {
 					return nil, xml.Name{}, false
 				}
 				if depth == 1 && a.Name == (xml.Name{Local: "xmlns"}) {
@@ -95,7 +97,8 @@ func element(doc []byte) (el []byte, root xml.Name, ok bool) {
 		case xml.Directive:
 			return nil, xml.Name{}, false
 		case xml.ProcInst:
-			if depth == 0 && token.Target != "xml" {
+			// Within an element, that of XML itself is none.
+			if (depth == 0) != (token.Target == "xml") || depth > 0 && strings.EqualFold(token.Target, "xml") || strings.Contains(token.Target, ":") {
 				return nil, xml.Name{}, false
 			}
 		case xml.CharData:
@@ -104,7 +107,7 @@ func element(doc []byte) (el []byte, root xml.Name, ok bool) {
 			}
 		}
 	}
-	if start < 0 || end < 0 || !utf8.Valid(doc) {
+	if start < 0 || end < 0 || !isText(doc) || surrogates.Match(doc) {
 		return nil, xml.Name{}, false
 	}
 	el = doc[start:end]
@@ -114,6 +117,68 @@ func element(doc []byte) (el []byte, root xml.Name, ok bool) {
 		el = bytes.Join([][]byte{el[:name], []byte(` xmlns=""`), el[name:]}, nil)
 	}
 	return el, root, true
+}
+
+// deepest is how deep elements may lie in each other. Many readers take 256, with
+// what is around ours.
+const deepest = 200
+
+// surrogates are references to what is no character.
+var surrogates = regexp.MustCompile(`&#(x0*[dD][89a-fA-F][0-9a-fA-F]{2}|0*(5529[6-9]|55[3-9]\d\d|5[67]\d{3}));`)
+
+const (
+	xmlSpace   = "http://www.w3.org/XML/1998/namespace"
+	xmlnsSpace = "http://www.w3.org/2000/xmlns/"
+)
+
+// declares says whether an attribute that declares a namespace may do so (Namespaces
+// in XML 1.0, sections 3 and 5).
+func declares(a xml.Attr) bool {
+	prefix := a.Name.Local
+	switch {
+	case a.Name == xml.Name{Local: "xmlns"}:
+		prefix = ""
+	case a.Name.Space != "xmlns":
+		return true
+	case a.Value == "" || prefix == "xmlns":
+		return false
+	}
+	return a.Value != xmlnsSpace && (a.Value == xmlSpace) == (prefix == "xml")
+}
+
+// isTag says whether a start tag that [xml.Decoder] takes has names with one prefix at
+// most, and blanks between attributes.
+func isTag(tag []byte) bool {
+	end := nameEnd(tag)
+	if !isQualified(tag[1:end]) {
+		return false
+	}
+	for tag = tag[end:]; ; {
+		rest := bytes.TrimLeft(tag, " \t\r\n")
+		if rest[0] == '>' || rest[0] == '/' {
+			return true
+		}
+		name, value, ok := bytes.Cut(rest, []byte("="))
+		if len(rest) == len(tag) || !ok || !isQualified(bytes.TrimRight(name, " \t\r\n")) {
+			return false
+		}
+		value = bytes.TrimLeft(value, " \t\r\n")
+		end := bytes.IndexByte(value[1:], value[0])
+		if end < 0 {
+			return false
+		}
+		tag = value[1+end+1:]
+	}
+}
+
+// isQualified says whether a name is one that may have a prefix.
+func isQualified(name []byte) bool {
+	prefix, local, ok := bytes.Cut(name, []byte(":"))
+	if !ok {
+		return true
+	}
+	first, _ := utf8.DecodeRune(local)
+	return len(prefix) > 0 && !bytes.Contains(local, []byte(":")) && (first == '_' || unicode.In(first, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Lo))
 }
 
 func nameEnd(tag []byte) int {
