@@ -141,14 +141,30 @@ func (f *Feed) Run(ctx context.Context) {
 			f.log.Warn("a snapshot could not be built", "error", err)
 			wait = min(wait, retrySnapshot)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
+		for wait > 0 {
+			step := min(wait, retrySnapshot)
+			timer := time.NewTimer(step)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-timer.C:
+			}
+			if wait -= step; f.snapshot.outlived(ctx) {
+				break // nobody gets them any more
+			}
 		}
 	}
+}
+
+// outlived says whether the topic was made anew since the newest snapshot.
+func (s *snapshots) outlived(ctx context.Context) bool {
+	newest := s.newest()
+	if newest == nil {
+		return false
+	}
+	span, err := s.f.topic.Span(ctx)
+	return err == nil && span.Epoch != newest.span.Epoch
 }
 
 // moment is the one whose snapshot is the newest that can be built now.
@@ -482,9 +498,17 @@ type index struct {
 
 // serve answers for the newest snapshot, for the index of one, and for a page.
 func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base string) error {
+	// What is of a topic that is not there any more is gone with it. While the bus is
+	// away, it is not known to be.
+	span, err := s.f.topic.Span(r.Context())
+	gone := errors.Is(err, feed.ErrNoTopic)
+	of := func(o *snapshot) bool { return !gone && (err != nil || o.span.Epoch == span.Epoch) }
 	if name == "latest" {
 		newest := s.newest()
-		if newest == nil {
+		switch {
+		case gone:
+			return err
+		case newest == nil || !of(newest):
 			w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 			return say(http.StatusServiceUnavailable, "The first snapshot is being built.")
 		}
@@ -496,7 +520,7 @@ func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base str
 	id, number, ofPage := strings.Cut(name, "/")
 	s.mu.Lock()
 	var at *snapshot
-	if i := slices.IndexFunc(s.list, func(o *snapshot) bool { return o.id == id }); i >= 0 {
+	if i := slices.IndexFunc(s.list, func(o *snapshot) bool { return o.id == id && of(o) }); i >= 0 {
 		at = s.list[i]
 		at.reading.RLock() // it is closed by those who took it off the list
 		defer at.reading.RUnlock()
@@ -505,6 +529,8 @@ func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base str
 	s.mu.Unlock()
 	k, err := strconv.Atoi(number)
 	switch {
+	case gone:
+		return errGone
 	case coming:
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		return say(http.StatusServiceUnavailable, "This snapshot is not there yet, and may be being built.")

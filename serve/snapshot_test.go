@@ -597,6 +597,48 @@ func TestSnapshotsAreMadeOfTheFeed(t *testing.T) {
 	})
 }
 
+// A snapshot is gone with the topic that it is of, and the new topic has its own soon.
+func TestSnapshotsOfATopicThatGoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		fill := func() {
+			for n := range 3 {
+				topic.add(feed.Record{Time: time.Now().Add(time.Duration(n-3) * time.Minute), Body: []byte("a:1")})
+			}
+		}
+		fill()
+		s := serveTopic(t, topic, withSnapshots())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.Run(ctx)
+		}()
+		time.Sleep(settled)
+		synctest.Wait()
+		old := s.get(t, "/snapshots/latest").want(t, 302).header.Get("Location")
+		s.get(t, old).want(t, 200)
+		topic.set(func() { topic.away = true })
+		s.get(t, old).want(t, 200)
+		topic.set(func() { topic.away, topic.gone = false, true })
+		s.get(t, "/snapshots/latest").want(t, 404)
+		s.get(t, old).want(t, 410)
+		topic.renew()
+		fill()
+		s.get(t, "/snapshots/latest").want(t, 503)
+		s.get(t, old).want(t, 410)
+		s.get(t, old+"/0").want(t, 410)
+		time.Sleep(retrySnapshot)
+		synctest.Wait()
+		if at := s.get(t, "/snapshots/latest").want(t, 302).header.Get("Location"); !strings.Contains(at, "/snapshots/e1-") {
+			t.Errorf("the newest is %s", at)
+		}
+		cancel()
+		<-done
+	})
+}
+
 // Those who write to the topic may know how boundaries are made.
 func TestSnapshotBoundaries(t *testing.T) {
 	t.Parallel()
