@@ -713,6 +713,15 @@ func TestSnapshotAndFeed(t *testing.T) {
 				t.Fatalf("the snapshot has %v, and the feed has not", e)
 			}
 		}
+		puts := map[string]bool{}
+		for _, e := range in.entities {
+			if key, _ := byKey(nil, e.Body); e.Op == feed.Put {
+				if puts[key] {
+					t.Fatalf("the snapshot has %s twice", key)
+				}
+				puts[key] = true
+			}
+		}
 		before := slices.DeleteFunc(slices.Clone(all), func(e feed.Entity) bool { return !e.Modified.Before(in.created) })
 		if got, want := state(in.entities), state(before); !maps.Equal(got, want) {
 			t.Fatalf("the snapshot has %v, want %v", got, want)
