@@ -157,12 +157,14 @@ func (f *Feed) look(ctx context.Context) (View, error) {
 		return View{}, err
 	}
 	id := pageID{epoch: span.Epoch, size: uint64(f.cfg.PageSize)}
-	newest, ok, err := f.topic.before(ctx, id.at(span.End/id.size+1), span)
+	// It is not the page that is asked for, which may be large.
+	last, ok, err := f.topic.before(ctx, pageID{span.Epoch, 1, span.End}, span)
 	if err != nil || !ok {
 		return View{Span: span}, err
 	}
+	newest := last / id.size
 	view := View{Span: span, length: span.End - span.First}
-	for r, err := range f.topic.log.Read(ctx, max(span.First, id.at(newest).first()), span.End) {
+	for r, err := range f.topic.log.Read(ctx, last, last+1) {
 		if err != nil {
 			return View{}, err
 		}

@@ -493,3 +493,19 @@ func TestLargePageIsNotHeld(t *testing.T) {
 		}
 	}
 }
+
+// People and monitors ask for the list often, and a page may be large.
+func TestViewReadsLittle(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.numbered(500)
+	topic.skip(300)
+	s := serveTopic(t, topic, sized(1000))
+	v, err := s.View(t.Context())
+	if err != nil || !v.Newest.Equal(topic.records[499].Time) || v.oldest != "e0-1000-0" {
+		t.Errorf("got %v, %v", v, err)
+	}
+	if topic.read > 20 {
+		t.Errorf("%d messages were read", topic.read)
+	}
+}
