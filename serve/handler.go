@@ -250,6 +250,10 @@ func (f *Feed) caching(closed bool) string {
 // content returns the bytes of a page in the form that suits the request.
 func (f *Feed) content(w http.ResponseWriter, r *http.Request, p *page) (content io.ReadSeeker, length int64, packed bool, done func(), err error) {
 	if p.body == nil {
+		// Several ranges at once would be read by a goroutine of their own.
+		if strings.Contains(r.Header.Get("Range"), ",") {
+			r.Header.Del("Range")
+		}
 		if r.Method == http.MethodHead {
 			return &stream{f: f, p: p}, p.length, false, func() {}, nil
 		}
@@ -261,10 +265,6 @@ func (f *Feed) content(w http.ResponseWriter, r *http.Request, p *page) (content
 		if err != nil {
 			cancel()
 			return nil, 0, false, nil, err
-		}
-		// Several ranges at once would be read by a goroutine of their own.
-		if strings.Contains(r.Header.Get("Range"), ",") {
-			r.Header.Del("Range")
 		}
 		s := &stream{ctx: ctx, f: f, p: p, place: place}
 		return s, p.length, false, func() {

@@ -496,6 +496,9 @@ func TestRangesOfAPageThatIsNotHeld(t *testing.T) {
 	if g := s.get(t, "/pages/e0-3-0", "Range", "bytes=0-1,4-9").want(t, 200); g.body != whole.body {
 		t.Errorf("got %v", g)
 	}
+	if g := s.ask(t, "HEAD", "/pages/e0-3-0", "Range", "bytes=0-1,4-9"); g.status != 200 {
+		t.Errorf("HEAD got %v", g)
+	}
 }
 
 func TestTheTopicIsAskedNowAndThen(t *testing.T) {
