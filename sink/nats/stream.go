@@ -76,7 +76,7 @@ func (s *Sink) createStream(ctx context.Context) (*jetstream.StreamInfo, error) 
 	switch {
 	case err == nil:
 		s.conn.log.Info("created a stream", "stream", want.Name, "subjects", s.subjects(), "replicas", max(1, want.Replicas))
-		return stream.CachedInfo(), nil
+		return stream.CachedInfo(), s.settled(ctx)
 	case !errors.As(err, &api) || api.APIError() == nil:
 		return nil, causeOf(ctx, err)
 	case api.APIError().ErrorCode == codeNameInUse:
@@ -86,6 +86,20 @@ func (s *Sink) createStream(ctx context.Context) (*jetstream.StreamInfo, error) 
 		return nil, s.overlap(ctx)
 	}
 	return nil, fmt.Errorf("create stream %s: %w", want.Name, refusal(api.APIError(), want.Name))
+}
+
+// settled waits until a stream that was created can be asked: the servers of a cluster
+// do not know of it all at once, and the others say that it is not there.
+func (s *Sink) settled(ctx context.Context) error {
+	for {
+		_, err := s.conn.last(ctx, s.topic.Stream.Name, s.topic.Subject)
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 func (s *Sink) errNoStream() error {
