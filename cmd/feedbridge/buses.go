@@ -42,10 +42,10 @@ type topicSink interface {
 }
 
 // stored is the checkpoint of a topic for a person: Checkpoint shows it, and
-// Overwrite replaces it, whatever it is.
+// Overwrite replaces it, whatever it is, by what next makes of it.
 type stored interface {
 	Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error)
-	Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error
+	Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error
 }
 
 // buses are the connections to the buses that the configuration names.

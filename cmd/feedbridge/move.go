@@ -60,13 +60,12 @@ func (a *app) move(ctx context.Context, name, position string, yes bool) error {
 		if err := a.agree(ctx, "Move the position?"); err != nil {
 			return err
 		}
-		// A daemon may have published while the person was thinking.
-		if old, _, err = t.checkpoint(ctx); err != nil {
-			return err
-		}
 	}
-	cp := checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: writerName(), Moved: time.Now()}
-	if err := t.sink.Overwrite(ctx, cp); err != nil {
+	err = t.sink.Overwrite(ctx, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
+		// A daemon may have published since what was shown.
+		return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: writerName(), Moved: time.Now()}
+	})
+	if err != nil {
 		if errors.Is(err, checkpoint.ErrConflict) {
 			return fmt.Errorf("%w: %w, as a running daemon does all the time while it catches up; try again, or stop it first", errUnchanged, err)
 		}

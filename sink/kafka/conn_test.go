@@ -42,7 +42,7 @@ func TestNoBrokerAnswers(t *testing.T) {
 	s := conn.Sink(orders())
 	_, resume := s.Resume(t.Context())
 	_, look := s.Checkpoint(t.Context())
-	for _, err := range []error{conn.Check(t.Context()), resume, look, s.Check(t.Context()), s.Overwrite(t.Context(), sinktest.At(1))} {
+	for _, err := range []error{conn.Check(t.Context()), resume, look, s.Check(t.Context()), s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1)))} {
 		wantError(t, err, false, nil, "no Kafka broker answers at 127.0.0.1:", "connection refused; is it running?")
 	}
 }

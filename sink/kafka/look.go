@@ -69,13 +69,18 @@ func (s *Sink) lookAt(ctx context.Context) (stored, error) {
 	if err != nil {
 		return stored{}, err
 	}
+	return s.newest(feeds), nil
+}
+
+// newest is that of the checkpoints of the topic which lookAt returns.
+func (s *Sink) newest(feeds map[string]stored) stored {
 	last, found := feeds[s.topic.Feed]
 	if !found && !s.topic.Shared {
 		for _, name := range slices.Sorted(maps.Keys(feeds)) {
-			return feeds[name], nil
+			return feeds[name]
 		}
 	}
-	return last, nil
+	return last
 }
 
 // Check says what would keep a Resume and a Commit from working, without changing
@@ -170,12 +175,13 @@ func (c *Conn) findCoordinator(ctx context.Context, transactionalID string) erro
 	return nil
 }
 
-// Overwrite stores cp whatever checkpoint the topic has, also if it has none or
-// one that cannot be read, and discards those of other feeds unless the topic is
-// shared. It fences whoever writes to the topic. Like a commit it is refused with
-// [checkpoint.ErrConflict] if someone commits at the same moment. It is for a
-// person who moves a feed's place; the sink must Resume afterwards.
-func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
+// Overwrite stores what next makes of the checkpoint that [Sink.Checkpoint] would
+// return, the zero one if the topic has none or one that cannot be read, and
+// discards those of other feeds unless the topic is shared. It fences whoever
+// writes to the topic. Like a commit it is refused with [checkpoint.ErrConflict] if
+// someone commits at the same moment. It is for a person who moves a feed's place;
+// the sink must Resume afterwards.
+func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
 	s.ready = false
 	s.close()
 	err := s.ask(ctx, func(ctx context.Context) error {
@@ -203,7 +209,7 @@ func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
 				return err
 			}
 		}
-		return s.overwrite(ctx, cp, feeds)
+		return s.overwrite(ctx, feeds, next)
 	})
 	if err != nil {
 		return fmt.Errorf("overwrite: %w", err)
@@ -211,7 +217,7 @@ func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
 	return nil
 }
 
-func (s *Sink) overwrite(ctx context.Context, cp checkpoint.Checkpoint, feeds map[string]stored) error {
+func (s *Sink) overwrite(ctx context.Context, feeds map[string]stored, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
 	var records []kgo.Record
 	if !s.topic.Shared {
 		for _, name := range slices.Sorted(maps.Keys(feeds)) {
@@ -232,8 +238,14 @@ func (s *Sink) overwrite(ctx context.Context, cp checkpoint.Checkpoint, feeds ma
 		return err
 	}
 	defer s.close()
+	// Nobody else can commit any more. Before, another feed may have.
+	feeds, err := s.feeds(ctx, s.place, s.conn.cfg.Timeout, nil)
+	if err != nil {
+		return err
+	}
+	old, _ := checkpoint.Decode(s.newest(feeds).data) // whoever moves the place was told
 	p := s.writers[0].producer
-	if err := send(ctx, p, append(records, s.checkpointRecord(cp)), nil); err != nil {
+	if err := send(ctx, p, append(records, s.checkpointRecord(next(old))), nil); err != nil {
 		return err
 	}
 	return commitSent(ctx, p)

@@ -190,7 +190,7 @@ func TestRealPlaceIsMovedWhileATransactionHangs(t *testing.T) {
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	entity := sinktest.Entities(3, 1)[0]
 	h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
-	if err := connect(t, cfg).Sink(topic).Overwrite(t.Context(), sinktest.At(4)); err != nil {
+	if err := connect(t, cfg).Sink(topic).Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))); err != nil {
 		t.Fatal(err)
 	}
 	if cp := resume(t, s); cp.Count != 4 {

@@ -106,7 +106,7 @@ func useAll(t *testing.T, cfg kafka.Config, topic kafka.Topic) error {
 		return err
 	}
 	_, stored := first.Checkpoint(t.Context())
-	if err := errors.Join(stored, first.Check(t.Context()), first.Overwrite(t.Context(), sinktest.At(2))); err != nil {
+	if err := errors.Join(stored, first.Check(t.Context()), first.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(2)))); err != nil {
 		return err
 	}
 	wantFeed(t, second, 4)

@@ -2,11 +2,13 @@ package kafka_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -202,7 +204,7 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 					t.Error("a commit after a resume that failed is not refused")
 				}
 			}
-			if err := more().Overwrite(t.Context(), sinktest.At(7)); err != nil {
+			if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))); err != nil {
 				t.Fatal(err)
 			}
 			if cp := resume(t, s); cp.Count != 7 {
@@ -244,7 +246,7 @@ func TestTopicIsGone(t *testing.T) {
 		wantError(t, err, true, checkpoint.ErrMissing, "the topic is gone")
 	}
 	// As the command does after such an error: the count starts over.
-	if err := more().Overwrite(t.Context(), sinktest.At(0)); err != nil {
+	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
 		t.Fatal(err)
 	}
 	if cp := resume(t, s); cp.Count != 0 {
@@ -268,7 +270,7 @@ func TestTopicWasCreatedAnew(t *testing.T) {
 		_, err := s.Resume(t.Context())
 		wantError(t, err, true, checkpoint.ErrMissing, "was deleted and created anew", "'feedbridge checkpoint set orders'")
 	}
-	if err := more().Overwrite(t.Context(), sinktest.At(0)); err != nil {
+	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, s)
@@ -293,7 +295,7 @@ func TestPersonMovesThePlaceAfterDeletingMessages(t *testing.T) {
 	if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
 		t.Fatal(err)
 	}
-	if err := more().Overwrite(t.Context(), move(0)); err != nil {
+	if err := more().Overwrite(t.Context(), sinktest.MoveTo(move(0))); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, s)
@@ -306,7 +308,7 @@ func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
 	t.Parallel()
 	s, _, more := open(t, orders())
 	commit(t, s, 0, 2)
-	if err := more().Overwrite(t.Context(), sinktest.At(1)); err != nil {
+	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
@@ -329,7 +331,7 @@ func TestStoredCheckpointCannotBeRead(t *testing.T) {
 	}
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
-	if err := s.Overwrite(t.Context(), sinktest.At(1)); err != nil {
+	if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, s)
@@ -350,7 +352,7 @@ func TestTopicOfAnotherFeed(t *testing.T) {
 	if cp, err := late.Checkpoint(t.Context()); err != nil || cp.Feed != "orders" || cp.Count != 2 {
 		t.Errorf("checkpoint %+v and error %v, want that of orders", cp, err)
 	}
-	if err := late.Overwrite(t.Context(), sinktest.At(0)); err != nil {
+	if err := late.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
@@ -358,6 +360,50 @@ func TestTopicOfAnotherFeed(t *testing.T) {
 	wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
 	resume(t, late)
 	commit(t, late, 0, 1)
+}
+
+// The other feed's copy lives, whichever of its ids has the next turn, and commits
+// until it loses the first.
+func TestTopicIsTakenOverFromACopyThatLives(t *testing.T) {
+	t.Parallel()
+	for _, commits := range []int{1, 2} {
+		t.Run(fmt.Sprintf("after %d commits", commits), func(t *testing.T) {
+			t.Parallel()
+			s, c, _ := open(t, orders())
+			for n := range commits {
+				commit(t, s, n, n+1)
+			}
+			topic := orders()
+			topic.Feed = "parcels"
+			late := connect(t, at(c)).Sink(topic)
+			held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
+			moved := make(chan error, 1)
+			var old checkpoint.Checkpoint
+			go func() {
+				moved <- late.Overwrite(t.Context(), func(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
+					old = cp
+					return sinktest.At(0)
+				})
+			}()
+			select {
+			case <-held:
+			case err := <-moved:
+				t.Fatalf("nobody has taken the first id of orders: %v", err)
+			}
+			commit(t, s, commits, commits+1)
+			commit(t, s, commits+1, commits+2)
+			release()
+			if err := <-moved; err != nil {
+				t.Fatal(err)
+			}
+			if old.Feed != "orders" || old.Count != uint64(commits+2) {
+				t.Errorf("checkpoint %+v was replaced, want the newest of orders", old)
+			}
+			wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
+			_, err := s.Resume(t.Context())
+			wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
+		})
+	}
 }
 
 func TestTopicIsShared(t *testing.T) {

@@ -107,7 +107,7 @@ func TestWhatIsReadOfATopic(t *testing.T) {
 
 			moved := sinktest.At(105)
 			moved.Moved = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			if err := open().Overwrite(t.Context(), moved); err != nil {
+			if err := open().Overwrite(t.Context(), sinktest.MoveTo(moved)); err != nil {
 				t.Fatal(err)
 			}
 			resume(t, fresh)

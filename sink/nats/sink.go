@@ -109,11 +109,11 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	return cp, nil
 }
 
-// Overwrite stores cp whatever checkpoint the topic has, also if it has none or
-// one that cannot be read. Like a commit it is refused with
+// Overwrite stores what next makes of the checkpoint that the topic has, the zero
+// one if it has none or one that cannot be read. Like a commit it is refused with
 // [checkpoint.ErrConflict] if someone commits at the same moment. It is for a
 // person who moves a feed's place; the sink must Resume afterwards.
-func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
+func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
 	s.session, s.staged = nil, nil
 	err := s.conn.ask(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
 		if _, err := s.checkStream(ctx); err != nil {
@@ -124,12 +124,14 @@ func (s *Sink) Overwrite(ctx context.Context, cp checkpoint.Checkpoint) error {
 			return err
 		}
 		var fence uint64
+		var old checkpoint.Checkpoint
 		if last != nil {
 			fence = last.Sequence
+			old, _ = checkpoint.Decode(last.Data) // whoever moves the place was told
 		}
 		ctx, cancel := s.conn.bounded(ctx)
 		defer cancel()
-		_, err = s.publish(ctx, fence, nil, nil, cp)
+		_, err = s.publish(ctx, fence, nil, nil, next(old))
 		return err
 	})
 	if err != nil {

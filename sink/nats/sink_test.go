@@ -66,7 +66,7 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 					t.Error("a commit after a resume that failed is not refused")
 				}
 			}
-			if err := more().Overwrite(t.Context(), sinktest.At(7)); err != nil {
+			if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(7))); err != nil {
 				t.Fatal(err)
 			}
 			if cp := resume(t, s); cp.Count != 7 {
@@ -97,7 +97,7 @@ func TestStoredCheckpointCannotBeRead(t *testing.T) {
 	}
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrUnreadable, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
-	if err := s.Overwrite(t.Context(), sinktest.At(0)); err != nil {
+	if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, s)
@@ -108,7 +108,7 @@ func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
 	t.Parallel()
 	s, _, more := open(t, orders())
 	commit(t, s, 0, 2)
-	if err := more().Overwrite(t.Context(), sinktest.At(1)); err != nil {
+	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
@@ -142,7 +142,7 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 			purge(t, js, test.opts...)
 			reset := sinktest.At(3)
 			reset.Cursor, reset.Moved = nil, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			if err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), reset); err != nil {
+			if err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), sinktest.MoveTo(reset)); err != nil {
 				t.Fatal(err)
 			}
 			// A sink that still took the IDs for held would publish nothing.
@@ -382,7 +382,7 @@ func TestIDsAreForgottenWhenAPersonMovesThePlace(t *testing.T) {
 	commit(t, s, 3, 4)
 	reset := sinktest.At(4)
 	reset.Cursor, reset.Moved = nil, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	if err := more().Overwrite(t.Context(), reset); err != nil {
+	if err := more().Overwrite(t.Context(), sinktest.MoveTo(reset)); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, s)

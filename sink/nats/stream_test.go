@@ -250,7 +250,7 @@ func TestStreamThatIsGoneIsNotCreatedAnewByItself(t *testing.T) {
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
 	// The way out that it names.
-	if err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), sinktest.At(0)); err != nil {
+	if err := connect(t, nats.Config{URL: server.URL()}).Sink(orders()).Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, s)

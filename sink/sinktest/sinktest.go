@@ -27,6 +27,12 @@ type Stager interface {
 	CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
 }
 
+// Mover is a [Sink] whose checkpoint a person can move.
+type Mover interface {
+	Sink
+	Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error
+}
+
 // Log is a topic that is read back by position.
 type Log interface {
 	Span(ctx context.Context) (feed.Span, error)
@@ -71,6 +77,8 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"the newest mark of each ID is known to every sink", marks},
 		{"a new sink knows all marks, however many and whatever lies around them", marksOfNewSink},
 		{"a sink learns all marks that another committed, however many", marksOfOther},
+		{"a person who moves the place is given the newest checkpoint", movedFromNewest},
+		{"a move and a commit at the same moment do not both take place", movedAtOnce},
 		{"entities that were sent ahead are committed once", stagedOnce},
 		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
 		{"entities that a stale writer sent ahead are refused with its commit", stagedStale},
@@ -114,6 +122,11 @@ func At(n int) checkpoint.Checkpoint {
 		Feed: "orders", Source: "test", Cursor: fmt.Appendf(nil, "%d", n), Count: uint64(n),
 		At: time.Date(2024, 2, 1, 12, 0, 0, 0, time.UTC), Writer: "copy-1",
 	}
+}
+
+// MoveTo returns what puts cp in the place of any checkpoint.
+func MoveTo(cp checkpoint.Checkpoint) func(checkpoint.Checkpoint) checkpoint.Checkpoint {
+	return func(checkpoint.Checkpoint) checkpoint.Checkpoint { return cp }
 }
 
 func resume(t *testing.T, s Sink) checkpoint.Checkpoint {

@@ -424,6 +424,58 @@ func marksOfOther(t *testing.T, topic Topic) {
 	wantMarks(t, s, first, many)
 }
 
+// openMover opens a sink whose checkpoint can be moved, or skips the test.
+func openMover(t *testing.T, topic Topic) Mover {
+	t.Helper()
+	s, ok := topic.Open().(Mover)
+	if !ok {
+		t.Skip("nobody can move the checkpoint of this sink")
+	}
+	return s
+}
+
+func movedFromNewest(t *testing.T, topic Topic) {
+	person, s := openMover(t, topic), topic.Open()
+	resume(t, person)
+	resume(t, s)
+	commit(t, s, 0, 2)
+	commit(t, s, 2, 5)
+	back := At(0)
+	if err := person.Overwrite(t.Context(), func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
+		wantCheckpoint(t, old, At(5))
+		back.Count = old.Count
+		return back
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wantCheckpoint(t, resume(t, s), back)
+}
+
+func movedAtOnce(t *testing.T, topic Topic) {
+	person, s := openMover(t, topic), topic.Open()
+	resume(t, s)
+	commit(t, s, 0, 2)
+	back := At(0)
+	var commits error
+	moves := person.Overwrite(t.Context(), func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
+		commits = s.Commit(t.Context(), Entities(2, 3), At(5))
+		back.Count = old.Count
+		return back
+	})
+	want, n := back, 2
+	refused := commits
+	if commits == nil {
+		want, n, refused = At(5), 5, moves
+	} else if moves != nil {
+		t.Errorf("neither took place: %v", moves)
+	}
+	if !errors.Is(refused, checkpoint.ErrConflict) {
+		t.Errorf("the one of them that did not take place: %v, want ErrConflict", refused)
+	}
+	wantCheckpoint(t, resume(t, topic.Open()), want)
+	wantFeed(t, topic, n)
+}
+
 func foreign(t *testing.T, topic Topic) {
 	s := topic.Open()
 	resume(t, s)
