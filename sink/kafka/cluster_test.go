@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -62,6 +64,35 @@ func admin(t testing.TB, c *kfake.Cluster, opts ...kgo.Opt) (*kgo.Client, *kadm.
 	}
 	t.Cleanup(cl.Close)
 	return cl, kadm.NewClient(cl)
+}
+
+// downgraded starts a broker whose transactions have version 1.
+func downgraded(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c := startCluster(t, opts...)
+	downgrade(t, c.ListenAddrs()[0])
+	return c
+}
+
+// downgrade makes transactions have version 1, as before Kafka 4.
+func downgrade(t testing.TB, addr string) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	update := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
+	update.Feature, update.MaxVersionLevel, update.UpgradeType = "transaction.version", 1, 2
+	req := kmsg.NewPtrUpdateFeaturesRequest()
+	req.TimeoutMillis, req.FeatureUpdates = 10_000, append(req.FeatureUpdates, update)
+	resp, err := req.RequestWith(t.Context(), cl)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // orders is a topic that is created.

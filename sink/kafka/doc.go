@@ -90,6 +90,10 @@
 //     whether the one before it is over. A commit that was confirmed can be gone all
 //     the same, if all of it hung when the id was taken: the newest checkpoint is
 //     older than one that was seen then, and the IDs are read anew.
+//   - Before Kafka 4 the transactions of a client have one epoch, and a broker before
+//     3.6 takes records of that epoch also when the transaction has ended: such as
+//     arrive after their abort would be published by the next commit. So a sink has
+//     the cluster abort what fails, by taking the id, which raises the epoch.
 //   - The markers of a transaction are written partition by partition, after the
 //     cluster has said that it is committed. So Resume waits for the partitions of
 //     the topic, too, before it loads their IDs.

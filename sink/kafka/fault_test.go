@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/sink"
@@ -178,30 +180,63 @@ func TestCommitFails(t *testing.T) {
 		"the checkpoint cannot be written": {Keys: []kmsg.Key{kmsg.Produce}, Topic: "feedbridge.checkpoints", Err: kerr.KafkaStorageError, Count: -1},
 		"the log is full":                  {Keys: []kmsg.Key{kmsg.Produce}, Topic: "shop.orders", Err: kerr.UnknownServerError},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for cluster, start := range map[string]func() *kfake.Cluster{
+			"Kafka 4":                    func() *kfake.Cluster { return startCluster(t) },
+			"transactions of version 1":  func() *kfake.Cluster { return downgraded(t) },
+			"how they stand is not told": func() *kfake.Cluster { return downgraded(t, kfake.MaxVersions(kversion.V2_8_0())) },
+		} {
+			t.Run(name+", "+cluster, func(t *testing.T) {
+				t.Parallel()
+				c := start()
+				cfg := at(c)
+				cfg.Timeout = 2 * time.Second
+				s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+				resume(t, s)
+				commit(t, s, 0, 2)
+				h := c.Fault(fault)
+				wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
+				if h.Hits() == 0 {
+					t.Error("the fault was not met")
+				}
+				// Nothing is left open that would hold readers back.
+				if p := c.PartitionInfo("shop.orders", 0); p.LastStableOffset != p.HighWatermark {
+					t.Errorf("the last stable offset is %d of %d", p.LastStableOffset, p.HighWatermark)
+				}
+				h.Remove()
+				if cp := resume(t, other); cp.Count != 2 {
+					t.Errorf("checkpoint %+v, want that of the commit before", cp)
+				}
+				resume(t, s)
+				commit(t, s, 2, 4)
+				wantFeed(t, s, 4)
+			})
+		}
+	}
+}
+
+// A copy whose commit fails aborts it. By then another may have taken the id, and
+// be at work.
+func TestAbortLeavesAnotherCopyAlone(t *testing.T) {
+	t.Parallel()
+	for version := range 2 {
+		t.Run(fmt.Sprintf("transactions of version %d", version+1), func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t)
+			c, w := startWired(t)
+			if version == 0 {
+				downgrade(t, c.ListenAddrs()[0])
+			}
 			cfg := at(c)
-			cfg.Timeout = 2 * time.Second
-			s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+			cfg.Timeout = time.Second
+			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
-			commit(t, s, 0, 2)
-			h := c.Fault(fault)
+			commit(t, s, 0, 2) // the next is the second id's turn
+			theirs := begin(t, c, secondID, &kgo.Record{Topic: "shop.orders", Value: []byte("under way")})
+			w.losing(func(key kmsg.Key) bool { return key == kmsg.AddPartitionsToTxn || key == kmsg.Produce })
 			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
-			if h.Hits() == 0 {
-				t.Error("the fault was not met")
+			w.losing(nil)
+			if err := theirs.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+				t.Errorf("the other copy has lost its transaction: %v", err)
 			}
-			// Nothing is left open that would hold readers back.
-			if p := c.PartitionInfo("shop.orders", 0); p.LastStableOffset != p.HighWatermark {
-				t.Errorf("the last stable offset is %d of %d", p.LastStableOffset, p.HighWatermark)
-			}
-			h.Remove()
-			if cp := resume(t, other); cp.Count != 2 {
-				t.Errorf("checkpoint %+v, want that of the commit before", cp)
-			}
-			resume(t, s)
-			commit(t, s, 2, 4)
-			wantFeed(t, s, 4)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -136,16 +137,30 @@ func (s *Sink) abandon(ctx context.Context, why error) {
 func (s *Sink) abort(ctx context.Context, w *writer) {
 	ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
 	defer cancel()
+	var now *kadm.DescribedTransaction // nil if the cluster does not tell
 	if s.conn.tells.Load() {
 		// One that has ended may hang. To abort what is none any more franz-go
 		// takes the transactional id anew: see takeOver. What cannot be told now
 		// the next Resume will see.
-		if now, err := s.transaction(ctx, w); err != nil || now.State != "Ongoing" {
+		var err error
+		if now, err = s.transaction(ctx, w); err != nil || now.State != "Ongoing" {
 			return
 		}
 	}
-	if w.producer.AbortBufferedRecords(ctx) == nil {
-		_ = w.producer.EndTransaction(ctx, kgo.TryAbort)
+	if s.conn.transactions2.Load() {
+		if w.producer.AbortBufferedRecords(ctx) == nil {
+			_ = w.producer.EndTransaction(ctx, kgo.TryAbort)
+		}
+		return
+	}
+	// In version 1 the markers of what a producer aborts itself have its own epoch. A
+	// broker before 3.6 takes records of that epoch which arrive later, and the next
+	// commit with the id would publish them. The markers of what is aborted by taking
+	// the id have the next epoch, and late records are refused. It is not taken from
+	// another copy that has a transaction under way, where the cluster tells.
+	w.producer.Close()
+	if _, epoch, _ := w.producer.ProducerID(ctx); now == nil || now.ProducerEpoch == epoch {
+		_ = s.conn.endTransaction(ctx, w.id)
 	}
 }
 

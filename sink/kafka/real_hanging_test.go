@@ -212,17 +212,22 @@ func (h hanging) write(topic string, partition int32, key, value []byte, header 
 	h.t.Helper()
 	var now kadm.DescribedTransaction
 	until(h.t, func() bool {
-		described, err := kadm.NewClient(kafkaClient(h.t, h.addr)).DescribeTransactions(h.t.Context(), h.id)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		now = described[h.id]
+		now = describe(h.t, h.addr, h.id)
 		return now.State == "CompleteCommit"
 	})
+	if err := produceRaw(h.t, h.addr, h.id, topic, partition, batch(now.ProducerID, now.ProducerEpoch, key, value, header)); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// produceRaw sends a batch of records as it is, of a transaction that the broker is
+// not told of, and returns its answer.
+func produceRaw(t *testing.T, addr, id, topic string, partition int32, records []byte) error {
+	t.Helper()
 	req := kmsg.NewPtrProduceRequest()
-	req.TransactionID, req.Acks, req.TimeoutMillis = &h.id, -1, 5000
+	req.TransactionID, req.Acks, req.TimeoutMillis = &id, -1, 5000
 	p := kmsg.NewProduceRequestTopicPartition()
-	p.Partition, p.Records = partition, batch(now.ProducerID, now.ProducerEpoch, key, value, header)
+	p.Partition, p.Records = partition, records
 	top := kmsg.NewProduceRequestTopic()
 	top.Topic, top.Partitions = topic, []kmsg.ProduceRequestTopicPartition{p}
 	req.Topics = []kmsg.ProduceRequestTopic{top}
@@ -230,13 +235,11 @@ func (h hanging) write(topic string, partition int32, key, value []byte, header 
 	// Of a later version it would begin a transaction.
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(int16(kmsg.Produce), 7)
-	resp, err := req.RequestWith(h.t.Context(), kafkaClient(h.t, h.addr, kgo.MaxVersions(versions)).Broker(1))
+	resp, err := req.RequestWith(t.Context(), kafkaClient(t, addr, kgo.MaxVersions(versions)).Broker(1))
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if err := kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode); err != nil {
-		h.t.Fatal(err)
-	}
+	return kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
 }
 
 // mark writes the marker of a commit in one partition.
@@ -278,8 +281,15 @@ func batch(producer int64, epoch int16, key, value []byte, header feed.Header) [
 		NumRecords: 1, Records: r.AppendTo(nil),
 	}
 	raw := b.AppendTo(nil)
-	const length, crc, attributes = 8, 17, 21 // where they begin
+	const length = 8 // where it begins
 	binary.BigEndian.PutUint32(raw[length:], uint32(len(raw)-length-4))
-	binary.BigEndian.PutUint32(raw[crc:], crc32.Checksum(raw[attributes:], crc32.MakeTable(crc32.Castagnoli)))
+	follow(raw, 0)
 	return raw
+}
+
+// follow makes a batch that of a producer that has sent so many records before.
+func follow(batch []byte, sequence uint32) {
+	const crc, attributes, baseSequence = 17, 21, 53 // where they begin
+	binary.BigEndian.PutUint32(batch[baseSequence:], sequence)
+	binary.BigEndian.PutUint32(batch[crc:], crc32.Checksum(batch[attributes:], crc32.MakeTable(crc32.Castagnoli)))
 }
