@@ -51,8 +51,8 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 		// The last of them is what is left of a transaction that was aborted to
 		// fence its producer; or because it timed out, which nobody can tell
 		// apart and which is cured in the same way.
-		return fmt.Errorf("%w: another producer has taken the transactional id %q (%w); if no other copy of this feed runs, "+
-			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, s.writers[0].id, err)
+		return fmt.Errorf("%w: another producer has taken the transactional id %q or %q (%w); if no other copy of this feed runs, "+
+			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, s.writers[0].id, s.writers[1].id, err)
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
 		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q or %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
 			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q --transactional-id %[2]q'",
