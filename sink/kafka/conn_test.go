@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,11 +194,14 @@ func rights() []kfake.ACL {
 		}
 		return acls
 	}
-	id := func(op kmsg.ACLOperation) kfake.ACL {
-		return kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: "feedbridge.", Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: op, Allow: true}
+	id := func(name string) (acls []kfake.ACL) {
+		for _, op := range []kmsg.ACLOperation{kmsg.ACLOperationWrite, kmsg.ACLOperationDescribe} {
+			acls = append(acls, kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true})
+		}
+		return acls
 	}
 	all := []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite, kmsg.ACLOperationCreate, kmsg.ACLOperationDescribeConfigs}
-	return append(append(topic("shop.orders", all...), topic(checkpoints, all...)...), id(kmsg.ACLOperationWrite), id(kmsg.ACLOperationDescribe))
+	return slices.Concat(topic("shop.orders", all...), topic(checkpoints, all...), id(transactionalID), id(secondID))
 }
 
 func TestRights(t *testing.T) {
@@ -230,6 +234,14 @@ func TestRights(t *testing.T) {
 		"none to the transactional id": {
 			func(a kfake.ACL) bool { return a.Resource == kmsg.ACLResourceTypeTransactionalId }, true,
 			[]string{`this user may not use the transactional id "feedbridge.shop.orders/orders"`, "--operation Write --operation Describe --transactional-id"},
+		},
+		"none to the second transactional id": {
+			func(a kfake.ACL) bool { return a.Name == secondID }, true,
+			[]string{`this user may not use the transactional id "feedbridge.shop.orders/orders" or "feedbridge.shop.orders/orders/2"`},
+		},
+		"none to the first transactional id": {
+			func(a kfake.ACL) bool { return a.Name == transactionalID }, true,
+			[]string{`this user may not use the transactional id "feedbridge.shop.orders/orders" or "feedbridge.shop.orders/orders/2"`},
 		},
 		"none to write under the transactional id": {
 			func(a kfake.ACL) bool {
@@ -266,6 +278,7 @@ func TestRights(t *testing.T) {
 				return
 			}
 			wantError(t, err, true, nil, test.want...)
+			wantError(t, s.Check(t.Context()), true, nil, test.want...)
 		})
 	}
 }

@@ -1,9 +1,13 @@
 package kafka_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -47,15 +51,8 @@ func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 10)
-	c.ControlKey(int16(kmsg.DescribeTransactions), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		resp := r.ResponseKind().(*kmsg.DescribeTransactionsResponse)
-		for _, id := range r.(*kmsg.DescribeTransactionsRequest).TransactionalIDs {
-			state := kmsg.NewDescribeTransactionsResponseTransactionState()
-			state.TransactionalID, state.ErrorCode = id, 14 // COORDINATOR_LOAD_IN_PROGRESS
-			resp.TransactionStates = append(resp.TransactionStates, state)
-		}
-		return resp, nil, true
+	tell(c, func(string) *kadm.DescribedTransaction {
+		return &kadm.DescribedTransaction{Err: kerr.CoordinatorLoadInProgress}
 	})
 	begin(t, c, "other", beside(t, c))
 	_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())
@@ -63,6 +60,99 @@ func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 	if err := s.Commit(t.Context(), sinktest.Entities(10, 10), sinktest.At(20)); err != nil {
 		t.Errorf("the living copy was fenced by a look: %v", err)
 	}
+}
+
+// A look ends what stands open under an id once, and never again: a living copy may
+// have gone on with it.
+func TestALookEndsATransactionOnce(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	cfg := at(c)
+	cfg.Timeout = 2 * time.Second
+	s := connect(t, cfg).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	begin(t, c, "other", beside(t, c))
+	tell(c, func(id string) *kadm.DescribedTransaction {
+		return &kadm.DescribedTransaction{TxnID: id, State: "Ongoing", StartTimestamp: 1}
+	})
+	taken := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
+	_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())
+	wantError(t, err, false, nil, "is held back by")
+	if n := taken.Hits(); n != 2 {
+		t.Errorf("ids were taken %d times, want each once", n)
+	}
+}
+
+// A commit begins after the look that has found none under way. It does not hang.
+func TestCommitBeginsDuringALook(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	cfg := at(c)
+	cfg.Timeout = 10 * time.Second
+	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+	resume(t, living)
+	commit(t, living, 0, 2)
+	held, release := hold(c, kmsg.EndTxn, func(kmsg.Request) bool { return true })
+	committed, resumed := make(chan error, 1), make(chan error, 1)
+	go func() { committed <- living.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)) }()
+	<-held
+
+	_, adm := admin(t, c)
+	described, err := adm.DescribeTransactions(t.Context(), secondID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := described[secondID]
+	before.State = "CompleteCommit"
+	looks, again := 0, make(chan struct{})
+	tell(c, func(id string) *kadm.DescribedTransaction {
+		if id != secondID {
+			return nil
+		}
+		switch looks++; looks {
+		case 1:
+			return &before
+		case 3: // after the second of the same look
+			close(again)
+		}
+		return nil
+	})
+	go func() { _, err := idle.Resume(t.Context()); resumed <- err }()
+	select {
+	case <-again:
+	case err := <-resumed:
+		resumed <- err
+	}
+	release()
+	if err := <-committed; err != nil {
+		t.Errorf("the commit was taken for one that hangs: %v", err)
+	}
+	if err := <-resumed; err != nil {
+		t.Error(err)
+	}
+	wantFeed(t, idle, 4)
+}
+
+// tell has the cluster say how a transactional id stands, unless f returns nil.
+func tell(c *kfake.Cluster, f func(id string) *kadm.DescribedTransaction) {
+	c.ControlKey(int16(kmsg.DescribeTransactions), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		resp := r.ResponseKind().(*kmsg.DescribeTransactionsResponse)
+		for _, id := range r.(*kmsg.DescribeTransactionsRequest).TransactionalIDs {
+			d := f(id)
+			if d == nil {
+				return nil, nil, false
+			}
+			state := kmsg.NewDescribeTransactionsResponseTransactionState()
+			state.TransactionalID, state.State, state.StartTimestamp, state.ProducerID, state.ProducerEpoch = id, d.State, d.StartTimestamp, d.ProducerID, d.ProducerEpoch
+			if err, ok := errors.AsType[*kerr.Error](d.Err); ok {
+				state.ErrorCode = err.Code
+			}
+			resp.TransactionStates = append(resp.TransactionStates, state)
+		}
+		return resp, nil, true
+	})
 }
 
 func TestCheckSeesThatTheTopicIsAnotherFeeds(t *testing.T) {

@@ -10,6 +10,13 @@ import (
 // Log returns a partition of the sink's topic to be read back.
 func (s *Sink) Log(partition int32) *Log { return s.conn.Log(s.topic.Name, partition) }
 
+// Producers returns how many clients c has that commit.
+func (c *Conn) Producers() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.producers)
+}
+
 // Settle waits until all that the partition has now is committed or aborted.
 func (l *Log) Settle(ctx context.Context) error {
 	_, err := l.conn.settle(ctx, l.topic, []int32{l.partition}, l.conn.cfg.Timeout, nil)

@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,27 +116,74 @@ func TestConfirmedCommitIsGone(t *testing.T) {
 // So it is if another copy has gone on meanwhile.
 func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
-	cfg := at(c)
-	cfg.Timeout = 2 * time.Second
+	for n, id := range map[int]string{1: secondID, 2: transactionalID} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t)
+			cfg := at(c)
+			cfg.Timeout = 2 * time.Second
+			s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+			resume(t, s)
+			for i := range n {
+				commit(t, s, i, i+1)
+			}
+			c.ControlKey(kmsg.EndTxn.Int16(), confirm)
+			commit(t, s, n, n+4)
+			resume(t, other)
+			commit(t, other, n, n+2)
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(n+4, 1), sinktest.At(n+5)), false, checkpoint.ErrConflict)
+			if cp := resume(t, s); cp.Count != uint64(n+2) {
+				t.Errorf("checkpoint %+v, want that of the other copy", cp)
+			}
+			for _, e := range sinktest.Entities(n+2, 2) {
+				if !s.IDs().Add(e.ID) {
+					t.Errorf("%s counts as one that the topic holds", e.ID)
+				}
+			}
+			commit(t, s, n+2, n+5)
+			wantFeed(t, s, n+5)
+		})
+	}
+}
+
+// The cluster loses the last commits, which were another copy's, and what was
+// aborted since lies where they lay.
+func TestCommitsOfAnotherCopyAreGone(t *testing.T) {
+	t.Parallel()
+	dir, saved := t.TempDir(), t.TempDir()
+	c := startCluster(t, kfake.DataDir(dir))
+	port, cfg := portOf(t, c), at(c)
 	s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
-	c.ControlKey(kmsg.EndTxn.Int16(), confirm)
-	commit(t, s, 2, 6)
-	resume(t, other)
-	commit(t, other, 2, 4)
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(6, 1), sinktest.At(7)), false, checkpoint.ErrConflict)
-	if cp := resume(t, s); cp.Count != 4 {
-		t.Errorf("checkpoint %+v, want that of the other copy", cp)
+	c.Close()
+	if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
 	}
-	for _, e := range sinktest.Entities(4, 2) {
+	c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+	resume(t, other)
+	commit(t, other, 2, 3)
+	commit(t, other, 3, 4)
+	resume(t, s)
+	c.Close()
+	c = startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
+	var records []*kgo.Record
+	for range 9 {
+		records = append(records, &kgo.Record{Topic: "shop.orders", Value: []byte("aborted")})
+	}
+	if err := begin(t, c, "someone's", records...).EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	if cp := resume(t, s); cp.Count != 2 {
+		t.Errorf("checkpoint %+v, want the one that is left", cp)
+	}
+	for _, e := range sinktest.Entities(2, 2) {
 		if !s.IDs().Add(e.ID) {
 			t.Errorf("%s counts as one that the topic holds", e.ID)
 		}
 	}
-	commit(t, s, 4, 7)
-	wantFeed(t, s, 7)
+	commit(t, s, 2, 5)
+	wantFeed(t, s, 5)
 }
 
 // confirm confirms the end of a transaction that goes on.
@@ -403,7 +451,8 @@ func TestCopiesTakeTheIDsCrosswise(t *testing.T) {
 	}
 	wantFeed(t, other, 5)
 	// The one that it has lost meanwhile stops it at its next commit.
-	wantError(t, other.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(6)), false, checkpoint.ErrConflict)
+	wantError(t, other.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(6)), false, checkpoint.ErrConflict,
+		`the transactional id "`+transactionalID+`" or "`+secondID+`"`)
 	resume(t, s)
 	commit(t, s, 5, 7)
 	wantFeed(t, s, 7)
@@ -441,6 +490,39 @@ func TestCommitAsksWhetherTheLastOfItsIDIsOver(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 10, 11)
 	wantFeed(t, s, 11)
+}
+
+// A sink has two clients that commit, or none.
+func TestClientsThatCommitAreClosed(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	conn := connect(t, at(c))
+	s, other := conn.Sink(orders()), connect(t, at(c)).Sink(orders())
+	want := func(n int, when string) {
+		t.Helper()
+		if got := conn.Producers(); got != n {
+			t.Errorf("%d clients %s, want %d", got, when, n)
+		}
+	}
+	resume(t, s)
+	want(0, "before the first commit")
+	commit(t, s, 0, 1)
+	commit(t, s, 1, 2)
+	resume(t, s)
+	want(2, "at work")
+	resume(t, other)
+	commit(t, other, 2, 3)
+	resume(t, s)
+	want(0, "after another copy's commit")
+	commit(t, s, 3, 4)
+	large := sinktest.Entities(4, 1)
+	large[0].Body = make([]byte, 2<<20)
+	wantError(t, s.Commit(t.Context(), large, sinktest.At(5)), true, sink.ErrTooLarge)
+	want(0, "after a commit that failed")
+	if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))); err != nil {
+		t.Fatal(err)
+	}
+	want(0, "after the place was moved")
 }
 
 // begin leaves a transaction open that has a record on a partition.
