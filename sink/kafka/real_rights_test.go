@@ -22,7 +22,7 @@ type right string
 const (
 	readTopic, writeTopic, createTopics, describeTopic right = "Read topic", "Write topic", "Create topic", "DescribeConfigs topic"
 	readStore, writeStore, createStore, describeStore  right = "Read checkpoints", "Write checkpoints", "Create checkpoints", "DescribeConfigs checkpoints"
-	writeID, describeID                                right = "Write id", "Describe id"
+	writeID, writeSecondID, describeIDs                right = "Write id", "Write second id", "Describe ids"
 )
 
 // TestRealRights takes one right at a time from a user who has all that are
@@ -51,8 +51,9 @@ func TestRealRights(t *testing.T) {
 		{describeStore, false, nil},
 		{describeStore, true, nil},
 		{writeID, true, []string{`this user may not use the transactional id "feedbridge.TOPIC/orders"`, "--operation Write --operation Describe --transactional-id"}},
+		{writeSecondID, true, []string{`this user may not use the transactional id "feedbridge.TOPIC/orders" or "feedbridge.TOPIC/orders/2"`}},
 		// Kafka has it with Write.
-		{describeID, true, nil},
+		{describeIDs, true, nil},
 	}
 	var users []kafkatest.Option
 	name := func(i int) string { return fmt.Sprintf("fb-%d", i) }
@@ -82,8 +83,11 @@ func TestRealRights(t *testing.T) {
 				}
 				return
 			}
+			check := connect(t, cfg).Sink(spec).Check(t.Context())
 			for _, text := range test.want {
-				wantError(t, err, true, nil, strings.NewReplacer("TOPIC", topic, "STORE", store, "USER", user).Replace(text))
+				text = strings.NewReplacer("TOPIC", topic, "STORE", store, "USER", user).Replace(text)
+				wantError(t, err, true, nil, text)
+				wantError(t, check, true, nil, text)
 			}
 		})
 	}
@@ -138,7 +142,8 @@ func grant(t *testing.T, b *kafkatest.Broker, user, topic, store string, but rig
 	for r, op := range map[right]kadm.ACLOperation{readStore: kadm.OpRead, writeStore: kadm.OpWrite, createStore: kadm.OpCreate, describeStore: kadm.OpDescribeConfigs} {
 		allow(r, kadm.NewACLs().Topics(store), op)
 	}
-	for r, op := range map[right]kadm.ACLOperation{writeID: kadm.OpWrite, describeID: kadm.OpDescribe} {
-		allow(r, kadm.NewACLs().TransactionalIDs("feedbridge."+topic+"/orders", "feedbridge."+topic+"/orders/2"), op)
-	}
+	id := "feedbridge." + topic + "/orders"
+	allow(writeID, kadm.NewACLs().TransactionalIDs(id), kadm.OpWrite)
+	allow(writeSecondID, kadm.NewACLs().TransactionalIDs(id+"/2"), kadm.OpWrite)
+	allow(describeIDs, kadm.NewACLs().TransactionalIDs(id, id+"/2"), kadm.OpDescribe)
 }

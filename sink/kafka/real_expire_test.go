@@ -1,0 +1,61 @@
+//go:build integration
+
+package kafka_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// The cluster forgets transactional ids that were idle for long, and with them who
+// has taken them. The next commit with one fails, and the feed goes on; who is
+// behind by then does not commit.
+func TestRealIDsAreForgotten(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.Start(t,
+		kafkatest.Property("transactional.id.expiration.ms", "1000"),
+		kafkatest.Property("transaction.remove.expired.transaction.cleanup.interval.ms", "300"))
+	for _, test := range []struct {
+		name      string
+		succeeded bool // another copy has committed since
+	}{{"of the copy that committed last", false}, {"of a copy that was succeeded", true}} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			topic := ordersIn(t)
+			cfg := atReal(b.Addr())
+			cfg.Checkpoints = kafkatest.Name(t)
+			forgotten := func() {
+				for _, id := range []string{"/orders", "/orders/2"} {
+					until(t, func() bool {
+						return errors.Is(describe(t, b.Addr(), "feedbridge."+topic.Name+id).Err, kerr.TransactionalIDNotFound)
+					})
+				}
+			}
+			s := connect(t, cfg).Sink(topic)
+			resume(t, s)
+			commit(t, s, 0, 2)
+			commit(t, s, 2, 3)
+			forgotten()
+			n := 3
+			if test.succeeded {
+				other := connect(t, cfg).Sink(topic)
+				resume(t, other)
+				commit(t, other, 3, 5)
+				forgotten()
+				n = 5
+			}
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7)), false, nil, "commit")
+			if cp := resume(t, s); cp.Count != uint64(n) {
+				t.Errorf("the checkpoint has %d entities, want %d", cp.Count, n)
+			}
+			commit(t, s, n, 9)
+			commit(t, s, 9, 10)
+			wantFeed(t, s, 10)
+		})
+	}
+}
