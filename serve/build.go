@@ -77,27 +77,32 @@ func (f *Feed) page(ctx context.Context, key pageKey) (*page, error) {
 	return p, nil
 }
 
-// ahead makes the page behind p, unless there is enough to do without: who asked
-// for p will ask for that next.
+// lead is how many pages are made that nobody has asked for yet. With two, the second
+// is read while the first is finished.
+const lead = 2
+
+// ahead makes the pages behind p, unless there is enough to do without: who asked
+// for p will ask for these next.
 func (f *Feed) ahead(p *page) {
+	if f.testOnlyIdle || p.kind != closedPage || !p.after.ok {
+		return
+	}
 	key := p.pageKey
-	key.id.k = p.after.k
-	if f.testOnlyIdle || p.kind != closedPage || !p.after.ok || key.id.end() > p.span.End {
-		return
-	}
-	if next := f.memory.get(key); next != nil {
-		f.memory.release(next)
-		return
-	}
-	if !f.memory.builds.TryAcquire(1) {
-		return
-	}
-	f.memory.builds.Release(1)
-	go func() {
-		if next, err := f.page(context.Background(), key); err == nil {
+	for key.id.k = p.after.k; key.id.k < p.after.k+lead && key.id.end() <= p.span.End; key.id.k++ {
+		if next := f.memory.get(key); next != nil {
 			f.memory.release(next)
+			continue
 		}
-	}()
+		if !f.memory.builds.TryAcquire(1) {
+			return
+		}
+		f.memory.builds.Release(1)
+		go func() {
+			if next, err := f.page(context.Background(), key); err == nil {
+				f.memory.release(next)
+			}
+		}()
+	}
 }
 
 // build makes a page.
@@ -140,16 +145,18 @@ func (f *Feed) build(ctx context.Context, key pageKey) (*page, error) {
 // buildAt makes a page as of a span.
 func (f *Feed) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page, error) {
 	p := &page{pageKey: key, span: span, linked: f.format.linked(), boundary: boundary(key.id, nil)}
-	r := f.read(p, xxhash.New())
+	seen := f.looksAt(p)
+	defer seen(nil)
+	r := f.read(ctx, p, xxhash.New())
 	err := r.write(ctx)
 	if errors.Is(err, errClash) {
 		// Nobody can write an entity that has such a hash of itself in it.
 		r.close()
-		r = f.read(p, sha256.New())
+		r = f.read(ctx, p, sha256.New())
 		if err = r.write(ctx); errors.Is(err, errClash) {
 			p.boundary = boundary(key.id, r.hash.Sum(nil))
 			r.close()
-			r = f.read(p, xxhash.New())
+			r = f.read(ctx, p, xxhash.New())
 			err = r.write(ctx)
 		}
 	}
@@ -159,6 +166,7 @@ func (f *Feed) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page,
 	}
 	p.contentType = f.format.contentType(p)
 	p.sum, p.entities, p.modified = r.own.own, r.entities, r.modified
+	seen(&p.sum)
 	if err := f.neighbours(ctx, p, r); err != nil {
 		return nil, err
 	}
@@ -224,8 +232,58 @@ type reading struct {
 	n        int64
 }
 
+// A look is the reading of a page that others wait for who make the page behind it:
+// they need to know what is on it, and find the topic read up to there.
+type look struct {
+	done chan struct{}
+	sum  *summary // nil if it came to nothing
+}
+
+// looksAt says that a page is being read. It is over when seen is called, with what
+// is on the page or with nil; other calls do nothing.
+func (f *Feed) looksAt(p *page) (seen func(*summary)) {
+	if p.linked || p.kind != closedPage || !p.sealed() {
+		return func(*summary) {}
+	}
+	l := &look{done: make(chan struct{})}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks[p.id] = l
+	return func(sum *summary) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.looks[p.id] == l {
+			delete(f.looks, p.id)
+			l.sum = sum
+			close(l.done)
+		}
+	}
+}
+
+// front returns what is on the page in front of another, if that is known.
+func (f *Feed) front(ctx context.Context, key pageKey) (_ summary, ok bool) {
+	f.mu.Lock()
+	l := f.looks[key.id]
+	f.mu.Unlock()
+	if l != nil {
+		select {
+		case <-l.done:
+			if l.sum != nil {
+				return *l.sum, true
+			}
+		case <-ctx.Done():
+		}
+	}
+	known := f.memory.get(key)
+	if known == nil {
+		return summary{}, false
+	}
+	defer f.memory.release(known)
+	return known.sum, known.sealed()
+}
+
 // read returns a reading that has not begun.
-func (f *Feed) read(p *page, sum hash.Hash) *reading {
+func (f *Feed) read(ctx context.Context, p *page, sum hash.Hash) *reading {
 	r := &reading{f: f, p: p, low: p.id.first(), high: min(p.id.end(), p.span.End), whole: true, hash: sum}
 	r.before = newSifter(0)
 	if p.kind == subscription && p.id.k > 0 {
@@ -235,13 +293,8 @@ func (f *Feed) read(p *page, sum hash.Hash) *reading {
 	if p.kind == closedPage && p.id.k > 0 && p.id.whole(p.span) && !p.linked {
 		front := p.pageKey
 		front.id.k--
-		if known := f.memory.get(front); known != nil {
-			if known.sealed() {
-				r.before.own = known.sum
-			} else {
-				r.from = front.id.first()
-			}
-			f.memory.release(known)
+		if sum, known := f.front(ctx, front); known {
+			r.before.own = sum
 		} else {
 			r.from = front.id.first()
 		}

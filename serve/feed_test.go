@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -424,4 +425,62 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Who makes a page waits while the one in front of it is read, and need not read that,
+// too. If its reading comes to nothing, it does.
+func TestPagesInTurn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		end  func(*memoryTopic)
+		read int
+	}{
+		// The first page has one in front that nobody knows, and both look a message
+		// behind themselves.
+		"": {func(topic *memoryTopic) { close(topic.slow) }, 3 + 3 + 1 + 3 + 1},
+		"the first one fails": {func(topic *memoryTopic) {
+			topic.mu.Lock()
+			topic.failing = 1
+			topic.mu.Unlock()
+			close(topic.slow)
+		}, 3 + 3 + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				topic := newTopic()
+				for i := range 12 {
+					topic.add(message(fmt.Sprint(i), feed.Put, later(i), "x"))
+				}
+				topic.slow = make(chan struct{})
+				s := serveTopic(t, topic)
+				pages := make(chan *page, 2)
+				ask := func(k uint64) {
+					p, err := s.page(t.Context(), pageKey{feed: s.Feed, id: pageID{"e0", 3, k}})
+					if err == nil {
+						s.memory.release(p)
+					}
+					pages <- p
+				}
+				go ask(1)
+				synctest.Wait()
+				go ask(2)
+				synctest.Wait()
+				topic.mu.Lock()
+				if topic.reads != 1 {
+					t.Errorf("%d readings at a time, want one", topic.reads)
+				}
+				topic.mu.Unlock()
+				test.end(topic)
+				if a, b := <-pages, <-pages; a == nil && b == nil {
+					t.Error("there is no page")
+				}
+				if topic.read != test.read {
+					t.Errorf("%d messages were read, want %d", topic.read, test.read)
+				}
+				if n := len(s.looks); n > 0 {
+					t.Errorf("%d pages are still being read", n)
+				}
+			})
+		})
+	}
 }

@@ -156,8 +156,9 @@ type Feed struct {
 
 	testOnlyIdle bool // makes no page that nobody has asked for
 
-	mu   sync.Mutex // guards seen
-	seen seen
+	mu    sync.Mutex // guards what follows
+	seen  seen
+	looks map[pageID]*look // at pages that are being read
 }
 
 // New returns a Feed of the topic that log reads. Its error says what is wrong
@@ -184,7 +185,7 @@ func New(cfg Config, log Log) (*Feed, error) {
 	cfg.PublicURL = strings.TrimSuffix(cfg.PublicURL, "/")
 	cfg.BusTime = cfg.BusTime || cfg.Snapshot.Every > 0
 	f := &Feed{
-		cfg: cfg, topic: &topic{log: log}, format: formats[cfg.Format], memory: cfg.Memory,
+		cfg: cfg, topic: &topic{log: log}, format: formats[cfg.Format], memory: cfg.Memory, looks: map[pageID]*look{},
 		log: cfg.Log.With("feed", cfg.Name),
 	}
 	if cfg.Snapshot.Every > 0 {

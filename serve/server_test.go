@@ -484,7 +484,7 @@ func TestLargePageIsNotHeld(t *testing.T) {
 			t.Errorf("a page of %d bytes is held: %v", p.length, got)
 		}
 	}
-	r := s.read(&page{pageKey: pageKey{feed: s.Feed, id: pageID{"e0", 1, 0}}}, nil)
+	r := s.read(t.Context(), &page{pageKey: pageKey{feed: s.Feed, id: pageID{"e0", 1, 0}}}, nil)
 	r.b, r.buffer = make([]byte, 1<<20), new([]byte)
 	r.close()
 	for range 10 {

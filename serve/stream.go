@@ -31,7 +31,7 @@ func (f *Feed) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
 			return
 		}
 		var b []byte
-		for e, err := range f.read(p, nil).all(ctx) {
+		for e, err := range f.read(ctx, p, nil).all(ctx) {
 			if err == nil {
 				b = f.format.entity(b[:0], p, e)
 			}

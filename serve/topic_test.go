@@ -28,6 +28,8 @@ type memoryTopic struct {
 	during func()
 	// slow holds readings up until it is closed.
 	slow chan struct{}
+	// failing is how many readings fail.
+	failing int
 }
 
 func newTopic() *memoryTopic { return &memoryTopic{span: feed.Span{Epoch: "e0"}} }
@@ -64,6 +66,14 @@ func (t *memoryTopic) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.
 				yield(feed.Record{}, ctx.Err())
 				return
 			}
+		}
+		t.mu.Lock()
+		fail := t.failing > 0
+		t.failing = max(0, t.failing-1)
+		t.mu.Unlock()
+		if fail {
+			yield(feed.Record{}, errAway)
+			return
 		}
 		for n, at := 0, from; ; n++ {
 			if n == 1 && during != nil {

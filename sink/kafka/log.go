@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
@@ -74,12 +75,18 @@ func (l *Log) span(ctx context.Context) (feed.Span, error) {
 		return feed.Span{}, err
 	}
 	var at [2]int64
+	var asked errgroup.Group
 	for i, of := range []boundary{first, stable} {
-		offsets, err := l.conn.offsets(ctx, l.topic, []int32{l.partition}, of)
-		if err != nil {
-			return feed.Span{}, err
-		}
-		at[i] = offsets[0]
+		asked.Go(func() error {
+			offsets, err := l.conn.offsets(ctx, l.topic, []int32{l.partition}, of)
+			if err == nil {
+				at[i] = offsets[0]
+			}
+			return err
+		})
+	}
+	if err := asked.Wait(); err != nil {
+		return feed.Span{}, err
 	}
 	return feed.Span{
 		First: uint64(min(at[0], at[1])), End: uint64(at[1]),
