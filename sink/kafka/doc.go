@@ -152,7 +152,8 @@
 //	R  UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID      transient; Resume says that the topic is gone
 //	   TRANSACTION_ABORTABLE                             transient
 //	   OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID transient
-//	   INVALID_PRODUCER_ID_MAPPING                       transient: the id was idle for 7 days and is forgotten
+//	   INVALID_PRODUCER_ID_MAPPING,                      transient: the id was idle for 7 days and is forgotten
+//	   TRANSACTIONAL_ID_NOT_FOUND
 //	   UNKNOWN_SERVER_ERROR                              transient
 //	   PRODUCER_FENCED, INVALID_PRODUCER_EPOCH           [checkpoint.ErrConflict]: another has taken the id,
 //	                                                     or the transaction timed out
