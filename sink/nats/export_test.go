@@ -1,6 +1,10 @@
 package nats
 
-import "time"
+import (
+	"context"
+	"math"
+	"time"
+)
 
 // Log returns the sink's topic to be read back.
 func (s *Sink) Log() *Log { return s.conn.Log(s.topic.Subject, s.topic.Stream.Name) }
@@ -19,4 +23,26 @@ func (l *Log) Kept() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kept != nil
+}
+
+// ReadInPulls reads the subject from its first message, in pulls of so many bytes, and
+// returns the sizes of the first n messages.
+func (l *Log) ReadInPulls(ctx context.Context, limit int64, n int) (sizes []int64, err error) {
+	err = l.ask(ctx, func(ctx context.Context, _ *session, stream string) error {
+		r, err := l.conn.read(ctx, stream, []string{l.subject}, 1, false)
+		if err != nil {
+			return err
+		}
+		defer r.close()
+		for len(sizes) < n {
+			r.limit = limit
+			m, err := r.next(ctx, math.MaxInt64)
+			if err != nil {
+				return err
+			}
+			sizes = append(sizes, int64(m.Size()))
+		}
+		return nil
+	})
+	return sizes, err
 }

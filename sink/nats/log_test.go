@@ -512,6 +512,23 @@ func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
 
 // Somebody may take a message from the consumer, or the way from the server may lose
 // it.
+// A server says why it has not sent all that it was asked for, but not if it stops
+// where a message ends.
+func TestPullEndsWithAMessage(t *testing.T) {
+	t.Parallel()
+	s, _, _ := open(t, orders())
+	commit(t, s, 0, 9)
+	sizes, err := s.Log().ReadInPulls(t.Context(), 1<<20, 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// They are the same each time but for the server's time, which is of one length.
+	again, err := s.Log().ReadInPulls(t.Context(), sizes[0]+sizes[1]+sizes[2], 9)
+	if diff := cmp.Diff(sizes, again); err != nil || diff != "" {
+		t.Errorf("%v (-whole +in pulls):\n%s", err, diff)
+	}
+}
+
 func TestMessageIsLostOnItsWay(t *testing.T) {
 	t.Parallel()
 	s, js, _ := open(t, orders())

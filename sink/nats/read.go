@@ -96,6 +96,7 @@ type reading struct {
 	coming  int
 	brought bool
 	limit   int64     // of the bytes of a pull
+	left    int64     // of the limit
 	pulled  time.Time // when the last pull was
 
 	// back was taken and given back, and was is where the reading was before it.
@@ -229,6 +230,10 @@ func (r *reading) take(msg *nats.Msg) (*message, error) {
 		return nil, errors.New("a message was lost on the way from NATS")
 	}
 	r.coming, r.brought, r.limit = r.coming-1, true, loadBytes
+	if r.left -= int64(msg.Size()); r.left == 0 {
+		// The server says nothing when the last byte of a pull is that of a message.
+		r.coming = 0
+	}
 	r.was, r.at = r.at, meta.Sequence.Stream+1
 	r.largest = max(r.largest, msg.Size())
 	return &message{msg, meta.Sequence.Stream, meta.Timestamp}, nil
@@ -284,7 +289,7 @@ func (r *reading) pull(n int) error {
 	}
 	r.pulls++
 	r.reply = strings.TrimSuffix(r.sub.Subject, "*") + strconv.Itoa(r.pulls)
-	r.coming, r.brought, r.pulled = n, false, time.Now()
+	r.coming, r.brought, r.left, r.pulled = n, false, r.limit, time.Now()
 	return r.conn.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, r.reply, request)
 }
 
