@@ -383,7 +383,7 @@ func TestLogWhileTheBusIsAway(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	cfg := at(c)
-	cfg.Timeout = time.Second
+	cfg.Timeout = 3 * time.Second
 	log := connect(t, cfg).Log("shop.orders", 1)
 	if err := c.CreateTopic("shop.orders", 2, nil); err != nil {
 		t.Fatal(err)

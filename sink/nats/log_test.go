@@ -305,7 +305,7 @@ func TestLogWhileTheBusIsAway(t *testing.T) {
 	s := connect(t, nats.Config{URL: url}).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 3)
-	log := connect(t, nats.Config{URL: url, Timeout: time.Second}).Log("shop.orders", "")
+	log := connect(t, nats.Config{URL: url, Timeout: 3 * time.Second}).Log("shop.orders", "")
 	before := spanOf(t, log)
 	server.Close()
 	eventually(t, "the loss is noticed", func() bool {
