@@ -39,6 +39,9 @@ type ServedTopic struct {
 	// time that it is of.
 	Snapshot string
 	Created  time.Time
+	// Unmatched is how many PATCHes and DELETEs the snapshot leaves out because nothing
+	// was PUT with their keys.
+	Unmatched int
 }
 
 // Served watches a topic that is served as a feed.
@@ -91,8 +94,9 @@ type servedSpan struct {
 }
 
 type servedSnapshot struct {
-	ID      string     `json:"id"`
-	Created *time.Time `json:"created"`
+	ID        string     `json:"id"`
+	Created   *time.Time `json:"created"`
+	Unmatched int        `json:"unmatched"`
 }
 
 // lookAtServed looks at all topics that are served, at once.
@@ -125,7 +129,7 @@ func (f *Served) look(ctx context.Context) servedStatus {
 		row.Newest = stamp(seen.Newest)
 	}
 	if seen.Snapshot != "" {
-		row.Snapshot = &servedSnapshot{seen.Snapshot, stamp(seen.Created)}
+		row.Snapshot = &servedSnapshot{seen.Snapshot, stamp(seen.Created), seen.Unmatched}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

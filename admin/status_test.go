@@ -87,7 +87,7 @@ func TestStatus(t *testing.T) {
 		s.AddFeed(admin.FeedOptions{Name: "invoices", URL: "https://shop.example.com/invoices", Format: "auto", Bus: "main", Topic: "invoices", Every: time.Minute})
 		addServed(s, "orders", admin.ServedTopic{
 			Span: feed.Span{First: 3, End: 1300, Epoch: "dn1312s28mre"}, Newest: time.Now().Add(-12 * time.Second),
-			Snapshot: "dn1312s28mre-1200-01234567", Created: time.Now().Add(-time.Hour),
+			Snapshot: "dn1312s28mre-1200-01234567", Created: time.Now().Add(-time.Hour), Unmatched: 2,
 		}, nil)
 		addServed(s, "news", admin.ServedTopic{}, errors.New("no NATS server answers"))
 		code, body := get(t, s, "/status")

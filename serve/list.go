@@ -30,6 +30,9 @@ type View struct {
 	// and Created the time that it is of.
 	Snapshot string
 	Created  time.Time
+	// Unmatched is how many PATCHes and DELETEs it leaves out because nothing was PUT
+	// with their keys, which may not be the right ones.
+	Unmatched int
 
 	length uint64 // positions, from the first message that is known of
 	oldest string // the oldest page, "" if there is none
@@ -187,7 +190,7 @@ func (f *Feed) look(ctx context.Context) (View, error) {
 	}
 	if f.snapshot != nil {
 		if newest := f.snapshot.newest(); newest != nil && len(newest.pages) > 0 {
-			view.Snapshot, view.Created = newest.id, newest.created.UTC()
+			view.Snapshot, view.Created, view.Unmatched = newest.id, newest.created.UTC(), newest.unmatched
 		}
 	}
 	return view, nil

@@ -106,6 +106,8 @@ type snapshot struct {
 	created time.Time
 	span    feed.Span // of the topic when it was begun
 	pages   []snapshotPage
+	// unmatched is how many PATCHes and DELETEs are of nothing that was PUT.
+	unmatched int
 
 	reading sync.RWMutex // held by those who read file
 	file    *os.File     // nil when it was dropped
@@ -279,11 +281,13 @@ func (s *snapshots) build(ctx context.Context, span feed.Span, end uint64, creat
 		}
 	}()
 	w := &snapshotWriter{s: built, entities: s.f.cfg.PageSize, bytes: s.cfg.PageBytes, hash: sha256.New()}
+	var all matches
 	for from := uint64(0); ; {
-		live, to, err := s.find(ctx, span, end, from)
+		live, to, found, err := s.find(ctx, span, end, from)
 		if err != nil {
 			return nil, err
 		}
+		all.add(found)
 		if err := s.write(ctx, span, end, live, w); err != nil {
 			return nil, err
 		}
@@ -299,6 +303,10 @@ func (s *snapshots) build(ctx context.Context, span feed.Span, end uint64, creat
 	now, err := s.f.topic.spanNow(ctx)
 	if err == nil && now.Epoch != span.Epoch {
 		err = errMoved
+	}
+	if built.unmatched = all.unmatched(span); built.unmatched > 0 && err == nil {
+		s.f.log.Warn("a snapshot leaves out PATCHes and DELETEs of what was never PUT; set snapshot.key to what they have in common with their PUT",
+			"id", built.id, "patches", all.patches, "deletes", all.deletes, "matching", all.matching)
 	}
 	return built, err
 }
@@ -386,29 +394,70 @@ func (s *snapshots) entities(ctx context.Context, span feed.Span, from, to uint6
 	}
 }
 
+// matches counts the PATCHes and DELETEs with keys that nothing was PUT with, and the
+// matching ones. Of a topic with more keys than are held at a time it counts some.
+type matches struct{ patches, deletes, matching int }
+
+func (m *matches) add(o matches) {
+	m.patches, m.deletes, m.matching = m.patches+o.patches, m.deletes+o.deletes, m.matching+o.matching
+}
+
+// unmatched is how many tell that the keys are not right. Retention may have taken the
+// PUTs of some, but not those of all.
+func (m *matches) unmatched(span feed.Span) int {
+	if span.First > 0 && m.matching > 0 {
+		return 0
+	}
+	return m.patches + m.deletes
+}
+
+// deleted is in place of a position for what was PUT and deleted.
+const deleted = math.MaxUint64
+
 // find returns the positions of the newest PUTs that nothing has deleted, of the
 // keys from one hash on to another.
-func (s *snapshots) find(ctx context.Context, span feed.Span, end, from uint64) (live map[hash128]uint64, to uint64, err error) {
+func (s *snapshots) find(ctx context.Context, span feed.Span, end, from uint64) (live map[hash128]uint64, to uint64, found matches, err error) {
 	live, to = map[hash128]uint64{}, math.MaxUint64
+	gone := func(_ hash128, at uint64) bool { return at == deleted }
+	forgetful := false // of what was deleted, and may be deleted again
 	for e, err := range s.entities(ctx, span, span.First, end) {
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, matches{}, err
 		}
 		if e.key[0] < from || e.key[0] > to {
 			continue
 		}
-		switch e.op {
-		case feed.Put:
+		_, known := live[e.key]
+		switch {
+		case e.op == feed.Put:
 			live[e.key] = e.position
-		case feed.Delete:
+		case known:
+			found.matching++
+		case forgetful:
+		case e.op == feed.Patch:
+			found.patches++
+		default:
+			found.deletes++
+		}
+		switch {
+		case e.op != feed.Delete || !known:
+		case forgetful:
 			delete(live, e.key)
+		default:
+			live[e.key] = deleted
+		}
+		if all := len(live); all > s.cfg.Keys && !forgetful {
+			maps.DeleteFunc(live, gone)
+			forgetful = len(live) < all
 		}
 		for len(live) > s.cfg.Keys && to > from {
 			to = from + (to-from)/2
 			maps.DeleteFunc(live, func(key hash128, _ uint64) bool { return key[0] > to })
+			found = matches{} // some were of keys that come later
 		}
 	}
-	return live, to, nil
+	maps.DeleteFunc(live, gone)
+	return live, to, found, nil
 }
 
 // write writes the messages that make the state.

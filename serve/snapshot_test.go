@@ -597,6 +597,60 @@ func TestSnapshotsAreMadeOfTheFeed(t *testing.T) {
 	})
 }
 
+// In a feed of events no message has the Content-ID of another, so by that key nothing
+// is changed or deleted by anything. Whoever serves it is told.
+func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
+	t.Parallel()
+	const warning = "set snapshot.key"
+	for name, test := range map[string]struct {
+		topic string // an operation and a body each, whose first letter is the key
+		byID  bool
+		keys  int
+		first uint64
+		want  string // in the log; empty if there is to be no warning
+	}{
+		"by the Content-ID":               {"Pa Pb Ca Db Cb", true, 100, 0, "patches=2 deletes=1 matching=0"},
+		"by their keys":                   {"Pa Pb Ca Db", false, 100, 0, ""},
+		"nothing but PUTs":                {"Pa Pa Pa", true, 100, 0, ""},
+		"nothing was ever PUT":            {"Ca Db Da", false, 100, 0, "patches=1 deletes=2 matching=0"},
+		"deleted twice, and patched then": {"Pa Da Da Ca", false, 100, 0, ""},
+		"some are of nothing":             {"Pa Ca Cb", false, 100, 0, "patches=1 deletes=0 matching=1"},
+		"some are of what retention took": {"Pb Pa Ca Cb Db", false, 100, 1, ""},
+		"retention, and none is of a PUT": {"Px Pa Pb Ca Db", true, 100, 1, "patches=1 deletes=1 matching=0"},
+		"what was deleted is forgotten":   {"Pa Da Pb Db Pc Dc Da Ca", false, 2, 0, ""},
+		"but not that there was no PUT":   {"Pa Pb Pc Pd Da Cb", true, 2, 0, "patches="},
+		"of many keys, all of a PUT":      {"Pa Pb Pc Pd Pe Pf Ca Cb Cc Cd Ce Cf Da Db Dc", false, 2, 0, ""},
+		"of many keys, some of nothing":   {"Pa Pb Pc Pd Pe Pf Cu Cv Cw Cx Cy Cz", false, 2, 0, "patches=6 deletes=0 matching=0"},
+		"before there are many keys":      {"Cu Cv Cw Cx Cy Cz Pa Pb Pc Pd Pe Pf", false, 2, 0, "patches=1 deletes=0 matching=0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := newTopic()
+			ops := map[byte]feed.Operation{'P': feed.Put, 'C': feed.Patch, 'D': feed.Delete}
+			for i, m := range strings.Fields(test.topic + " Cq") { // the last is behind the end
+				topic.add(message(fmt.Sprint(i), ops[m[0]], later(i), m[1:]+":"))
+			}
+			topic.trim(test.first)
+			s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) {
+				c.Keys = test.keys
+				if test.byID {
+					c.Key = nil
+				}
+			}))
+			if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+				t.Fatal(err)
+			}
+			log := s.log.String()
+			if strings.Contains(log, warning) != (test.want != "") || !strings.Contains(log, test.want) {
+				t.Errorf("logged %s, want %q", log, test.want)
+			}
+			if view, err := s.View(t.Context()); err != nil || (view.Unmatched > 0) != (test.want != "" && view.Snapshot != "") {
+				t.Errorf("got %+v, %v", view, err)
+			}
+		})
+	}
+}
+
 // A snapshot is gone with the topic that it is of, and the new topic has its own soon.
 func TestSnapshotsOfATopicThatGoes(t *testing.T) {
 	t.Parallel()

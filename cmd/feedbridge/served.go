@@ -69,7 +69,7 @@ func newServed(name string, f config.Served, b *buses, memory *serve.Memory, adm
 			Name: name, URL: entryOf(name, f), Format: string(f.Format), Bus: f.From.Bus, Topic: f.From.Topic, Snapshots: f.Snapshot.Every > 0,
 			Look: func(ctx context.Context) (admin.ServedTopic, error) {
 				v, err := served.View(ctx)
-				return admin.ServedTopic{Span: v.Span, Newest: v.Newest, Snapshot: v.Snapshot, Created: v.Created}, err
+				return admin.ServedTopic{Span: v.Span, Newest: v.Newest, Snapshot: v.Snapshot, Created: v.Created, Unmatched: v.Unmatched}, err
 			},
 		}).Answered
 	}
