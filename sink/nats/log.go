@@ -55,8 +55,8 @@ func (c *Conn) Log(subject, stream string) *Log {
 }
 
 // Span returns which sequences the subject has, as the stream's leader has them: up
-// to the stream's newest message, and from the stream's oldest on, or from 0 if its
-// limits have taken nothing yet. The epoch is that of the stream's creation. A stream
+// to the stream's newest message, and from the stream's oldest on, or from 0 if
+// nothing was taken yet. The epoch is that of the stream's creation. A stream
 // that is not there, or has no such subject, is [feed.ErrNoTopic].
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	var span feed.Span
@@ -77,7 +77,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 			return err
 		case c.MaxMsgsPerSubject > 0:
 			span.First = min(oldest, end)
-		case !l.limited(info):
+		case !l.taken(info):
 			span.First = 0
 		case c.MaxAge > 0 && c.AllowMsgTTL:
 			// Age spares what never expires, such as another feed's checkpoint. So
@@ -87,8 +87,8 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 			// What is missing between it and ours is others', and never was ours.
 			span.First = info.State.FirstSeq
 		}
-		if span.First == 1 {
-			span.First = 0 // sequences count from 1
+		if span.First <= beginning(c) {
+			span.First = 0
 		}
 		return err
 	})
@@ -128,16 +128,20 @@ func (l *Log) oldest(ctx context.Context, stream string, info *jetstream.StreamI
 	return m.Sequence, nil
 }
 
-// limited says whether a stream's limits may have taken something.
-func (l *Log) limited(info *jetstream.StreamInfo) bool {
+// beginning is the first sequence that a stream has ever had.
+func beginning(c jetstream.StreamConfig) uint64 { return max(1, c.FirstSeq) }
+
+// taken says whether what is missing in front of a stream may have been ours.
+func (l *Log) taken(info *jetstream.StreamInfo) bool {
 	c, state := info.Config, info.State
 	if !covers(c.Subjects, checkpointPrefix+l.subject) {
-		return c.MaxAge > 0 || c.MaxMsgs > 0 || c.MaxBytes > 0
+		return true
 	}
-	// What is missing in the beginning may have been checkpoints alone, before the
-	// feed's first entity. Readers must not lose what follows them.
+	// It may have been checkpoints alone, before the feed's first entity, and readers
+	// must not lose what follows them. So it is only if a limit was reached: nobody
+	// can tell a purge.
 	return c.MaxAge > 0 && info.TimeStamp.Sub(info.Created) >= c.MaxAge ||
-		c.MaxMsgs > 0 && state.LastSeq > uint64(c.MaxMsgs) ||
+		c.MaxMsgs > 0 && state.LastSeq >= beginning(c)+uint64(c.MaxMsgs) ||
 		c.MaxBytes > 0 && state.Bytes > uint64(c.MaxBytes)/2
 }
 

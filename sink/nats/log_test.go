@@ -167,6 +167,9 @@ func TestLimitsTakeOthersMessages(t *testing.T) {
 		"checkpoints in the beginning, and one reached": {
 			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}, MaxMsgs: 2}, "_ooo", nil, 3,
 		},
+		"checkpoints in the beginning, which is no 1": {
+			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}, MaxMsgs: 100, FirstSeq: 1000}, "_ooo", jetstream.WithPurgeSequence(1001), 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,7 +200,51 @@ func TestLimitsTakeOthersMessages(t *testing.T) {
 				}
 			}
 			span := spanOf(t, connect(t, nats.Config{URL: server.URL()}).Log("orders", ""))
-			if want := uint64(len(test.messages) + 1); span.First != test.first || span.End != want {
+			if want := max(1, test.stream.FirstSeq) + uint64(len(test.messages)); span.First != test.first || span.End != want {
+				t.Errorf("positions %+v, want %d to %d", span, test.first, want)
+			}
+		})
+	}
+}
+
+// What a person takes from the front of a stream is as gone as what limits take.
+func TestLogTellsWhatWasTakenByHand(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		stream jetstream.StreamConfig
+		take   func(jetstream.Stream) error
+		first  uint64
+	}{
+		"purged":  {jetstream.StreamConfig{}, func(s jetstream.Stream) error { return s.Purge(t.Context(), jetstream.WithPurgeSequence(3)) }, 3},
+		"deleted": {jetstream.StreamConfig{}, func(s jetstream.Stream) error { return s.DeleteMsg(t.Context(), 1) }, 2},
+		"deleted, but not in front": {
+			jetstream.StreamConfig{}, func(s jetstream.Stream) error { return s.DeleteMsg(t.Context(), 2) }, 0,
+		},
+		"nothing, and the first is no 1": {
+			jetstream.StreamConfig{FirstSeq: 1000}, func(jetstream.Stream) error { return nil }, 0,
+		},
+		"nothing, and the first is no 1, with limits": {
+			jetstream.StreamConfig{FirstSeq: 1000, MaxAge: time.Hour, MaxMsgs: 10, MaxMsgsPerSubject: 10}, func(jetstream.Stream) error { return nil }, 0,
+		},
+		"purged, and the first was no 1": {
+			jetstream.StreamConfig{FirstSeq: 1000}, func(s jetstream.Stream) error { return s.Purge(t.Context(), jetstream.WithPurgeSequence(1002)) }, 1002,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t, t.TempDir(), "127.0.0.1:0")
+			js := admin(t, server.URL())
+			test.stream.Name, test.stream.Subjects = "SHOP", []string{"orders"}
+			stream, err := js.CreateStream(t.Context(), test.stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			publish(t, js, "orders", "a", "b", "c", "d")
+			if err := test.take(stream); err != nil {
+				t.Fatal(err)
+			}
+			span := spanOf(t, connect(t, nats.Config{URL: server.URL()}).Log("orders", ""))
+			if want := max(1, test.stream.FirstSeq) + 4; span.First != test.first || span.End != want {
 				t.Errorf("positions %+v, want %d to %d", span, test.first, want)
 			}
 		})
