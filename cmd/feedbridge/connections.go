@@ -128,14 +128,22 @@ func tryServer(cfg *config.Serve) error {
 	return errors.Join(errs...)
 }
 
-// tryServed asks what a topic has that is served as a feed.
+// tryServed asks what a topic has that is served as a feed, and reads a message:
+// who may look at a topic need not be able to read it.
 func tryServed(ctx context.Context, name string, from config.From, b *buses) connection {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	note := from.Topic + " on bus " + from.Bus
-	span, err := b.log(from).Span(ctx)
-	if err == nil && span.First == span.End {
+	log := b.log(from)
+	span, err := log.Span(ctx)
+	if err != nil {
+		return newConnection("served feed", name, note, err)
+	}
+	if span.First == span.End {
 		note += ", empty"
+	}
+	for _, err = range log.Read(ctx, span.First, span.End) {
+		break
 	}
 	return newConnection("served feed", name, note, err)
 }

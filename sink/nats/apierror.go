@@ -32,6 +32,7 @@ const (
 	codeHeaderTooLarge      = 10097
 	codeSealed              = 10109
 	codeRollup              = 10111
+	codeInactiveThreshold   = 10153
 	codeWrongLastReplicated = 10164
 	codeTTLInvalid          = 10165
 	codeTTLDisabled         = 10166

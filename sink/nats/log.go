@@ -66,6 +66,10 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 			return err
 		}
 		c := info.Config
+		if c.Retention == jetstream.WorkQueuePolicy {
+			return feed.Permanent(fmt.Errorf("stream %s is a work queue, which deletes what was read; "+
+				"give the messages to a stream with --retention limits, and serve that", stream))
+		}
 		if own := c.Mirror == nil && len(c.Sources) == 0 && c.SubjectTransform == nil; own && !covers(c.Subjects, l.subject) {
 			return fmt.Errorf("%w: stream %s does not have its subject", feed.ErrNoTopic, stream)
 		}
@@ -305,7 +309,7 @@ func (l *Log) keep(r *reading) {
 		l.kept.close()
 	}
 	l.kept = r
-	l.expiry = time.AfterFunc(min(keptFor, l.conn.idle/2), func() {
+	l.expiry = time.AfterFunc(min(keptFor, r.idle/2), func() {
 		l.mu.Lock()
 		if l.kept == r {
 			l.kept = nil

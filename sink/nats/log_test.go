@@ -286,6 +286,47 @@ func TestLogHasMessagesAsTheyAre(t *testing.T) {
 	}
 }
 
+// Who reads a work queue takes its messages from those whom they are for.
+func TestLogOfAWorkQueue(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"orders"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := connect(t, nats.Config{URL: server.URL()}).Log("orders", "").Span(t.Context())
+	wantError(t, err, true, nil, "stream SHOP is a work queue", "--retention limits")
+}
+
+// A stream may keep consumers for less long than a reader asks for.
+func TestLogOfAStreamThatForgetsConsumers(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	limits := jetstream.StreamConsumerLimits{InactiveThreshold: time.Second}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"orders"}, ConsumerLimits: limits}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 1500 {
+		publish(t, js, "orders", fmt.Sprint(n))
+	}
+	n := 0
+	for r, err := range connect(t, nats.Config{URL: server.URL()}).Log("orders", "").Read(t.Context(), 0, 1501) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(r.Body) != fmt.Sprint(n) {
+			t.Fatalf("record %d is %s", n, r.Body)
+		}
+		if n++; n == 10 {
+			wantNoReaders(t, js, "SHOP")
+		}
+	}
+	if n != 1500 {
+		t.Errorf("read %d", n)
+	}
+}
+
 func TestLogOfAMirror(t *testing.T) {
 	t.Parallel()
 	js, conn := shop(t)

@@ -88,6 +88,7 @@ type reading struct {
 	delivered uint64
 
 	sub   *nats.Subscription
+	idle  time.Duration  // how long the server keeps the consumer without a pull
 	inbox chan *nats.Msg // what pulls bring, and the server's word
 	pulls int
 	// reply is where the pull under way is answered; coming is how many messages it may
@@ -127,11 +128,18 @@ func (c *Conn) read(ctx context.Context, stream string, subjects []string, from 
 	r := &reading{conn: c, stream: stream, from: from, at: from, inbox: make(chan *nats.Msg, loadMessages+2), limit: loadBytes}
 	err := c.insist(ctx, func(ctx context.Context) (err error) {
 		r.consumer, err = c.js.CreateConsumer(ctx, stream, config)
+		var api jetstream.JetStreamError
+		if errors.As(err, &api) && api.APIError() != nil && api.APIError().ErrorCode == codeInactiveThreshold {
+			// The stream keeps consumers for less, and says how long.
+			config.InactiveThreshold = 0
+			r.consumer, err = c.js.CreateConsumer(ctx, stream, config)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	r.idle = r.consumer.CachedInfo().Config.InactiveThreshold
 	if r.sub, err = c.nc.ChanSubscribe(c.nc.NewInbox()+".*", r.inbox); err != nil {
 		r.delete()
 		return nil, err
@@ -248,7 +256,7 @@ func (r *reading) goesOn(from uint64) bool {
 // fresh says whether the server still knows of the reading, as far as can be told:
 // it forgets readers that are too slow, and all of them when it ends.
 func (r *reading) fresh(ses *session) bool {
-	return r.session == ses && time.Since(r.pulled) < r.conn.idle/2
+	return r.session == ses && time.Since(r.pulled) < r.idle/2
 }
 
 // giveBack makes m, which next has just returned, the next message again.
