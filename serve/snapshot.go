@@ -576,15 +576,20 @@ func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base str
 	}
 	coming := at == nil && s.coming(id)
 	s.mu.Unlock()
+	_, _, ours := parseSnapshotID(id)
 	k, err := strconv.Atoi(number)
 	switch {
+	case at == nil && !ours:
+		return say(http.StatusNotFound, "There is no such snapshot. The newest is at %s/snapshots/latest.", s.f.home())
 	case gone:
 		return errGone
 	case coming:
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		return say(http.StatusServiceUnavailable, "This snapshot is not there yet, and may be being built.")
-	case at == nil, ofPage && (err != nil || k < 0 || k >= len(at.pages) || strconv.Itoa(k) != number):
-		return say(http.StatusGone, "There is no such snapshot, or no such page of it, or there are newer ones. The newest is at %s/snapshots/latest.", s.f.path())
+	case at == nil:
+		return say(http.StatusGone, "This snapshot is gone: there are newer ones. The newest is at %s/snapshots/latest.", s.f.home())
+	case ofPage && (err != nil || k < 0 || k >= len(at.pages) || strconv.Itoa(k) != number):
+		return say(http.StatusNotFound, "This snapshot has no such page. Its index is at %s/snapshots/%s.", s.f.home(), id)
 	}
 	if !ofPage {
 		return s.index(w, r, at, base)
