@@ -31,11 +31,14 @@ const retryAfter = 5
 
 // ServeHTTP answers what asks for /feeds/NAME/….
 func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begun, watched := time.Now(), &watchedWriter{w, http.StatusOK}
+	begun, watched := time.Now(), &watchedWriter{ResponseWriter: w}
 	w = watched
-	if f.cfg.Observe != nil {
-		defer func() { f.cfg.Observe(watched.status, time.Since(begun)) }()
-	}
+	defer func() {
+		// Who left before there was an answer got none.
+		if f.cfg.Observe != nil && watched.status != 0 {
+			f.cfg.Observe(watched.status, time.Since(begun))
+		}
+	}()
 	err := f.serve(w, r)
 	if err == nil || r.Context().Err() != nil {
 		return
@@ -79,7 +82,7 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // memory. Otherwise each client would take up one for as long as it reads.
 type watchedWriter struct {
 	http.ResponseWriter
-	status int
+	status int // 0 until it is written, as it always is before a body
 }
 
 func (w *watchedWriter) WriteHeader(status int) {

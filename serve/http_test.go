@@ -564,3 +564,29 @@ func TestRetentionStrikesWhileAPageIsSent(t *testing.T) {
 		}
 	}
 }
+
+// Whoever leaves before there is an answer has not got any, and is not counted.
+func TestWhoLeavesBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.numbered(3)
+		topic.slow = make(chan struct{})
+		var statuses []int
+		s := serveTopic(t, topic, func(c *Config) {
+			c.Observe = func(status int, _ time.Duration) { statuses = append(statuses, status) }
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, path := range []string{"/latest", "/pages/e0-3-0"} {
+			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/feeds/orders"+path, nil))
+		}
+		close(topic.slow)
+		for _, path := range []string{"/latest", "/x"} {
+			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/feeds/orders"+path, nil))
+		}
+		if got := fmt.Sprint(statuses); got != "[200 404]" {
+			t.Errorf("counted %v", got)
+		}
+	})
+}

@@ -107,7 +107,7 @@ type Config struct {
 	// Log gets what goes wrong.
 	Log *slog.Logger
 	// Observe is told of each request, when it has been answered: the status, and
-	// how long that took. It may be nil, and is called by several goroutines.
+	// how long that took. Of one whose client left before that it is told nothing. It may be nil, and is called by several goroutines.
 	Observe func(status int, took time.Duration)
 }
 
