@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
 )
 
 // The bounds of what clients may take up. A client that is slow is borne as long
@@ -27,6 +29,9 @@ const (
 	headerBytes = 16 << 10
 	// grace is how long requests may go on after the end of Serve's context.
 	grace = 5 * time.Second
+	// creation is how long it takes who writes to a topic to create it, if it starts
+	// when we do.
+	creation = 5 * time.Second
 )
 
 // ServerOptions describe a server.
@@ -102,6 +107,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer building.Wait()
 	for _, f := range s.feeds {
 		building.Go(func() {
+			f.await(ctx)
 			_, _ = f.View(ctx) // the log says at the start what cannot be read
 			f.Run(ctx)
 		})
@@ -122,4 +128,17 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	<-stopped
 	return nil
+}
+
+// await gives a topic that does not exist some time.
+func (f *Feed) await(ctx context.Context) {
+	if _, err := f.topic.Span(ctx); !errors.Is(err, feed.ErrNoTopic) {
+		return
+	}
+	timer := time.NewTimer(creation)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

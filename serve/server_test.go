@@ -184,6 +184,7 @@ func TestServerLooksAtTheStart(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- NewServer(ServerOptions{}, s.Feed).Serve(ctx, newPipes()) }()
+		time.Sleep(creation)
 		synctest.Wait()
 		if got := s.log.String(); !strings.Contains(got, "a served topic cannot be read") || !strings.Contains(got, "does not exist") {
 			t.Errorf("logged %q", got)
@@ -191,6 +192,46 @@ func TestServerLooksAtTheStart(t *testing.T) {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The daemon that serves a topic may create it, too, and not be as fast.
+func TestServerLooksWhenTheTopicIsThere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.gone = true
+		s := serveTopic(t, topic, withSnapshots())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- NewServer(ServerOptions{}, s.Feed).Serve(ctx, newPipes()) }()
+		synctest.Wait()
+		topic.set(func() { topic.gone = false })
+		topic.numbered(3)
+		time.Sleep(creation)
+		synctest.Wait()
+		if got := s.log.String(); strings.Contains(got, "WARN") || !strings.Contains(got, "a snapshot was built") {
+			t.Errorf("logged %q", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestServerStopsWhileItWaitsForTheTopic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.gone = true
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := NewServer(ServerOptions{}, serveTopic(t, topic).Feed).Serve(ctx, newPipes())
+		if took := time.Since(begun); err != nil || took > time.Second {
+			t.Errorf("got %v after %v", err, took)
 		}
 	})
 }
