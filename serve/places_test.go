@@ -250,3 +250,28 @@ func TestCompressionIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// Who was quick is as slow as others when it stops: what it took before is not counted
+// in its favor.
+func TestQuickClientsSaveNothingUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lost := false
+		all := newPlaces(1)
+		first, err := all.take(t.Context(), func() { lost = true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			first.wait()
+			first.took(piece)
+		}
+		first.wait()
+		time.Sleep(patience)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := all.take(ctx, func() {}); err != nil || !lost {
+			t.Errorf("got %v; is the first one cut off? %t", err, lost)
+		}
+	})
+}
