@@ -304,6 +304,10 @@ func (s *snapshots) build(ctx context.Context, span feed.Span, end uint64, creat
 	if err == nil && now.Epoch != span.Epoch {
 		err = errMoved
 	}
+	if all.late > 0 && err == nil {
+		s.f.log.Warn("the times of a topic with snapshots run back by more than a page; what is late may be in neither a snapshot nor the feed behind it; "+
+			"have the bus date messages, on Kafka by message.timestamp.type=LogAppendTime", "messages", all.late)
+	}
 	if built.unmatched = all.unmatched(span); built.unmatched > 0 && err == nil {
 		s.f.log.Warn("a snapshot leaves out PATCHes and DELETEs of what was never PUT; set snapshot.key to what they have in common with their PUT",
 			"id", built.id, "patches", all.patches, "deletes", all.deletes, "matching", all.matching)
@@ -396,10 +400,14 @@ func (s *snapshots) entities(ctx context.Context, span feed.Span, from, to uint6
 
 // matches counts the PATCHes and DELETEs with keys that nothing was PUT with, and the
 // matching ones. Of a topic with more keys than are held at a time it counts some.
-type matches struct{ patches, deletes, matching int }
+type matches struct {
+	patches, deletes, matching int
+	// late is how many messages are older than one in front of them, on the feed too.
+	late int
+}
 
 func (m *matches) add(o matches) {
-	m.patches, m.deletes, m.matching = m.patches+o.patches, m.deletes+o.deletes, m.matching+o.matching
+	m.patches, m.deletes, m.matching, m.late = m.patches+o.patches, m.deletes+o.deletes, m.matching+o.matching, max(m.late, o.late)
 }
 
 // unmatched is how many tell that the keys are not right. Retention may have taken the
@@ -419,10 +427,16 @@ const deleted = math.MaxUint64
 func (s *snapshots) find(ctx context.Context, span feed.Span, end, from uint64) (live map[hash128]uint64, to uint64, found matches, err error) {
 	live, to = map[hash128]uint64{}, math.MaxUint64
 	gone := func(_ hash128, at uint64) bool { return at == deleted }
+	var newest time.Time
 	forgetful := false // of what was deleted, and may be deleted again
 	for e, err := range s.entities(ctx, span, span.First, end) {
 		if err != nil {
 			return nil, 0, matches{}, err
+		}
+		if e.modified.Before(newest) {
+			found.late++
+		} else {
+			newest = e.modified
 		}
 		if e.key[0] < from || e.key[0] > to {
 			continue

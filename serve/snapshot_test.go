@@ -651,6 +651,37 @@ func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 	}
 }
 
+// A snapshot and the feed behind it are divided by time. That it runs back by more than
+// pages make good is told.
+func TestSnapshotOfATopicWhoseTimesRunBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		seconds []int
+		want    string // in the log; empty if there is to be no warning
+	}{
+		"they do not":                 {[]int{1, 2, 3, 4, 5, 6, 7, 8, 9}, ""},
+		"by less than a page":         {[]int{1, 5, 2, 6, 7, 4, 8, 9}, ""},
+		"by more than a page":         {[]int{1, 90, 2, 3, 4, 5, 6, 7, 8, 91}, "messages=3"},
+		"and there are too many keys": {[]int{1, 90, 2, 3, 4, 5, 6, 7, 8, 91, 92, 93, 94, 95}, "messages=3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := newTopic()
+			for i, at := range test.seconds {
+				topic.add(message(fmt.Sprint(i), feed.Put, later(at), "x"))
+			}
+			s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Key, c.Keys = nil, 4 }))
+			if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+				t.Fatal(err)
+			}
+			log := s.log.String()
+			if strings.Contains(log, "LogAppendTime") != (test.want != "") || !strings.Contains(log, test.want) {
+				t.Errorf("logged %s, want %q", log, test.want)
+			}
+		})
+	}
+}
+
 // A snapshot is gone with the topic that it is of, and the new topic has its own soon.
 func TestSnapshotsOfATopicThatGoes(t *testing.T) {
 	t.Parallel()
