@@ -221,6 +221,25 @@ func TestLogOfATopicThatIsMadeAnew(t *testing.T) {
 	wantLog(t, log, 0, 3, "0:c 1:d 2:e ")
 }
 
+// A cluster before Kafka 2.8 gives topics no ids. One that was made anew cannot be told
+// there, so nothing is kept that may be another's.
+func TestLogOfATopicThatIsMadeAnewWithoutIDs(t *testing.T) {
+	t.Parallel()
+	c, conn := shop(t, kfake.MaxVersions(kversion.V2_7_0()))
+	log := conn.Log("shop.orders", 1)
+	produceBatch(t, c, "a", "b", "b")
+	if got := bodies(records(t, log, 0, 1)); got != "0:a " {
+		t.Errorf("%q", got)
+	}
+	if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)); err != nil {
+		t.Fatal(err)
+	}
+	produceBatch(t, c, "c", "d", "e")
+	if got := bodies(records(t, log, 1, 2)); got != "1:d " {
+		t.Errorf("%q", got)
+	}
+}
+
 // What is kept of a batch begins where its reader left.
 func TestLogIsReadFromInFrontOfWhatIsKept(t *testing.T) {
 	t.Parallel()
