@@ -800,6 +800,46 @@ func TestReaderGoesOnWithoutItsConsumer(t *testing.T) {
 	}
 }
 
+// What a consumer had under way when the connection was lost never comes.
+func TestReaderDoesNotGoOnOverAnotherConnection(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 500)
+	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
+	log := connect(t, nats.Config{URL: p.url(), Timeout: 3 * time.Second}).Log("shop.orders", "shop_orders")
+	end := spanOf(t, log).End
+	p.muteAfter(30_000) // of some 150,000
+	n := 0
+	for _, err := range log.Read(t.Context(), 1, end) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 10 {
+			break
+		}
+	}
+	if !log.Kept() {
+		t.Error("nothing is kept")
+	}
+	p.set(false)
+	p.cut()
+	eventually(t, "there is another connection", func() bool {
+		_, err := log.Span(t.Context())
+		return err == nil
+	})
+	for _, err := range log.Read(t.Context(), 10, end) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 501 {
+		t.Errorf("%d records, want 500 and one of them twice", n)
+	}
+}
+
 // What is kept for the next page is little.
 func TestReaderOfLargeMessagesKeepsNone(t *testing.T) {
 	t.Parallel()

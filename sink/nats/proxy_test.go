@@ -15,6 +15,8 @@ type proxy struct {
 	conns []net.Conn
 	// mute drops what the server says.
 	mute bool
+	// only, while more than 0, is how many bytes of it pass before that.
+	only int
 	// hold, while not nil, keeps back what clients say until it is closed.
 	hold chan struct{}
 }
@@ -66,6 +68,11 @@ func (p *proxy) pass(from, to net.Conn, answers bool) {
 		}
 		p.mu.Lock()
 		mute, hold := p.mute, p.hold
+		if answers && p.only > 0 {
+			n = min(n, p.only)
+			p.only -= n
+			p.mute = p.only == 0
+		}
 		p.mu.Unlock()
 		if answers && mute {
 			continue
@@ -82,7 +89,14 @@ func (p *proxy) pass(from, to net.Conn, answers bool) {
 func (p *proxy) set(mute bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mute = mute
+	p.mute, p.only = mute, 0
+}
+
+// muteAfter drops what the server says after so many bytes.
+func (p *proxy) muteAfter(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.only = n
 }
 
 func (p *proxy) keepBack() {
