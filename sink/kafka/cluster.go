@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"math"
 	"time"
 
@@ -85,45 +86,70 @@ var (
 	stable = boundary{-1, 1} // before the oldest transaction that is not ended
 )
 
+// A spot is where a record lies.
+type spot struct {
+	topic     string
+	partition int32
+	offset    int64
+}
+
 // offsets returns a boundary of partitions of a topic, in their order.
 func (c *Conn) offsets(ctx context.Context, topic string, partitions []int32, of boundary) ([]int64, error) {
+	spots := make([]spot, len(partitions))
+	for i, n := range partitions {
+		spots[i] = spot{topic: topic, partition: n}
+	}
+	if err := c.locate(ctx, spots, of); err != nil {
+		return nil, err
+	}
+	offsets := make([]int64, len(spots))
+	for i, s := range spots {
+		offsets[i] = s.offset
+	}
+	return offsets, nil
+}
+
+// locate sets the offsets of spots to a boundary of their partitions.
+func (c *Conn) locate(ctx context.Context, spots []spot, of boundary) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	req.IsolationLevel = of.isolation
-	t := kmsg.NewListOffsetsRequestTopic()
-	t.Topic = topic
-	for _, n := range partitions {
+	for _, s := range spots {
 		p := kmsg.NewListOffsetsRequestTopicPartition()
-		p.Partition = n
+		p.Partition = s.partition
 		p.CurrentLeaderEpoch = -1
 		p.Timestamp = of.timestamp
-		t.Partitions = append(t.Partitions, p)
+		at := slices.IndexFunc(req.Topics, func(t kmsg.ListOffsetsRequestTopic) bool { return t.Topic == s.topic })
+		if at < 0 {
+			t := kmsg.NewListOffsetsRequestTopic()
+			t.Topic = s.topic
+			req.Topics, at = append(req.Topics, t), len(req.Topics)
+		}
+		req.Topics[at].Partitions = append(req.Topics[at].Partitions, p)
 	}
-	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, c.client)
 	if err != nil {
-		return nil, causeOf(ctx, err)
+		return causeOf(ctx, err)
 	}
-	found := map[int32]int64{}
+	found := map[spot]int64{}
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return nil, fmt.Errorf("partition %d of %s: %w", p.Partition, topic, err)
+				return fmt.Errorf("partition %d of %s: %w", p.Partition, t.Topic, err)
 			}
-			found[p.Partition] = p.Offset
+			found[spot{topic: t.Topic, partition: p.Partition}] = p.Offset
 		}
 	}
-	offsets := make([]int64, len(partitions))
-	for i, n := range partitions {
-		offset, ok := found[n]
+	for i, s := range spots {
+		offset, ok := found[spot{topic: s.topic, partition: s.partition}]
 		if !ok {
-			return nil, fmt.Errorf("the cluster says nothing about partition %d of %s", n, topic)
+			return fmt.Errorf("the cluster says nothing about partition %d of %s", s.partition, s.topic)
 		}
-		offsets[i] = offset
+		spots[i].offset = offset
 	}
-	return offsets, nil
+	return nil
 }
 
 // fetchBytes is about how much one fetch gets. A batch that is larger comes

@@ -104,13 +104,6 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	return nil
 }
 
-// A spot is where a record lies.
-type spot struct {
-	topic     string
-	partition int32
-	offset    int64
-}
-
 // lastOf returns where the last record of each partition lies.
 func lastOf(records []kgo.Record) []spot {
 	var last []spot
@@ -129,29 +122,13 @@ func (s *Sink) askWhetherOver(ctx context.Context, last []spot) <-chan bool {
 	ctx = context.WithoutCancel(ctx)
 	answer := make(chan bool, 1)
 	go func() {
-		for _, topic := range []string{s.topic.Name, s.conn.cfg.Checkpoints} {
-			var partitions []int32
-			var offsets []int64
-			for _, l := range last {
-				if l.topic == topic {
-					partitions, offsets = append(partitions, l.partition), append(offsets, l.offset)
-				}
-			}
-			if len(partitions) == 0 {
-				continue
-			}
-			ends, err := s.conn.offsets(ctx, topic, partitions, stable)
-			for i := range ends {
-				if ends[i] <= offsets[i] {
-					err = errHangs
-				}
-			}
-			if err != nil {
-				answer <- false
-				return
-			}
+		now := slices.Clone(last)
+		err := s.conn.locate(ctx, now, stable)
+		over := err == nil
+		for i := range last {
+			over = over && last[i].offset < now[i].offset
 		}
-		answer <- true
+		answer <- over
 	}()
 	return answer
 }
