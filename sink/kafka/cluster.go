@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
