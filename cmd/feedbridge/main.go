@@ -17,13 +17,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/config"
 )
 
+// collectAt is how much the heap grows, in percent, before it is collected. Go's 100
+// would take an eighth more memory, which others on the machine can use better.
+const collectAt = 70
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
 	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 

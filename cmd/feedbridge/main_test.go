@@ -52,7 +52,7 @@ func begin(role string) {
 func play(role string) error {
 	switch role {
 	case "feedbridge":
-		os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+		main()
 	case "nats":
 		// nats DIR PORT: a server as it is without a configuration
 		port, err := strconv.Atoi(os.Args[2])
