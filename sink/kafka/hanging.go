@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -38,7 +37,13 @@ func (o outcome) String() string {
 // from how the transactional id stands now. In version 2 each transaction has an
 // epoch of its own, and its end raises it by one. Before, a client's transactions
 // have one epoch, and whoever takes the id raises it.
-func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2 bool) (_ outcome, known bool) {
+//
+// If its checkpoint stands it was committed, whoever has taken the id since. As long
+// as its end is under way it does not hang.
+func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2, stands bool) (_ outcome, known bool) {
+	if stands && (now.State == "CompleteCommit" || now.State == "CompleteAbort" || now.State == "Empty") {
+		return committed, true
+	}
 	last := version2 && epoch == now.ProducerEpoch-1
 	switch now.State {
 	case "CompleteCommit":
@@ -121,12 +126,7 @@ func (s *Sink) hanging(ctx context.Context, now *kadm.DescribedTransaction) (whe
 	}
 	version2 := s.conn.transactions2.Load()
 	for i, o := range open {
-		ended, known := outcomeOf(now, o.epoch, version2)
-		if version2 && slices.Contains(by, committer{now.ProducerID, o.epoch}) {
-			// Its checkpoint is there, so it was committed, whoever has taken the id
-			// since.
-			ended, known = committed, true
-		}
+		ended, known := outcomeOf(now, o.epoch, version2, version2 && stands(by, committer{now.ProducerID, o.epoch}))
 		if !known || i > 0 && ended != how {
 			return nil, aborted, nil
 		}
@@ -134,6 +134,18 @@ func (s *Sink) hanging(ctx context.Context, now *kadm.DescribedTransaction) (whe
 		where.Add(o.topic, o.partition)
 	}
 	return where, how, nil
+}
+
+// stands says whether a transaction is one of those that committed a checkpoint. Of an
+// epoch that committed several it cannot be told: they are of version 1.
+func stands(by []committer, c committer) bool {
+	n := 0
+	for _, one := range by {
+		if one == c {
+			n++
+		}
+	}
+	return n == 1
 }
 
 // committers are the transactions that committed the feed's newest checkpoints, as

@@ -29,7 +29,7 @@ func TestOutcomeOfAHangingTransaction(t *testing.T) {
 		{"PrepareCommit", 7, true, unknown},
 		{"Ongoing", 6, true, unknown},
 	} {
-		how, known := outcomeOf(&kadm.DescribedTransaction{State: test.state, ProducerEpoch: test.epoch}, 6, test.version2)
+		how, known := outcomeOf(&kadm.DescribedTransaction{State: test.state, ProducerEpoch: test.epoch}, 6, test.version2, false)
 		got := how.String()
 		if !known {
 			got = unknown
@@ -37,5 +37,20 @@ func TestOutcomeOfAHangingTransaction(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s, epoch %d, version 2 %v: %s, want %s", test.state, test.epoch, test.version2, got, test.want)
 		}
+	}
+}
+
+// So it has if its checkpoint stands.
+func TestOutcomeOfAHangingTransactionWhoseCheckpointStands(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[string]bool{"CompleteCommit": true, "CompleteAbort": true, "Empty": true, "PrepareCommit": false, "PrepareAbort": false, "Ongoing": false} {
+		how, known := outcomeOf(&kadm.DescribedTransaction{State: state, ProducerEpoch: 9}, 6, true, true)
+		if known != want || known && how != committed {
+			t.Errorf("%s: %v, known %v, want %v", state, how, known, want)
+		}
+	}
+	once, twice := committer{1, 6}, committer{1, 5}
+	if by := []committer{twice, twice, once}; !stands(by, once) || stands(by, twice) || stands(by, committer{2, 6}) {
+		t.Error("one of version 2 has an epoch of its own")
 	}
 }
