@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
@@ -79,16 +80,7 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 // would both. It does not come to that.
 func TestRealNoCommitJoinsATransactionThatHangs(t *testing.T) {
 	t.Parallel()
-	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
-	topic := ordersIn(t)
-	cfg := atReal(b.Addr())
-	cfg.Timeout = 5 * time.Second
-	s := connect(t, cfg).Sink(topic)
-	resume(t, s)
-	commit(t, s, 0, 3)
-	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
-	entity := sinktest.Entities(3, 1)[0]
-	h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+	b, _, topic, s := hangingEntity(t)
 	commit(t, s, 4, 6) // with the other id
 
 	// The broker refuses the next one when it has begun, which aborts it.
@@ -180,6 +172,22 @@ func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
 // first, for nobody could tell later how.
 func TestRealPlaceIsMovedWhileATransactionHangs(t *testing.T) {
 	t.Parallel()
+	_, cfg, topic, s := hangingEntity(t)
+	if err := connect(t, cfg).Sink(topic).Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))); err != nil {
+		t.Fatal(err)
+	}
+	if cp := resume(t, s); cp.Count != 4 {
+		t.Errorf("the checkpoint has %d entities, want 4", cp.Count)
+	}
+	wantFeed(t, s, 4)
+	commit(t, s, 4, 6)
+	wantFeed(t, s, 6)
+}
+
+// hangingEntity starts a broker with a topic that a sink has committed three entities
+// to; a fourth one of the same transaction hangs.
+func hangingEntity(t *testing.T) (*kafkatest.Broker, kafka.Config, kafka.Topic, *kafka.Sink) {
+	t.Helper()
 	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
 	topic := ordersIn(t)
 	cfg := atReal(b.Addr())
@@ -190,15 +198,7 @@ func TestRealPlaceIsMovedWhileATransactionHangs(t *testing.T) {
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	entity := sinktest.Entities(3, 1)[0]
 	h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
-	if err := connect(t, cfg).Sink(topic).Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))); err != nil {
-		t.Fatal(err)
-	}
-	if cp := resume(t, s); cp.Count != 4 {
-		t.Errorf("the checkpoint has %d entities, want 4", cp.Count)
-	}
-	wantFeed(t, s, 4)
-	commit(t, s, 4, 6)
-	wantFeed(t, s, 6)
+	return b, cfg, topic, s
 }
 
 // hanging writes records of a transaction that has ended already.
