@@ -85,7 +85,9 @@ func TestTopicOfNATS(t *testing.T) {
 	// A stream of somebody else, which is deleted and made anew.
 	js := jetStream(t, url)
 	for epoch := range 2 {
-		stream := jetstream.StreamConfig{Name: "theirs", Subjects: []string{"theirs.>"}}
+		// In memory, because a server may still be removing the files of a
+		// stream when another one of its name is deleted, which then fails.
+		stream := jetstream.StreamConfig{Name: "theirs", Subjects: []string{"theirs.>"}, Storage: jetstream.MemoryStorage}
 		if _, err := js.CreateStream(t.Context(), stream); err != nil {
 			t.Fatal(err)
 		}

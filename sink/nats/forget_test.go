@@ -27,6 +27,7 @@ func TestWhatAStreamForgetsBy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := fitting()
+			cfg.Storage = jetstream.MemoryStorage // see createShop
 			test.change(&cfg)
 			if _, err := js.CreateStream(t.Context(), cfg); err != nil {
 				t.Fatal(err)

@@ -31,9 +31,13 @@ func shop(t *testing.T) (jetstream.JetStream, *nats.Conn) {
 	return js, connect(t, nats.Config{URL: server.URL()})
 }
 
+// createShop makes a stream in memory: a server that is still removing the
+// files of a stream fails to delete, and then to create, another one of its
+// name (nats-server 2.15: Delete moves them to one place for each name).
 func createShop(t *testing.T, js jetstream.JetStream, name string) {
 	t.Helper()
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"shop.>"}, MaxAge: time.Hour}); err != nil {
+	config := jetstream.StreamConfig{Name: name, Subjects: []string{"shop.>"}, MaxAge: time.Hour, Storage: jetstream.MemoryStorage}
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 }
