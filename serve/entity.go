@@ -64,7 +64,7 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 		switch {
 		case hasPrefixFold(field.Name, escape):
 			field.Name = field.Name[len(escape):]
-		case strings.EqualFold(field.Name, markHeader):
+		case named(field.Name, markHeader):
 			e.changes = true
 			continue
 		case hasPrefixFold(field.Name, ours) || hasPrefixFold(field.Name, natsServer):
@@ -77,15 +77,15 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 			continue
 		}
 		switch value := field.Value; {
-		case strings.EqualFold(field.Name, contentID):
+		case named(field.Name, contentID):
 			first(&e.id, value)
-		case strings.EqualFold(field.Name, contentType):
+		case named(field.Name, contentType):
 			first(&e.contentType, value)
-		case strings.EqualFold(field.Name, "Feed-Format"):
+		case named(field.Name, "Feed-Format"):
 			first(&e.format, value)
-		case strings.EqualFold(field.Name, lastModified) && own.IsZero():
+		case named(field.Name, lastModified) && own.IsZero():
 			own, _ = parseDate(value)
-		case strings.EqualFold(field.Name, operationType) && e.op == "":
+		case named(field.Name, operationType) && e.op == "":
 			e.op, _ = parseOperation(value)
 		}
 		e.header = append(e.header, field)
@@ -112,6 +112,12 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	return e
 }
 
+// named says whether a field's name is that one, which is ASCII. Most differ in length
+// or not at all, which is faster to see.
+func named(name, want string) bool {
+	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
+}
+
 func first(at *string, value string) {
 	if *at == "" {
 		*at = value
@@ -124,28 +130,44 @@ func fits(field feed.Field) bool {
 	if field.Name == "" {
 		return false
 	}
+	var seen class
 	for i := range len(field.Name) {
-		if !tokens[field.Name[i]] {
-			return false
-		}
+		seen |= classes[field.Name[i]]
 	}
-	ascii := true
+	if seen != token {
+		return false
+	}
 	for i := range len(field.Value) {
-		c := field.Value[i]
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-		ascii = ascii && c < utf8.RuneSelf
+		seen |= classes[field.Value[i]]
 	}
-	return ascii || utf8.ValidString(field.Value)
+	return seen&control == 0 && (seen&high == 0 || utf8.ValidString(field.Value))
 }
 
-// tokens has what may be part of a header's name (RFC 9110, section 5.6.2).
-var tokens = func() (is [256]bool) {
-	for _, c := range "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" {
-		is[c] = true
+// class is what a byte may be part of (RFC 9110, sections 5.5 and 5.6.2).
+type class uint8
+
+const (
+	token   class = 1 << iota // a header's name
+	visible                   // its value alone, as are spaces and tabs
+	high                      // a value, if it is UTF-8
+	control                   // neither
+)
+
+var classes = func() (of [256]class) {
+	for c := range of {
+		switch {
+		case c >= utf8.RuneSelf:
+			of[c] = high
+		case c < ' ' && c != '\t' || c == 0x7f:
+			of[c] = control
+		default:
+			of[c] = visible
+		}
 	}
-	return is
+	for _, c := range "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" {
+		of[c] = token
+	}
+	return of
 }()
 
 func parseOperation(s string) (feed.Operation, bool) {
@@ -239,8 +261,9 @@ func appendDate(b []byte, t time.Time) []byte {
 	return append(b, " GMT"...)
 }
 
+// hasPrefixFold says whether s begins with a prefix, which begins with a letter.
 func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+	return len(s) >= len(prefix) && s[0]|' ' == prefix[0]|' ' && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
 // hash is that of all that makes two messages the same. It is written to b, which

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
@@ -69,7 +68,7 @@ var standards = [...]string{contentType, contentID, lastModified, operationType,
 
 func standard(name string) int {
 	for i, s := range standards {
-		if len(s) == len(name) && strings.EqualFold(s, name) {
+		if named(name, s) {
 			return i
 		}
 	}

@@ -4,12 +4,7 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"regexp"
-	"strconv"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -34,25 +29,16 @@ func BenchmarkServeFromKafka(b *testing.B) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 
-	bench.readPages(topic)
-	var bare, served, parts []float64
-	for b.Loop() {
-		bare = append(bare, bench.readBare(topic))
-		served = append(served, bench.readPages(topic))
-		parts = append(parts, 100*served[len(served)-1]/bare[len(bare)-1])
-	}
-	b.ReportMetric(median(bare), "bare/s")
-	b.ReportMetric(median(served), "feedbridge/s")
-	b.ReportMetric(median(parts), "%-of-bare")
+	bus := map[string]string{"BUSES_LAKE_KAFKA_BROKERS": bench.broker}
+	benchmarkServe(b, bus, topic, kafkaBenchLength, func() { bench.readBare(topic) })
 }
 
-// readBare reads a topic with a consumer of its own, and returns the rate.
-func (k *kafkaBench) readBare(topic string) float64 {
+// readBare reads a topic with a consumer of its own.
+func (k *kafkaBench) readBare(topic string) {
 	k.b.Helper()
 	client := newKafkaClient(k.b, k.broker, kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
 	defer client.Close()
-	begun := time.Now()
 	for n := 0; n < kafkaBenchLength; {
 		fetches := client.PollFetches(k.b.Context())
 		if err := fetches.Err(); err != nil {
@@ -60,58 +46,4 @@ func (k *kafkaBench) readBare(topic string) float64 {
 		}
 		n += fetches.NumRecords()
 	}
-	return kafkaBenchLength / time.Since(begun).Seconds()
-}
-
-var selfLink = regexp.MustCompile(`<(.*/pages/[a-z0-9]+-500-)(\d+)>; rel=self`)
-
-// readPages reads a topic, from its first page to its last, from a program that was
-// just started, and returns the rate.
-func (k *kafkaBench) readPages(topic string) float64 {
-	k.b.Helper()
-	address := freeAddress(k.b)
-	cmd, _ := runProgram(k.b, map[string]string{
-		"BUSES_LAKE_KAFKA_BROKERS":     k.broker,
-		"SERVE_LISTEN":                 address,
-		"SERVE_FEEDS_BENCH_FROM_TOPIC": topic,
-		"SERVE_FEEDS_BENCH_PAGE_SIZE":  "500",
-	})
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}()
-	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
-	defer client.CloseIdleConnections()
-	buffer := make([]byte, 64<<10)
-	get := func(url string) (http.Header, int) {
-		resp, err := client.Get(url)
-		if err != nil {
-			return nil, 0
-		}
-		defer resp.Body.Close()
-		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{resp.Body}, buffer)
-		if err != nil || n == 0 {
-			k.b.Fatalf("%s: %d bytes, %v", url, n, err)
-		}
-		return resp.Header, resp.StatusCode
-	}
-	var self []string
-	waitUntil(k.b, func() bool {
-		header, status := get("http://" + address + "/feeds/bench/latest")
-		if status == http.StatusOK {
-			self = selfLink.FindStringSubmatch(fmt.Sprint(header["Link"]))
-		}
-		return self != nil
-	})
-	last, err := strconv.Atoi(self[2])
-	if err != nil {
-		k.b.Fatal(err)
-	}
-	begun := time.Now()
-	for page := range last {
-		if _, status := get(self[1] + strconv.Itoa(page)); status != http.StatusOK {
-			k.b.Fatalf("page %d: %d", page, status)
-		}
-	}
-	return kafkaBenchLength / time.Since(begun).Seconds()
 }

@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -178,7 +177,7 @@ func (m *message) fields() feed.Header {
 			list = append(list, feed.Field{Name: name, Value: value})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b feed.Field) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(list, func(a, b feed.Field) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
