@@ -500,6 +500,8 @@ func (f *Feed) find(ctx context.Context, key pageKey) (*page, error) {
 		}
 		p, err := f.page(ctx, key)
 		switch {
+		case errors.Is(err, feed.ErrNoTopic):
+			return nil, errGone
 		case err != nil:
 			return nil, err
 		case id.whole(span) && !id.whole(p.span):

@@ -162,11 +162,16 @@ type reader struct {
 	topic     string
 	partition int32
 	// known is the topic as it was described last, nil if that may be wrong by now.
-	known *description
+	// recalled says that it was some time before the reading began.
+	known    *description
+	recalled bool
 	// id is the topic's, once known: one that is made anew has other records.
 	id *kadm.TopicID
 	// size is how many bytes that which was fetched last takes in the cluster.
 	size int64
+	// byID says that the topic was asked for by its id, so that the answer is about no
+	// other of its name.
+	byID bool
 }
 
 // fetch returns committed records from an offset on and before another, with
@@ -181,13 +186,16 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 		records, next, err := r.fetchOnce(ctx, from, to, atMost)
 		switch {
 		case err == nil && next > from:
+			r.recalled = false
 			return records, next, nil
 		case err != nil:
 			r.known = nil
 			if known && !errors.Is(err, kerr.OffsetOutOfRange) {
 				continue // its leader may be another by now
 			}
-			if !passes(err) {
+			// A topic that was there when the reading began is waited for: a broker that
+			// has just begun may not have heard of it.
+			if !passes(err) || r.recalled && missing(err) {
 				return nil, 0, causeOf(ctx, err)
 			}
 		}
@@ -203,7 +211,11 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 // passes says whether an error is of the kind that goes by.
 func passes(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, errNoLeader) }
 
-var errNoLeader = errors.New("the partition has no leader")
+var (
+	errNoLeader = errors.New("the partition has no leader")
+	// errAnew says that a topic is not the one that was read.
+	errAnew = errors.New("was deleted and created anew while it was read")
+)
 
 // find returns the broker that leads the partition.
 func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
@@ -219,7 +231,7 @@ func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
 	}
 	switch {
 	case *r.id != r.known.id:
-		return nil, fmt.Errorf("topic %s was deleted and created anew while it was read", r.topic)
+		return nil, fmt.Errorf("topic %s %w", r.topic, errAnew)
 	case int(r.partition) >= len(r.known.leaders):
 		return nil, fmt.Errorf("topic %s has no partition %d any more", r.topic, r.partition)
 	case r.known.leaders[r.partition] < 0:
@@ -229,13 +241,29 @@ func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
 }
 
 func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
-	leader, err := r.find(ctx)
+	got, err := r.ask(ctx, from, atMost, 100*time.Millisecond)
 	if err != nil {
 		return nil, 0, err
 	}
+	var behind int64
+	got.RecordBatches, behind = before(got.RecordBatches, to)
+	r.size = int64(len(got.RecordBatches))
+	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: r.topic, Partition: r.partition,
+	}, got, r.conn.decompressor, nil)
+	return read.Records, max(next, behind), read.Err
+}
+
+// ask asks the partition's leader for what there is from an offset on, and has it wait
+// for something if there is nothing.
+func (r *reader) ask(ctx context.Context, from int64, atMost int32, wait time.Duration) (*kmsg.FetchResponseTopicPartition, error) {
+	leader, err := r.find(ctx)
+	if err != nil {
+		return nil, err
+	}
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID = -1
-	req.MaxWaitMillis = 100
+	req.MaxWaitMillis = int32(wait.Milliseconds())
 	req.MinBytes = 1
 	req.MaxBytes = math.MaxInt32 // the partition's limit is the one that counts
 	req.IsolationLevel = stable.isolation
@@ -249,25 +277,20 @@ func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([
 	req.Topics = append(req.Topics, t)
 	answer, err := leader.RetriableRequest(ctx, req)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	resp, ok := answer.(*kmsg.FetchResponse)
 	switch {
 	case !ok:
-		return nil, 0, errors.New("the cluster answered a fetch with something else")
+		return nil, errors.New("the cluster answered a fetch with something else")
 	case resp.ErrorCode != 0:
-		return nil, 0, kerr.ErrorForCode(resp.ErrorCode)
+		return nil, kerr.ErrorForCode(resp.ErrorCode)
 	case len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
-		return nil, 0, errors.New("the cluster answered a fetch with another partition")
+		return nil, errors.New("the cluster answered a fetch with another partition")
 	}
 	got := &resp.Topics[0].Partitions[0]
-	var behind int64
-	got.RecordBatches, behind = before(got.RecordBatches, to)
-	r.size = int64(len(got.RecordBatches))
-	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: r.topic, Partition: r.partition,
-	}, got, r.conn.decompressor, nil)
-	return read.Records, max(next, behind), read.Err
+	r.byID = resp.Version >= 13 && r.known.id != (kadm.TopicID{})
+	return got, kerr.ErrorForCode(got.ErrorCode)
 }
 
 // before cuts off the batches that start at an offset or behind it, so that they

@@ -222,3 +222,12 @@ func portOf(t testing.TB, c *kfake.Cluster) int {
 	}
 	return n
 }
+
+func until(t testing.TB, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing came of it in two minutes")
+		}
+	}
+}

@@ -10,6 +10,23 @@ import (
 // Log returns a partition of the sink's topic to be read back.
 func (s *Sink) Log(partition int32) *Log { return s.conn.Log(s.topic.Name, partition) }
 
+// Kept returns how many records are held for who goes on where the last Read ended.
+func (l *Log) Kept() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.rest.records)
+}
+
+// KeptBytes returns how many bytes are held with them.
+func (l *Log) KeptBytes() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range l.rest.records {
+		n += len(k.Value)
+	}
+	return n
+}
+
 // Producers returns how many clients c has that commit.
 func (c *Conn) Producers() int {
 	c.mu.Lock()

@@ -32,27 +32,58 @@ type Log struct {
 	topic     string
 	partition int32
 
-	// stored is about how many bytes a record takes as the cluster stores it.
-	stored atomic.Int64
+	// stored is about how many bytes a record takes as the cluster stores it, and
+	// unpacked how many it takes here.
+	stored, unpacked atomic.Int64
 
-	mu      sync.Mutex
-	checked time.Time // when the topic was last found to be fit
+	mu      sync.Mutex // guards what follows
+	checked time.Time  // when the topic was last found to be fit
 	fit     kadm.TopicID
-	rest    rest
+	found   found
+	// rest belongs to who goes on where the last read ended, for as long as expiry
+	// runs.
+	rest   rest
+	expiry *time.Timer
 }
 
-// rest is what the last read has left of its last batch. The next page begins with
-// it, which the cluster would have to send once more, and whole.
+// found is the topic as it was found last.
+type found struct {
+	description
+	// at is when the cluster last described it so, or answered to its id.
+	at time.Time
+	// end is that of the last span, and high the offset behind the newest record then,
+	// be it committed or not.
+	end, high int64
+	ids       ids
+}
+
+// ids says whether a cluster is asked for what a topic has by the topic's id, or, before
+// Kafka 3.1, by its name, so that nobody can tell whether the answer is about one that
+// was made anew. It is not known before it was asked.
+type ids int
+
+const (
+	_ ids = iota
+	byID
+	byName
+)
+
+// rest is what the last read has left of what was fetched. The next page begins with
+// it, which the cluster would have to send once more, and whole batches of it.
 type rest struct {
 	id       kadm.TopicID
 	from, to int64
 	records  []*kgo.Record
+	// bytes is how many are held for them, which are those of all that came with them:
+	// what a batch is unpacked to is one piece.
+	bytes int64
 }
 
 // Log returns a partition of a topic.
 func (c *Conn) Log(topic string, partition int32) *Log {
 	l := &Log{conn: c, topic: topic, partition: partition}
 	l.stored.Store(1 << 10)
+	l.unpacked.Store(1 << 10)
 	return l
 }
 
@@ -70,6 +101,9 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 }
 
 func (l *Log) span(ctx context.Context) (feed.Span, error) {
+	if span, ok := l.glance(ctx); ok {
+		return span, nil
+	}
 	d, err := l.check(ctx)
 	if err != nil {
 		return feed.Span{}, err
@@ -88,34 +122,96 @@ func (l *Log) span(ctx context.Context) (feed.Span, error) {
 	if err := asked.Wait(); err != nil {
 		return feed.Span{}, err
 	}
-	return feed.Span{
-		First: uint64(min(at[0], at[1])), End: uint64(at[1]),
-		// Half of an id is random enough.
-		Epoch: strconv.FormatUint(binary.BigEndian.Uint64(d.id[8:]), 36),
-	}, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.found.id == d.id {
+		l.found.end, l.found.high = at[1], at[1]
+	}
+	return spanOf(d.id, at[0], at[1]), nil
 }
+
+func spanOf(id kadm.TopicID, first, stable int64) feed.Span {
+	return feed.Span{
+		First: uint64(min(first, stable)), End: uint64(stable),
+		// Half of an id is random enough.
+		Epoch: strconv.FormatUint(binary.BigEndian.Uint64(id[8:]), 36),
+	}
+}
+
+// glance is span by one request in place of three: whoever fetches from the end of a
+// partition learns both its ends, and that it is that of the same topic. It is not ok if
+// the cluster has to be asked in full.
+func (l *Log) glance(ctx context.Context) (_ feed.Span, ok bool) {
+	l.mu.Lock()
+	was, fit := l.found, time.Since(l.checked) < recheck
+	l.mu.Unlock()
+	if !fit || was.ids == byName || was.high == 0 || was.leaders[l.partition] < 0 {
+		return feed.Span{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, glanceFor)
+	defer cancel()
+	r := reader{conn: l.conn, topic: l.topic, partition: l.partition, known: &was.description}
+	now := time.Now()
+	got, err := r.ask(ctx, was.high, 1, 0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.found.id != was.id:
+		return feed.Span{}, false
+	case err != nil:
+		// Another broker may lead it now, or it is another topic, or none.
+		return feed.Span{}, false
+	case !r.byID:
+		l.found.ids = byName
+		return feed.Span{}, false
+	case got.LastStableOffset < was.end:
+		// A leader that is new at it may not know yet how much is committed. To the other
+		// requests it does not say so before it knows.
+		return feed.Span{}, false
+	}
+	l.found.at, l.found.ids = now, byID
+	l.found.end = max(l.found.end, got.LastStableOffset)
+	l.found.high = max(l.found.high, got.HighWatermark)
+	return spanOf(was.id, got.LogStartOffset, got.LastStableOffset), true
+}
+
+// glanceFor is how long a glance may take, so that a leader that is gone does not cost
+// all the time that there is.
+const glanceFor = time.Second
 
 // Read returns the committed messages from one offset on and before another, which
 // is at most the end of the partition's span. It holds about a thousand of them at
-// once, or a megabyte as the cluster stores them.
+// once, a megabyte as the cluster stores them, or a few megabytes as they are here; at
+// least one batch, which is unpacked whole. For who goes on where the last Read ended, or
+// was left, it fetches twice as many, and keeps for seconds what is behind the end: a
+// cluster takes longer to be asked than to answer with more.
 func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
-		d, err := l.check(ctx)
-		r := reader{conn: l.conn, topic: l.topic, partition: l.partition, known: &d}
+		d, recalled, err := l.recall(ctx)
+		r := reader{conn: l.conn, topic: l.topic, partition: l.partition, known: &d, recalled: recalled}
 		for next := int64(from); err == nil && next < int64(to); {
-			records, end := l.kept(d.id, next)
-			if end == 0 {
-				records, end, err = l.load(ctx, &r, next, min(int64(to), next+loadRecords))
+			had, goesOn := l.kept(d.id, next)
+			switch {
+			case had.to > next:
+			case goesOn:
+				had, err = l.load(ctx, &r, next, next+2*loadRecords)
+			default:
+				had, err = l.load(ctx, &r, next, min(int64(to), next+loadRecords))
 			}
-			for i, k := range records {
+			for i, k := range had.records {
 				// Whoever leaves at a record goes on with it.
 				if k.Offset >= int64(to) || !yield(record(k), nil) {
-					l.keep(rest{d.id, min(next, int64(to)), end, records[i:]})
+					l.keep(rest{d.id, min(next, int64(to)), had.to, had.records[i:], had.bytes})
 					return
 				}
 				next = k.Offset + 1
 			}
-			next = end
+			if next = had.to; next >= int64(to) {
+				l.keep(rest{id: d.id, from: int64(to), to: next})
+			}
+		}
+		if errors.Is(err, errAnew) || missing(err) && !errors.Is(err, feed.ErrNoTopic) {
+			err = fmt.Errorf("%w (%w)", feed.ErrNoTopic, err)
 		}
 		if err != nil {
 			yield(feed.Record{}, fmt.Errorf("read: %w", l.explain(ctx, err)))
@@ -123,57 +219,105 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 	}
 }
 
-// keep keeps r for the page behind it, if the topic can be told from one that is
-// made anew.
+// recall returns the topic as it was found last if that was a moment ago, and otherwise
+// as it is.
+func (l *Log) recall(ctx context.Context) (d description, recalled bool, err error) {
+	l.mu.Lock()
+	d, recalled = l.found.description, l.found.ids == byID && time.Since(l.found.at) < recallFor
+	l.mu.Unlock()
+	if !recalled {
+		d, err = l.check(ctx)
+	}
+	return d, recalled, err
+}
+
+// recallFor is for how long a reader goes by what was found before. The cluster answers
+// to the topic's id, so it is never another one that is read.
+const recallFor = time.Second
+
+const (
+	// keptFor is how long the rest of a read waits for who goes on with it, and
+	// keptBytes how much it may take.
+	keptFor   = 2 * time.Second
+	keptBytes = 4 << 20
+)
+
+// keep keeps r for the page behind it, if it is not too large, and the topic can be told
+// from one that is made anew.
 func (l *Log) keep(r rest) {
 	if r.id == (kadm.TopicID{}) {
 		return
 	}
+	if r.bytes > keptBytes {
+		r = rest{id: r.id, from: r.from, to: r.from}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rest = r
+	if l.expiry == nil {
+		l.expiry = time.AfterFunc(keptFor, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.rest = rest{}
+		})
+	}
+	l.expiry.Reset(keptFor)
 }
 
-// kept returns the records from an offset on that were kept, if they were, and the
-// offset behind them.
-func (l *Log) kept(id kadm.TopicID, from int64) (records []*kgo.Record, end int64) {
+// kept returns what was kept from an offset on, if something was. It says whether who
+// reads there goes on where the last read ended.
+func (l *Log) kept(id kadm.TopicID, from int64) (_ rest, goesOn bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r := l.rest; r.id == id && r.from <= from && from < r.to {
-		i := sort.Search(len(r.records), func(i int) bool { return r.records[i].Offset >= from })
-		return r.records[i:], r.to
+	r := l.rest
+	if r.id != id || id == (kadm.TopicID{}) || from < r.from || from > r.to {
+		return rest{}, false
 	}
-	return nil, 0
+	i := sort.Search(len(r.records), func(i int) bool { return r.records[i].Offset >= from })
+	r.from, r.records = from, r.records[i:]
+	return r, true
 }
 
 // loadRecords is about how many records are read at once.
 const loadRecords = 1000
 
 // load returns records from an offset on and before another, with perhaps some
-// more, and the offset behind them.
-func (l *Log) load(ctx context.Context, r *reader, from, to int64) ([]*kgo.Record, int64, error) {
+// more.
+func (l *Log) load(ctx context.Context, r *reader, from, to int64) (rest, error) {
 	for {
-		size := min(fetchBytes, (to-from)*l.stored.Load()*5/4)
-		records, next, err := r.fetch(ctx, from, to, int32(size))
+		// Batches may be unpacked to a thousand times their size, and the last of them
+		// to more than is asked for.
+		n := min(to-from, max(1, keptBytes*3/4/l.unpacked.Load()))
+		size := min(fetchBytes, n*l.stored.Load()*5/4)
+		records, next, err := r.fetch(ctx, from, from+n, int32(size))
 		if err == nil {
+			got := rest{from: from, to: next, records: records}
+			for _, k := range records {
+				got.bytes += heldBeside + int64(len(k.Key)+len(k.Value))
+			}
 			l.stored.Store(max(1, r.size/(next-from)))
+			l.unpacked.Store(max(1, got.bytes/(next-from)))
+			return got, nil
 		}
 		if !errors.Is(err, kerr.OffsetOutOfRange) {
-			return records, next, err
+			return rest{}, err
 		}
 		// Retention has taken them, perhaps this moment.
 		start, lost := l.conn.offsets(ctx, l.topic, []int32{l.partition}, first)
 		switch {
 		case lost != nil:
-			return nil, 0, lost
+			return rest{}, lost
 		case start[0] <= from:
-			return nil, 0, err
+			return rest{}, err
 		}
 		if from = start[0]; from >= to {
-			return nil, from, nil
+			return rest{to: from}, nil
 		}
 	}
 }
+
+// heldBeside is about what a record takes beside its key and its value.
+const heldBeside = 512
 
 // record is a message as it is read back.
 func record(r *kgo.Record) feed.Record {
@@ -204,6 +348,7 @@ func (l *Log) check(ctx context.Context) (description, error) {
 		return d, fmt.Errorf("%w: it has no partition %d, only 0 to %d", feed.ErrNoTopic, l.partition, len(d.leaders)-1)
 	}
 	l.mu.Lock()
+	l.found.description, l.found.at = d, time.Now()
 	known := l.fit == d.id && time.Since(l.checked) < recheck
 	l.mu.Unlock()
 	if known {

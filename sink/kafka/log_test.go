@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -212,13 +214,149 @@ func TestLogOfATopicThatIsMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	produceBatch(t, c, "c", "d", "e")
-	if got := bodies(records(t, log, 1, 2)); got != "1:d " {
-		t.Errorf("%q", got)
-	}
 	if now := spanOf(t, log).Epoch; now == before {
 		t.Errorf("the epoch is %q still", now)
 	}
+	if got := bodies(records(t, log, 1, 2)); got != "1:d " {
+		t.Errorf("%q", got)
+	}
 	wantLog(t, log, 0, 3, "0:c 1:d 2:e ")
+}
+
+// Who has not asked for the span again is not given messages of both.
+func TestLogOfATopicThatIsMadeAnewIsOfOneTopic(t *testing.T) {
+	t.Parallel()
+	for name, version := range map[string]*kversion.Versions{"fetched by id": kversion.Stable(), "fetched by name": kversion.V3_0_0()} {
+		for looks := range 3 {
+			t.Run(fmt.Sprintf("%s, looked at %d times", name, looks), func(t *testing.T) {
+				t.Parallel()
+				c, conn := shop(t, kfake.MaxVersions(version))
+				log := conn.Log("shop.orders", 1)
+				produceBatch(t, c, "a", "b")
+				produceBatch(t, c, "a", "b")
+				for range looks {
+					spanOf(t, log)
+				}
+				if got := bodies(records(t, log, 0, 1)); got != "0:a " {
+					t.Errorf("%q", got)
+				}
+				if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, nil)); err != nil {
+					t.Fatal(err)
+				}
+				produceBatch(t, c, "c", "d", "e", "f")
+				var all []feed.Record
+				for r, err := range log.Read(t.Context(), 1, 4) {
+					if err != nil {
+						wantError(t, err, false, feed.ErrNoTopic, "was deleted and created anew while it was read")
+						break
+					}
+					all = append(all, r)
+				}
+				// If the topic was not looked at twice, or a second ago, it is now.
+				if got := bodies(all); got != "1:d 2:e 3:f " && (got != "1:b " || looks < 2) {
+					t.Errorf("%q", got)
+				}
+			})
+		}
+	}
+}
+
+// A leader that is new at it does not know yet how much is committed.
+func TestSpanOfALeaderThatIsBehind(t *testing.T) {
+	t.Parallel()
+	c, conn := shop(t)
+	produce(t, c, nil, "a", "b")
+	log := conn.Log("shop.orders", 1)
+	want := spanOf(t, log)
+	var asked atomic.Bool
+	c.ControlKey(kmsg.Fetch.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		asked.Store(true)
+		fetch := req.(*kmsg.FetchRequest)
+		resp := fetch.ResponseKind().(*kmsg.FetchResponse)
+		topic, partition := kmsg.NewFetchResponseTopic(), kmsg.NewFetchResponseTopicPartition()
+		topic.TopicID, partition.Partition = fetch.Topics[0].TopicID, 1
+		partition.HighWatermark, partition.LastStableOffset, partition.LogStartOffset = 2, 1, 0
+		topic.Partitions = append(topic.Partitions, partition)
+		resp.Topics = append(resp.Topics, topic)
+		return resp, nil, true
+	})
+	if got := spanOf(t, log); got != want || !asked.Load() {
+		t.Errorf("%+v, want %+v; asked: %v", got, want, asked.Load())
+	}
+}
+
+// A topic that has been looked at costs one request to be looked at again, if the
+// cluster knows topics by their ids, and is found as if for the first time.
+func TestSpanIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		version *kversion.Versions
+		byID    bool
+	}{
+		"fetched by id":   {kversion.Stable(), true},
+		"fetched by name": {kversion.V3_0_0(), false},
+		"without ids":     {kversion.V2_7_0(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, conn := shop(t, kfake.NumBrokers(3), kfake.MaxVersions(test.version))
+			produce(t, c, nil, "a", "b")
+			log := conn.Log("shop.orders", 1)
+			spanOf(t, log)
+			spanOf(t, log) // which connects
+			var requests atomic.Int64
+			for key := range int16(100) {
+				c.ControlKey(key, func(kmsg.Request) (kmsg.Response, error, bool) {
+					c.KeepControl()
+					requests.Add(1)
+					return nil, nil, false
+				})
+			}
+			if span := spanOf(t, log); span.First != 0 || span.End != 2 || (requests.Load() == 1) != test.byID {
+				t.Errorf("%+v, with %d requests", span, requests.Load())
+			}
+			open := begin(t, c, "x", &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte("c")})
+			for _, step := range []struct {
+				name   string
+				change func() error
+			}{
+				{"a transaction is under way", func() error { produce(t, c, nil, "d"); return nil }},
+				{"it is committed", func() error { return open.EndTransaction(t.Context(), kgo.TryCommit) }},
+				{"retention", func() error { return c.DeleteRecords("shop.orders", 1, 2) }},
+				{"another leader", func() error {
+					return c.MoveTopicPartition("shop.orders", 1, (c.LeaderFor("shop.orders", 1)+1)%3)
+				}},
+				{"deleted", func() error { return c.DeleteTopic("shop.orders") }},
+				{"made anew", func() error { return c.CreateTopic("shop.orders", 2, nil) }},
+				{"growth of another", func() error { produce(t, c, nil, "e"); return nil }},
+			} {
+				if err := step.change(); err != nil {
+					t.Fatalf("%s: %v", step.name, err)
+				}
+				fresh := conn.Log("shop.orders", 1)
+				if step.name == "it is committed" {
+					spanOf(t, settled{fresh})
+				}
+				want, wantErr := fresh.Span(t.Context())
+				got, err := log.Span(t.Context())
+				if got != want || errors.Is(err, feed.ErrNoTopic) != (wantErr != nil) {
+					t.Errorf("%s: got %+v, %v, want %+v, %v", step.name, got, err, want, wantErr)
+				}
+			}
+		})
+	}
+}
+
+// What is read ahead is not held for a reader that has left.
+func TestLogForgetsWhatNobodyGoesOnWith(t *testing.T) {
+	t.Parallel()
+	c, conn := shop(t)
+	produceBatch(t, c, "a", "b", "c")
+	log := conn.Log("shop.orders", 1)
+	if got := bodies(records(t, log, 0, 1)); got != "0:a " {
+		t.Errorf("%q", got)
+	}
+	until(t, func() bool { return log.Kept() == 0 })
 }
 
 // A cluster before Kafka 2.8 gives topics no ids. One that was made anew cannot be told
@@ -264,7 +402,7 @@ func TestLogIsReadFromInFrontOfWhatIsKept(t *testing.T) {
 // produceBatch writes bodies to partition 1 of the orders in one batch.
 func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
 	t.Helper()
-	cl, _ := admin(t, c, kgo.ManualFlushing())
+	cl, _ := admin(t, c, kgo.ManualFlushing(), kgo.BrokerMaxWriteBytes(100<<20), kgo.ProducerBatchMaxBytes(50<<20))
 	for _, body := range bodies {
 		cl.Produce(t.Context(), &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte(body)}, func(_ *kgo.Record, err error) {
 			if err != nil {
@@ -277,12 +415,12 @@ func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
 	}
 }
 
-// A page takes from the cluster about what it needs, however well it compresses,
-// and a batch that two pages share comes once, also if who reads looks behind the
-// page and leaves.
+// A page takes from the cluster about what it needs, however well it compresses. Who
+// reads page by page is given them from larger fetches, and nothing comes twice, also if
+// who reads looks behind the page and leaves.
 func TestPagesAreFetchedOnce(t *testing.T) {
 	t.Parallel()
-	const batches, size = 20, 90
+	const batches, size, page = 60, 90, 30
 	c, conn := shop(t)
 	for range batches {
 		bodies := make([]string, size)
@@ -300,30 +438,46 @@ func TestPagesAreFetchedOnce(t *testing.T) {
 		asked = append(asked, req.(*kmsg.FetchRequest).Topics[0].Partitions[0].PartitionMaxBytes)
 		return nil, nil, false
 	})
-	for _, behind := range []uint64{0, 8} {
+	for name, test := range map[string]struct {
+		behind      uint64
+		backward    bool
+		least, most int // fetches
+	}{
+		"in order":                   {0, false, 3, 8},
+		"in order, looking behind":   {8, false, 3, 8},
+		"from the last to the first": {0, true, batches * size / page / 2, batches*size/page + 10},
+	} {
 		mu.Lock()
 		asked = nil
 		mu.Unlock()
 		log := conn.Log("shop.orders", 1)
 		n := 0
-		for from := uint64(0); from < batches*size; from += 30 {
-			for r, err := range log.Read(t.Context(), from, min(from+30+behind, batches*size)) {
+		for from := uint64(0); from < batches*size; from += page {
+			from := from
+			if test.backward {
+				from = batches*size - page - from
+			}
+			for r, err := range log.Read(t.Context(), from, min(from+page+test.behind, batches*size)) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if r.Position >= from+30 {
+				if r.Position >= from+page {
 					break
 				}
 				n++
 			}
 		}
 		if n != batches*size {
-			t.Errorf("%d records, want %d", n, batches*size)
+			t.Errorf("%s: %d records, want %d", name, n, batches*size)
 		}
 		mu.Lock()
-		// The client may have made more batches of them.
-		if n := len(asked); n < batches || n > batches*3/2 || asked[1] > asked[0]/4 {
-			t.Errorf("%d fetches for %d batches, with %d positions behind a page, of these sizes: %v", n, batches, behind, asked)
+		if n := len(asked); n < test.least || n > test.most {
+			t.Errorf("%s: %d fetches, want %d to %d, of these sizes: %v", name, n, test.least, test.most, asked)
+		}
+		// A record is supposed to take a kilobyte until one has been seen.
+		sorted := slices.Sorted(slices.Values(asked))
+		if asked[0] > (page+8)*1280 || test.backward && sorted[len(sorted)/2] > asked[0]/4 {
+			t.Errorf("%s: fetches of these sizes: %v", name, asked)
 		}
 		mu.Unlock()
 	}
@@ -539,4 +693,45 @@ func BenchmarkLog(b *testing.B) {
 		}
 		rate(b, n)
 	})
+}
+
+// What compresses well takes much more here than it takes to fetch.
+func TestLogHoldsLittleOfWhatCompressesWell(t *testing.T) {
+	t.Parallel()
+	c, conn := shop(t)
+	const size, batches, batch = 64 << 10, 100, 4
+	for range batches {
+		bodies := make([]string, batch)
+		for i := range bodies {
+			bodies[i] = strings.Repeat("x", size)
+		}
+		produceBatch(t, c, bodies...)
+	}
+	var fetches atomic.Int64
+	c.ControlKey(kmsg.Fetch.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		fetches.Add(1)
+		return nil, nil, false
+	})
+	log := conn.Log("shop.orders", 1)
+	for from := uint64(0); from < batches*batch; from += 10 {
+		if n := len(records(t, log, from, from+10)); n != 10 || log.KeptBytes() > 5<<20 {
+			t.Errorf("%d records from %d, want 10; %d bytes are kept", n, from, log.KeptBytes())
+		}
+	}
+	// It is not read ahead more than can be kept.
+	if n := fetches.Load(); n > batches/4 {
+		t.Errorf("%d fetches", n)
+	}
+	large := make([]string, 200)
+	for i := range large {
+		large[i] = strings.Repeat("x", size)
+	}
+	produceBatch(t, c, large...)
+	at := uint64(batches * batch)
+	for i := range uint64(3) {
+		if n := len(records(t, log, at+i, at+i+1)); n != 1 || log.KeptBytes() > 5<<20 {
+			t.Errorf("%d records at %d, want 1; %d bytes are kept", n, at+i, log.KeptBytes())
+		}
+	}
 }

@@ -73,15 +73,6 @@ func copyUntil(ctx context.Context, s *kafka.Sink, committed *atomic.Int64) erro
 	return err
 }
 
-func until(t testing.TB, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing came of it in two minutes")
-		}
-	}
-}
-
 // A copy that died within a commit has left its transaction open. Its successor
 // ends it, and does not wait for its timeout, which is longer than the test.
 func TestRealTransactionOfADeadCopyIsEnded(t *testing.T) {
