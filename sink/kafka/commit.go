@@ -84,13 +84,14 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		return err
 	}
 	other.over = s.askWhetherOver(ctx, other.last)
-	if err := commitSent(ctx, w.producer); err != nil {
+	last := lastOf(records)
+	if err := commitSent(ctx, w.producer, last); err != nil {
 		return err
 	}
-	last := records[len(records)-1].Offset
-	s.fence, s.own, s.placed = last, last, true
-	s.seen.checkpoint = last
-	w.last, w.over = lastOf(records), nil
+	newest := records[len(records)-1].Offset
+	s.fence, s.own, s.placed = newest, newest, true
+	s.seen.checkpoint = newest
+	w.last, w.over = last, nil
 	s.turn = 1 - s.turn
 	for i := range m.records {
 		// Nobody else writes for this feed, so the IDs in between are known.
@@ -196,14 +197,37 @@ func send(ctx context.Context, p *kgo.Client, records []kgo.Record, meanwhile fu
 	return causeOf(ctx, promise.Err())
 }
 
-// commitSent commits what was sent: all of it is in the log now. If the process ends here,
-// its successor aborts it. From here on the caller's end breaks nothing off, only the
-// time does. After an error the commit may have taken place, or may yet.
-func commitSent(ctx context.Context, p *kgo.Client) error {
+// commitSent commits what was sent: all of it is in the log now, at and before last. If
+// the process ends here, its successor aborts it. From here on the caller's end breaks
+// nothing off, only the time does. After an error the commit may have taken place, or may
+// yet.
+func commitSent(ctx context.Context, p *kgo.Client, last []spot) error {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNoWord)
 	defer cancel()
+	if err := known(ctx, p, last); err != nil {
+		return err
+	}
 	return causeOf(ctx, p.EndTransaction(ctx, kgo.TryCommit))
+}
+
+// known waits until the client has noted the partitions that it has written to. When it
+// learns of a topic it sends what has waited for that first, and all may be written and
+// answered before it has made the note. EndTransaction sees what is noted alone: if that
+// is nothing it aborts and returns no error, and a partition that it does not see goes on
+// with its sequence numbers, which the cluster refuses in the next transaction.
+func known(ctx context.Context, p *kgo.Client, partitions []spot) error {
+	for _, at := range partitions {
+		for {
+			if leader, _, _ := p.PartitionLeader(at.topic, at.partition); leader >= 0 {
+				break
+			}
+			if err := sleep(ctx, time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")

@@ -109,6 +109,9 @@
 //     it. [Sink.Fits] counts without compression, and so is safe.
 //   - The time of a message is that of its commit. With the entity's own,
 //     retention by time would delete old entities at once.
+//   - franz-go may have written to a topic, and have the answer, before it has noted
+//     the topic's partitions. A transaction that it ends then it aborts, and says that
+//     it is committed. So a commit waits for the note.
 //   - A transactional id is initialized again by franz-go itself after some
 //     errors. From Kafka 2.5 on the cluster refuses that if another has taken it
 //     meanwhile (KIP-360). Before, it would fence the successor.

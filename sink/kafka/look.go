@@ -245,10 +245,11 @@ func (s *Sink) overwrite(ctx context.Context, feeds map[string]stored, next func
 	}
 	old, _ := checkpoint.Decode(s.newest(feeds).data) // whoever moves the place was told
 	p := s.writers[0].producer
-	if err := send(ctx, p, append(records, s.checkpointRecord(next(old))), nil); err != nil {
+	records = append(records, s.checkpointRecord(next(old)))
+	if err := send(ctx, p, records, nil); err != nil {
 		return err
 	}
-	return commitSent(ctx, p)
+	return commitSent(ctx, p, lastOf(records))
 }
 
 // errNone says that a topic is missing and is not to be created.

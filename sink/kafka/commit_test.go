@@ -1,0 +1,85 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The first record of a topic is written and answered before the client has noted the
+// topic's partitions: a second one holds it up.
+func TestCommitBeforeTheClientHasNotedWhatItWrote(t *testing.T) {
+	t.Parallel()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "shop.orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	goOn := make(chan struct{})
+	p, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.TransactionalID("orders"),
+		kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(func(string) func(*kgo.Record, int) int {
+			return func(r *kgo.Record, _ int) int {
+				if r.Value != nil {
+					return 0
+				}
+				<-goOn
+				return -1 // it is not written
+			}
+		})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	if err := p.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	r := kgo.Record{Topic: "shop.orders", Value: []byte("first")}
+	p.Produce(t.Context(), &r, func(_ *kgo.Record, err error) { written <- err })
+	p.Produce(t.Context(), &kgo.Record{Topic: "shop.orders"}, nil)
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- commitSent(ctx, p, lastOf([]kgo.Record{r})) }()
+	select {
+	case err := <-ended:
+		close(goOn)
+		t.Fatalf("the transaction is ended before: %v", err)
+	case <-time.After(100 * time.Millisecond): // a commit would have been done
+	}
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("shop.orders"),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(reader.Close)
+	got := reader.PollFetches(ctx)
+	if err := got.Err(); err != nil || got.NumRecords() != 1 {
+		t.Errorf("the topic has %d records, want 1: %v", got.NumRecords(), err)
+	}
+}
+
+func TestCommitOfWhatIsNeverNoted(t *testing.T) {
+	t.Parallel()
+	p, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.TransactionalID("orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := commitSent(ctx, p, []spot{{"shop.orders", 0, 0}}); !errors.Is(err, errNoWord) {
+		t.Errorf("got %v, want %v", err, errNoWord)
+	}
+}
