@@ -85,10 +85,9 @@ func TestBrokenAnswers(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	t.Run("nothing listens", func(t *testing.T) {
-		server := httptest.NewServer(http.NotFoundHandler())
-		server.Close()
-		_, _, err := get(t, newClient(t, server.URL), server.URL)
-		wantError(t, err, false, "GET "+server.URL, "nothing accepts connections there")
+		const url = "http://127.0.0.1:1" // never given to a listener that asks for any port
+		_, _, err := get(t, newClient(t, url), url)
+		wantError(t, err, false, "GET "+url, "nothing accepts connections there")
 	})
 	t.Run("the name does not resolve", func(t *testing.T) {
 		hosts := &source.Hosts{Dial: func(context.Context, string, string) (net.Conn, error) {

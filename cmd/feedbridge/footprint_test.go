@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -94,12 +93,11 @@ func runProgram(b testing.TB, variables map[string]string) (cmd *exec.Cmd, statu
 }
 
 func freeAddress(tb testing.TB) string {
-	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	addr, err := freePort()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return addr
 }
 
 // published is how many entities the program has published; 0 if it does not

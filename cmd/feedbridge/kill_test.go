@@ -149,7 +149,8 @@ type killing struct {
 
 func newKilling(t *testing.T) *killing {
 	k := &killing{t: t, dir: t.TempDir()}
-	k.natsURL, k.server = startServer(t, "nats", k.dir, "-1")
+	// Its port is its own also while it is away.
+	k.natsURL, k.server = startServer(t, "nats", k.dir, portOf(freeAddress(t)))
 	return k
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -104,22 +105,28 @@ func want(ts *testscript.TestScript, neg bool, args []string, least, most int) {
 
 // firstPort is where the search for a free port goes on. Ports below 32768 are
 // not handed out by the system, so nobody takes one between the time that it is
-// found free and the time that a script uses it.
+// found free and the time that a test uses it.
 var firstPort atomic.Int64
 
 func init() { firstPort.Store(20_000 + rand.Int64N(10_000)) }
 
 func port(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 1, 1)
+	addr, err := freePort()
+	ts.Check(err)
+	ts.Setenv(args[0], addr)
+}
+
+// freePort returns 127.0.0.1 and a port.
+func freePort() (string, error) {
 	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", firstPort.Add(1))
 		if l, err := net.Listen("tcp", addr); err == nil {
 			l.Close()
-			ts.Setenv(args[0], addr)
-			return
+			return addr, nil
 		}
 	}
-	ts.Fatalf("no port is free")
+	return "", errors.New("no port is free")
 }
 
 func await(ts *testscript.TestScript, neg bool, args []string) {

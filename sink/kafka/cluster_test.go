@@ -3,10 +3,12 @@ package kafka_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -210,17 +212,25 @@ func TestSink(t *testing.T) {
 	})
 }
 
-func portOf(t testing.TB, c *kfake.Cluster) int {
+// nextPort is where the search for a free port goes on. Ports below 32768 are not
+// handed out by the system, so nobody gets one while no broker has it: no other
+// listener, and no client that tries to reach the broker.
+var nextPort atomic.Int64
+
+func init() { nextPort.Store(15_000 + rand.Int64N(4_000)) }
+
+// freePort is for a broker that is away for a time.
+func freePort(t testing.TB) int {
 	t.Helper()
-	_, port, err := net.SplitHostPort(c.ListenAddrs()[0])
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := int(nextPort.Add(1))
+		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	t.Fatal("no port is free")
+	return 0
 }
 
 func until(t testing.TB, done func() bool) {

@@ -35,7 +35,7 @@ func writeFile(t testing.TB, text string) string {
 
 func TestNoBrokerAnswers(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := startCluster(t, kfake.Ports(freePort(t)))
 	cfg := at(c)
 	cfg.Timeout = time.Second
 	c.Close()

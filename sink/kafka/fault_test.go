@@ -151,8 +151,9 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 func TestCommitsOfAnotherCopyAreGone(t *testing.T) {
 	t.Parallel()
 	dir, saved := t.TempDir(), t.TempDir()
-	c := startCluster(t, kfake.DataDir(dir))
-	port, cfg := portOf(t, c), at(c)
+	port := freePort(t)
+	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+	cfg := at(c)
 	s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -645,8 +646,8 @@ func TestResumeLeavesALivingCopyAlone(t *testing.T) {
 func TestBrokerRestartsWithATransactionPending(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := startCluster(t, kfake.DataDir(dir))
-	port := portOf(t, c)
+	port := freePort(t)
+	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 	cfg := at(c)
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)

@@ -554,7 +554,7 @@ func TestLeaderMovesWhileALogIsRead(t *testing.T) {
 
 func TestLogWhileTheBusIsAway(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := startCluster(t, kfake.Ports(freePort(t)))
 	cfg := at(c)
 	cfg.Timeout = 3 * time.Second
 	log := connect(t, cfg).Log("shop.orders", 1)

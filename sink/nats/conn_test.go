@@ -3,7 +3,6 @@ package nats_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,7 +21,7 @@ import (
 
 func TestNoServerAnswers(t *testing.T) {
 	t.Parallel()
-	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	addr := freeAddress(t)
 	c := connect(t, nats.Config{URL: "nats://user:pass@" + addr})
 	s := c.Sink(orders())
 	_, err := s.Resume(t.Context())

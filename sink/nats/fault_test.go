@@ -151,8 +151,8 @@ func TestConnectionIsRenewedBetweenResumeAndCommit(t *testing.T) {
 func TestServerRestartsInTheMiddleOfACopy(t *testing.T) {
 	t.Parallel()
 	const n = 600
-	dir := t.TempDir()
-	server := startServer(t, dir, "127.0.0.1:0")
+	dir, listen := t.TempDir(), freeAddress(t)
+	server := startServer(t, dir, listen)
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
 	half := make(chan struct{})
 	var once sync.Once
@@ -165,7 +165,6 @@ func TestServerRestartsInTheMiddleOfACopy(t *testing.T) {
 		})
 	}()
 	<-half
-	listen := strings.TrimPrefix(server.URL(), "nats://")
 	server.Close()
 	startServer(t, dir, listen)
 	if err := <-done; err != nil {

@@ -391,8 +391,8 @@ func TestLogWithoutATopic(t *testing.T) {
 
 func TestLogWhileTheBusIsAway(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	server := startServer(t, dir, "127.0.0.1:0")
+	dir, listen := t.TempDir(), freeAddress(t)
+	server := startServer(t, dir, listen)
 	url := server.URL()
 	s := connect(t, nats.Config{URL: url}).Sink(orders())
 	resume(t, s)
@@ -409,7 +409,7 @@ func TestLogWhileTheBusIsAway(t *testing.T) {
 	for _, err := range log.Read(t.Context(), 1, before.End) {
 		wantError(t, err, false, nil, "no NATS server answers at")
 	}
-	startServer(t, dir, strings.TrimPrefix(url, "nats://"))
+	startServer(t, dir, listen)
 	eventually(t, "the server is back", func() bool {
 		_, err := log.Span(t.Context())
 		return err == nil
@@ -860,8 +860,8 @@ func TestReaderOfLargeMessagesKeepsNone(t *testing.T) {
 // The server forgets consumers when it ends.
 func TestServerRestartsWhileALogIsRead(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	server := startServer(t, dir, "127.0.0.1:0")
+	dir, listen := t.TempDir(), freeAddress(t)
+	server := startServer(t, dir, listen)
 	url := server.URL()
 	s := connect(t, nats.Config{URL: url}).Sink(orders())
 	resume(t, s)
@@ -877,7 +877,7 @@ func TestServerRestartsWhileALogIsRead(t *testing.T) {
 		}
 		if n++; n == 1000 { // and all has come that was asked for
 			server.Close()
-			startServer(t, dir, strings.TrimPrefix(url, "nats://"))
+			startServer(t, dir, listen)
 			eventually(t, "the server is back", func() bool {
 				_, err := log.Span(t.Context())
 				return err == nil

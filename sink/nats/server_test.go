@@ -2,9 +2,11 @@ package nats_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,12 +61,25 @@ func runCluster(t testing.TB) (servers []*server.Server, urls string) {
 	return servers, strings.Join(clients, ",")
 }
 
+// nextPort is where the search for a free port goes on. Ports below 32768 are not
+// handed out by the system, so nobody gets one while no server has it: no other
+// listener, and no client that tries to reach the server.
+var nextPort atomic.Int64
+
+func init() { nextPort.Store(10_000 + rand.Int64N(4_000)) }
+
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := int(nextPort.Add(1))
+		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
+
+// freeAddress is for a server that is away for a time.
+func freeAddress(t testing.TB) string { return fmt.Sprintf("127.0.0.1:%d", freePort(t)) }
