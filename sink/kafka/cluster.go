@@ -109,7 +109,8 @@ func (c *Conn) offsets(ctx context.Context, topic string, partitions []int32, of
 	return offsets, nil
 }
 
-// locate sets the offsets of spots to a boundary of their partitions.
+// locate sets the offsets of spots to a boundary of their partitions. It waits for a
+// partition that has another leader.
 func (c *Conn) locate(ctx context.Context, spots []spot, of boundary) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -129,6 +130,16 @@ func (c *Conn) locate(ctx context.Context, spots []spot, of boundary) error {
 		}
 		req.Topics[at].Partitions = append(req.Topics[at].Partitions, p)
 	}
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+		err := c.locateOnce(ctx, req, spots)
+		// Of those who ask at once franz-go tries again for one alone.
+		if !errors.Is(err, kerr.NotLeaderForPartition) || sleep(ctx, wait) != nil {
+			return err
+		}
+	}
+}
+
+func (c *Conn) locateOnce(ctx context.Context, req *kmsg.ListOffsetsRequest, spots []spot) error {
 	resp, err := req.RequestWith(ctx, c.client)
 	if err != nil {
 		return causeOf(ctx, err)

@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 	t.Parallel()
 	c, w := startWired(t)
 	cfg := at(c)
-	cfg.Timeout = 2 * time.Second
+	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -95,7 +96,7 @@ func TestConfirmedCommitIsGone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	cfg := at(c)
-	cfg.Timeout = 2 * time.Second
+	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -121,7 +122,7 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
 			cfg := at(c)
-			cfg.Timeout = 2 * time.Second
+			cfg.Timeout = 5 * time.Second
 			s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 			resume(t, s)
 			for i := range n {
@@ -238,7 +239,7 @@ func TestCommitFails(t *testing.T) {
 				t.Parallel()
 				c := start()
 				cfg := at(c)
-				cfg.Timeout = 2 * time.Second
+				cfg.Timeout = 4 * time.Second
 				s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 				resume(t, s)
 				commit(t, s, 0, 2)
@@ -275,7 +276,7 @@ func TestAbortLeavesAnotherCopyAlone(t *testing.T) {
 				downgrade(t, c.ListenAddrs()[0])
 			}
 			cfg := at(c)
-			cfg.Timeout = time.Second
+			cfg.Timeout = 3 * time.Second
 			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
 			commit(t, s, 0, 2) // the next is the second id's turn
@@ -337,6 +338,38 @@ func TestLeadersAndCoordinatorsMove(t *testing.T) {
 	wantFeed(t, s, 12)
 }
 
+// All who ask for offsets at once are told that the leader is another. None of them
+// sees it.
+func TestLeaderMovesWhileManyAskForOffsets(t *testing.T) {
+	t.Parallel()
+	const n = 8
+	c := startCluster(t)
+	conn := connect(t, at(c))
+	s := conn.Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	h := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: 4 * n})
+	var group sync.WaitGroup
+	for range n {
+		group.Go(func() {
+			if span, err := s.Log(0).Span(t.Context()); err != nil || span.End != 3 {
+				t.Errorf("positions %+v, %v", span, err)
+			}
+		})
+	}
+	group.Wait()
+	if h.Hits() < n {
+		t.Errorf("the fault was met %d times", h.Hits())
+	}
+	h.Remove()
+	// It ends if it stays so.
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: -1})
+	short := at(c)
+	short.Timeout = time.Second
+	_, err := connect(t, short).Sink(orders()).Resume(t.Context())
+	wantError(t, err, false, nil, "resume")
+}
+
 // hold stops the first such request at the broker until it is let go.
 func hold(c *kfake.Cluster, key kmsg.Key, which func(kmsg.Request) bool) (held <-chan struct{}, release func()) {
 	arrived, gate := make(chan struct{}), make(chan struct{})
@@ -356,7 +389,7 @@ func hold(c *kfake.Cluster, key kmsg.Key, which func(kmsg.Request) bool) (held <
 
 func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, patience := range map[string]time.Duration{"its writer waits": 20 * time.Second, "its writer has given up": time.Second} {
+	for name, patience := range map[string]time.Duration{"its writer waits": 20 * time.Second, "its writer has given up": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
@@ -585,7 +618,7 @@ func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	cfg := at(c)
-	cfg.Timeout = time.Second
+	cfg.Timeout = 5 * time.Second
 	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, living)
 	commit(t, living, 0, 2)
@@ -628,7 +661,7 @@ func TestResumeLeavesALivingCopyAlone(t *testing.T) {
 	theirs := begin(t, c, "someone's", beside(t, c))
 	before := ids.Hits()
 	short := cfg
-	short.Timeout = time.Second
+	short.Timeout = 3 * time.Second
 	_, err := connect(t, short).Sink(orders()).Resume(t.Context())
 	wantError(t, err, false, nil, "is held back")
 	if got := ids.Hits(); got != before {
@@ -649,6 +682,7 @@ func TestBrokerRestartsWithATransactionPending(t *testing.T) {
 	port := freePort(t)
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 	cfg := at(c)
+	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
