@@ -18,7 +18,7 @@ import (
 // eventually waits until what is so. Each try has the effect of waiting.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -91,10 +91,13 @@ func lateCommit(t *testing.T) (late, other *nats.Sink, arrive func()) {
 	resume(t, other)
 
 	p.keepBack()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := late.Commit(ctx, sinktest.Entities(2, 3), sinktest.At(5))
-	wantError(t, err, false, context.DeadlineExceeded)
+	failed := make(chan error, 1)
+	go func() { failed <- late.Commit(ctx, sinktest.Entities(2, 3), sinktest.At(5)) }()
+	eventually(t, "the commit is on its way", func() bool { return p.keeps("Nats-Batch-Commit: 1") })
+	cancel()
+	wantError(t, <-failed, false, context.Canceled)
 	return late, other, func() {
 		p.release()
 		// What is said on the same connection afterwards arrives afterwards.
@@ -179,8 +182,12 @@ func TestReplicatedStream(t *testing.T) {
 	}
 	t.Parallel()
 	servers, urls := runCluster(t)
+	js := admin(t, urls)
 	eventually(t, "the cluster has a leader", func() bool {
-		_, err := admin(t, urls).AccountInfo(t.Context())
+		// Without one there is no answer.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := js.AccountInfo(ctx)
 		return err == nil
 	})
 	t.Run("conforms", func(t *testing.T) { conform(t, urls, 3) })

@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"testing"
@@ -17,8 +18,9 @@ type proxy struct {
 	mute bool
 	// only, while more than 0, is how many bytes of it pass before that.
 	only int
-	// hold, while not nil, keeps back what clients say until it is closed.
-	hold chan struct{}
+	// kept, while not nil, has what clients say, for each connection to the server
+	// that it is kept back from.
+	kept map[net.Conn][]byte
 }
 
 func runProxy(t *testing.T, server string) *proxy {
@@ -67,18 +69,19 @@ func (p *proxy) pass(from, to net.Conn, answers bool) {
 			return
 		}
 		p.mu.Lock()
-		mute, hold := p.mute, p.hold
+		mute := p.mute
+		keep := !answers && p.kept != nil
+		if keep {
+			p.kept[to] = append(p.kept[to], buf[:n]...)
+		}
 		if answers && p.only > 0 {
 			n = min(n, p.only)
 			p.only -= n
 			p.mute = p.only == 0
 		}
 		p.mu.Unlock()
-		if answers && mute {
+		if answers && mute || keep {
 			continue
-		}
-		if !answers && hold != nil {
-			<-hold
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
@@ -102,17 +105,29 @@ func (p *proxy) muteAfter(n int) {
 func (p *proxy) keepBack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hold = make(chan struct{})
+	p.kept = map[net.Conn][]byte{}
+}
+
+// keeps says whether what is kept back has a text.
+func (p *proxy) keeps(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, said := range p.kept {
+		if bytes.Contains(said, []byte(text)) {
+			return true
+		}
+	}
+	return false
 }
 
 // release lets go what was kept back.
 func (p *proxy) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hold != nil {
-		close(p.hold)
-		p.hold = nil
+	for server, said := range p.kept {
+		_, _ = server.Write(said)
 	}
+	p.kept = nil
 }
 
 // cut breaks all connections.
