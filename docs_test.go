@@ -478,7 +478,7 @@ func TestDocumentedPermissionsAreRight(t *testing.T) {
 	block, _, _ = strings.Cut(block, "```")
 	block = strings.ReplaceAll(block, "$BRIDGE_PASSWORD", "secret")
 
-	if err := useTopic(t, block, 100*time.Millisecond); err != nil {
+	if err := useTopic(t, block, time.Minute, 100*time.Millisecond); err != nil {
 		t.Errorf("with the permissions of %s: %v", operations, err)
 	}
 	lines := regexp.MustCompile(`(?m)^\s+"\S+"$`).FindAllString(block, -1)
@@ -488,7 +488,7 @@ func TestDocumentedPermissionsAreRight(t *testing.T) {
 	for _, line := range lines {
 		t.Run(strings.Trim(line, "\" \n"), func(t *testing.T) {
 			t.Parallel()
-			if err := useTopic(t, strings.Replace(block, line, "", 1), 20*time.Second); err == nil {
+			if err := useTopic(t, strings.Replace(block, line, "", 1), time.Second, 20*time.Second); err == nil {
 				t.Error("it works without this permission")
 			}
 		})
@@ -496,9 +496,10 @@ func TestDocumentedPermissionsAreRight(t *testing.T) {
 }
 
 // useTopic runs a server with that authorization, does all that a bridge does
-// with a topic, and returns the first error or warning. It waits for one for as
-// long as patience: some requests have no answer, and a refusal comes later.
-func useTopic(t *testing.T, authorization string, patience time.Duration) error {
+// with a topic, and returns the first error or warning. Some requests have no answer,
+// and are given up after timeout; a refusal comes later, and is waited for as long as
+// patience.
+func useTopic(t *testing.T, authorization string, timeout, patience time.Duration) error {
 	file := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(file, []byte(authorization), 0o600); err != nil {
 		return err
@@ -515,13 +516,13 @@ func useTopic(t *testing.T, authorization string, patience time.Duration) error 
 	srv.Start()
 	defer srv.WaitForShutdown()
 	defer srv.Shutdown()
-	if !srv.ReadyForConnections(20 * time.Second) {
+	if !srv.ReadyForConnections(time.Minute) {
 		return errors.New("the server does not start")
 	}
 
 	warnings := make(warnings, 1)
 	log := slog.New(slog.NewTextHandler(warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	cfg := nats.Config{URL: srv.ClientURL(), Username: "bridge", Password: "secret", Timeout: time.Second}
+	cfg := nats.Config{URL: srv.ClientURL(), Username: "bridge", Password: "secret", Timeout: timeout}
 	conn, err := nats.Connect(t.Context(), cfg, log)
 	if err != nil {
 		return err

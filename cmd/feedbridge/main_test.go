@@ -64,7 +64,7 @@ func play(role string) error {
 			return err
 		}
 		srv.Start()
-		if !srv.ReadyForConnections(30 * time.Second) {
+		if !srv.ReadyForConnections(time.Minute) {
 			return errors.New("the NATS server does not start")
 		}
 		fmt.Println(srv.ClientURL())

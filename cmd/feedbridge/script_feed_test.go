@@ -160,10 +160,10 @@ func spoil(ts *testscript.TestScript, neg bool, args []string) {
 // its body.
 func publish(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 3, 3)
-	nc, err := nats.Connect(args[0])
+	nc, err := nats.Connect(args[0], nats.Timeout(patience))
 	ts.Check(err)
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -231,12 +231,12 @@ func readBus(bus, topic string) ([]entityLine, error) {
 // readTopic returns all messages of a topic, without what feedbridge has added
 // to their headers. It uses nothing of feedbridge.
 func readTopic(url, topic string) ([]entityLine, error) {
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(patience))
 	if err != nil {
 		return nil, err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func readTopic(url, topic string) ([]entityLine, error) {
 	}
 	var lines []entityLine
 	for range info.State.Subjects[topic] {
-		msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
+		msg, err := consumer.Next(jetstream.FetchMaxWait(patience))
 		if err != nil {
 			return nil, err
 		}

@@ -156,7 +156,7 @@ func look(ts *testscript.TestScript, where string) (string, error) {
 		data, err := os.ReadFile(ts.MkAbs(where))
 		return string(data), err
 	}
-	client := http.Client{Timeout: 10 * time.Second}
+	client := http.Client{Timeout: patience}
 	resp, err := client.Get(where)
 	if err != nil {
 		return "", err

@@ -14,12 +14,12 @@ import (
 func TestCheckReadsWhatIsServed(t *testing.T) {
 	t.Parallel()
 	bus, _ := startServer(t, "nats", t.TempDir(), "-1")
-	nc, err := nats.Connect(bus)
+	nc, err := nats.Connect(bus, nats.Timeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,10 +51,10 @@ func connect(t testing.TB, cfg kafka.Config) *kafka.Conn {
 	return c
 }
 
-// at is the configuration for a cluster. Its timeout is long for what answers at
-// once, and short for what is waited for in vain.
+// at is the configuration for a cluster. Its timeout is for a machine that has a lot
+// else to do. What is waited for in vain has another.
 func at(c *kfake.Cluster) kafka.Config {
-	return kafka.Config{Brokers: c.ListenAddrs(), Timeout: 3 * time.Second}
+	return kafka.Config{Brokers: c.ListenAddrs(), Timeout: 10 * time.Second}
 }
 
 // admin is a client like Kafka's tools.

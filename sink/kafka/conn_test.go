@@ -37,7 +37,7 @@ func TestNoBrokerAnswers(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.Ports(freePort(t)))
 	cfg := at(c)
-	cfg.Timeout = time.Second
+	cfg.Timeout = 5 * time.Second
 	c.Close()
 	conn := connect(t, cfg)
 	s := conn.Sink(orders())
@@ -111,6 +111,7 @@ func TestPassword(t *testing.T) {
 			c := startCluster(t, kfake.EnableSASL(), kfake.Superuser(string(mechanism), "fb", "right"))
 			file := writeFile(t, "wrong\n")
 			cfg := at(c)
+			cfg.Timeout = 5 * time.Second
 			cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", PasswordFile: file}
 			conn := connect(t, cfg)
 			s := conn.Sink(orders())
@@ -141,7 +142,7 @@ func TestProofIsMissing(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "fb", "right"))
 	cfg := at(c)
-	cfg.Timeout = time.Second
+	cfg.Timeout = 5 * time.Second
 	wantError(t, connect(t, cfg).Check(t.Context()), false, nil, "closes every connection at once: does it expect TLS or SASL")
 	cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "right"}
 	wantError(t, connect(t, cfg).Check(t.Context()), true, nil, "refuses the username and password")
@@ -166,7 +167,7 @@ func TestTLS(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 1)
 
-	cfg.Timeout = time.Second
+	cfg.Timeout = 5 * time.Second
 	wrong := cfg
 	wrong.TLS.CAFile = ""
 	wantError(t, connect(t, wrong).Check(t.Context()), true, nil, "the certificate of Kafka at", "is not trusted: x509: ", "set tls.ca_file")

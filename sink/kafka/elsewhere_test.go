@@ -68,7 +68,7 @@ func TestALookEndsATransactionOnce(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	cfg := at(c)
-	cfg.Timeout = 2 * time.Second
+	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)

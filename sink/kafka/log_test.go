@@ -556,7 +556,7 @@ func TestLogWhileTheBusIsAway(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.Ports(freePort(t)))
 	cfg := at(c)
-	cfg.Timeout = 3 * time.Second
+	cfg.Timeout = 5 * time.Second
 	log := connect(t, cfg).Log("shop.orders", 1)
 	if err := c.CreateTopic("shop.orders", 2, nil); err != nil {
 		t.Fatal(err)

@@ -121,7 +121,7 @@ func TestRealTransactionOfAnotherProgramIsNamed(t *testing.T) {
 	b := kafkatest.Shared(t)
 	topic := ordersIn(t)
 	cfg := atReal(b.Addr())
-	cfg.Timeout = 2 * time.Second
+	cfg.Timeout = 10 * time.Second
 	s := connect(t, cfg).Sink(topic)
 	resume(t, s)
 	commit(t, s, 0, 3)

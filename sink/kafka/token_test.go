@@ -61,7 +61,7 @@ func TestTokenFile(t *testing.T) {
 	bearer(c, "OAUTHBEARER", func(shown string) bool { return strings.Contains(shown, "auth=Bearer good\x01") })
 	file := writeFile(t, "bad")
 	cfg := at(c)
-	cfg.Timeout = time.Second
+	cfg.Timeout = 5 * time.Second
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, TokenFile: file}
 	conn := connect(t, cfg)
 	wantError(t, conn.Check(t.Context()), true, nil, "refuses the token (sasl, OAUTHBEARER)")
@@ -100,7 +100,7 @@ func TestClientCredentials(t *testing.T) {
 	c := startCluster(t)
 	bearer(c, "OAUTHBEARER", func(shown string) bool { return strings.Contains(shown, "auth=Bearer good\x01") })
 	cfg := at(c)
-	cfg.Timeout = time.Second
+	cfg.Timeout = 5 * time.Second
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: login.URL + "/token", ClientID: "me", ClientSecret: "hunter2", Scopes: []string{"a", "b"}}}
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -124,7 +124,7 @@ func TestAWSKeys(t *testing.T) {
 	c := startCluster(t, kfake.TLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}))
 	shown := bearer(c, "AWS_MSK_IAM", func(shown string) bool { return strings.Contains(shown, "AKIAENV") })
 	cfg := at(c)
-	cfg.Timeout = time.Second
+	cfg.Timeout = 5 * time.Second
 	cfg.TLS.CAFile = writeFile(t, ca)
 	cfg.SASL = kafka.SASL{Mechanism: kafka.MSKIAM}
 	if err := connect(t, cfg).Check(t.Context()); err != nil {

@@ -3,6 +3,7 @@ package nats_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 
@@ -16,7 +17,7 @@ import (
 // subject, stored or not.
 func sent(t *testing.T, url string) func() int {
 	t.Helper()
-	nc, err := natsgo.Connect(url)
+	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
@@ -25,7 +26,7 @@ const noMessage = `{"error": {"code": 404, "err_code": 10037, "description": "no
 func runScript(t *testing.T, answers map[string][]string) (url string) {
 	t.Helper()
 	s := runServer(t, &server.Options{})
-	nc, err := natsgo.Connect(s.ClientURL())
+	nc, err := natsgo.Connect(s.ClientURL(), natsgo.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

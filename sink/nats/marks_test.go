@@ -18,7 +18,7 @@ import (
 // starts tells where in the stream each reading begins from now on.
 func starts(t *testing.T, url string) (next func() []uint64) {
 	t.Helper()
-	nc, err := natsgo.Connect(url)
+	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

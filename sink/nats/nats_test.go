@@ -53,12 +53,12 @@ func connect(t testing.TB, cfg nats.Config) *nats.Conn {
 // admin is a client like the nats command.
 func admin(t testing.TB, url string) jetstream.JetStream {
 	t.Helper()
-	nc, err := natsgo.Connect(url)
+	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func conform(t *testing.T, url string, replicas int) {
 func known(t *testing.T, urls, subject string) {
 	t.Helper()
 	for url := range strings.SplitSeq(urls, ",") {
-		nc, err := natsgo.Connect(url)
+		nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func known(t *testing.T, urls, subject string) {
 		for _, s := range []string{subject, "_feedbridge." + subject} {
 			msg := &natsgo.Msg{Subject: s, Header: natsgo.Header{"Nats-Expected-Last-Subject-Sequence": {"99"}}}
 			eventually(t, "the stream is known", func() bool {
-				_, err := nc.RequestMsg(msg, 10*time.Second)
+				_, err := nc.RequestMsg(msg, time.Minute)
 				return err == nil
 			})
 		}

@@ -196,7 +196,7 @@ func TestStreamIsReplacedByAnotherThatIsLonger(t *testing.T) {
 func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	nc, err := natsgo.Connect(server.URL())
+	nc, err := natsgo.Connect(server.URL(), natsgo.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestNewSinkReadsTheWindowAlone(t *testing.T) {
 	}
 	const to = 1 + 59*5 + 2 // the last checkpoint
 
-	nc, err := natsgo.Connect(server.URL())
+	nc, err := natsgo.Connect(server.URL(), natsgo.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestNewSinkReadsTheWindowAlone(t *testing.T) {
 	fresh := connect(t, nats.Config{URL: server.URL()}).Sink(topic)
 	resume(t, fresh)
 	for _, want := range []uint64{to - 20, to - 80} {
-		msg, err := asked.NextMsg(20 * time.Second)
+		msg, err := asked.NextMsg(time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

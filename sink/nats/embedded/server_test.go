@@ -42,12 +42,12 @@ func wantError(t *testing.T, cfg embedded.Config, want ...string) {
 
 func open(t *testing.T, s *embedded.Server) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(s.URL())
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestServerListensWhereItIsTold(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), "127.0.0.1:0")
 	addr := strings.TrimPrefix(s.URL(), "nats://")
-	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", addr, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
