@@ -186,7 +186,7 @@ func known(t *testing.T, urls, subject string) {
 		for _, s := range []string{subject, "_feedbridge." + subject} {
 			msg := &natsgo.Msg{Subject: s, Header: natsgo.Header{"Nats-Expected-Last-Subject-Sequence": {"99"}}}
 			eventually(t, "the stream is known", func() bool {
-				_, err := nc.RequestMsg(msg, time.Minute)
+				_, err := nc.RequestMsg(msg, 5*time.Second)
 				return err == nil
 			})
 		}

@@ -38,7 +38,7 @@ func TestQuickCleaning(t *testing.T) {
 // until calls done, with 0, 1, 2 and so on, until it says so.
 func until(t *testing.T, done func(i int) bool) {
 	t.Helper()
-	for i := range 200 {
+	for i := range 1200 {
 		if done(i) {
 			return
 		}

@@ -57,7 +57,7 @@ func TestBrokerDiesWithTheTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // killed
-	for range 200 {
+	for range 1200 {
 		if !listens() {
 			return
 		}
