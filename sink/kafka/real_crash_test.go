@@ -53,7 +53,7 @@ func TestRealBrokerIsKilled(t *testing.T) {
 	stop()
 	writer.Wait()
 
-	s = connect(t, cfg).Sink(topic)
+	s = connect(t, atReal(b.Addr())).Sink(topic)
 	n := int(resume(t, s).Count)
 	commit(t, s, n, n+5)
 	wantFeed(t, s, n+5)
