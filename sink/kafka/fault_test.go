@@ -96,7 +96,7 @@ func TestConfirmedCommitIsGone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	cfg := at(c)
-	cfg.Timeout = 5 * time.Second
+	cfg.Timeout = 20 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -122,7 +122,7 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
 			cfg := at(c)
-			cfg.Timeout = 5 * time.Second
+			cfg.Timeout = 20 * time.Second
 			s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 			resume(t, s)
 			for i := range n {
@@ -682,7 +682,7 @@ func TestBrokerRestartsWithATransactionPending(t *testing.T) {
 	port := freePort(t)
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 	cfg := at(c)
-	cfg.Timeout = 5 * time.Second
+	cfg.Timeout = 15 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
