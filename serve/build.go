@@ -87,8 +87,12 @@ func (f *Feed) ahead(p *page) {
 	if f.testOnlyIdle || p.kind != closedPage || !p.after.ok {
 		return
 	}
-	key := p.pageKey
-	for key.id.k = p.after.k; key.id.k < p.after.k+lead && key.id.end() <= p.span.End; key.id.k++ {
+	for k := p.after.k; k < p.after.k+lead; k++ {
+		key := p.pageKey // one for each page, which is made while this goes on
+		key.id.k = k
+		if key.id.end() > p.span.End {
+			return
+		}
 		if next := f.memory.get(key); next != nil {
 			f.memory.release(next)
 			continue

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -481,6 +482,31 @@ func TestPagesInTurn(t *testing.T) {
 					t.Errorf("%d pages are still being read", n)
 				}
 			})
+		})
+	}
+}
+
+// Who asks for a page will ask for the two behind it next.
+func TestPagesAreMadeAhead(t *testing.T) {
+	t.Parallel()
+	for range 10 { // goroutines begin when they like
+		synctest.Test(t, func(t *testing.T) {
+			topic := newTopic()
+			topic.numbered(24)
+			s := serveTopic(t, topic)
+			s.testOnlyIdle = false
+			s.get(t, "/pages/e0-3-1").want(t, 200)
+			synctest.Wait()
+			var made []uint64
+			for k := range uint64(8) {
+				if p := s.memory.get(pageKey{feed: s.Feed, id: pageID{"e0", 3, k}}); p != nil {
+					made = append(made, k)
+					s.memory.release(p)
+				}
+			}
+			if want := []uint64{1, 2, 3}; !slices.Equal(made, want) {
+				t.Errorf("the pages %d are made, want %d", made, want)
+			}
 		})
 	}
 }
