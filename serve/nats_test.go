@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +122,124 @@ func TestTopicOfNATS(t *testing.T) {
 		}
 		s.get(t, "/latest").want(t, 404)
 		s.get(t, pages[0].links(t)["self"]).want(t, 410)
+	}
+}
+
+// What was taken from the front of a stream is gone, on every copy, whatever the stream
+// and its limits look like afterwards. A page never comes back with less on it.
+func TestPagesThatNATSHasLostStayGone(t *testing.T) {
+	t.Parallel()
+	type topic struct {
+		stream jetstream.Stream
+		edit   func(func(*jetstream.StreamConfig))
+		commit func(sizes ...int)
+		look   func() // at the page, as it is now
+	}
+	small := slices.Repeat([]int{10}, 60)
+	for name, take := range map[string]func(*testing.T, topic){
+		"with a large message": func(_ *testing.T, b topic) {
+			b.edit(func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 })
+			b.commit(small...)
+			b.look()
+			b.commit(700 << 10)
+			for range 60 { // it takes the small ones, the large one, and is less than half full
+				b.commit(10 << 10)
+				b.look()
+			}
+		},
+		"by a limit that was raised": func(_ *testing.T, b topic) {
+			b.commit(small...)
+			b.look()
+			b.edit(func(c *jetstream.StreamConfig) { c.MaxMsgs = 25 })
+			b.look()
+			b.edit(func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 })
+		},
+		"by a limit that was lifted": func(_ *testing.T, b topic) {
+			b.commit(small...)
+			b.look()
+			b.edit(func(c *jetstream.StreamConfig) { c.MaxBytes = 5000 })
+			b.look()
+			b.edit(func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
+		},
+		"by hand": func(t *testing.T, b topic) {
+			b.commit(small...)
+			b.look()
+			if err := b.stream.Purge(t.Context(), jetstream.WithPurgeSequence(36)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, conn := startNATS(t)
+			sink := conn.Sink(nats.Topic{Feed: "orders", Subject: "orders", Stream: nats.Stream{Create: true}})
+			if _, err := sink.Resume(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			js := jetStream(t, url)
+			stream, err := js.Stream(t.Context(), "orders")
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			commit := func(sizes ...int) {
+				var list []feed.Entity
+				for _, size := range sizes {
+					id := fmt.Sprintf("m%d@x", n)
+					list = append(list, feed.Entity{ID: id, Op: feed.Put, Modified: later(n), Body: bytes.Repeat([]byte("x"), size)})
+					n++
+				}
+				cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor(fmt.Sprint(n))}
+				if err := sink.Commit(t.Context(), list, cp); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var first *served
+			var states []string
+			// The page with the positions 30 to 39. Copies look at it that know what was
+			// there before, and that do not.
+			look := func() {
+				f, err := New(Config{Name: "orders", PageSize: 10}, conn.Log("orders", ""))
+				if err != nil {
+					t.Fatal(err)
+				}
+				copies := []*served{{Feed: f}}
+				if first == nil {
+					first = copies[0]
+				} else {
+					copies = append(copies, first)
+				}
+				for i, s := range copies {
+					span, err := s.Feed.topic.spanNow(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					g := s.get(t, "/pages/"+pageID{span.Epoch, 10, 3}.String())
+					state := fmt.Sprintf("%d with %d entities", g.status, strings.Count(g.body, "Content-ID:"))
+					if i > 0 && state != states[len(states)-1] {
+						t.Errorf("one copy has %s, another %s", states[len(states)-1], state)
+					}
+					if len(states) == 0 || state != states[len(states)-1] {
+						states = append(states, state)
+					}
+				}
+			}
+			edit := func(change func(*jetstream.StreamConfig)) {
+				c := stream.CachedInfo().Config
+				change(&c)
+				if _, err := js.UpdateStream(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			commit() // so that the stream begins with a checkpoint
+			take(t, topic{stream, edit, commit, look})
+			look()
+			commit(small...)
+			look()
+			if want := []string{"200 with 10 entities", "410 with 0 entities"}; !slices.Equal(states, want) {
+				t.Errorf("the page was %q, want %q", states, want)
+			}
+		})
 	}
 }
 

@@ -35,6 +35,12 @@ const (
 	ttl           = "Nats-TTL"
 )
 
+// firstOf is a header with a topic's name. In front of a message that has it the
+// topic has never had one: it is the topic's first entity, or a checkpoint that is
+// older than that. While the oldest message has it, nothing was taken from the
+// topic's front.
+const firstOf = "Feedbridge-First"
+
 // Commit appends entities, at most [MaxEntities], and stores cp in one atomic
 // batch. It waits for the acknowledgement for three times the configured
 // timeout.
@@ -49,8 +55,8 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	// If anything goes wrong from here on, nobody knows whether the commit took
 	// place until Resume has looked.
-	ses, sent := s.session, s.staged
-	s.session, s.staged = nil, nil
+	ses, sent, first := s.session, s.staged, s.first
+	s.session, s.staged, s.first = nil, nil, first && len(entities) == 0
 	switch now, err := s.conn.current(); {
 	case ctx.Err() != nil:
 		return fmt.Errorf("commit: %w", context.Cause(ctx))
@@ -76,7 +82,7 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 		// message that makes the commit goes out first.
 		staging.Go(func() { ahead = s.stage(next()) })
 	}
-	sequence, err := s.publish(ctx, s.fence, entities, sent, cp)
+	sequence, err := s.publish(ctx, s.fence, first, entities, sent, cp)
 	staging.Wait()
 	if err != nil {
 		s.failed = time.Now()
@@ -90,15 +96,19 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 }
 
 // publish publishes entities and cp, if the newest checkpoint is still the one
-// with the sequence fence, and returns the sequence of the new one. The entities
-// are not sent again if sent has them.
-func (s *Sink) publish(ctx context.Context, fence uint64, entities []feed.Entity, sent *staged, cp checkpoint.Checkpoint) (uint64, error) {
+// with the sequence fence, and returns the sequence of the new one. first says that
+// the topic has never had a message. The entities are not sent again if sent has
+// them.
+func (s *Sink) publish(ctx context.Context, fence uint64, first bool, entities []feed.Entity, sent *staged, cp checkpoint.Checkpoint) (uint64, error) {
 	last := &nats.Msg{Subject: s.checkpoint, Data: checkpoint.Encode(cp), Header: nats.Header{
 		expectedLast: {strconv.FormatUint(fence, 10)},
 		// One checkpoint is kept, and the stream's age limit spares it.
 		rollup: {"sub"},
 		ttl:    {"never"},
 	}}
+	if first && len(entities) == 0 {
+		last.Header[firstOf] = []string{s.topic.Subject}
+	}
 	// A checkpoint alone is a plain message, which costs the server much less
 	// than a batch.
 	var id string
@@ -107,7 +117,7 @@ func (s *Sink) publish(ctx context.Context, fence uint64, entities []feed.Entity
 			id = sent.id
 		} else {
 			id = nuid.Next()
-			if err := s.publishBatch(id, entities); err != nil {
+			if err := s.publishBatch(id, first, entities); err != nil {
 				return 0, err
 			}
 		}
@@ -126,8 +136,9 @@ func (s *Sink) publish(ctx context.Context, fence uint64, entities []feed.Entity
 }
 
 // publishBatch publishes all of a batch but its last message. Nothing is stored
-// before that has come: what breaks off here the server forgets.
-func (s *Sink) publishBatch(id string, entities []feed.Entity) error {
+// before that has come: what breaks off here the server forgets. first says that
+// the topic has never had a message.
+func (s *Sink) publishBatch(id string, first bool, entities []feed.Entity) error {
 	// PublishMsg has copied all that is in a message when it returns, so one
 	// message with one map serves for all.
 	msg := &nats.Msg{Subject: s.topic.Subject, Header: make(nats.Header, 16)}
@@ -154,6 +165,9 @@ func (s *Sink) publishBatch(id string, entities []feed.Entity) error {
 		values = append(values, strconv.Itoa(i+1))
 		msg.Header[batchSequence] = one(values)
 		msg.Header[batchID] = ids
+		if first && i == 0 {
+			msg.Header[firstOf] = []string{s.topic.Subject}
+		}
 		msg.Data = e.Body
 		if err := s.conn.nc.PublishMsg(msg); errors.Is(err, nats.ErrReconnectBufExceeded) {
 			return errLost

@@ -45,6 +45,11 @@
 //   - What is read to resume comes from the stream's leader (STREAM.MSG.GET). A
 //     replica may be behind, and Direct Get asks any of them. For the IDs, which
 //     any replica may deliver, the checkpoint itself is the end mark.
+//   - Checkpoints take sequences, too. So where a topic does not begin with the
+//     stream, its positions do not tell whether something was taken from its front,
+//     and neither do limits, which may have been others before. Therefore the topic's
+//     first entity says what it is, by the header Feedbridge-First; the checkpoints
+//     before it have the same header, so that every copy knows that it is yet to come.
 //   - A [Log] that is read page after page keeps its consumer for two seconds, with
 //     the few messages that were sent for the next page. They are forgotten when the
 //     stream is found to be another one: they were read from the one that is gone.

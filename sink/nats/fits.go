@@ -13,9 +13,10 @@ import (
 // maxHeader is the largest header of a message that JetStream stores, in bytes.
 const maxHeader = math.MaxUint16
 
-// batchOverhead is what the headers of a batch add to a message.
-const batchOverhead = len("NATS/1.0\r\n\r\n") +
-	len(batchID+": 0123456789012345678901\r\n") + len(batchSequence+": 999\r\n")
+// overhead is what the headers of a batch, and of the first message but for the
+// topic's name, add to a message.
+const overhead = len("NATS/1.0\r\n\r\n") +
+	len(batchID+": 0123456789012345678901\r\n") + len(batchSequence+": 999\r\n") + len(firstOf+": \r\n")
 
 // Fits returns an error for an entity that cannot be published as it is: one
 // that is too large with its headers, which matches [sink.ErrTooLarge], or one
@@ -28,7 +29,7 @@ func (s *Sink) Fits(e feed.Entity) error {
 
 // fits is [Sink.Fits] for a message.
 func (s *Sink) fits(h feed.Header, body int) error {
-	size := batchOverhead
+	size := overhead + len(s.topic.Subject)
 	for i := range h {
 		if err := carried(&h[i]); err != nil {
 			return err

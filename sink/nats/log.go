@@ -32,8 +32,10 @@ type Log struct {
 
 	mu    sync.Mutex // guards what follows
 	state state      // of the stream, when it was asked last
-	// first is the sequence of the oldest message in that state, 0 if it is not known.
-	first uint64
+	// front is what the subject begins with in that state, zero if it is not known.
+	front front
+	// gone is the sequence below which messages were taken, as far as is known.
+	gone uint64
 	// incarnation counts how often another stream was found under the name.
 	incarnation uint64
 	// kept is what the last Read has left, for as long as expiry runs.
@@ -48,6 +50,12 @@ type state struct {
 	deleted int // in the middle
 }
 
+// front is a subject's oldest message.
+type front struct {
+	sequence uint64 // 0 if there is none
+	first    bool   // the subject has never had one in front of it
+}
+
 // Log returns a subject as it lies in a stream; in the one that has the subject
 // now, if stream is empty.
 func (c *Conn) Log(subject, stream string) *Log {
@@ -55,9 +63,11 @@ func (c *Conn) Log(subject, stream string) *Log {
 }
 
 // Span returns which sequences the subject has, as the stream's leader has them: up
-// to the stream's newest message, and from the stream's oldest on, or from 0 if
-// nothing was taken yet. The epoch is that of the stream's creation. A stream
-// that is not there, or has no such subject, is [feed.ErrNoTopic].
+// to the stream's newest message, and from 0 if nothing was taken yet. If something
+// was, they begin with the subject's oldest message where feedbridge has written it,
+// else with the stream's: what is between these is taken for others'. The epoch is
+// that of the stream's creation. A stream that is not there, or has no such subject,
+// is [feed.ErrNoTopic].
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	var span feed.Span
 	err := l.ask(ctx, func(ctx context.Context, _ *session, stream string) error {
@@ -75,18 +85,18 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		}
 		end := info.State.LastSeq + 1
 		span = feed.Span{First: end, End: end, Epoch: strconv.FormatInt(info.Created.UnixNano(), 36)}
-		oldest, err := l.oldest(ctx, stream, info)
+		front, err := l.oldest(ctx, stream, info)
+		written := covers(c.Subjects, checkpointPrefix+l.subject)
 		switch {
-		case oldest == 0:
+		case front.sequence == 0:
 			return err
-		case c.MaxMsgsPerSubject > 0:
-			span.First = min(oldest, end)
-		case !l.taken(info):
+		case front.first:
+			// What is missing in front of it are checkpoints and others' messages.
 			span.First = 0
-		case c.MaxAge > 0 && c.AllowMsgTTL:
-			// Age spares what never expires, such as another feed's checkpoint. So
-			// the stream's oldest may be older than what it has taken of ours.
-			span.First = min(oldest, end)
+		case written, c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
+			// feedbridge has written one in front of it. Or these limits are set, which
+			// take ours and may leave others' that are older.
+			span.First = min(front.sequence, end)
 		default:
 			// What is missing between it and ours is others', and never was ours.
 			span.First = info.State.FirstSeq
@@ -94,7 +104,8 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		if span.First <= beginning(c) {
 			span.First = 0
 		}
-		return err
+		span.First = l.remember(info, span.First)
+		return nil
 	})
 	if err != nil {
 		return feed.Span{}, fmt.Errorf("look at the positions: %w", err)
@@ -102,52 +113,53 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	return span, nil
 }
 
-// oldest returns the sequence of the subject's oldest message, 0 if it has none. To
-// ask for it makes a server read that message's block from its disk, so it is asked
-// for again when the stream's state shows that something was taken.
-func (l *Log) oldest(ctx context.Context, stream string, info *jetstream.StreamInfo) (uint64, error) {
+// oldest returns the subject's oldest message. To ask for it makes a server read that
+// message's block from its disk, so it is asked for again when the stream's state
+// shows that something was taken.
+func (l *Log) oldest(ctx context.Context, stream string, info *jetstream.StreamInfo) (front, error) {
 	now := state{info.Created.UnixNano(), info.State.FirstSeq, info.State.NumDeleted}
 	l.mu.Lock()
 	if l.state.created != now.created {
 		l.incarnation++
+		l.gone = 0
 	}
 	if l.state != now {
-		l.first = 0
+		l.front = front{}
 	}
 	l.state = now
-	first := l.first
+	known := l.front
 	l.mu.Unlock()
-	if first > 0 {
-		return first, nil
+	if known.sequence > 0 {
+		return known, nil
 	}
 	m, err := l.conn.first(ctx, stream, l.subject)
 	if m == nil || err != nil {
-		return 0, err
+		return front{}, err
 	}
+	found := front{m.Sequence, m.first(l.subject)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state == now {
-		l.first = m.Sequence
+		l.front = found
 	}
-	return m.Sequence, nil
+	return found, nil
+}
+
+// remember returns the sequence below which messages were taken: the one that was found
+// now, or one that was found before and is higher. In a stream that others write, a
+// limit that somebody has lifted does not show any more.
+func (l *Log) remember(info *jetstream.StreamInfo, gone uint64) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.created == info.Created.UnixNano() {
+		l.gone = max(l.gone, gone)
+		gone = min(l.gone, info.State.LastSeq+1)
+	}
+	return gone
 }
 
 // beginning is the first sequence that a stream has ever had.
 func beginning(c jetstream.StreamConfig) uint64 { return max(1, c.FirstSeq) }
-
-// taken says whether what is missing in front of a stream may have been ours.
-func (l *Log) taken(info *jetstream.StreamInfo) bool {
-	c, state := info.Config, info.State
-	if !covers(c.Subjects, checkpointPrefix+l.subject) {
-		return true
-	}
-	// It may have been checkpoints alone, before the feed's first entity, and readers
-	// must not lose what follows them. So it is only if a limit was reached: nobody
-	// can tell a purge.
-	return c.MaxAge > 0 && info.TimeStamp.Sub(info.Created) >= c.MaxAge ||
-		c.MaxMsgs > 0 && state.LastSeq >= beginning(c)+uint64(c.MaxMsgs) ||
-		c.MaxBytes > 0 && state.Bytes > uint64(c.MaxBytes)/2
-}
 
 // Read returns the messages from one sequence on and before another, which is at
 // most the end of the topic's span. It holds no more than a few megabytes of them

@@ -157,7 +157,7 @@ func TestLimitsTakeOthersMessages(t *testing.T) {
 	never := natsgo.Header{"Nats-TTL": {"never"}}
 	for name, test := range map[string]struct {
 		stream   jetstream.StreamConfig
-		messages string // a subject's first letter each
+		messages string // a subject's first letter each; O is said to be the topic's first
 		purge    jetstream.StreamPurgeOpt
 		first    uint64
 	}{
@@ -165,14 +165,11 @@ func TestLimitsTakeOthersMessages(t *testing.T) {
 		"what never expires stays in front of what does": {
 			jetstream.StreamConfig{Subjects: []string{"orders", "carts"}, MaxAge: time.Hour, AllowMsgTTL: true}, "occooo", jetstream.WithPurgeKeep(2), 5,
 		},
-		"checkpoints in the beginning, and no limit reached": {
-			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}, MaxAge: time.Hour, MaxMsgs: 100, MaxBytes: 1 << 20, MaxMsgsPerSubject: -1, AllowMsgTTL: true}, "_ooo", jetstream.WithPurgeSequence(2), 0,
-		},
-		"checkpoints in the beginning, and one reached": {
-			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}, MaxMsgs: 2}, "_ooo", nil, 3,
+		"nobody says that ours in front was the first": {
+			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}}, "_ooo", jetstream.WithPurgeSequence(2), 2,
 		},
 		"checkpoints in the beginning, which is no 1": {
-			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}, MaxMsgs: 100, FirstSeq: 1000}, "_ooo", jetstream.WithPurgeSequence(1001), 0,
+			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}, FirstSeq: 1000}, "_Ooo", jetstream.WithPurgeSequence(1001), 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,11 +181,14 @@ func TestLimitsTakeOthersMessages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			subjects := map[rune]string{'o': "orders", 'c': "carts", '_': "_feedbridge.orders"}
+			subjects := map[rune]string{'o': "orders", 'O': "orders", 'c': "carts", '_': "_feedbridge.orders"}
 			for _, c := range test.messages {
 				msg := &natsgo.Msg{Subject: subjects[c]}
-				if c == 'c' && test.stream.AllowMsgTTL {
+				switch {
+				case c == 'c' && test.stream.AllowMsgTTL:
 					msg.Header = never
+				case c == 'O':
+					msg.Header = natsgo.Header{"Feedbridge-First": {"orders"}}
 				}
 				if _, err := js.PublishMsg(t.Context(), msg); err != nil {
 					t.Fatal(err)
@@ -196,7 +196,7 @@ func TestLimitsTakeOthersMessages(t *testing.T) {
 			}
 			if test.purge != nil {
 				purge := []jetstream.StreamPurgeOpt{test.purge}
-				if test.first > 0 { // as if they had expired
+				if test.stream.AllowMsgTTL { // as if they had expired
 					purge = append(purge, jetstream.WithPurgeSubject("orders"))
 				}
 				if err := stream.Purge(t.Context(), purge...); err != nil {

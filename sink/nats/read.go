@@ -32,7 +32,14 @@ func (c *Conn) streamInfo(ctx context.Context, stream string) (*jetstream.Stream
 // stored is a message as the leader of its stream has it.
 type stored struct {
 	Sequence uint64 `json:"seq"`
+	Header   []byte `json:"hdrs"`
 	Data     []byte `json:"data"`
+}
+
+// first says whether the topic has never had a message in front of this one.
+func (m *stored) first(topic string) bool {
+	h, err := nats.DecodeHeadersMsg(m.Header)
+	return err == nil && h.Get(firstOf) == topic
 }
 
 // last returns the newest message on a subject, or nil.

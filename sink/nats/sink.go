@@ -41,6 +41,9 @@ type Sink struct {
 	// seen; 0 if there is none. A commit is refused unless it still is the
 	// newest.
 	fence uint64
+	// first says that the topic has never had a message, so that the entity that
+	// comes next is its first.
+	first bool
 
 	// seen says up to where in the stream ids has been caught up, of what
 	// stream, by its creation, and since which move of the place by a person.
@@ -85,6 +88,9 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err != nil {
 			return err
 		}
+		if s.first, err = s.unwritten(ctx, info, last); err != nil {
+			return err
+		}
 		if last == nil {
 			s.forget(info.Created)
 			s.session, s.fence = ses, 0
@@ -116,10 +122,15 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
 	s.session, s.staged = nil, nil
 	err := s.conn.ask(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
-		if _, err := s.checkStream(ctx); err != nil {
+		info, err := s.checkStream(ctx)
+		if err != nil {
 			return err
 		}
 		last, err := s.lastCheckpoint(ctx)
+		if err != nil {
+			return err
+		}
+		first, err := s.unwritten(ctx, info, last)
 		if err != nil {
 			return err
 		}
@@ -131,7 +142,7 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		}
 		ctx, cancel := s.conn.bounded(ctx)
 		defer cancel()
-		_, err = s.publish(ctx, fence, nil, nil, next(old))
+		_, err = s.publish(ctx, fence, first, nil, nil, next(old))
 		return err
 	})
 	if err != nil {
@@ -155,13 +166,8 @@ func (s *Sink) newest(ctx context.Context, info *jetstream.StreamInfo) (*stored,
 	if last != nil || err != nil {
 		return last, err
 	}
-	message, err := s.last(ctx, s.topic.Subject)
-	if err != nil {
+	if first, err := s.unwritten(ctx, info, nil); first || err != nil {
 		return nil, err
-	}
-	// In a stream that is the topic's alone even messages that are gone count.
-	if message == nil && (info.State.LastSeq == 0 || len(info.Config.Subjects) != len(s.subjects())) {
-		return nil, nil
 	}
 	// Another copy may have made the first commit since the first question.
 	if last, err = s.lastCheckpoint(ctx); last != nil || err != nil {
@@ -169,6 +175,21 @@ func (s *Sink) newest(ctx context.Context, info *jetstream.StreamInfo) (*stored,
 	}
 	return nil, feed.Permanent(fmt.Errorf("stream %s: %w; say where to read on with 'feedbridge checkpoint set %s', "+
 		"or start the feed over with 'feedbridge checkpoint reset %[3]s'", info.Config.Name, checkpoint.ErrMissing, s.topic.Feed))
+}
+
+// unwritten says whether the topic has never had a message, by its checkpoint, which
+// is nil if it has none.
+func (s *Sink) unwritten(ctx context.Context, info *jetstream.StreamInfo, cp *stored) (bool, error) {
+	if cp != nil && !cp.first(s.topic.Subject) {
+		return false, nil
+	}
+	// There may be one that the checkpoint does not know of: see end.
+	message, err := s.last(ctx, s.topic.Subject)
+	if message != nil || err != nil {
+		return false, err
+	}
+	// In a stream that is the topic's alone even messages that are gone count.
+	return cp != nil || info.State.LastSeq == 0 || len(info.Config.Subjects) != len(s.subjects()), nil
 }
 
 // end returns up to where ids are to be caught up: to the checkpoint, or to a

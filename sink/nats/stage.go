@@ -49,7 +49,7 @@ func (s *Sink) stage(entities []feed.Entity) *staged {
 		return nil
 	}
 	ahead := &staged{nuid.Next(), entities, time.Now()}
-	if s.publishBatch(ahead.id, entities) != nil {
+	if s.publishBatch(ahead.id, s.first, entities) != nil {
 		return nil
 	}
 	return ahead

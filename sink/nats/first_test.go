@@ -1,0 +1,364 @@
+package nats_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// move sets a topic's checkpoint as a person does.
+func move(t *testing.T, s *nats.Sink, to int) {
+	t.Helper()
+	err := s.Overwrite(t.Context(), func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
+		cp := sinktest.At(to)
+		cp.Count, cp.Moved = old.Count, time.Now()
+		return cp
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Checkpoints take sequences, too, so a topic may begin anywhere in its stream. What is
+// missing in front of it is no loss as long as its first entity is there, and else it
+// is, whatever the limits are now.
+func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
+	t.Parallel()
+	type topic struct {
+		s    *nats.Sink
+		js   jetstream.JetStream
+		more func() *nats.Sink
+		log  *nats.Log
+	}
+	purged := func(t *testing.T, b topic, sequence uint64) {
+		purge(t, b.js, jetstream.WithPurgeSequence(sequence))
+	}
+	limit := func(t *testing.T, b topic, change func(*jetstream.StreamConfig)) {
+		t.Helper()
+		stream, err := b.js.Stream(t.Context(), "shop_orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := stream.CachedInfo().Config
+		change(&c)
+		if _, err := b.js.UpdateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		do    func(*testing.T, topic)
+		first uint64
+	}{
+		"the stream begins with it": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 3)
+			commit(t, b.s, 3, 6)
+		}, 0},
+		"checkpoints were there before": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 0)
+			commit(t, b.s, 0, 0)
+			commit(t, b.s, 0, 3)
+			commit(t, b.s, 3, 6)
+		}, 0},
+		"checkpoints of two copies were": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 0)
+			next := b.more()
+			resume(t, next)
+			commit(t, next, 0, 0)
+			resume(t, b.s)
+			commit(t, b.s, 0, 3)
+		}, 0},
+		"the first was sent ahead": {func(t *testing.T, b topic) {
+			next := commitAhead(t, b.s, nil, 0, 3)
+			if err := b.s.Commit(t.Context(), next, sinktest.At(3)); err != nil {
+				t.Fatal(err)
+			}
+		}, 0},
+		"a person has moved the place before it": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 0)
+			move(t, b.s, 0)
+			resume(t, b.s)
+			commit(t, b.s, 0, 3)
+		}, 0},
+		"a person has set the place in the beginning": {func(t *testing.T, b topic) {
+			move(t, b.s, 0)
+			resume(t, b.s)
+			commit(t, b.s, 0, 3)
+		}, 0},
+		"a person has moved the place behind it": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 0)
+			commit(t, b.s, 0, 3)
+			move(t, b.s, 0)
+			resume(t, b.s)
+			commit(t, b.s, 3, 6)
+		}, 0},
+		"one in the middle is deleted": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 0)
+			commit(t, b.s, 0, 3) // 2 to 4
+			stream, err := b.js.Stream(t.Context(), "shop_orders")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.DeleteMsg(t.Context(), 3); err != nil {
+				t.Fatal(err)
+			}
+		}, 0},
+
+		"it is deleted": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 0)
+			commit(t, b.s, 0, 3)
+			stream, err := b.js.Stream(t.Context(), "shop_orders")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.DeleteMsg(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
+		}, 3},
+		"it is purged": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 5)
+			purged(t, b, 3)
+		}, 3},
+		"all but the newest are purged": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 5)
+			purge(t, b.js, jetstream.WithPurgeKeep(3)) // the checkpoint, which is 6, among them
+		}, 4},
+		"the first batch is purged, and the second was sent ahead": {func(t *testing.T, b topic) {
+			next := commitAhead(t, b.s, sinktest.Entities(0, 3), 3, 6)
+			if err := b.s.Commit(t.Context(), next, sinktest.At(6)); err != nil {
+				t.Fatal(err)
+			}
+			purged(t, b, 5)
+		}, 5},
+		"the first batch is purged, and another copy was about to write it": {func(t *testing.T, b topic) {
+			late := b.more()
+			resume(t, late)
+			commit(t, b.s, 0, 3)
+			if err := late.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3)); !errors.Is(err, checkpoint.ErrConflict) {
+				t.Fatalf("a stale writer: %v", err)
+			}
+			resume(t, late)
+			commit(t, late, 3, 6)
+			purged(t, b, 5)
+		}, 5},
+		"a limit took it and was lifted": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 9)
+			limit(t, b, func(c *jetstream.StreamConfig) { c.MaxMsgs = 5 })
+			limit(t, b, func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 })
+		}, 6},
+		"a limit took it and was raised": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 9)
+			limit(t, b, func(c *jetstream.StreamConfig) { c.MaxMsgs = 5 })
+			limit(t, b, func(c *jetstream.StreamConfig) { c.MaxMsgs = 500 })
+			commit(t, b.s, 9, 12)
+		}, 6},
+		"a large one went, and the limit is far": {func(t *testing.T, b topic) {
+			limit(t, b, func(c *jetstream.StreamConfig) { c.MaxBytes = 100_000 })
+			for n, size := range []int{10, 10, 80_000, 10, 10, 40_000} { // 1, 3, 5, 7, 9, 11
+				e := sinktest.Entities(n, 1)
+				e[0].Body = bytes.Repeat([]byte("x"), size)
+				if err := b.s.Commit(t.Context(), e, sinktest.At(n+1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, 7},
+		"all are purged, and the feed starts over": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 0)
+			commit(t, b.s, 0, 3)
+			purge(t, b.js)
+			move(t, b.s, 0) // 6
+			resume(t, b.s)
+			commit(t, b.s, 0, 3)
+		}, 7},
+		"all are purged but the checkpoint": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 3) // 1 to 4
+			purge(t, b.js, jetstream.WithPurgeSubject("shop.orders"))
+			resume(t, b.s)
+			commit(t, b.s, 3, 6)
+		}, 5},
+		"there was one that no checkpoint knows of": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 0)
+			publish(t, b.js, "shop.orders", "x") // 2
+			resume(t, b.s)
+			commit(t, b.s, 0, 3)
+			purged(t, b, 3)
+		}, 3},
+		"there was one that no checkpoint knows of, and a person has moved the place": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 0)
+			publish(t, b.js, "shop.orders", "x")
+			move(t, b.s, 0) // 3
+			purge(t, b.js, jetstream.WithPurgeSubject("shop.orders"))
+			resume(t, b.s)
+			commit(t, b.s, 0, 3)
+		}, 4},
+		"another feed has taken over the topic": {func(t *testing.T, b topic) {
+			commit(t, b.s, 0, 3) // 1 to 4
+			heir := orders()
+			heir.Feed = "parcels"
+			s := b.log.Conn().Sink(heir)
+			move(t, s, 0) // 5
+			resume(t, s)
+			commit(t, s, 0, 3)
+			purged(t, b, 6)
+		}, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, js, more := open(t, orders())
+			log := s.Log()
+			spanOf(t, log)
+			test.do(t, topic{s, js, more, log})
+			for _, l := range []*nats.Log{log, s.Log()} { // also another copy's
+				span := spanOf(t, l)
+				if span.First != test.first {
+					t.Errorf("positions %+v, want %d on", span, test.first)
+				}
+				if all := records(t, l, 0, span.End); len(all) == 0 || all[0].Position < span.First {
+					t.Errorf("%d records, the first of them in front of %d", len(all), span.First)
+				}
+			}
+		})
+	}
+}
+
+// Two feeds write to one stream, and neither has the other's loss.
+func TestLogOfTwoTopicsInOneStream(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	config := fitting()
+	config.Name, config.Subjects = "SHOP", []string{"shop.orders", "shop.parcels", "_feedbridge.>"}
+	stream, err := js.CreateStream(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, nats.Config{URL: server.URL()})
+	var sinks [2]*nats.Sink
+	var logs [2]*nats.Log
+	for i, subject := range []string{"shop.orders", "shop.parcels"} {
+		sinks[i] = conn.Sink(nats.Topic{Feed: "feed", Subject: subject, Stream: nats.Stream{Name: "SHOP"}})
+		logs[i] = conn.Log(subject, "SHOP")
+		resume(t, sinks[i])
+		commit(t, sinks[i], 0, 0)
+	}
+	want := func(orders, parcels uint64) {
+		t.Helper()
+		for i, first := range []uint64{orders, parcels} {
+			for _, log := range []*nats.Log{logs[i], sinks[i].Log()} {
+				if span := spanOf(t, log); span.First != first {
+					t.Errorf("positions %+v of topic %d, want %d on", span, i, first)
+				}
+			}
+		}
+	}
+	commit(t, sinks[0], 0, 4) // 3 to 6, and the checkpoint
+	commit(t, sinks[1], 0, 4) // 8 to 11
+	want(0, 0)
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("shop.orders"), jetstream.WithPurgeSequence(5)); err != nil {
+		t.Fatal(err)
+	}
+	want(5, 0)
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("shop.parcels"), jetstream.WithPurgeKeep(1)); err != nil {
+		t.Fatal(err)
+	}
+	want(5, 11)
+	commit(t, sinks[1], 4, 6)
+	want(5, 11)
+}
+
+// What a limit has taken is gone for who has seen it, also where nobody who comes later
+// can tell: others' messages do not say which of them was the first.
+func TestLogRemembersWhatWasTaken(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	config := jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, MaxMsgsPerSubject: 2, Storage: jetstream.MemoryStorage}
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, "shop.carts", "x")
+	publish(t, js, "shop.orders", "a", "b", "c", "d")
+	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")
+	before := spanOf(t, log)
+	config.MaxMsgsPerSubject = -1
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if now := spanOf(t, log); before.First != 4 || now != before {
+		t.Errorf("positions %+v after %+v, want 4 on", now, before)
+	}
+	// It is of no matter for another stream.
+	if err := js.DeleteStream(t.Context(), "SHOP"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, "shop.orders", "a", "b", "c", "d", "e")
+	if now := spanOf(t, log); now.First != 0 {
+		t.Errorf("positions %+v of another stream, want all", now)
+	}
+}
+
+// Somebody may copy messages to another topic, with all of their headers.
+func TestFirstEntityOfAnotherTopic(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	commit(t, s, 0, 1)
+	original, err := js.Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := original.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := msg.Header.Values("Feedbridge-First"); len(got) != 1 || got[0] != "shop.orders" {
+		t.Fatalf("the header of the first entity is %q", got)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ALL", Subjects: []string{"all"}, MaxMsgs: 2}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, "all", "x")
+	for range 2 {
+		msg := &natsgo.Msg{Subject: "all", Header: natsgo.Header{"Feedbridge-First": msg.Header.Values("Feedbridge-First")}}
+		if _, err := js.PublishMsg(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if span := spanOf(t, connect(t, nats.Config{URL: js.Conn().ConnectedUrl()}).Log("all", "ALL")); span != (feed.Span{First: 2, End: 4, Epoch: span.Epoch}) {
+		t.Errorf("positions %+v, want 2 on", span)
+	}
+}
+
+// A mirror has the messages as they are.
+func TestLogOfAMirrorOfATopic(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	commit(t, s, 0, 0)
+	commit(t, s, 0, 4) // 2 to 5
+	mirror := jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "shop_orders"}}
+	stream, err := js.CreateStream(t.Context(), mirror)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := s.Log().Conn().Log("shop.orders", "COPY")
+	eventually(t, "the mirror has all", func() bool { return spanOf(t, log).End == 7 })
+	if span := spanOf(t, log); span.First != 0 {
+		t.Errorf("positions %+v, want all", span)
+	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)); err != nil {
+		t.Fatal(err)
+	}
+	if span := spanOf(t, log); span.First != 4 {
+		t.Errorf("positions %+v, want 4 on", span)
+	}
+}
