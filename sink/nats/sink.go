@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -189,7 +190,7 @@ func (s *Sink) unwritten(ctx context.Context, info *jetstream.StreamInfo, cp *st
 		return false, err
 	}
 	// In a stream that is the topic's alone even messages that are gone count.
-	return cp != nil || info.State.LastSeq == 0 || len(info.Config.Subjects) != len(s.subjects()), nil
+	return cp != nil || info.State.LastSeq == 0 || !s.alone(info.Config.Subjects), nil
 }
 
 // end returns up to where ids are to be caught up: to the checkpoint, or to a
@@ -209,6 +210,11 @@ func (s *Sink) end(ctx context.Context, info *jetstream.StreamInfo, sequence uin
 }
 
 func (s *Sink) subjects() []string { return []string{s.topic.Subject, s.checkpoint} }
+
+// alone says whether a stream of such subjects takes nothing but what is the topic's.
+func (s *Sink) alone(subjects []string) bool {
+	return !slices.ContainsFunc(subjects, func(subject string) bool { return !slices.Contains(s.subjects(), subject) })
+}
 
 // forget starts ids over, for a stream that was created then.
 func (s *Sink) forget(created time.Time) {

@@ -79,14 +79,28 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 
 func TestSharedStreamWithOthersMessagesIsAFreshTopic(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, t.TempDir(), "127.0.0.1:0")
-	share(t, admin(t, server.URL()))
-	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
-	if cp := resume(t, s); !cp.IsZero() {
-		t.Errorf("checkpoint %+v", cp)
+	for name, subjects := range map[string][]string{
+		"named":    {"shop.orders", "shop.carts", "_feedbridge.shop.orders"},
+		"patterns": {"shop.>", "_feedbridge.shop.>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t, t.TempDir(), "127.0.0.1:0")
+			js := admin(t, server.URL())
+			config := fitting()
+			config.Subjects = subjects
+			if _, err := js.CreateStream(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			publish(t, js, "shop.carts", "a cart")
+			s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+			if cp := resume(t, s); !cp.IsZero() {
+				t.Errorf("checkpoint %+v", cp)
+			}
+			commit(t, s, 0, 2)
+			wantFeed(t, s, 2)
+		})
 	}
-	commit(t, s, 0, 2)
-	wantFeed(t, s, 2)
 }
 
 func TestStoredCheckpointCannotBeRead(t *testing.T) {

@@ -163,8 +163,8 @@ func (s *Sink) misfits(c jetstream.StreamConfig) []string {
 	add(c.AllowMsgCounter, "it is a counter; give the feed another stream")
 	// Only a topic that has the stream for itself has its checkpoint among the
 	// newest messages always.
-	add(len(c.Subjects) > len(s.subjects()) && c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0),
-		"other subjects share it and it discards its oldest messages, which may be the checkpoint; give the feed a stream of its own, or %s--max-bytes=-1 --max-msgs=-1'", edit)
+	add(!s.alone(c.Subjects) && c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0),
+		"it takes other subjects, too, and discards its oldest messages, which may be the checkpoint; give the feed a stream of its own, or %s--max-bytes=-1 --max-msgs=-1'", edit)
 	return wrong
 }
 

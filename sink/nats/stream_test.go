@@ -79,7 +79,7 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 		},
 		"others push the checkpoint out": {
 			func(c *jetstream.StreamConfig) { c.Subjects, c.MaxMsgs = append(c.Subjects, "shop.carts"), 1000 },
-			[]string{"other subjects share it and it discards its oldest messages, which may be the checkpoint"},
+			[]string{"it takes other subjects, too, and discards its oldest messages, which may be the checkpoint"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
