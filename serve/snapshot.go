@@ -135,14 +135,24 @@ func (f *Feed) Run(ctx context.Context) {
 		return
 	}
 	defer f.snapshot.drop(0)
+	failing := false
 	for {
 		err := f.snapshot.renew(ctx, time.Now())
+		if ctx.Err() != nil {
+			return
+		}
 		now := time.Now()
 		wait := f.snapshot.moment(now).Add(f.cfg.Snapshot.Every + settled).Sub(now)
-		if err != nil && ctx.Err() == nil {
-			f.log.Warn("a snapshot could not be built", "error", err)
+		if err != nil {
 			wait = min(wait, retrySnapshot)
 		}
+		switch was := failing; {
+		case err != nil && !was:
+			f.log.Warn("a snapshot could not be built", "error", err)
+		case err == nil && was:
+			f.log.Info("snapshots can be built again")
+		}
+		failing = err != nil
 		for wait > 0 {
 			step := min(wait, retrySnapshot)
 			timer := time.NewTimer(step)

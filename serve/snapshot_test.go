@@ -336,6 +336,35 @@ func TestSnapshotsAreRenewed(t *testing.T) {
 	})
 }
 
+// A topic may be missing for long, or the bus away. That is told once.
+func TestSnapshotsThatCannotBeBuilt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.numbered(3)
+		topic.away = true
+		s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Every = time.Minute }))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.Run(ctx)
+		}()
+		for _, away := range []bool{true, false, true, false} {
+			topic.set(func() { topic.away = away })
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+		}
+		topic.set(func() { topic.away = true })
+		cancel()
+		<-done
+		log := s.log.String()
+		if failed, mended := strings.Count(log, "a snapshot could not be built"), strings.Count(log, "snapshots can be built again"); failed != 2 || mended != 2 {
+			t.Errorf("logged %d times that it failed and %d times that it does no more:\n%s", failed, mended, log)
+		}
+	})
+}
+
 // The moments of all feeds are the same, and memory is for one snapshot.
 func TestSnapshotsAreBuiltInTurn(t *testing.T) {
 	t.Parallel()
