@@ -63,7 +63,7 @@ type Snapshot struct {
 	Every time.Duration `yaml:"every"`
 	// Key says what a message describes: of those with the same key the newest
 	// counts. Default: each is about something else, unless the Content-ID is the
-	// same.
+	// same. A Kafka tombstone without such a key goes by that of its record.
 	Key kafka.Key `yaml:"key"`
 	// Dir is where snapshots are kept while they are served. Default: the system's
 	// directory for temporary files.

@@ -19,6 +19,9 @@ type Record struct {
 	// Header has the message's headers, Feedbridge's own included.
 	Header Header
 	Body   []byte
+	// Key is what the bus keeps beside a message to tell what it is about, as a
+	// record's key on Kafka; nil if there is none.
+	Key []byte
 	// Tombstone says that the message has no value, on a bus that tells that
 	// from an empty one.
 	Tombstone bool

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"net/mail"
 	"strconv"
@@ -33,6 +34,15 @@ const (
 	natsServer = "Nats-"
 )
 
+// messageKey is the header that has the key of a message. A tombstone says by that
+// alone what it deletes, and what others wrote may say nowhere else what it is about.
+// Of what feedbridge wrote only tombstones have it, as the rest says so itself.
+const (
+	messageKey = "Message-Key"
+	// longestKey is how long the header can be. Readers limit headers.
+	longestKey = 4 << 10
+)
+
 // entity is a message as a feed has it.
 type entity struct {
 	position uint64
@@ -60,6 +70,7 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 		e.taken = time.Unix(0, 0).UTC()
 	}
 	var own time.Time
+	foreign := true
 	for _, field := range r.Header {
 		switch {
 		case hasPrefixFold(field.Name, escape):
@@ -67,7 +78,10 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 		case named(field.Name, markHeader):
 			e.changes = true
 			continue
-		case hasPrefixFold(field.Name, ours) || hasPrefixFold(field.Name, natsServer):
+		case hasPrefixFold(field.Name, ours):
+			foreign = false
+			continue
+		case hasPrefixFold(field.Name, natsServer):
 			continue
 		}
 		if v := field.Value; v != "" && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
@@ -96,6 +110,9 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	if e.contentType == "" {
 		e.contentType = "application/octet-stream"
 	}
+	if r.Key != nil && (foreign || r.Tombstone) {
+		e.addKey(r.Key)
+	}
 	switch {
 	case e.op == "" && r.Tombstone:
 		e.op = feed.Delete
@@ -110,6 +127,26 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	}
 	e.modified = e.modified.Truncate(time.Second)
 	return e
+}
+
+// addKey adds the header with a key, unless the message has one of its own. What is
+// not visible ASCII is written as in URLs, and so is the percent sign: a key may
+// have any bytes, and can be read back.
+func (e *entity) addKey(key []byte) {
+	if _, ok := e.header.Get(messageKey); ok || len(key) > longestKey {
+		return
+	}
+	text := make([]byte, 0, len(key))
+	for _, c := range key {
+		if c <= ' ' || c >= 0x7f || c == '%' {
+			text = fmt.Appendf(text, "%%%02X", c)
+		} else {
+			text = append(text, c)
+		}
+	}
+	if len(text) <= longestKey {
+		e.header = append(e.header, feed.Field{Name: messageKey, Value: string(text)})
+	}
 }
 
 // named says whether a field's name is that one, which is ASCII. Most differ in length

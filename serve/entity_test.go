@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"strings"
@@ -42,6 +43,37 @@ func TestEntities(t *testing.T) {
 			feed.Record{Time: at, Tombstone: true},
 			"Content-Type: application/octet-stream\nContent-ID: 0.e0@orders\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
 				"Operation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
+		},
+		"a tombstone says by its key what is deleted": {
+			feed.Record{Time: at, Tombstone: true, Key: []byte("orders/7"), Header: feed.Header{
+				{Name: "Content-ID", Value: "1"}, {Name: "Feedbridge-Feed", Value: "orders"}, {Name: "Operation-Type", Value: "http-equiv=DELETE"},
+			}},
+			"Content-ID: 1\nOperation-Type: http-equiv=DELETE\nMessage-Key: orders/7\nContent-Type: application/octet-stream\n" +
+				"Last-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nContent-Length: 0\n\n",
+		},
+		"and so does all that others wrote, in whatever bytes": {
+			feed.Record{Time: at, Body: []byte("x"), Key: []byte(" %é\r\n\x00~")},
+			"Message-Key: %20%25%C3%A9%0D%0A%00~\nContent-Type: application/octet-stream\nContent-ID: 0.e0@orders\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
+				"Operation-Type: http-equiv=PUT\nContent-Length: 1\n\nx",
+		},
+		"a key that is empty is one": {
+			feed.Record{Time: at, Tombstone: true, Key: []byte{}},
+			"Message-Key: \nContent-Type: application/octet-stream\nContent-ID: 0.e0@orders\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
+				"Operation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
+		},
+		"but not what feedbridge wrote, which is as its feed has it": {
+			feed.Record{Time: at, Body: []byte("x"), Key: []byte("7"), Header: feed.Header{
+				{Name: "Content-ID", Value: "1"}, {Name: "Content-Type", Value: "a/b"}, {Name: "Feedbridge-Feed", Value: "orders"},
+			}},
+			"Content-ID: 1\nContent-Type: a/b\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=PUT\nContent-Length: 1\n\nx",
+		},
+		"nor what says it itself": {
+			feed.Record{Time: at, Tombstone: true, Key: []byte("7"), Header: feed.Header{{Name: "message-key", Value: "8"}, {Name: "Content-ID", Value: "1"}, {Name: "Content-Type", Value: "a/b"}}},
+			"message-key: 8\nContent-ID: 1\nContent-Type: a/b\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
+		},
+		"and not by what would be a header that readers refuse": {
+			feed.Record{Time: at, Tombstone: true, Key: bytes.Repeat([]byte(" "), longestKey/3+1), Header: feed.Header{{Name: "Content-ID", Value: "1"}, {Name: "Content-Type", Value: "a/b"}}},
+			"Content-ID: 1\nContent-Type: a/b\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
 		},
 		"case 111: times in whole seconds, cut and not rounded, with two digits for the day": {
 			feed.Record{Time: at, Header: feed.Header{

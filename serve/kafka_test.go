@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
@@ -80,5 +82,136 @@ func TestTopicOfKafka(t *testing.T) {
 	}
 	if newest := s.get(t, "/latest"); strings.Count(newest.body, "http-equiv=DELETE") != 1 {
 		t.Errorf("the tombstone is no DELETE: %s", newest.body)
+	}
+}
+
+// A tombstone says by its record's key alone what it deletes. A snapshot does not have
+// that, and readers of the feed are told.
+func TestTombstonesOfKafka(t *testing.T) {
+	t.Parallel()
+	cluster, conn := startKafka(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	for name, test := range map[string]struct {
+		records []kgo.Record
+		key     kafka.Key
+		want    string // the bodies of the snapshot
+		names   string // the Message-Keys of the feed
+	}{
+		"by a key that is the record's, too": {
+			[]kgo.Record{record("a", `{"id":"a"}`), record("b", `{"id":"b"}`), record("a", ""), record("b", `{"id":"b","n":2}`)},
+			"/id",
+			`{"id":"b","n":2}`, "a b a b z",
+		},
+		"by another than the record's": {
+			[]kgo.Record{record("{1}", `{"id":"a"}`), record("{2}", `{"id":"b"}`), record("{1}", ""), record("{3}", "")},
+			"/id",
+			`{"id":"b"}`, "{1} {2} {1} {3} z",
+		},
+		"by none": {
+			[]kgo.Record{record("a", "a1"), record("b", "b1"), record("a", "a2"), record("a", ""), record("b", "b2")},
+			"",
+			"b1 b2", "a b a a b z",
+		},
+		"by the record's, whatever the bodies are": {
+			[]kgo.Record{record("\x00a", "\xff1"), record("b", "\xff2"), record("\x00a", "\xff3"), record("b", ""), record("c", "\xff4")},
+			"header:Message-Key",
+			"\xff3 \xff4", "%00a b %00a b c z",
+		},
+		"what comes behind it": {
+			[]kgo.Record{record("a", `{"id":"a"}`), record("a", ""), record("a", `{"id":"a","n":2}`)},
+			"/id",
+			`{"id":"a","n":2}`, "a a a z",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := strings.NewReplacer(" ", "-", "'", "", ",", "").Replace(name)
+			if err := cluster.CreateTopic(topic, 1, nil); err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range append(test.records, record("z", "in the last second")) {
+				r.Topic, r.Timestamp = topic, later(i)
+				if err := client.ProduceSync(t.Context(), &r).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantState(t, conn.Log(topic, 0), test.key, test.want, test.names)
+		})
+	}
+	// What feedbridge writes says by its own headers what it is, but its tombstones
+	// have lost their bodies.
+	t.Run("of feedbridge's own", func(t *testing.T) {
+		t.Parallel()
+		sink := conn.Sink(kafka.Topic{Feed: "orders", Name: "orders", Key: "/id", Options: kafka.Options{Create: true, Partitions: 1, Delete: kafka.DeleteTombstone, MissingKey: kafka.KeyStop}})
+		if _, err := sink.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range []feed.Entity{{Op: feed.Put, Body: []byte(`{"id":"a"}`)}, {Op: feed.Put, Body: []byte(`{"id":"b"}`)}, {Op: feed.Delete, Body: []byte(`{"id":"a"}`)}} {
+			e.ID, e.Modified = fmt.Sprintf("%d@x", i), later(i)
+			if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(e.ID)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// They are of this second: so is the snapshot's end.
+		last := record("z", "in the last second")
+		last.Topic, last.Timestamp = "orders", time.Now().Add(time.Second)
+		if err := client.ProduceSync(t.Context(), &last).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		wantState(t, conn.Log("orders", 0), "/id", `{"id":"b"}`, "- - a z")
+	})
+}
+
+// record is one of a compacted topic's kind. Without a body it is a tombstone.
+func record(key, body string) kgo.Record {
+	r := kgo.Record{Key: []byte(key)}
+	if body != "" {
+		r.Value = []byte(body)
+	}
+	return r
+}
+
+// wantState checks the bodies of a topic's snapshot, and the Message-Keys on its feed.
+func wantState(t *testing.T, log Log, key kafka.Key, bodies, names string) {
+	t.Helper()
+	f, err := New(Config{Name: "orders", Snapshot: Snapshot{Every: time.Hour, Key: key.Find()}}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.testOnlyIdle = true
+	s := &served{Feed: f}
+	if err := f.snapshot.renew(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	defer f.snapshot.drop(0)
+	in := s.load(t)
+	if got := strings.Trim(fmt.Sprint(in.pages), "[]"); got != bodies {
+		t.Errorf("the snapshot has %q, want %q", got, bodies)
+	}
+	// Nobody can mend a tombstone of what was never PUT.
+	if view, err := f.View(t.Context()); err != nil || view.Unmatched != 0 {
+		t.Errorf("got %+v, %v", view, err)
+	}
+	got := ""
+	entities, err := f.Entities(t.Context(), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range entities {
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, ok := e.Header.Get("Message-Key")
+		if !ok {
+			name = "-"
+		}
+		got += " " + name
+	}
+	if got != " "+names {
+		t.Errorf("the feed has the keys%s, want %s", got, names)
 	}
 }

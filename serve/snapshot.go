@@ -34,7 +34,8 @@ type Snapshot struct {
 	Every time.Duration
 	// Key returns what a message describes: of those with the same key, the newest
 	// PUT counts, with each PATCH behind it, and none of them behind a DELETE. One
-	// without a key goes by its ID. Default: all go by their IDs.
+	// without a key goes by its ID. Default: all go by their IDs. A tombstone without
+	// such a key deletes what was PUT in a record with its record's key.
 	Key func(header feed.Header, body []byte) (key string, ok bool)
 	// Keys is how many keys are held in memory at a time. A topic with more is read
 	// more often than twice. Default 200,000, about 16 MiB.
@@ -328,7 +329,13 @@ func (s *snapshots) build(ctx context.Context, span feed.Span, end uint64, creat
 // hash128 is that of a key. Its first half says which range it is in.
 type hash128 [2]uint64
 
-func (s *snapshots) key(e *entity) hash128 {
+func hashOf(key []byte) hash128 {
+	sum := sha256.Sum256(key)
+	return hash128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
+}
+
+// keyed returns an entity, which r has, with its keys.
+func (s *snapshots) keyed(e entity, r *feed.Record) keyed {
 	key, ok := "", false
 	if s.cfg.Key != nil {
 		key, ok = s.cfg.Key(e.header, e.body)
@@ -336,8 +343,12 @@ func (s *snapshots) key(e *entity) hash128 {
 	if !ok {
 		key = e.id
 	}
-	sum := sha256.Sum256([]byte(key))
-	return hash128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
+	k := keyed{entity: e, key: hashOf([]byte(key))}
+	if r.Key != nil {
+		k.record = hashOf(r.Key)
+		k.erases = r.Tombstone && e.op == feed.Delete && !ok
+	}
+	return k
 }
 
 // end returns where the snapshot of a moment ends and the feed has to be read on,
@@ -371,6 +382,11 @@ func (s *snapshots) end(ctx context.Context, span feed.Span, moment time.Time) (
 type keyed struct {
 	entity
 	key hash128
+	// record is the key of its record, zero if that has none.
+	record hash128
+	// erases says that it deletes whatever was PUT in a record with that key: it is a
+	// tombstone, and these have nothing that could say more.
+	erases bool
 }
 
 // entities are those of the topic at some positions, as they are on the feed's
@@ -398,9 +414,8 @@ func (s *snapshots) entities(ctx context.Context, span feed.Span, from, to uint6
 				sift, page = newSifter(id.size), id.at(k)
 				sift.before = front
 			}
-			e := keyed{entity: s.f.entity(span.Epoch, r, header)}
+			e := s.keyed(s.f.entity(span.Epoch, r, header), &r) // by the ID that it has by itself
 			header = e.header
-			e.key = s.key(&e.entity) // which may be the ID that it has by itself
 			if sift.add(&e.entity) && e.position >= from && !yield(&e, nil) {
 				return
 			}
@@ -429,16 +444,59 @@ func (m *matches) unmatched(span feed.Span) int {
 	return m.patches + m.deletes
 }
 
+// put is the newest PUT of a key.
+type put struct {
+	at     uint64  // its position, or deleted
+	record hash128 // the key of its record, zero if that has none
+}
+
 // deleted is in place of a position for what was PUT and deleted.
 const deleted = math.MaxUint64
 
-// find returns the positions of the newest PUTs that nothing has deleted, of the
-// keys from one hash on to another.
-func (s *snapshots) find(ctx context.Context, span feed.Span, end, from uint64) (live map[hash128]uint64, to uint64, found matches, err error) {
-	live, to = map[hash128]uint64{}, math.MaxUint64
-	gone := func(_ hash128, at uint64) bool { return at == deleted }
+// living is what nothing has deleted.
+type living struct {
+	puts map[hash128]put
+	// erased has the newest tombstones, by the keys of their records, as far as they
+	// have not been applied yet. To find what each deletes, all has to be gone through:
+	// so that is done for many at once.
+	erased map[hash128]uint64
+	// forgetful of what was deleted, and may be deleted again.
+	forgetful bool
+}
+
+// remove removes what has a key.
+func (l *living) remove(key hash128, p put) {
+	if l.forgetful {
+		delete(l.puts, key)
+		return
+	}
+	l.puts[key] = put{deleted, p.record}
+}
+
+// erase applies the tombstones.
+func (l *living) erase() {
+	if len(l.erased) == 0 {
+		return
+	}
+	for key, p := range l.puts {
+		if at, ok := l.erased[p.record]; ok && p.at < at {
+			l.remove(key, p)
+		}
+	}
+	clear(l.erased)
+}
+
+// forget forgets what was deleted.
+func (l *living) forget() {
+	maps.DeleteFunc(l.puts, func(_ hash128, p put) bool { return p.at == deleted })
+}
+
+// find returns the newest PUTs that nothing has deleted, of the keys from one hash on
+// to another.
+func (s *snapshots) find(ctx context.Context, span feed.Span, end, from uint64) (live map[hash128]put, to uint64, found matches, err error) {
+	l := living{puts: map[hash128]put{}, erased: map[hash128]uint64{}}
+	to = math.MaxUint64
 	var newest time.Time
-	forgetful := false // of what was deleted, and may be deleted again
 	for e, err := range s.entities(ctx, span, span.First, end) {
 		if err != nil {
 			return nil, 0, matches{}, err
@@ -448,44 +506,47 @@ func (s *snapshots) find(ctx context.Context, span feed.Span, end, from uint64) 
 		} else {
 			newest = e.modified
 		}
+		if e.erases {
+			// Of whatever range: what it deletes has other keys.
+			if l.erased[e.record] = e.position; len(l.erased) > s.cfg.Keys/8 {
+				l.erase()
+			}
+		}
 		if e.key[0] < from || e.key[0] > to {
 			continue
 		}
-		_, known := live[e.key]
+		p, known := l.puts[e.key]
 		switch {
 		case e.op == feed.Put:
-			live[e.key] = e.position
+			l.puts[e.key] = put{e.position, e.record}
 		case known:
 			found.matching++
-		case forgetful:
+		case l.forgetful || e.erases:
 		case e.op == feed.Patch:
 			found.patches++
 		default:
 			found.deletes++
 		}
-		switch {
-		case e.op != feed.Delete || !known:
-		case forgetful:
-			delete(live, e.key)
-		default:
-			live[e.key] = deleted
+		if e.op == feed.Delete && known {
+			l.remove(e.key, p)
 		}
-		if all := len(live); all > s.cfg.Keys && !forgetful {
-			maps.DeleteFunc(live, gone)
-			forgetful = len(live) < all
+		if all := len(l.puts); all > s.cfg.Keys && !l.forgetful {
+			l.forget()
+			l.forgetful = len(l.puts) < all
 		}
-		for len(live) > s.cfg.Keys && to > from {
+		for len(l.puts) > s.cfg.Keys && to > from {
 			to = from + (to-from)/2
-			maps.DeleteFunc(live, func(key hash128, _ uint64) bool { return key[0] > to })
+			maps.DeleteFunc(l.puts, func(key hash128, _ put) bool { return key[0] > to })
 			found = matches{} // some were of keys that come later
 		}
 	}
-	maps.DeleteFunc(live, gone)
-	return live, to, found, nil
+	l.erase()
+	l.forget()
+	return l.puts, to, found, nil
 }
 
 // write writes the messages that make the state.
-func (s *snapshots) write(ctx context.Context, span feed.Span, end uint64, live map[hash128]uint64, w *snapshotWriter) error {
+func (s *snapshots) write(ctx context.Context, span feed.Span, end uint64, live map[hash128]put, w *snapshotWriter) error {
 	if len(live) == 0 {
 		return nil
 	}
@@ -493,8 +554,8 @@ func (s *snapshots) write(ctx context.Context, span feed.Span, end uint64, live 
 		if err != nil {
 			return err
 		}
-		at, ok := live[e.key]
-		if !ok || e.position != at && (e.op != feed.Patch || e.position < at) {
+		p, ok := live[e.key]
+		if !ok || e.position != p.at && (e.op != feed.Patch || e.position < p.at) {
 			continue
 		}
 		if err := w.add(&e.entity); err != nil {

@@ -680,6 +680,100 @@ func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 	}
 }
 
+// TestTombstonesInSnapshots draws a topic whose records have keys, which need not be
+// those that messages go by. A tombstone deletes what was PUT under its record's key,
+// unless it says itself what it is about; however few keys are held in memory.
+func TestTombstonesInSnapshots(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		type thing struct{ record, body string }
+		things := map[string]thing{} // by their keys
+		topic := newTopic()
+		for n := range rapid.IntRange(0, 40).Draw(t, "messages") {
+			key, record := rapid.StringMatching(`[a-h]`).Draw(t, "key"), rapid.StringMatching(`[A-F]?`).Draw(t, "record's key")
+			op := rapid.SampledFrom([]feed.Operation{feed.Put, feed.Put, feed.Patch, feed.Delete}).Draw(t, "op")
+			body := fmt.Sprintf("%s:%d", key, n)
+			r := message(fmt.Sprint(n), op, later(n), body)
+			if record != "" {
+				r.Key = []byte(record)
+			}
+			has, ok := things[key]
+			switch {
+			case op == feed.Put:
+				things[key] = thing{record, body}
+			case op == feed.Patch && ok:
+				things[key] = thing{has.record, has.body + " " + body}
+			case op == feed.Delete:
+				switch rapid.IntRange(0, 3).Draw(t, "how") {
+				case 0:
+					r.Body, r.Tombstone = nil, true
+					maps.DeleteFunc(things, func(_ string, of thing) bool { return record != "" && of.record == record })
+				case 1: // of others there may be several in a record with that key
+					r.Body, r.Tombstone = nil, true
+					r.Header = append(r.Header, feed.Field{Name: "X-Key", Value: key})
+					delete(things, key)
+				case 2: // a message like any other, which does not say of what it is
+					r.Body = nil
+				case 3:
+					delete(things, key)
+				}
+			}
+			if op == feed.Patch && !ok && rapid.Bool().Draw(t, "null") {
+				r.Body, r.Tombstone = nil, true
+			}
+			topic.add(r)
+		}
+		topic.add(message("last", feed.Put, later(100), "in the last second"))
+		s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) {
+			c.Keys = rapid.SampledFrom([]int{1, 2, 3, 30}).Draw(t, "keys held")
+			c.Key = func(header feed.Header, body []byte) (string, bool) {
+				if key, ok := header.Get("X-Key"); ok {
+					return key, true
+				}
+				return byKey(header, body)
+			}
+		}))
+		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{}
+		for key, of := range things {
+			want[key] = of.body
+		}
+		if got := state(s.load(t).entities); !maps.Equal(got, want) {
+			t.Fatalf("the snapshot has %v, want %v", got, want)
+		}
+	})
+}
+
+// Most of what tombstones delete has keys that are gone through at another time than
+// those that the tombstones would have themselves.
+func TestTombstonesOfManyKeys(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	want := map[string]string{}
+	for n := range 30 {
+		r := message(fmt.Sprint(n), feed.Put, later(n), fmt.Sprintf("%d:x", n))
+		r.Key = fmt.Append(nil, n)
+		topic.add(r)
+		if n%3 == 0 {
+			want[fmt.Sprint(n)] = string(r.Body)
+			continue
+		}
+		r = message(fmt.Sprint(n, " is gone"), feed.Delete, later(n), "")
+		r.Key, r.Body, r.Tombstone = fmt.Append(nil, n), nil, true
+		topic.add(r)
+	}
+	topic.add(message("last", feed.Put, later(100), "in the last second"))
+	s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Keys = 2 }))
+	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		t.Fatal(err)
+	}
+	if got := state(s.load(t).entities); !maps.Equal(got, want) {
+		t.Errorf("the snapshot has %v, want %v", got, want)
+	}
+}
+
 // A snapshot and the feed behind it are divided by time. That it runs back by more than
 // pages make good is told.
 func TestSnapshotOfATopicWhoseTimesRunBack(t *testing.T) {

@@ -322,7 +322,7 @@ const heldBeside = 512
 // record is a message as it is read back.
 func record(r *kgo.Record) feed.Record {
 	return feed.Record{
-		Position: uint64(r.Offset), Time: r.Timestamp, Header: fields(r.Headers), Body: r.Value, Tombstone: r.Value == nil,
+		Position: uint64(r.Offset), Time: r.Timestamp, Header: fields(r.Headers), Body: r.Value, Key: r.Key, Tombstone: r.Value == nil,
 	}
 }
 

@@ -119,9 +119,9 @@ func TestLogHasMessagesAsTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []feed.Record{
-		{Position: 0, Time: at, Header: feed.Header{{Name: "b", Value: "2"}, {Name: "a", Value: "\xff"}, {Name: "b", Value: "1"}, {}}, Body: []byte("\x00\xff")},
+		{Position: 0, Time: at, Header: feed.Header{{Name: "b", Value: "2"}, {Name: "a", Value: "\xff"}, {Name: "b", Value: "1"}, {}}, Body: []byte("\x00\xff"), Key: []byte("k")},
 		{Position: 1, Time: at, Header: feed.Header{}},
-		{Position: 2, Time: at, Header: feed.Header{}, Tombstone: true},
+		{Position: 2, Time: at, Header: feed.Header{}, Key: []byte("k"), Tombstone: true},
 	}
 	if diff := cmp.Diff(want, records(t, conn.Log("shop.orders", 1), 0, 3), cmp.Comparer(bytes.Equal)); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
