@@ -446,12 +446,15 @@ func (m *matches) unmatched(span feed.Span) int {
 
 // put is the newest PUT of a key.
 type put struct {
-	at     uint64  // its position, or deleted
+	at     uint64  // its position, or one of those below
 	record hash128 // the key of its record, zero if that has none
 }
 
-// deleted is in place of a position for what was PUT and deleted.
-const deleted = math.MaxUint64
+// In place of a position: what was PUT and deleted, and what is written.
+const (
+	deleted = math.MaxUint64 - iota
+	written
+)
 
 // living is what nothing has deleted.
 type living struct {
@@ -545,7 +548,8 @@ func (s *snapshots) find(ctx context.Context, span feed.Span, end, from uint64) 
 	return l.puts, to, found, nil
 }
 
-// write writes the messages that make the state.
+// write writes the messages that make the state. What retention takes meanwhile is
+// missing, and so are the PATCHes of it.
 func (s *snapshots) write(ctx context.Context, span feed.Span, end uint64, live map[hash128]put, w *snapshotWriter) error {
 	if len(live) == 0 {
 		return nil
@@ -554,8 +558,11 @@ func (s *snapshots) write(ctx context.Context, span feed.Span, end uint64, live 
 		if err != nil {
 			return err
 		}
-		p, ok := live[e.key]
-		if !ok || e.position != p.at && (e.op != feed.Patch || e.position < p.at) {
+		switch p, ok := live[e.key]; {
+		case ok && p.at == e.position:
+			live[e.key] = put{at: written}
+		case p.at == written && e.op == feed.Patch:
+		default:
 			continue
 		}
 		if err := w.add(&e.entity); err != nil {

@@ -242,6 +242,28 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 	})
 }
 
+// Retention may take a message while a snapshot is built. What changes it has nothing
+// to change then.
+func TestRetentionTakesAPutWhileASnapshotIsBuilt(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	topic.add(message("0", feed.Put, later(0), "a:0"))
+	topic.add(message("1", feed.Put, later(1), "b:1"))
+	topic.add(message("2", feed.Patch, later(2), "a:2"))
+	topic.add(message("3", feed.Patch, later(3), "b:3"))
+	topic.add(message("4", feed.Put, later(4), "in the last second"))
+	s := serveTopic(t, topic, withSnapshots())
+	topic.during = func() { // its end is sought
+		topic.during = func() { topic.trim(1) } // the keys have been read
+	}
+	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		t.Fatal(err)
+	}
+	if in := s.load(t); fmt.Sprint(in.pages) != "[[b:1 b:3]]" {
+		t.Errorf("got %v", in)
+	}
+}
+
 // inTheMiddle is a ResponseWriter that does something when it gets its first bytes.
 type inTheMiddle struct {
 	*httptest.ResponseRecorder
