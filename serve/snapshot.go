@@ -355,10 +355,12 @@ func (s *snapshots) keyed(e entity, r *feed.Record) keyed {
 // by time: at the first message of the last second before the moment that has any.
 // With a part of a second, who reads both would meet old versions behind new ones.
 // Without that second, it matters to nobody whether more messages come, and when.
+// Without any in front of it the snapshot is empty, and of the time zero: readers
+// begin at the feed's beginning, and miss nothing of what comes late.
 func (s *snapshots) end(ctx context.Context, span feed.Span, moment time.Time) (position uint64, at time.Time, err error) {
 	for width := uint64(2 * s.f.cfg.PageSize); ; width *= 4 {
 		from := max(span.First, span.End-min(width, span.End))
-		position, at = from, time.Unix(0, 0)
+		position, at = 0, time.Time{}
 		seconds := 0
 		for e, err := range s.entities(ctx, span, from, span.End) {
 			if err != nil {
@@ -372,8 +374,11 @@ func (s *snapshots) end(ctx context.Context, span feed.Span, moment time.Time) (
 				seconds++
 			}
 		}
-		if seconds > 1 || from == span.First {
+		switch {
+		case seconds > 1:
 			return position, at, nil
+		case from == span.First:
+			return 0, time.Unix(0, 0).UTC(), nil
 		}
 	}
 }

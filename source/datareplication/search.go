@@ -47,6 +47,9 @@ type search struct {
 	// that no entity older than From has been seen since. The feed may have
 	// lost some then.
 	Oldest bool `json:"oldest,omitempty"`
+	// Early is by how much From is earlier than what the feed has to have, in seconds:
+	// a feed that is as young as that may have begun there.
+	Early int64 `json:"early,omitempty"`
 	// Reached says that the feed has had entities older than From. If it is
 	// found to have none, it has lost some.
 	Reached bool `json:"reached,omitempty"`
@@ -215,7 +218,7 @@ func (sr *search) compare(page head, seen *sightings) error {
 
 // again returns the search as it was before it got anywhere.
 func (s *search) again() *search {
-	return &search{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap, Reached: s.Reached, exact: s.exact}
+	return &search{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap, Early: s.Early, Reached: s.Reached, exact: s.exact}
 }
 
 // trail notices when a walk comes back to where it was, in constant memory

@@ -89,13 +89,18 @@ type index struct {
 
 // from is where the feed goes on after the snapshot, in Unix seconds. Feeds have
 // whole seconds (case 140). A clock that is ahead must not make the feed start
-// later than now.
-func (ix *index) from() int64 {
+// later than now. It is nil, the beginning of the feed, if there was nothing yet
+// that a snapshot could have: one of the time zero, without pages, says so.
+func (ix *index) from() *int64 {
 	created := ix.created
 	if created.After(ix.latest) {
 		created = ix.latest
 	}
-	return created.Add(-skew).Unix()
+	if len(ix.pages) == 0 && created.Unix() <= 0 {
+		return nil
+	}
+	from := created.Add(-skew).Unix()
+	return &from
 }
 
 // Snapshot is what the index of a snapshot says.
@@ -227,8 +232,7 @@ func (l *loader) begin(ix *index) {
 	}
 	*sn = snapshot{Index: sn.Index, Found: found, ID: ix.id, Created: ix.created, Pages: len(ix.pages), Ready: sn.Ready, Published: sn.Published}
 	if !sn.Ready {
-		from := ix.from()
-		l.cur.Search.From = &from
+		l.cur.Search.From, l.cur.Search.Early = ix.from(), int64(skew/time.Second)
 	}
 	l.s.log.Info("reading a snapshot", "snapshot", sn.ID, "created", sn.Created, "pages", sn.Pages)
 }

@@ -504,6 +504,42 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 		r.want(t, "b")
 		r.wantViolations(t, NotOldEnough)
 	})
+	t.Run("a feed that is younger than the clocks may differ", func(t *testing.T) {
+		t.Parallel()
+		s := newSite("a@250 b@289", "c@300")
+		s.offer("s1", startAt(290), "a@250")
+		r := readOn(t, s.source(t, fromSnapshot(t)), nil)
+		r.want(t, "a b c")
+		r.wantViolations(t)
+		s = newSite("b@290", "c@300")
+		s.offer("s1", startAt(290), "a@100")
+		r = readOn(t, s.source(t, fromSnapshot(t)), nil)
+		r.want(t, "a b c")
+		r.wantViolations(t, NotOldEnough)
+	})
+	t.Run("a snapshot of nothing yet", func(t *testing.T) {
+		t.Parallel()
+		const never = "1970-01-01T00:00:00Z"
+		for _, first := range []string{"a@0", ""} {
+			s := newSite()
+			if first != "" {
+				s = newSite(first, "b@300")
+			}
+			s.offer("s1", never)
+			r := readOn(t, s.source(t, fromSnapshot(t)), nil)
+			if first == "" {
+				s.publish("a@0")
+				s.publish("b@300")
+				r = readOn(t, s.source(t, fromSnapshot(t)), r.cursor)
+			}
+			r.want(t, "a b")
+			r.wantViolations(t)
+		}
+		// One that has something is of a time, whatever that is.
+		s := newSite("a@0")
+		s.offer("s1", never, "x@0")
+		readOn(t, s.source(t, fromSnapshot(t)), nil).wantViolations(t, NotOldEnough)
+	})
 	t.Run("a feed that has not got as far as the snapshot", func(t *testing.T) {
 		t.Parallel()
 		s := newSite("a@0")

@@ -164,7 +164,7 @@ func (w *walker) sift(p *page, e *feed.Entity) (deliver bool, err error) {
 			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", unix(at), unix(*sr.From))
 		}
 		w.cur.Search = nil
-		if sr.Oldest && sr.From != nil {
+		if sr.Oldest && sr.From != nil && at >= *sr.From+sr.Early {
 			w.seen.add(violation(NotOldEnough, p.self, "the oldest entity is of %s, so the feed may have lost some since %s", unix(at), unix(*sr.From)))
 		}
 		return true, nil
