@@ -381,6 +381,28 @@ func TestDocumentedErrorsExist(t *testing.T) {
 	}
 }
 
+// What an error tells to run or to set is followed to the letter, at night. So none
+// tells to delete what others may need.
+func TestNoAdviceDeletes(t *testing.T) {
+	destroys := regexp.MustCompile(`cleanup\.policy=delete|--delete|kafka-delete-records|stream (rm|del|purge)|delete the (stream|topic|directory)|is emptied|make room`)
+	for file, parsed := range sources(t, false) {
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok {
+				if s, ok := text(literal); ok && destroys.MatchString(s) {
+					t.Errorf("%s says %q", file, s)
+				}
+			}
+			return true
+		})
+	}
+	document := read(t, operations)
+	for _, cell := range slices.Concat(column(document, "The error says", 1), column(document, "The error says", 2)) {
+		if destroys.MatchString(cell) {
+			t.Errorf("%s says %q", operations, cell)
+		}
+	}
+}
+
 // A test is named as go test -run takes it: TestX, or TestX/a_case_of_it.
 func TestNamedTestsExist(t *testing.T) {
 	functions := map[string]bool{}

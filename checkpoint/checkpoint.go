@@ -80,7 +80,7 @@ func (cp Checkpoint) Check(name, source string) error {
 		return nil
 	}
 	return feed.Permanent(fmt.Errorf("%w: its checkpoint was made for feed %q of kind %q, this is feed %q of kind %q; "+
-		"give the feed a topic of its own, or discard the checkpoint with 'feedbridge checkpoint reset %s'",
+		"give the feed a topic of its own, or, if the other feed is gone, take its topic over with 'feedbridge checkpoint reset %s'",
 		ErrForeign, cp.Feed, cp.Source, name, source, name))
 }
 

@@ -90,7 +90,7 @@ A feed that keeps growing is copied to a topic, each entity once and in order.
   the status   %s/status
 
 Ctrl-C ends it, and another run goes on where this one stopped. What it keeps is
-in %s; delete that to start over.
+in %s; with another --data-dir it starts over.
 
 `
 

@@ -60,7 +60,7 @@ func openDemo(ctx context.Context, dir string) (*demoState, net.Listener, error)
 	}
 	d := &demoState{}
 	if err := json.Unmarshal(data, d); err != nil || d.Birth.IsZero() || d.Listen == "" {
-		return nil, nil, fmt.Errorf("%s is not what a demo has left there; delete the directory to start over, or name another one with --data-dir", file)
+		return nil, nil, fmt.Errorf("%s is not what a demo has left there; name another directory with --data-dir", file)
 	}
 	listener, err := listen(ctx, d.Listen)
 	switch {

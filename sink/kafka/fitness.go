@@ -86,7 +86,7 @@ func (s *Sink) fitness(ctx context.Context, d description) (limit int64, err err
 		switch {
 		case s.key == nil:
 			wrong = append(wrong, "it is compacted (cleanup.policy="+policy+"), and takes no messages without a key; "+
-				"set one, such as \"key: /id\", or run 'kafka-configs.sh --bootstrap-server "+s.conn.cfg.Brokers[0]+" --alter --topic "+d.name+" --add-config cleanup.policy=delete'")
+				"set one, such as \"key: /id\", or give the feed another topic")
 		case s.topic.MissingKey == KeyNull:
 			wrong = append(wrong, "it is compacted (cleanup.policy="+policy+"), and takes no messages without a key; set \"missing_key: stop\"")
 		}
@@ -101,6 +101,15 @@ func (s *Sink) fitness(ctx context.Context, d description) (limit int64, err err
 		return n, nil
 	}
 	return defaultLimit, nil
+}
+
+// errCompacted says that a compacted topic cannot be read back. It does not tell to
+// change that: the topic would lose by its age what its programs count on.
+func (c *Conn) errCompacted(topic, policy string) error {
+	if topic == c.cfg.Checkpoints {
+		return errors.New("it has the checkpoints of feeds, and no entities; name the topic of a feed")
+	}
+	return fmt.Errorf("it is compacted (cleanup.policy=%s), so that messages vanish from its middle; name a topic that is not", policy)
 }
 
 // config returns the configuration of a topic; nothing if this user may not see

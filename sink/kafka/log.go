@@ -359,8 +359,7 @@ func (l *Log) check(ctx context.Context) (description, error) {
 		return d, err
 	}
 	if policy := config["cleanup.policy"]; strings.Contains(policy, "compact") {
-		return d, feed.Permanent(fmt.Errorf("it is compacted (cleanup.policy=%s), so that messages vanish from its middle; name a topic that is not, or run "+
-			"'kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config cleanup.policy=delete'", policy, l.conn.cfg.Brokers[0], l.topic))
+		return d, feed.Permanent(l.conn.errCompacted(l.topic, policy))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -162,7 +162,7 @@ func TestLogOfACompactedTopicIsRefused(t *testing.T) {
 		}
 		log := connect(t, at(c)).Log("shop.orders", 0)
 		_, err := log.Span(t.Context())
-		wantError(t, err, true, nil, "it is compacted (cleanup.policy="+policy+")", "--alter --topic shop.orders --add-config cleanup.policy=delete'")
+		wantError(t, err, true, nil, "it is compacted (cleanup.policy="+policy+")", "name a topic that is not")
 		for _, err := range log.Read(t.Context(), 0, 1) {
 			wantError(t, err, true, nil, "it is compacted")
 		}
@@ -174,6 +174,14 @@ func TestLogOfACompactedTopicIsRefused(t *testing.T) {
 		}
 		spanOf(t, log)
 	}
+}
+
+func TestLogOfTheCheckpointsIsRefused(t *testing.T) {
+	t.Parallel()
+	_, conn := shop(t)
+	resume(t, conn.Sink(orders())) // creates it
+	_, err := conn.Log(checkpoints, 0).Span(t.Context())
+	wantError(t, err, true, nil, "it has the checkpoints of feeds, and no entities")
 }
 
 func TestLogWithoutATopic(t *testing.T) {

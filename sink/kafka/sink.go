@@ -186,7 +186,7 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 func decode(data []byte, feedName string) (checkpoint.Checkpoint, error) {
 	cp, err := checkpoint.Decode(data)
 	if err != nil {
-		return cp, fmt.Errorf("%w; set it anew with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, feedName)
+		return cp, fmt.Errorf("%w; if no newer feedbridge wrote it, set it anew with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, feedName)
 	}
 	return cp, nil
 }

@@ -123,8 +123,9 @@ func (st *store) check(ctx context.Context, d description) error {
 		return err
 	}
 	if policy, ok := config["cleanup.policy"]; ok && policy != "compact" {
-		return feed.Permanent(fmt.Errorf("topic %q for checkpoints has cleanup.policy=%s, by which it would lose them; run "+
-			"'kafka-configs.sh --bootstrap-server %s --alter --topic %[1]s --add-config cleanup.policy=compact'", d.name, policy, c.cfg.Brokers[0]))
+		return feed.Permanent(fmt.Errorf("topic %q for checkpoints has cleanup.policy=%s, by which it would lose them; if it has nothing else, run "+
+			"'kafka-configs.sh --bootstrap-server %s --alter --topic %[1]s --add-config cleanup.policy=compact', and if it has, name another one in checkpoints",
+			d.name, policy, c.cfg.Brokers[0]))
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -109,7 +109,7 @@ func TestTopicIsUnfit(t *testing.T) {
 			func(c *kfake.Cluster) error {
 				return c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "delete"})
 			}, nil,
-			[]string{"cleanup.policy=delete, by which it would lose them", "--alter --topic feedbridge.checkpoints --add-config cleanup.policy=compact'"},
+			[]string{"cleanup.policy=delete, by which it would lose them; if it has nothing else, run", "--alter --topic feedbridge.checkpoints --add-config cleanup.policy=compact'"},
 		},
 		"checkpoints are deleted and compacted": {
 			func(c *kfake.Cluster) error {
@@ -121,7 +121,7 @@ func TestTopicIsUnfit(t *testing.T) {
 			func(c *kfake.Cluster) error {
 				return c.CreateTopic("shop.orders", 1, map[string]string{"cleanup.policy": "compact"})
 			}, nil,
-			[]string{"it is compacted (cleanup.policy=compact), and takes no messages without a key; set one"},
+			[]string{"it is compacted (cleanup.policy=compact), and takes no messages without a key; set one, such as \"key: /id\", or give the feed another topic"},
 		},
 		"compacted and keys may be missing": {
 			func(c *kfake.Cluster) error {

@@ -44,10 +44,10 @@ const (
 // cures say what a person can do about an error. An error with a cure is
 // permanent, whatever its status.
 var cures = map[jetstream.ErrorCode]string{
-	codeAccountResources: "raise the account's JetStream limits or make room",
-	codeInsufficient:     "raise the server's JetStream limits or make room",
-	codeMemoryResources:  "raise the server's JetStream limits or make room",
-	codeStorageResources: "raise the server's JetStream limits or make room",
+	codeAccountResources: "raise the account's JetStream limits",
+	codeInsufficient:     "raise the server's JetStream limits",
+	codeMemoryResources:  "raise the server's JetStream limits",
+	codeStorageResources: "raise the server's JetStream limits",
 	codeSealed:           "a sealed stream takes no messages for ever; give the feed another one",
 	codeRollup:           "run 'nats stream edit %s --allow-rollup'",
 	codeTTLInvalid:       "is this NATS server of version 2.12 or newer?",
@@ -70,7 +70,7 @@ func refusal(e *jetstream.APIError, stream string) error {
 		// "maximum bytes exceeded" and "maximum messages exceeded" are of the
 		// operator's making; the store of a server that stops fails too.
 		if strings.HasPrefix(e.Description, "maximum ") {
-			return feed.Permanent(fmt.Errorf("%w; the stream is full and discards what is new: raise its limits or make room", err))
+			return feed.Permanent(fmt.Errorf("%w; the stream is full and discards what is new: raise its limits, and do not purge it, which takes the checkpoint, too", err))
 		}
 		return err
 	}

@@ -144,7 +144,7 @@ func (s *Sink) misfits(c jetstream.StreamConfig) []string {
 	edit := "run 'nats stream edit " + c.Name + " "
 	add(c.Mirror != nil, "it is a mirror, which takes no messages; give the feed a stream of its own")
 	add(c.Sealed, "it is sealed for ever; give the feed another stream")
-	add(c.Retention != jetstream.LimitsPolicy, "its retention is %s, which deletes the checkpoint; create it anew with --retention limits",
+	add(c.Retention != jetstream.LimitsPolicy, "its retention is %s, which deletes the checkpoint; give the feed another stream, with --retention limits",
 		strings.ToLower(c.Retention.String()))
 	var missing []string
 	for _, subject := range s.subjects() {
@@ -156,7 +156,7 @@ func (s *Sink) misfits(c jetstream.StreamConfig) []string {
 		strings.Join(append(c.Subjects, missing...), ","))
 	add(!c.AllowAtomicPublish, "it allows no atomic batches; %s--allow-batch'", edit)
 	add(!c.AllowRollup, "it allows no roll-ups; %s--allow-rollup'", edit)
-	add(c.DenyPurge, "it denies purging, and so roll-ups, for ever; create it anew without --deny-purge")
+	add(c.DenyPurge, "it denies purging, and so roll-ups, for ever; give the feed another stream, without --deny-purge")
 	add(!c.AllowMsgTTL, "it allows no TTL per message; %s--allow-msg-ttl'", edit)
 	add(c.NoAck, "it does not acknowledge; %s--ack'", edit)
 	add(c.SubjectTransform != nil, "it transforms subjects; %s--no-transform'", edit)

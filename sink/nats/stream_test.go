@@ -39,11 +39,11 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 		},
 		"no purging": {
 			func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true },
-			[]string{"it denies purging, and so roll-ups, for ever; create it anew without --deny-purge"},
+			[]string{"it denies purging, and so roll-ups, for ever; give the feed another stream, without --deny-purge"},
 		},
 		"interest retention": {
 			func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
-			[]string{"its retention is interest, which deletes the checkpoint; create it anew with --retention limits"},
+			[]string{"its retention is interest, which deletes the checkpoint; give the feed another stream, with --retention limits"},
 		},
 		"work queue retention": {
 			func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
@@ -196,7 +196,7 @@ func TestStreamIsFullAndDiscardsWhatIsNew(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 5)
 	err := s.Commit(t.Context(), sinktest.Entities(5, 20), sinktest.At(25))
-	wantError(t, err, true, nil, "maximum messages exceeded", "raise its limits or make room")
+	wantError(t, err, true, nil, "maximum messages exceeded", "raise its limits, and do not purge it")
 	if cp := resume(t, s); cp.Count != 5 {
 		t.Errorf("checkpoint %+v, want count 5", cp)
 	}

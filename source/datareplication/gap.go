@@ -120,7 +120,7 @@ func (s *Source) replaced(cur cursor, l *lostPlace, left time.Duration) (feed.Ba
 	switch {
 	case s.cfg.Gap == GapHalt:
 		return feed.Batch{}, feed.Permanent(fmt.Errorf("the rest of the snapshot cannot be read: %w; nothing is published until it is there again, "+
-			"or gap is set to %s or %s, which both read the snapshot that is there now, or the topic is emptied and 'feedbridge checkpoint reset' starts over", &l.violation, GapResume, GapRestart))
+			"or gap is set to %s or %s, which both read the snapshot that is there now, or the feed is given another topic, in which it starts over", &l.violation, GapResume, GapRestart))
 	case left > 0:
 		return feed.Batch{}, fmt.Errorf("the rest of the snapshot cannot be read: %w; if that stays so, the one that is there now is read in %v (gap: %s)",
 			&l.violation, left.Round(time.Second), s.cfg.Gap)

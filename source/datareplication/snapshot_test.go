@@ -404,7 +404,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 			}
 			r.wantIDs(t, "")
 			// At once, and not when the page is asked for again.
-			r.wantError(t, true, SnapshotReplaced, "is s2", "was s1", "gap is set to", "feedbridge checkpoint reset")
+			r.wantError(t, true, SnapshotReplaced, "is s2", "was s1", "gap is set to", "another topic")
 		})
 	}
 	t.Run("a page that has changed", func(t *testing.T) {
