@@ -15,7 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
@@ -105,7 +107,7 @@ func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, t
 		for _, name := range slices.Sorted(maps.Keys(cfg.Serve.Feeds)) {
 			f := cfg.Serve.Feeds[name]
 			if b := working[f.From.Bus]; b != nil {
-				found(tryServed(ctx, name, f.From, b))
+				found(tryServed(ctx, name, cfg, b))
 			}
 			if f.Snapshot.Every > 0 {
 				found(tryToKeep(name, f.Snapshot))
@@ -129,13 +131,22 @@ func tryServer(cfg *config.Serve) error {
 }
 
 // tryServed asks what a topic has that is served as a feed, and reads a message:
-// who may look at a topic need not be able to read it.
-func tryServed(ctx context.Context, name string, from config.From, b *buses) connection {
+// who may look at a topic need not be able to read it. One that a feed of the same
+// configuration creates need not be there.
+func tryServed(ctx context.Context, name string, cfg *config.Config, b *buses) connection {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
+	from := cfg.Serve.Feeds[name].From
 	note := from.Topic + " on bus " + from.Bus
 	log := b.log(from)
 	span, err := log.Span(ctx)
+	if by := creator(cfg, from); by != "" && errors.Is(err, feed.ErrNoTopic) {
+		// A topic that is there, and lacks the partition alone, is created by nobody.
+		from.Partition = 0
+		if _, none := b.log(from).Span(ctx); errors.Is(none, feed.ErrNoTopic) {
+			return newConnection("served feed", name, note+", not there yet: run creates it for the feed "+by, nil)
+		}
+	}
 	if err != nil {
 		return newConnection("served feed", name, note, err)
 	}
@@ -146,6 +157,22 @@ func tryServed(ctx context.Context, name string, from config.From, b *buses) con
 		break
 	}
 	return newConnection("served feed", name, note, err)
+}
+
+// creator returns the feed that creates a topic, with what is served of it; empty if
+// none does.
+func creator(cfg *config.Config, from config.From) string {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
+		to := cfg.Feeds[name].To
+		switch stream := to.Stream; {
+		case to.Bus != from.Bus || to.Topic != from.Topic:
+		case to.Kafka != nil && to.Kafka.Create && from.Partition < to.Kafka.Partitions:
+			return name
+		case stream != nil && stream.Create && (from.Stream == "" || from.Stream == nats.Topic{Subject: to.Topic, Stream: *stream}.StreamName()):
+			return name
+		}
+	}
+	return ""
 }
 
 // tryToKeep tries whether snapshots can be written where they are to be kept.

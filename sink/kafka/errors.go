@@ -154,6 +154,19 @@ func (c *Conn) errRefused() error {
 	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", c.brokers, c.cfg.proof()))
 }
 
+// noPartition says that a topic lacks the partition that is to be read. It matches
+// [feed.ErrNoTopic]: there is nothing to read.
+type noPartition struct {
+	wanted int32
+	has    int
+}
+
+func (e *noPartition) Error() string {
+	return fmt.Sprintf("it has no partition %d, only 0 to %d; set serve.feeds.NAME.from.partition to one of these", e.wanted, e.has-1)
+}
+
+func (e *noPartition) Is(target error) bool { return target == feed.ErrNoTopic }
+
 // isKafka says whether an error is one that a broker has answered.
 func isKafka(err error) bool {
 	var k *kerr.Error

@@ -345,7 +345,7 @@ func (l *Log) check(ctx context.Context) (description, error) {
 	case err != nil:
 		return d, err
 	case l.partition < 0 || int(l.partition) >= len(d.leaders):
-		return d, fmt.Errorf("%w: it has no partition %d, only 0 to %d", feed.ErrNoTopic, l.partition, len(d.leaders)-1)
+		return d, &noPartition{l.partition, len(d.leaders)}
 	}
 	l.mu.Lock()
 	l.found.description, l.found.at = d, time.Now()

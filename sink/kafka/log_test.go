@@ -193,8 +193,8 @@ func TestLogWithoutATopic(t *testing.T) {
 		want      string
 	}{
 		{"shop.parcels", 0, `topic "shop.parcels": the topic does not exist`},
-		{"shop.orders", 2, "it has no partition 2, only 0 to 1"},
-		{"shop.orders", -1, "it has no partition -1"},
+		{"shop.orders", 2, `topic "shop.orders": it has no partition 2, only 0 to 1; set serve.feeds.NAME.from.partition to one of these`},
+		{"shop.orders", -1, `topic "shop.orders": it has no partition -1`},
 	} {
 		log := conn.Log(test.topic, test.partition)
 		_, err := log.Span(t.Context())

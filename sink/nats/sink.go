@@ -59,9 +59,7 @@ type Sink struct {
 // Sink returns a sink for a topic. The stream is looked at, and created if need
 // be, by Resume.
 func (c *Conn) Sink(t Topic) *Sink {
-	if t.Stream.Name == "" {
-		t.Stream.Name = streamName(t.Subject)
-	}
+	t.Stream.Name = t.StreamName()
 	c.mu.Lock()
 	c.sinks[t.Stream.Name]++
 	c.mu.Unlock()

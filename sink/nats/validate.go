@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -138,6 +139,9 @@ func (t Topic) Validate() []error {
 	}
 	return errs
 }
+
+// StreamName is the name of the topic's stream.
+func (t Topic) StreamName() string { return cmp.Or(t.Stream.Name, streamName(t.Subject)) }
 
 // streamName is subject without the characters that the name of a stream may
 // not have.
