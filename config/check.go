@@ -81,7 +81,7 @@ func (l *loader) checkBuses(cfg *Config) {
 
 func (l *loader) checkFeeds(cfg *Config) {
 	names := l.names("feeds")
-	if len(names) == 0 && cfg.Serve == nil {
+	if len(names) == 0 && cfg.Serve == nil && !l.feedless {
 		l.wrong("feeds", "there are no feeds; add one here or set FEEDBRIDGE_FEEDS_<NAME>_URL")
 	}
 	buses := l.names("buses")

@@ -177,4 +177,6 @@ type Options struct {
 	Environ []string
 	// URL adds a feed with this URL, whose name is made from the host and path.
 	URL string
+	// Feedless takes a configuration without feeds, for who needs its buses alone.
+	Feedless bool
 }

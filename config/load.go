@@ -17,6 +17,7 @@ import (
 // [Errors] and has all that is wrong.
 func Load(opts Options) (*Config, error) {
 	l := newLoader(opts.Environ)
+	l.feedless = opts.Feedless
 	if opts.File != "" {
 		l.readFile(opts.File)
 	}
@@ -71,6 +72,8 @@ type loader struct {
 	badNames map[string]string
 	// invented has the bad names for which a name was made up, by that name.
 	invented map[string]string
+	// feedless says that there may be no feeds.
+	feedless bool
 	errs     Errors
 }
 

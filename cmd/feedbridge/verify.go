@@ -255,19 +255,16 @@ type topicLog interface {
 	Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error]
 }
 
-// configured returns the configuration that has the bus.
-func (v verification) configured(a *app) (*config.Config, error) {
-	url := ""
-	if !feedNames.MatchString(v.feeds[0]) {
-		url = v.feeds[0] // there may be no other feed in the configuration
-	}
-	return a.load(url)
+// buses returns the configuration for its buses: if the feed is named by its URL,
+// there need be none in it.
+func (a *app) buses() (*config.Config, error) {
+	return config.Load(config.Options{File: a.file, Environ: a.environ, Feedless: true})
 }
 
 // servedStream returns what a topic is now as a feed that is served of it, and what
 // closes the connection to its bus.
 func (a *app) servedStream(ctx context.Context, v verification, log *slog.Logger) (_ stream, closeBus func(), err error) {
-	cfg, err := v.configured(a)
+	cfg, err := a.buses()
 	if err != nil {
 		return stream{}, nil, err
 	}
@@ -312,7 +309,7 @@ func openBus(ctx context.Context, cfg *config.Config, name string, log *slog.Log
 // topicStream returns a topic as it is now, and what closes the connection to its
 // bus.
 func (a *app) topicStream(ctx context.Context, v verification, log *slog.Logger) (_ stream, closeBus func(), err error) {
-	cfg, err := v.configured(a)
+	cfg, err := a.buses()
 	if err != nil {
 		return stream{}, nil, err
 	}

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -120,14 +123,39 @@ func named(ids string) iter.Seq2[feed.Entity, error] {
 	}
 }
 
-func TestTopicsOfSeveralPartitionsAreNotCompared(t *testing.T) {
-	t.Parallel()
+// A URL is no feed of the configuration, so it needs no bus in it to go to.
+func TestVerifyAURLWhereThereAreTwoBuses(t *testing.T) {
+	upstream := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(upstream.Close)
+	buses := []string{"FEEDBRIDGE_BUSES_MAIN_KAFKA_BROKERS=" + twoTopics(t), "FEEDBRIDGE_BUSES_LAKE_NATS_URL=nats://127.0.0.1:1"}
+	serve := []string{"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=one", "FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_BUS=main"}
+	for _, tt := range []struct{ env, with []string }{
+		{buses, []string{"--topic", "one", "--bus", "main"}},
+		{append(buses, serve...), []string{"--served", "orders"}},
+	} {
+		var out, errs bytes.Buffer
+		code := run(append([]string{"verify", "--feed", upstream.URL + "/latest"}, tt.with...), tt.env, nil, &out, &errs)
+		if code != 1 || !strings.Contains(errs.String(), "404 Not Found") {
+			t.Errorf("%v: exit code %d, and it is not the feed that could not be read:\n%s", tt.with, code, errs.String())
+		}
+	}
+}
+
+// twoTopics returns the address of a cluster with topics of one and of two
+// partitions.
+func twoTopics(t *testing.T) string {
+	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "one"), kfake.SeedTopics(2, "two"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	conn, err := kafka.Connect(t.Context(), kafka.Config{Brokers: cluster.ListenAddrs()}, slog.New(slog.DiscardHandler))
+	return cluster.ListenAddrs()[0]
+}
+
+func TestTopicsOfSeveralPartitionsAreNotCompared(t *testing.T) {
+	t.Parallel()
+	conn, err := kafka.Connect(t.Context(), kafka.Config{Brokers: []string{twoTopics(t)}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
