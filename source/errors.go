@@ -55,22 +55,23 @@ func (e *StatusError) Error() string {
 	}
 	switch {
 	case e.Wait > 0:
-		fmt.Fprintf(&b, "; it asks to wait %v, and is asked again then", e.Wait)
+		fmt.Fprintf(&b, "; it asks to wait %v", e.Wait)
 	case e.note == "":
 		b.WriteString("; " + cure(e.Status))
 	}
 	return b.String()
 }
 
-// cure is what an operator can do about a status.
+// cure is what an operator can do about a status. Whether it is asked for again, and
+// when, only who has asked can say.
 func cure(status int) string {
 	switch {
 	case status == http.StatusNotFound, status == http.StatusGone:
 		return "check the url; if it is right, ask the provider where the page went"
 	case status == http.StatusTooManyRequests:
-		return "it is tried again; if it happens often, raise every or lower limits.rate"
+		return "if it happens often, raise every or lower limits.rate"
 	case passes(status):
-		return "it is tried again; if it stays so, the provider has to mend it"
+		return "if it stays so, the provider has to mend it"
 	case status < 400:
 		return "feedbridge cannot use this answer; check the url, and what stands between here and the provider"
 	}
@@ -134,7 +135,7 @@ func explain(err error, limits Limits) error {
 		return fmt.Errorf("nothing accepts connections there; check the host and port of the url, and whether the server runs: %w", err)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		// Not io.EOF itself, which a reader would take for a good end.
-		return fmt.Errorf("the server closed the connection before it had answered; it is tried again, and if it stays so the server or a proxy before it is at fault: %w", io.ErrUnexpectedEOF)
+		return fmt.Errorf("the server closed the connection before it had answered; if it stays so, the server or a proxy before it is at fault: %w", io.ErrUnexpectedEOF)
 	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):
 		return tooLarge("the header of the response has more than %d bytes (limits.header); raise it if that is right", limits.Header)
 	}

@@ -87,7 +87,7 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 		progress.Settled(b, 0)
 		return nil
 	}
-	err = readFeed(ctx, all, false, 0, log, take)
+	err = readFeed(ctx, all, false, 0, nil, log, take)
 	if errors.Is(err, errMaybeIndex) {
 		err = r.snapshot(ctx, all, take, err)
 	}

@@ -18,9 +18,9 @@ const longestWait = time.Hour
 
 // readFeed reads a feed from its configured start and hands every batch to
 // take, as if that published it. It ends with the end of the feed, or with the
-// first error. With follow it goes on until ctx ends, unless an error does not
-// pass by itself.
-func readFeed(ctx context.Context, all *sources, follow bool, every time.Duration, log *slog.Logger, take func(feed.Batch) error) error {
+// first error that t does not bear. With follow it goes on until ctx ends, unless
+// an error does not pass by itself.
+func readFeed(ctx context.Context, all *sources, follow bool, every time.Duration, t *tries, log *slog.Logger, take func(feed.Batch) error) error {
 	var at feed.Cursor
 	kind, told := "", false
 	for {
@@ -36,11 +36,14 @@ func readFeed(ctx context.Context, all *sources, follow bool, every time.Duratio
 			return nil
 		case ctx.Err() != nil:
 			return errStopped
-		case err != nil && (!follow || errors.Is(err, feed.ErrPermanent)):
+		case err != nil && follow && !errors.Is(err, feed.ErrPermanent):
+			log.Warn("cannot read the feed; trying again", "error", err, "in", every)
+		case err != nil && !t.again(ctx, err):
 			return err
 		case err != nil:
-			log.Warn("cannot read the feed; trying again", "error", err, "in", every)
+			continue
 		default:
+			t.worked()
 			moved := len(b.Entities) > 0 || !bytes.Equal(at, b.Cursor)
 			at = b.Cursor
 			if err := take(b); err != nil {

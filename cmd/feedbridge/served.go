@@ -43,7 +43,7 @@ func newServer(cfg *config.Serve, b *buses, adm *admin.Server, log *slog.Logger)
 	var feeds []*serve.Feed
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
-		f, err := newServed(name, cfg.Feeds[name], b, memory, adm, log)
+		f, err := newServed(name, cfg.Feeds[name], b.log(cfg.Feeds[name].From), memory, adm, log)
 		feeds, errs = append(feeds, f), append(errs, err)
 	}
 	certificate, err := newCertificate(cfg.TLS)
@@ -53,8 +53,8 @@ func newServer(cfg *config.Serve, b *buses, adm *admin.Server, log *slog.Logger)
 	return serve.NewServer(serve.ServerOptions{Connections: cfg.Connections, TLS: certificate, Log: log}, feeds...), nil
 }
 
-// newServed returns a feed that adm watches, unless it is nil.
-func newServed(name string, f config.Served, b *buses, memory *serve.Memory, adm *admin.Server, log *slog.Logger) (*serve.Feed, error) {
+// newServed returns a topic as a feed that adm watches, unless it is nil.
+func newServed(name string, f config.Served, topic serve.Log, memory *serve.Memory, adm *admin.Server, log *slog.Logger) (*serve.Feed, error) {
 	auth, err := servedAuth(f.Auth)
 	if err != nil {
 		return nil, fmt.Errorf("serve.feeds.%s.auth: %w", name, err)
@@ -73,7 +73,7 @@ func newServed(name string, f config.Served, b *buses, memory *serve.Memory, adm
 			},
 		}).Answered
 	}
-	served, err = serve.New(cfg, b.log(f.From))
+	served, err = serve.New(cfg, topic)
 	return served, err
 }
 

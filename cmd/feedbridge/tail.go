@@ -67,7 +67,7 @@ func (a *app) tail(ctx context.Context, f config.Feed, follow bool, limit int) e
 		return err
 	}
 	lines := newEntityWriter(a.out)
-	err = readFeed(ctx, all, follow, f.Every, log, func(b feed.Batch) error {
+	err = readFeed(ctx, all, follow, f.Every, nil, log, func(b feed.Batch) error {
 		warn(log, b.Violations)
 		if limit > 0 && len(b.Entities) >= limit {
 			return errors.Join(lines.write(b.Entities[:limit]), errEnough)

@@ -45,7 +45,8 @@ without those that repeat one.
 
 It exits with 0 if both are the same, with 1 if they differ or one of them cannot
 be read, and with 2 if the command line or the configuration is wrong. What is
-published meanwhile may show as a difference at the end.`,
+published meanwhile may show as a difference at the end. A feed or a bus that
+does not answer for a while is asked again, at the place that was reached.`,
 		Example: `  feedbridge verify -c feedbridge.yaml --feed orders --topic orders
   feedbridge verify -c feedbridge.yaml --feed http://127.0.0.1:8080/feeds/orders/latest --served orders
   feedbridge verify --feed https://shop.example.com/feed/latest --feed http://127.0.0.1:8080/feeds/orders/latest`,
@@ -68,6 +69,7 @@ published meanwhile may show as a difference at the end.`,
 	cmd.Flags().Var(&v.from, "from", "where feeds start, as for tail; default the feed's own start")
 	cmd.Flags().Var(&v.window, "window", "look that many entities ahead for one that is in another place")
 	cmd.Flags().VarP(&v.limit, "limit", "n", "stop after that many differences")
+	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "for that long try again what may pass by itself, and go on where it was")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -80,6 +82,7 @@ type verification struct {
 	from       startFlag
 	window     limitFlag
 	limit      limitFlag
+	retryFor   time.Duration
 }
 
 // errDiffer says what the exit code says.
@@ -102,7 +105,7 @@ func (a *app) verify(ctx context.Context, v verification) (*comparison, error) {
 	log := a.newLog(screen, config.Log{Level: "warn"})
 	var streams []stream
 	for _, name := range v.feeds {
-		s, err := a.feedStream(ctx, name, v.from, log)
+		s, err := a.feedStream(ctx, name, v, log)
 		if err != nil {
 			return nil, err
 		}
@@ -217,7 +220,7 @@ type stream struct {
 }
 
 // feedStream returns a feed from its start to the end that it has now.
-func (a *app) feedStream(ctx context.Context, name string, from startFlag, log *slog.Logger) (stream, error) {
+func (a *app) feedStream(ctx context.Context, name string, v verification, log *slog.Logger) (stream, error) {
 	reader := a
 	if !feedNames.MatchString(name) {
 		reader = &app{} // what is configured is for the topic alone
@@ -226,15 +229,15 @@ func (a *app) feedStream(ctx context.Context, name string, from startFlag, log *
 	if err != nil {
 		return stream{}, err
 	}
-	if from.set {
-		f.Start = from.Start
+	if v.from.set {
+		f.Start = v.from.Start
 	}
 	all, err := newSources(f, sink.NewIDs(0), source.Options{}, log)
 	if err != nil {
 		return stream{}, err
 	}
 	return stream{name: "feed " + withoutSecrets(f.Source.URL), entities: func(yield func(feed.Entity, error) bool) {
-		err := readFeed(ctx, all, false, 0, log, func(b feed.Batch) error {
+		err := readFeed(ctx, all, false, 0, &tries{limit: v.retryFor, log: log}, log, func(b feed.Batch) error {
 			warn(log, b.Violations)
 			for _, e := range b.Entities {
 				if !yield(e, nil) {
@@ -247,12 +250,6 @@ func (a *app) feedStream(ctx context.Context, name string, from startFlag, log *
 			yield(feed.Entity{}, err)
 		}
 	}}, nil
-}
-
-// topicLog is a topic on a bus of any kind, read back by position.
-type topicLog interface {
-	Span(ctx context.Context) (feed.Span, error)
-	Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error]
 }
 
 // buses returns the configuration for its buses: if the feed is named by its URL,
@@ -281,7 +278,7 @@ func (a *app) servedStream(ctx context.Context, v verification, log *slog.Logger
 		return stream{}, nil, err
 	}
 	served.Auth = config.ServedAuth{} // nobody asks
-	f, err := newServed(v.served, served, b, serve.NewMemory(cfg.Serve.Memory), nil, log)
+	f, err := newServed(v.served, served, v.patient(b.log(served.From), log), serve.NewMemory(cfg.Serve.Memory), nil, log)
 	leftOut := 0
 	if err == nil {
 		s.entities, err = f.Entities(ctx, func() { leftOut++ })
@@ -297,6 +294,11 @@ func (a *app) servedStream(ctx context.Context, v verification, log *slog.Logger
 		return fmt.Sprintf("%s left out of the feed: what repeats one on the same page or on the page in front.", count(leftOut, "message is", "messages are"))
 	}
 	return s, b.close, nil
+}
+
+// patient is a topic that is asked again when it cannot be read.
+func (v verification) patient(topic serve.Log, log *slog.Logger) serve.Log {
+	return &patientLog{Log: topic, limit: v.retryFor, log: log}
 }
 
 // openBus connects to one of the configured buses.
@@ -326,7 +328,7 @@ func (a *app) topicStream(ctx context.Context, v verification, log *slog.Logger)
 		return stream{}, nil, err
 	}
 	s := stream{name: fmt.Sprintf("topic %s on bus %s", v.topic, name)}
-	topic, err := logOf(ctx, b.conns[name], v.topic)
+	topic, err := v.logOf(ctx, b.conns[name], log)
 	foreign := 0
 	if err == nil {
 		s.entities, err = recorded(ctx, topic, &foreign)
@@ -344,24 +346,24 @@ func (a *app) topicStream(ctx context.Context, v verification, log *slog.Logger)
 	return s, b.close, nil
 }
 
-// logOf returns a topic of one order. Between partitions there is none.
-func logOf(ctx context.Context, on conn, topic string) (topicLog, error) {
+// logOf returns the topic, if it has one order. Between partitions there is none.
+func (v verification) logOf(ctx context.Context, on conn, log *slog.Logger) (serve.Log, error) {
 	c, ok := on.(*kafka.Conn)
 	if !ok {
-		return on.(*nats.Conn).Log(topic, ""), nil
+		return v.patient(on.(*nats.Conn).Log(v.topic, ""), log), nil
 	}
-	switch _, err := c.Log(topic, 1).Span(ctx); {
+	switch _, err := v.patient(c.Log(v.topic, 1), log).Span(ctx); {
 	case err == nil:
 		return nil, errors.New("it has several partitions, so its order is not the feed's, and cannot be compared with it")
 	case !errors.Is(err, feed.ErrNoTopic):
 		return nil, err
 	}
-	return c.Log(topic, 0), nil
+	return v.patient(c.Log(v.topic, 0), log), nil
 }
 
 // recorded returns the entities that a topic has now. A message that has no
 // Content-ID goes by its position, and is counted as foreign.
-func recorded(ctx context.Context, topic topicLog, foreign *int) (iter.Seq2[feed.Entity, error], error) {
+func recorded(ctx context.Context, topic serve.Log, foreign *int) (iter.Seq2[feed.Entity, error], error) {
 	span, err := topic.Span(ctx)
 	if err != nil {
 		return nil, err

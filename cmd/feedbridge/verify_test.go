@@ -160,10 +160,10 @@ func TestTopicsOfSeveralPartitionsAreNotCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	if _, err := logOf(t.Context(), conn, "one"); err != nil {
+	if _, err := (verification{topic: "one"}).logOf(t.Context(), conn, nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := logOf(t.Context(), conn, "two"); err == nil || !strings.Contains(err.Error(), "several partitions") {
+	if _, err := (verification{topic: "two"}).logOf(t.Context(), conn, nil); err == nil || !strings.Contains(err.Error(), "several partitions") {
 		t.Errorf("error %v", err)
 	}
 }
