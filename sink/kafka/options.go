@@ -109,10 +109,19 @@ func secretOrFile(s secret.String, key, file string) (secret.String, error) {
 	return secret.String(text), nil
 }
 
-// logger takes the log of franz-go. What goes wrong comes back as an error too,
-// and is reported there; so nothing of it is worth more than a warning, and a
+// logger takes the log of franz-go. Most of what goes wrong comes back as an error
+// too, and is reported there; so nothing of it is worth more than a warning, and a
 // warning of it nothing.
 type logger struct{ log *slog.Logger }
+
+// returned are the errors in franz-go's log that always come back: from a request,
+// from [hooks], or with the records of a commit, as when another copy takes over.
+var returned = map[string]bool{
+	"unable to request api versions":                           true,
+	"unable to initialize sasl":                                true,
+	"fatal InitProducerID error, failing all buffered records": true,
+	"fatal AddPartitionsToTxn error, failing all buffered records (it is possible the client can recover after EndTransaction)": true,
+}
 
 func (l logger) Level() kgo.LogLevel {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
@@ -123,7 +132,7 @@ func (l logger) Level() kgo.LogLevel {
 
 func (l logger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	to := slog.LevelDebug
-	if level == kgo.LogLevelError {
+	if level == kgo.LogLevelError && !returned[msg] {
 		to = slog.LevelWarn
 	}
 	l.log.Log(context.Background(), to, "kafka client: "+msg, keyvals...)

@@ -1,0 +1,61 @@
+package kafka_test
+
+import (
+	"bytes"
+	"log/slog"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// What an error of ours says stands in the log once.
+func TestClientSaysNothingTwice(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	open := func(cfg kafka.Config) *kafka.Conn {
+		conn, err := kafka.Connect(t.Context(), cfg, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	quiet := func(conns ...*kafka.Conn) {
+		t.Helper()
+		for _, c := range conns {
+			c.Close()
+		}
+		if bytes.Contains(out.Bytes(), []byte("kafka client:")) {
+			t.Errorf("the log has\n%s", out.Bytes())
+		}
+		out.Reset()
+	}
+
+	// One copy takes over from another, whichever way transactions are begun.
+	for _, start := range []func(testing.TB, ...kfake.Opt) *kfake.Cluster{startCluster, downgraded} {
+		c := start(t)
+		a, b := open(at(c)), open(at(c))
+		s, other := a.Sink(orders()), b.Sink(orders())
+		resume(t, s)
+		commit(t, s, 0, 2)
+		resume(t, other)
+		commit(t, other, 2, 4)
+		commit(t, other, 4, 6)
+		wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 900), sinktest.At(902)), false, checkpoint.ErrConflict)
+		quiet(a, b)
+	}
+
+	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "fb", "right"))
+	cfg := at(c)
+	cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "wrong"}
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, Err: kerr.SaslAuthenticationFailed, Count: -1}) // kfake hangs up
+	a := open(cfg)
+	wantError(t, a.Check(t.Context()), true, nil, "refuses the username and password")
+	quiet(a)
+}
