@@ -179,6 +179,27 @@ func TestOptionsAreDocumented(t *testing.T) {
 	}
 }
 
+// A setting that is documented to be in bytes says so to who writes 16MiB, and no
+// other does.
+func TestSizesAreInBytes(t *testing.T) {
+	found := 0
+	document := read(t, operations)
+	keys, variables, kinds := named(document, "Key", 0), named(document, "Key", 1), column(document, "Key", 2)
+	for i, key := range keys {
+		_, err := config.Load(config.Options{Environ: []string{variables[i] + "=16MiB"}})
+		says := err != nil && strings.Contains(err.Error(), "want a whole number of bytes, such as 16777216")
+		if is := kinds[i] == "bytes"; is != says {
+			t.Errorf("%s: documented as %s, and to 16MiB it says: %v", key, kinds[i], err)
+		}
+		if says {
+			found++
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d sizes were found", found)
+	}
+}
+
 // What the README shows as a configuration is one.
 func TestExamplesOfTheReadmeLoad(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)

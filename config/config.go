@@ -33,7 +33,7 @@
 // # Values
 //
 // Durations have units (500ms, 10s, 5m, 168h) and whole numbers have digits
-// only. Text may stand without quotes wherever YAML lets it: a value is what
+// only, sizes too: those are in bytes, and what is an int64 in the structs. Text may stand without quotes wherever YAML lets it: a value is what
 // is written there, so that a password of 0123 keeps its zero.
 package config
 

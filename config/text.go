@@ -139,6 +139,8 @@ func want(t reflect.Type) string {
 		return "want true or false"
 	case reflect.Float64:
 		return "want a number, such as 2.5"
+	case reflect.Int64: // sizes, and nothing else
+		return "want a whole number of bytes, such as 16777216"
 	default:
 		return "want a whole number, such as 1000"
 	}

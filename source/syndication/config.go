@@ -117,7 +117,7 @@ type Bounds struct {
 	// Memory is about how much of a document is held in memory, in bytes; one
 	// entry at least. A document that has more to publish than that is read more
 	// than once. Default 8 MiB.
-	Memory int `yaml:"memory"`
+	Memory int64 `yaml:"memory"`
 }
 
 // Defaults returns a Config with every default set.
@@ -191,7 +191,7 @@ func (c Settings) Validate() []error {
 		{"bounds.documents", int64(c.Bounds.Documents)},
 		{"bounds.entries", int64(c.Bounds.Entries)},
 		{"bounds.depth", int64(c.Bounds.Depth)},
-		{"bounds.memory", int64(c.Bounds.Memory)},
+		{"bounds.memory", c.Bounds.Memory},
 	} {
 		if n.value <= 0 {
 			fail("%s: must be more than zero", n.key)

@@ -156,7 +156,7 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 
 // readEntries reads the entries of a document into its window.
 func (s *Source) readEntries(r *Reader, cur *cursor, d *document) error {
-	d.window = newWindow(d.question.order, s.cfg.Bounds.Memory)
+	d.window = newWindow(d.question.order, int(s.cfg.Bounds.Memory))
 	d.fold = fold{ids: map[key]folded{}}
 	wanted := func(it *item) bool { return s.mayWant(cur, it) }
 	for {

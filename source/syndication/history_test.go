@@ -175,7 +175,7 @@ func TestHistories(t *testing.T) {
 		p.oldestFirst = rapid.Bool().Draw(t, "oldest first")
 		p.publish()
 		r := p.u.read(t, func(c *syndication.Config) {
-			c.Bounds.Memory = rapid.SampledFrom([]int{1, 1500, 8 << 20}).Draw(t, "window")
+			c.Bounds.Memory = rapid.SampledFrom([]int64{1, 1500, 8 << 20}).Draw(t, "window")
 			c.BatchEntities = rapid.IntRange(1, 5).Draw(t, "batch")
 			c.MaxDeleteRatio = 1
 			c.TombstoneUnknown = "ignore"

@@ -141,11 +141,11 @@ func (j *job) push(r *turn, d *document, old bool) {
 			continue
 		}
 		size += st.doc.window.size
-		if i < len(j.steps)-1 && (size > r.s.cfg.Bounds.Memory || !st.doc.window.whole) {
+		if i < len(j.steps)-1 && (size > int(r.s.cfg.Bounds.Memory) || !st.doc.window.whole) {
 			st.doc = nil
 		}
 	}
-	if j.sub != nil && (size+j.sub.window.size > r.s.cfg.Bounds.Memory || !j.sub.window.whole) {
+	if j.sub != nil && (size+j.sub.window.size > int(r.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
 		j.sub = nil
 	}
 }
