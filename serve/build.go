@@ -155,16 +155,13 @@ func (f *Feed) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page,
 	err := r.write(ctx)
 	if errors.Is(err, errClash) {
 		// Nobody can write an entity that has such a hash of itself in it.
-		r.close()
 		r = f.read(ctx, p, sha256.New())
 		if err = r.write(ctx); errors.Is(err, errClash) {
 			p.boundary = boundary(key.id, r.hash.Sum(nil))
-			r.close()
 			r = f.read(ctx, p, xxhash.New())
 			err = r.write(ctx)
 		}
 	}
-	defer r.close()
 	if err != nil {
 		return nil, err
 	}
@@ -226,9 +223,8 @@ type reading struct {
 
 	// What has been written: all of it if it is not too much to be held. ends has
 	// where each entity ends, in a format that puts the newest first.
-	b      []byte
-	buffer *[]byte // that b is in
-	ends   []int
+	b    []byte
+	ends []int
 	// versions has what each entity of a document is a version of.
 	versions []version
 	whole    bool
@@ -351,8 +347,9 @@ func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
 // write reads and writes all entities. It fails with errClash if the boundary
 // does not do, when it has seen them all.
 func (r *reading) write(ctx context.Context) error {
-	buffer := r.f.memory.buffers.Get().(*[]byte)
-	r.b, r.buffer = (*buffer)[:0], buffer
+	// About as much as the last page of the feed had for so many positions.
+	guess := r.f.dense.Load() * int64(r.high-min(r.low, r.high))
+	r.b = make([]byte, 0, min(guess+guess/16, r.f.memory.largest)+slack)
 	var clash error
 	for e, err := range r.all(ctx) {
 		if err != nil {
@@ -399,15 +396,6 @@ type version struct {
 	whole bool // it replaces those before it
 }
 
-// close gives back what the page was made in.
-func (r *reading) close() {
-	if r.buffer != nil && int64(cap(r.b)) <= 2*r.f.memory.largest {
-		*r.buffer = r.b[:0]
-		r.f.memory.buffers.Put(r.buffer)
-	}
-	r.b, r.buffer = nil, nil
-}
-
 // finish gives the page its bytes, once all else of it is known.
 func (r *reading) finish() {
 	p := r.p
@@ -420,10 +408,13 @@ func (r *reading) finish() {
 	if !r.whole {
 		return
 	}
+	if positions := int64(r.high - min(r.low, r.high)); positions > 0 {
+		r.f.dense.Store(r.n / positions)
+	}
 	if len(head) == 0 {
-		// What is copied at once need not be cleared before.
-		r.b = append(r.b, tail...)
-		p.body = slices.Clone(r.b)
+		if p.body = append(r.b, tail...); cap(p.body) > len(p.body)+len(p.body)/8+slack {
+			p.body = slices.Clone(p.body)
+		}
 		return
 	}
 	p.body = append(make([]byte, 0, p.length), head...)
@@ -432,6 +423,9 @@ func (r *reading) finish() {
 	}
 	p.body = append(p.body, tail...)
 }
+
+// slack is how much more a page may take than it has, besides an eighth of it.
+const slack = 1 << 10
 
 // chunks are what the body is made of, in its order. A document has the newest
 // entry first. Of those with the same ID it has the newest alone: they are versions

@@ -300,7 +300,7 @@ func appendDate(b []byte, t time.Time) []byte {
 
 // hasPrefixFold says whether s begins with a prefix, which begins with a letter.
 func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && s[0]|' ' == prefix[0]|' ' && strings.EqualFold(s[:len(prefix)], prefix)
+	return len(s) >= len(prefix) && s[0]|' ' == prefix[0]|' ' && named(s[:len(prefix)], prefix)
 }
 
 // hash is that of all that makes two messages the same. It is written to b, which

@@ -35,7 +35,6 @@ type Memory struct {
 	// snapshots lets one be built at a time: each takes memory for its keys, and
 	// the moments of all feeds are the same.
 	snapshots *semaphore.Weighted
-	buffers   sync.Pool // of *[]byte, to make pages in
 
 	mu    sync.Mutex // guards what follows, and refs, cached, held and packed of pages
 	used  int64      // by pages that are cached or have refs
@@ -52,7 +51,6 @@ func NewMemory(budget int64) *Memory {
 	return &Memory{
 		budget: budget, largest: budget / 16, pages: map[pageKey]*list.Element{},
 		builds: semaphore.NewWeighted(builds), streams: newPlaces(streams), snapshots: semaphore.NewWeighted(1),
-		buffers: sync.Pool{New: func() any { return new([]byte) }},
 	}
 }
 
@@ -110,7 +108,7 @@ func (m *Memory) put(p *page) {
 	if at := m.pages[p.pageKey]; at != nil {
 		m.drop(at)
 	}
-	p.held = int64(len(p.body)) + p.sum.size() + pageOverhead
+	p.held = int64(cap(p.body)) + p.sum.size() + pageOverhead
 	if !m.room(p.held) {
 		p.body, p.held = nil, 0 // nobody has the page yet
 		return

@@ -153,6 +153,8 @@ type Feed struct {
 	log      *slog.Logger
 	// away says that the bus could not be asked the last time.
 	away atomic.Bool
+	// dense is how many bytes a position took on the page that was made last.
+	dense atomic.Int64
 
 	testOnlyIdle bool // makes no page that nobody has asked for
 

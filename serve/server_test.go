@@ -510,7 +510,7 @@ func TestTLS(t *testing.T) {
 }
 
 // A page that is larger than a sixteenth of the memory is not held, though there is
-// room for it, and what it was made in is not kept for the next one.
+// room for it.
 func TestLargePageIsNotHeld(t *testing.T) {
 	t.Parallel()
 	memory := NewMemory(160_000)
@@ -525,12 +525,25 @@ func TestLargePageIsNotHeld(t *testing.T) {
 			t.Errorf("a page of %d bytes is held: %v", p.length, got)
 		}
 	}
-	r := s.read(t.Context(), &page{pageKey: pageKey{feed: s.Feed, id: pageID{"e0", 1, 0}}}, nil)
-	r.b, r.buffer = make([]byte, 1<<20), new([]byte)
-	r.close()
-	for range 10 {
-		if n := cap(*memory.buffers.Get().(*[]byte)); n > 20_000 {
-			t.Errorf("a buffer of %d bytes is kept", n)
+}
+
+// What a page is made in is as large as the page before it was, and is not held if the
+// page is smaller.
+func TestPageTakesLittleMoreThanItHas(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	for i := range 60 {
+		topic.add(message(fmt.Sprint(i), feed.Put, time.Unix(1e9, 0), strings.Repeat("x", 10+100_000*(i/10%2))))
+	}
+	s := serveTopic(t, topic, sized(10))
+	for k := range uint64(6) {
+		p, err := s.page(t.Context(), pageKey{feed: s.Feed, id: pageID{"e0", 10, k}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.memory.release(p)
+		if most := len(p.body)*9/8 + 1<<10; cap(p.body) > most || len(p.body) < 1000 {
+			t.Errorf("page %d of %d bytes takes %d, want at most %d", k, len(p.body), cap(p.body), most)
 		}
 	}
 }
