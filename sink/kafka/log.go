@@ -326,11 +326,19 @@ func record(r *kgo.Record) feed.Record {
 	}
 }
 
-// fields is a record's headers as a list.
+// fields is a record's headers as a list. Its values share one piece of memory.
 func fields(headers []kgo.RecordHeader) feed.Header {
+	size := 0
+	for _, h := range headers {
+		size += len(h.Value)
+	}
+	var values strings.Builder
+	values.Grow(size)
 	list := make(feed.Header, len(headers))
 	for i, h := range headers {
-		list[i] = feed.Field{Name: h.Key, Value: string(h.Value)}
+		from := values.Len()
+		values.Write(h.Value)
+		list[i] = feed.Field{Name: h.Key, Value: values.String()[from:]}
 	}
 	return list
 }
