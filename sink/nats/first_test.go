@@ -362,3 +362,53 @@ func TestLogOfAMirrorOfATopic(t *testing.T) {
 		t.Errorf("positions %+v, want 4 on", span)
 	}
 }
+
+func TestLogRemembersThatAllWasTaken(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	config := jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"shop.>"}, Storage: jetstream.MemoryStorage}
+	stream, err := js.CreateStream(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, "shop.carts", "x")
+	publish(t, js, "shop.orders", "a", "b", "c", "d")
+	log := connect(t, nats.Config{URL: server.URL()}).Log("shop.orders", "SHOP")
+	spanOf(t, log)
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("shop.orders")); err != nil {
+		t.Fatal(err)
+	}
+	gone := spanOf(t, log)
+	publish(t, js, "shop.orders", "e")
+	now := spanOf(t, log)
+	if now.First < gone.First {
+		t.Errorf("what was gone below %d is there again: %+v", gone.First, now)
+	}
+}
+
+// Others wrote the topic's first messages into a stream that is shared, then a person had
+// feedbridge go on with it. Nothing was ever taken.
+func TestLogOfATopicThatOthersBegan(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	c := fitting()
+	c.Name, c.Subjects = "SHOP", []string{"shop.>", "_feedbridge.shop.>"}
+	if _, err := js.CreateStream(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, "shop.carts", "x", "x")
+	publish(t, js, "shop.orders", "a", "b")
+	conn := connect(t, nats.Config{URL: server.URL()})
+	s := conn.Sink(nats.Topic{Feed: "orders", Subject: "shop.orders", Stream: nats.Stream{Name: "SHOP"}})
+	if span := spanOf(t, s.Log()); span.First != 0 {
+		t.Errorf("nothing was taken, and the positions are %+v", span)
+	}
+	move(t, s, 0)
+	resume(t, s)
+	commit(t, s, 0, 3)
+	if span := spanOf(t, s.Log()); span.First != 0 {
+		t.Errorf("nothing was taken, and the positions are %+v", span)
+	}
+}

@@ -34,8 +34,10 @@ type Log struct {
 	state state      // of the stream, when it was asked last
 	// front is what the subject begins with in that state, zero if it is not known.
 	front front
-	// gone is the sequence below which messages were taken, as far as is known.
+	// gone is the sequence below which messages were taken, as far as is known, and had
+	// says that the subject has had messages in this stream.
 	gone uint64
+	had  bool
 	// incarnation counts how often another stream was found under the name.
 	incarnation uint64
 	// kept is what the last Read has left, for as long as expiry runs.
@@ -54,6 +56,7 @@ type state struct {
 type front struct {
 	sequence uint64 // 0 if there is none
 	first    bool   // the subject has never had one in front of it
+	ours     bool   // feedbridge has written it
 }
 
 // Log returns a subject as it lies in a stream; in the one that has the subject
@@ -86,14 +89,16 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		end := info.State.LastSeq + 1
 		span = feed.Span{First: end, End: end, Epoch: strconv.FormatInt(info.Created.UnixNano(), 36)}
 		front, err := l.oldest(ctx, stream, info)
-		written := covers(c.Subjects, checkpointPrefix+l.subject)
 		switch {
-		case front.sequence == 0:
+		case err != nil:
 			return err
+		case front.sequence == 0:
+			l.emptied(info)
+			return nil
 		case front.first:
 			// What is missing in front of it are checkpoints and others' messages.
 			span.First = 0
-		case written, c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
+		case front.ours, c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
 			// feedbridge has written one in front of it. Or these limits are set, which
 			// take ours and may leave others' that are older.
 			span.First = min(front.sequence, end)
@@ -121,7 +126,7 @@ func (l *Log) oldest(ctx context.Context, stream string, info *jetstream.StreamI
 	l.mu.Lock()
 	if l.state.created != now.created {
 		l.incarnation++
-		l.gone = 0
+		l.gone, l.had = 0, false
 	}
 	if l.state != now {
 		l.front = front{}
@@ -136,13 +141,25 @@ func (l *Log) oldest(ctx context.Context, stream string, info *jetstream.StreamI
 	if m == nil || err != nil {
 		return front{}, err
 	}
-	found := front{m.Sequence, m.first(l.subject)}
+	found := front{m.Sequence, m.first(l.subject), m.ours()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state == now {
 		l.front = found
 	}
+	if l.state.created == now.created {
+		l.had = true
+	}
 	return found, nil
+}
+
+// emptied remembers that all that the subject had is gone, if it had something.
+func (l *Log) emptied(info *jetstream.StreamInfo) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.had && l.state.created == info.Created.UnixNano() {
+		l.gone = max(l.gone, info.State.LastSeq+1)
+	}
 }
 
 // remember returns the sequence below which messages were taken: the one that was found

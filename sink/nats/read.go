@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
 )
 
 func (c *Conn) streamInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
@@ -37,9 +38,17 @@ type stored struct {
 }
 
 // first says whether the topic has never had a message in front of this one.
-func (m *stored) first(topic string) bool {
+func (m *stored) first(topic string) bool { return m.header().Get(firstOf) == topic }
+
+// ours says whether feedbridge has written the message.
+func (m *stored) ours() bool { return m.header().Get(sink.FeedName) != "" }
+
+func (m *stored) header() nats.Header {
 	h, err := nats.DecodeHeadersMsg(m.Header)
-	return err == nil && h.Get(firstOf) == topic
+	if err != nil {
+		return nil
+	}
+	return h
 }
 
 // last returns the newest message on a subject, or nil.
