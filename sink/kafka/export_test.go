@@ -23,6 +23,9 @@ func (l *Log) KeptBytes() (n int) {
 	defer l.mu.Unlock()
 	for _, k := range l.rest.records {
 		n += len(k.Value)
+		for _, h := range k.Headers {
+			n += len(h.Value)
+		}
 	}
 	return n
 }

@@ -143,7 +143,7 @@ func spanOf(id kadm.TopicID, first, stable int64) feed.Span {
 // the cluster has to be asked in full.
 func (l *Log) glance(ctx context.Context) (_ feed.Span, ok bool) {
 	l.mu.Lock()
-	was, fit := l.found, time.Since(l.checked) < recheck
+	was, fit := l.found, l.isFit()
 	l.mu.Unlock()
 	if !fit || was.ids == byName || was.high == 0 || was.leaders[l.partition] < 0 {
 		return feed.Span{}, false
@@ -223,7 +223,7 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 // as it is.
 func (l *Log) recall(ctx context.Context) (d description, recalled bool, err error) {
 	l.mu.Lock()
-	d, recalled = l.found.description, l.found.ids == byID && time.Since(l.found.at) < recallFor
+	d, recalled = l.found.description, l.found.ids == byID && l.isFit() && time.Since(l.found.at) < recallFor
 	l.mu.Unlock()
 	if !recalled {
 		d, err = l.check(ctx)
@@ -294,6 +294,9 @@ func (l *Log) load(ctx context.Context, r *reader, from, to int64) (rest, error)
 			got := rest{from: from, to: next, records: records}
 			for _, k := range records {
 				got.bytes += heldBeside + int64(len(k.Key)+len(k.Value))
+				for _, h := range k.Headers {
+					got.bytes += int64(len(h.Key) + len(h.Value))
+				}
 			}
 			l.stored.Store(max(1, r.size/(next-from)))
 			l.unpacked.Store(max(1, got.bytes/(next-from)))
@@ -316,7 +319,7 @@ func (l *Log) load(ctx context.Context, r *reader, from, to int64) (rest, error)
 	}
 }
 
-// heldBeside is about what a record takes beside its key and its value.
+// heldBeside is about what a record takes beside its key, its value and its headers.
 const heldBeside = 512
 
 // record is a message as it is read back.
@@ -357,7 +360,7 @@ func (l *Log) check(ctx context.Context) (description, error) {
 	}
 	l.mu.Lock()
 	l.found.description, l.found.at = d, time.Now()
-	known := l.fit == d.id && time.Since(l.checked) < recheck
+	known := l.isFit()
 	l.mu.Unlock()
 	if known {
 		return d, nil
@@ -374,6 +377,10 @@ func (l *Log) check(ctx context.Context) (description, error) {
 	l.fit, l.checked = d.id, time.Now()
 	return d, nil
 }
+
+// isFit says whether the topic that was found last is known to be fit. The caller has
+// locked mu.
+func (l *Log) isFit() bool { return l.fit == l.found.id && time.Since(l.checked) < recheck }
 
 func (l *Log) explain(ctx context.Context, err error) error {
 	if !errors.Is(err, feed.ErrNoTopic) {

@@ -743,3 +743,54 @@ func TestLogHoldsLittleOfWhatCompressesWell(t *testing.T) {
 		}
 	}
 }
+
+// One that is made anew is looked at as if for the first time.
+func TestLogOfATopicThatIsMadeAnewCompacted(t *testing.T) {
+	t.Parallel()
+	c, conn := shop(t)
+	produce(t, c, nil, "a", "b")
+	log := conn.Log("shop.orders", 1)
+	spanOf(t, log)
+	spanOf(t, log)
+	if err := errors.Join(c.DeleteTopic("shop.orders"), c.CreateTopic("shop.orders", 2, map[string]string{"cleanup.policy": "compact"})); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, c, nil, "c", "d", "e")
+	for i := range 3 {
+		_, err := log.Span(t.Context())
+		wantError(t, err, true, nil, "it is compacted")
+		for r, err := range log.Read(t.Context(), 0, 3) {
+			if err == nil {
+				t.Errorf("look %d: message %d is read", i, r.Position)
+			}
+		}
+	}
+}
+
+func TestLogHoldsLittleOfLargeHeaders(t *testing.T) {
+	t.Parallel()
+	c, conn := shop(t)
+	cl, _ := admin(t, c, kgo.ProducerBatchCompression(kgo.ZstdCompression()))
+	head := []kgo.RecordHeader{{Key: "x", Value: []byte(strings.Repeat("x", 64<<10))}}
+	const batches = 100
+	for range batches {
+		var rs []*kgo.Record
+		for range 8 {
+			rs = append(rs, &kgo.Record{Topic: "shop.orders", Partition: 1, Value: []byte("b"), Headers: head})
+		}
+		if err := cl.ProduceSync(t.Context(), rs...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := conn.Log("shop.orders", 1)
+	worst := 0
+	for from := uint64(0); from+10 < batches*8; from += 10 {
+		if n := len(records(t, log, from, from+10)); n != 10 {
+			t.Errorf("%d records", n)
+		}
+		worst = max(worst, log.KeptBytes())
+	}
+	if worst > 5<<20 || worst == 0 {
+		t.Errorf("%d bytes are kept at most", worst)
+	}
+}
