@@ -215,3 +215,68 @@ func wantState(t *testing.T, log Log, key kafka.Key, bodies, names string) {
 		t.Errorf("the feed has the keys%s, want %s", got, names)
 	}
 }
+
+// stateOfTombstones returns what a snapshot has of a topic that our sink wrote with
+// tombstones: order-1 and order-2 of a customer were put, and order-1 deleted.
+func stateOfTombstones(t *testing.T, snapshotKey, topicKey kafka.Key, versions bool) string {
+	t.Helper()
+	cluster, conn := startKafka(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	sink := conn.Sink(kafka.Topic{Feed: "orders", Name: "orders", Key: topicKey, Options: kafka.Options{Create: true, Partitions: 1, Delete: kafka.DeleteTombstone, MissingKey: kafka.KeyStop}})
+	if _, err := sink.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range []feed.Entity{
+		{ID: "order-1@x", Op: feed.Put, Body: []byte(`{"id":"a","c":"c1"}`)},
+		{ID: "order-2@x", Op: feed.Put, Body: []byte(`{"id":"b","c":"c1"}`)},
+		{ID: "order-1-gone@x", Op: feed.Delete, Body: []byte(`{"id":"a","c":"c1"}`)},
+	} {
+		if versions && i == 2 {
+			e.ID = "order-1@x"
+		}
+		e.Modified = later(i)
+		e.Header = feed.Header{{Name: "Content-ID", Value: e.ID}}
+		if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(fmt.Sprint(i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := record("z", "in the last second")
+	last.Topic, last.Timestamp = "orders", time.Now().Add(time.Second)
+	if err := client.ProduceSync(t.Context(), &last).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := New(Config{Name: "orders", Snapshot: Snapshot{Every: time.Hour, Key: snapshotKey.Find()}}, conn.Log("orders", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.testOnlyIdle = true
+	s := &served{Feed: f}
+	if err := f.snapshot.renew(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	defer f.snapshot.drop(0)
+	return strings.Trim(fmt.Sprint(s.load(t).pages), "[]")
+}
+
+func TestTombstonesOfOurSink(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		snapshot, topic kafka.Key
+		versions        bool // share their IDs
+	}{
+		"by the Content-ID, in partitions by customer": {"", "/c", true},
+		"by the topic's key":                           {"/id", "/id", false},
+		"by the record's key":                          {"header:Message-Key", "/id", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got, want := stateOfTombstones(t, test.snapshot, test.topic, test.versions), `{"id":"b","c":"c1"}`; got != want {
+				t.Errorf("the snapshot has %q, want %q", got, want)
+			}
+		})
+	}
+}

@@ -130,13 +130,22 @@ func parseSnapshotID(id string) (epoch string, end uint64, ok bool) {
 	return parts[0], end, err == nil
 }
 
+// cause is the text of what is at the bottom of an error, which is the same each time,
+// as names of temporary files are not.
+func cause(err error) string {
+	for next := err; next != nil; next = errors.Unwrap(next) {
+		err = next
+	}
+	return err.Error()
+}
+
 // Run builds snapshots until ctx ends, if the feed has any.
 func (f *Feed) Run(ctx context.Context) {
 	if f.snapshot == nil {
 		return
 	}
 	defer f.snapshot.drop(0)
-	failing := false
+	failing := "" // why, as was last said
 	for {
 		err := f.snapshot.renew(ctx, time.Now())
 		if ctx.Err() != nil {
@@ -147,13 +156,14 @@ func (f *Feed) Run(ctx context.Context) {
 		if err != nil {
 			wait = min(wait, retrySnapshot)
 		}
-		switch was := failing; {
-		case err != nil && !was:
+		switch {
+		case err != nil && cause(err) != failing:
+			failing = cause(err)
 			f.log.Warn("a snapshot could not be built", "error", err)
-		case err == nil && was:
+		case err == nil && failing != "":
+			failing = ""
 			f.log.Info("snapshots can be built again")
 		}
-		failing = err != nil
 		for wait > 0 {
 			step := min(wait, retrySnapshot)
 			timer := time.NewTimer(step)
@@ -334,14 +344,21 @@ func hashOf(key []byte) hash128 {
 	return hash128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
 }
 
-// keyed returns an entity, which r has, with its keys.
+// keyed returns an entity, which r has, with its keys. A tombstone that does not say by
+// itself what it is a version of goes by its record's key, which may be that of many.
 func (s *snapshots) keyed(e entity, r *feed.Record) keyed {
-	key, ok := "", false
-	if s.cfg.Key != nil {
-		key, ok = s.cfg.Key(e.header, e.body)
-	}
-	if !ok {
-		key = e.id
+	key, ok := e.id, false
+	if s.cfg.Key == nil {
+		_, ok = e.header.Get(contentID)
+	} else {
+		with := e
+		if r.Key != nil {
+			with.addKey(r.Key)
+		}
+		var found string
+		if found, ok = s.cfg.Key(with.header, e.body); ok {
+			key = found
+		}
 	}
 	k := keyed{entity: e, key: hashOf([]byte(key))}
 	if r.Key != nil {

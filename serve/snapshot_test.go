@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -1033,6 +1034,56 @@ func TestSnapshotAndFeed(t *testing.T) {
 		in := s.load(t)
 		if fmt.Sprint(in.pages) != "[[a:0 b:1]]" || !in.created.Equal(later(2)) {
 			t.Errorf("got %v", in)
+		}
+	})
+}
+
+// Versions share their Content-IDs, and the records are keyed by customer, for the
+// partitions: a tombstone deletes what it says that it does.
+func TestTombstoneOfOneOfManyUnderARecordKey(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	add := func(n int, id string, op feed.Operation, body string) {
+		r := message(id, op, later(n), body)
+		r.Key = []byte("customer 1")
+		if op == feed.Delete {
+			r.Body, r.Tombstone = nil, true
+		}
+		topic.add(r)
+	}
+	add(0, "order-1", feed.Put, "1:x")
+	add(1, "order-2", feed.Put, "2:x")
+	add(2, "order-1", feed.Delete, "")
+	topic.add(message("last", feed.Put, later(100), "in the last second"))
+	s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Key = nil }))
+	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		t.Fatal(err)
+	}
+	got, want := s.load(t).entities, map[string]string{"2": "2:x"}
+	if st := state(got); !maps.Equal(st, want) {
+		t.Errorf("the snapshot has %v, want %v", st, want)
+	}
+}
+
+// The topic is missing first, and then the directory.
+func TestSnapshotsFailForAnotherReason(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "none")
+	synctest.Test(t, func(t *testing.T) {
+		topic := newTopic()
+		topic.numbered(3)
+		topic.gone = true
+		s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Every = time.Minute; c.Dir = dir }))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Run(ctx) }()
+		time.Sleep(10 * time.Minute)
+		topic.set(func() { topic.gone = false })
+		time.Sleep(10 * time.Hour)
+		cancel()
+		<-done
+		if log := s.log.String(); strings.Count(log, "could not be built") != 2 || !strings.Contains(log, dir) {
+			t.Errorf("got %s, want a line for the topic and one for the directory", log)
 		}
 	})
 }
