@@ -107,7 +107,7 @@ func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, t
 		for _, name := range slices.Sorted(maps.Keys(cfg.Serve.Feeds)) {
 			f := cfg.Serve.Feeds[name]
 			if b := working[f.From.Bus]; b != nil {
-				found(tryServed(ctx, name, cfg, b))
+				found(tryServed(ctx, name, cfg, b, all))
 			}
 			if f.Snapshot.Every > 0 {
 				found(tryToKeep(name, f.Snapshot))
@@ -132,15 +132,16 @@ func tryServer(cfg *config.Serve) error {
 
 // tryServed asks what a topic has that is served as a feed, and reads a message:
 // who may look at a topic need not be able to read it. One that a feed of the same
-// configuration creates need not be there.
-func tryServed(ctx context.Context, name string, cfg *config.Config, b *buses) connection {
+// configuration creates need not be there, if before has nothing against that topic.
+func tryServed(ctx context.Context, name string, cfg *config.Config, b *buses, before []connection) connection {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	from := cfg.Serve.Feeds[name].From
 	note := from.Topic + " on bus " + from.Bus
 	log := b.log(from)
 	span, err := log.Span(ctx)
-	if by := creator(cfg, from); by != "" && errors.Is(err, feed.ErrNoTopic) {
+	unfit := slices.ContainsFunc(before, func(c connection) bool { return c.Kind == "topic" && c.Name == note && !c.OK })
+	if by := creator(cfg, from); by != "" && !unfit && errors.Is(err, feed.ErrNoTopic) {
 		// A topic that is there, and lacks the partition alone, is created by nobody.
 		from.Partition = 0
 		if _, none := b.log(from).Span(ctx); errors.Is(none, feed.ErrNoTopic) {

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"testing"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The feed's stream is there, and has another subject: nobody creates the topic.
+func TestCheckOfAServedTopicWhoseStreamLacksIt(t *testing.T) {
+	url, _ := startServer(t, "nats", t.TempDir(), "-1")
+	nc, err := natsgo.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"other"}}); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := run([]string{"check", "--connect"}, []string{
+		"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + url, "FEEDBRIDGE_FEEDS_ORDERS_URL=http://127.0.0.1:1/latest",
+		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders", "FEEDBRIDGE_SERVE_LISTEN=127.0.0.1:0",
+	}, nil, &out, &errs)
+	want := regexp.MustCompile(`(?ms)^FAIL  topic orders on bus main: .*^FAIL  served feed orders: `)
+	if code != 1 || !want.Match(errs.Bytes()) {
+		t.Errorf("exit code %d:\n%s", code, errs.String())
+	}
+}
