@@ -116,6 +116,11 @@ func TestTombstonesOfKafka(t *testing.T) {
 			"",
 			"b1 b2", "a b a a b z",
 		},
+		"by none, and a Content-ID that is blank": {
+			[]kgo.Record{record("a", "a1"), record("b", "b1"), {Key: []byte("a"), Headers: []kgo.RecordHeader{{Key: "Content-ID", Value: []byte(" ")}}}},
+			"",
+			"b1", "a b a z",
+		},
 		"by the record's, whatever the bodies are": {
 			[]kgo.Record{record("\x00a", "\xff1"), record("b", "\xff2"), record("\x00a", "\xff3"), record("b", ""), record("c", "\xff4")},
 			"header:Message-Key",

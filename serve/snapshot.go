@@ -349,7 +349,8 @@ func hashOf(key []byte) hash128 {
 func (s *snapshots) keyed(e entity, r *feed.Record) keyed {
 	key, ok := e.id, false
 	if s.cfg.Key == nil {
-		_, ok = e.header.Get(contentID)
+		id, _ := e.header.Get(contentID)
+		ok = id != "" // as in entity
 	} else {
 		with := e
 		if r.Key != nil {

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unique"
@@ -119,6 +120,9 @@ func newItem(e *feed.Entity, number int) *item {
 	for i := range fields {
 		fields[i].Name = textproto.CanonicalMIMEHeaderKey(fields[i].Name)
 	}
+	// It says what the body shows. Feeds may do without it, and served ones have it.
+	length := strconv.Itoa(len(e.Body))
+	fields = slices.DeleteFunc(fields, func(f feed.Field) bool { return f.Name == "Content-Length" && f.Value == length })
 	slices.SortStableFunc(fields, func(f, g feed.Field) int { return cmp.Compare(f.Name, g.Name) })
 	var h maphash.Hash
 	h.SetSeed(seed)

@@ -64,7 +64,8 @@ func (s Summary) Same() bool { return s.Missing+s.Extra+s.Reordered+s.Different 
 // when both streams end, or with the first error of either.
 //
 // Of the headers, the order among different names does not matter, as buses do
-// not keep it, nor the case of names. Where neither stream has the other's next
+// not keep it, nor the case of names, nor whether a Content-Length says what the body
+// is. Where neither stream has the other's next
 // entity within the window, the older of the two is the one that is missing in
 // the other.
 func Compare(first, second iter.Seq2[feed.Entity, error], window int, report func(Difference) bool) (Summary, error) {

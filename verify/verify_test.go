@@ -168,6 +168,16 @@ func TestPartsThatDiffer(t *testing.T) {
 			t.Errorf("found %v", found)
 		}
 	})
+	t.Run("a length that says what the body is", func(t *testing.T) {
+		t.Parallel()
+		for length, want := range map[string]int{"9": 0, "8": 1} {
+			one, other := entity("a", 1), entity("a", 1)
+			other.Header = append(other.Header, feed.Field{Name: "content-length", Value: length})
+			if found, _ := compare(t, of([]feed.Entity{one}), of([]feed.Entity{other}), 0); len(found) != want {
+				t.Errorf("%s: found %v", length, found)
+			}
+		}
+	})
 	t.Run("in a line", func(t *testing.T) {
 		t.Parallel()
 		one, two := 1, 2

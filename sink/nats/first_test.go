@@ -412,3 +412,33 @@ func TestLogOfATopicThatOthersBegan(t *testing.T) {
 		t.Errorf("nothing was taken, and the positions are %+v", span)
 	}
 }
+
+// A stream that has its messages from others has never had what those have lost.
+func TestLogOfAStreamThatSourcesATopic(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	conn := connect(t, nats.Config{URL: server.URL()})
+	s := conn.Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 6)
+	purge(t, js, jetstream.WithPurgeSequence(3))
+	createStream := func(config jetstream.StreamConfig) {
+		t.Helper()
+		if _, err := js.CreateOrUpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	createStream(jetstream.StreamConfig{Name: "PARCELS", Subjects: []string{"parcels"}})
+	publish(t, js, "parcels", "a", "b", "c")
+	all := jetstream.StreamConfig{Name: "ALL", Sources: []*jetstream.StreamSource{{Name: "PARCELS"}}}
+	createStream(all)
+	log := conn.Log("shop.orders", "ALL")
+	eventually(t, "the parcels are there", func() bool { return spanOf(t, log).End == 4 })
+	all.Sources = append(all.Sources, &jetstream.StreamSource{Name: "shop_orders"})
+	createStream(all)
+	eventually(t, "the orders are there", func() bool { return spanOf(t, log).End >= 8 })
+	if span := spanOf(t, log); span.First != 0 {
+		t.Errorf("nothing was taken, and the positions are %+v", span)
+	}
+}

@@ -98,9 +98,10 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		case front.first:
 			// What is missing in front of it are checkpoints and others' messages.
 			span.First = 0
-		case front.ours, c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
-			// feedbridge has written one in front of it. Or these limits are set, which
-			// take ours and may leave others' that are older.
+		case front.ours && covers(c.Subjects, checkpointPrefix+l.subject), c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
+			// feedbridge has written one in front of it, and to this stream: those that
+			// have ours from another need not have had its first. Or these limits are set,
+			// which take ours and may leave others' that are older.
 			span.First = min(front.sequence, end)
 		default:
 			// What is missing between it and ours is others', and never was ours.
