@@ -180,28 +180,33 @@ func record(key, body string) kgo.Record {
 	return r
 }
 
-// wantState checks the bodies of a topic's snapshot, and the Message-Keys on its feed.
-func wantState(t *testing.T, log Log, key kafka.Key, bodies, names string) {
+// snapshotOf serves a topic with a snapshot, and returns its bodies.
+func snapshotOf(t *testing.T, log Log, key kafka.Key) (f *Feed, bodies string) {
 	t.Helper()
 	f, err := New(Config{Name: "orders", Snapshot: Snapshot{Every: time.Hour, Key: key.Find()}}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.testOnlyIdle = true
-	s := &served{Feed: f}
 	if err := f.snapshot.renew(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	defer f.snapshot.drop(0)
-	in := s.load(t)
-	if got := strings.Trim(fmt.Sprint(in.pages), "[]"); got != bodies {
+	t.Cleanup(func() { f.snapshot.drop(0) })
+	return f, strings.Trim(fmt.Sprint((&served{Feed: f}).load(t).pages), "[]")
+}
+
+// wantState checks the bodies of a topic's snapshot, and the Message-Keys on its feed.
+func wantState(t *testing.T, log Log, key kafka.Key, bodies, names string) {
+	t.Helper()
+	f, got := snapshotOf(t, log, key)
+	if got != bodies {
 		t.Errorf("the snapshot has %q, want %q", got, bodies)
 	}
 	// Nobody can mend a tombstone of what was never PUT.
 	if view, err := f.View(t.Context()); err != nil || view.Unmatched != 0 {
 		t.Errorf("got %+v, %v", view, err)
 	}
-	got := ""
+	got = ""
 	entities, err := f.Entities(t.Context(), func() {})
 	if err != nil {
 		t.Fatal(err)
@@ -254,17 +259,8 @@ func stateOfTombstones(t *testing.T, snapshotKey, topicKey kafka.Key, versions b
 	if err := client.ProduceSync(t.Context(), &last).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	f, err := New(Config{Name: "orders", Snapshot: Snapshot{Every: time.Hour, Key: snapshotKey.Find()}}, conn.Log("orders", 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.testOnlyIdle = true
-	s := &served{Feed: f}
-	if err := f.snapshot.renew(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	defer f.snapshot.drop(0)
-	return strings.Trim(fmt.Sprint(s.load(t).pages), "[]")
+	_, bodies := snapshotOf(t, conn.Log("orders", 0), snapshotKey)
+	return bodies
 }
 
 func TestTombstonesOfOurSink(t *testing.T) {
