@@ -41,6 +41,26 @@ const (
 // topic's front.
 const firstOf = "Feedbridge-First"
 
+// maxStretch is for how long a checkpoint that was seen is taken for the newest
+// by its sequence alone, before a commit compares all of it again. Within it a server cannot
+// have stopped and started without its tail, and another copy have noticed, resumed and
+// committed up to the very same sequence.
+const maxStretch = time.Second
+
+// A fence is what a commit must find: the newest checkpoint.
+type fence struct {
+	checkpoint *stored // nil if the topic has none
+	// at is a moment at which the checkpoint was not older than that.
+	at time.Time
+}
+
+func (f fence) sequence() uint64 {
+	if f.checkpoint == nil {
+		return 0
+	}
+	return f.checkpoint.Sequence
+}
+
 // Commit appends entities, at most [MaxEntities], and stores cp in one atomic
 // batch. It waits for the acknowledgement for three times the configured
 // timeout.
@@ -82,7 +102,7 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 		// message that makes the commit goes out first.
 		staging.Go(func() { ahead = s.stage(next()) })
 	}
-	sequence, err := s.publish(ctx, s.fence, first, entities, sent, cp)
+	committed, newest, err := s.publish(ctx, s.fence, first, entities, sent, cp)
 	staging.Wait()
 	if err != nil {
 		s.failed = time.Now()
@@ -90,18 +110,21 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	}
 	// All of it is stored now. If the process ends here, Resume finds it so.
 	s.ids.Commit(entities)
-	s.session, s.fence, s.staged = ses, sequence, ahead
-	s.seen.sequence = sequence
+	s.session, s.fence, s.staged = ses, committed, ahead
+	s.seen.checkpoint, s.seen.moved = committed.checkpoint, cp.Moved
+	if len(entities) > 0 {
+		s.seen.newest = newest
+	}
 	return nil
 }
 
-// publish publishes entities and cp, if the newest checkpoint is still the one
-// with the sequence fence, and returns the sequence of the new one. first says that
-// the topic has never had a message. The entities are not sent again if sent has
-// them.
-func (s *Sink) publish(ctx context.Context, fence uint64, first bool, entities []feed.Entity, sent *staged, cp checkpoint.Checkpoint) (uint64, error) {
+// publish publishes entities and cp, if the newest checkpoint is still that of f. It
+// returns the fence of the next commit, and the mark of the last entity if there is
+// one. first says that the topic has never had a message. The entities are not sent
+// again if sent has them.
+func (s *Sink) publish(ctx context.Context, f fence, first bool, entities []feed.Entity, sent *staged, cp checkpoint.Checkpoint) (fence, mark, error) {
 	last := &nats.Msg{Subject: s.checkpoint, Data: checkpoint.Encode(cp), Header: nats.Header{
-		expectedLast: {strconv.FormatUint(fence, 10)},
+		expectedLast: {strconv.FormatUint(f.sequence(), 10)},
 		// One checkpoint is kept, and the stream's age limit spares it.
 		rollup: {"sub"},
 		ttl:    {"never"},
@@ -118,21 +141,50 @@ func (s *Sink) publish(ctx context.Context, fence uint64, first bool, entities [
 		} else {
 			id = nuid.Next()
 			if err := s.publishBatch(id, first, entities); err != nil {
-				return 0, err
+				return fence{}, mark{}, err
 			}
 		}
 		last.Header[batchID] = []string{id}
 		last.Header[batchSequence] = []string{strconv.Itoa(len(entities) + 1)}
 		last.Header[batchCommit] = []string{"1"}
 	}
+	if err := s.confirm(ctx, f); err != nil {
+		return fence{}, mark{}, err
+	}
+	now := time.Now()
 	reply, err := s.conn.nc.RequestMsgWithContext(ctx, last)
 	if errors.Is(err, nats.ErrNoResponders) {
-		return 0, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", s.topic.Stream.Name)
+		return fence{}, mark{}, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", s.topic.Stream.Name)
 	}
 	if err != nil {
-		return 0, causeOf(ctx, err)
+		return fence{}, mark{}, causeOf(ctx, err)
 	}
-	return s.acknowledged(reply.Data, id, len(entities)+1)
+	sequence, err := s.acknowledged(reply.Data, id, len(entities)+1)
+	if err != nil {
+		return fence{}, mark{}, err
+	}
+	// A batch has consecutive sequences. If it had not, the mark would not be found,
+	// and the IDs would be loaded again.
+	newest := mark{sequence - 1, id + "/" + strconv.Itoa(len(entities))}
+	return fence{&stored{Sequence: sequence, Data: last.Data}, now}, newest, nil
+}
+
+// confirm compares the newest checkpoint with that of f, unless that was seen a moment
+// ago. The server compares sequences alone: a stream that has lost its tail, and has been
+// filled again, may have another checkpoint at the same sequence. The connection need
+// not have broken meanwhile: in a cluster it may be to another server.
+func (s *Sink) confirm(ctx context.Context, f fence) error {
+	if time.Since(f.at) < maxStretch {
+		return nil
+	}
+	last, err := s.lastCheckpoint(ctx)
+	if err != nil {
+		return err
+	}
+	if !last.same(f.checkpoint) {
+		return fmt.Errorf("%w: its checkpoint is another one than was read", checkpoint.ErrConflict)
+	}
+	return nil
 }
 
 // publishBatch publishes all of a batch but its last message. Nothing is stored

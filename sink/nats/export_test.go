@@ -46,3 +46,6 @@ func (l *Log) ReadInPulls(ctx context.Context, limit int64, n int) (sizes []int6
 	})
 	return sizes, err
 }
+
+// Rest makes the sink's next commit one after a pause.
+func (s *Sink) Rest() { s.fence.at = time.Time{} }

@@ -4,27 +4,51 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// catchUp makes ids hold the newest IDs of the topic up to the sequence to, and
-// all of its marks, for the checkpoint cp. It reads nothing if it has got that far
-// before, and of a topic without marks never much more than the window.
-func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to uint64, cp checkpoint.Checkpoint) error {
-	seen := &s.seen
-	if !info.Created.Equal(seen.created) || to < seen.sequence || !cp.Moved.Equal(seen.moved) || info.State.FirstSeq > seen.sequence {
-		// The stream is another one, or was purged, or a person has moved the
-		// place, perhaps after deleting messages: what ids has may be gone.
-		s.forget(info.Created)
+// mark identifies a message of the topic, so that it is recognised when it is read
+// again: no other message has the same mark, at whatever sequence.
+type mark struct {
+	sequence uint64 // 0 if there is no message
+	// id is the message's batch and its number there; empty for a message that
+	// feedbridge has not written, which cannot be recognised.
+	id string
+}
+
+// markID returns the id of a [mark], from a message's headers.
+func markID(h nats.Header) string {
+	batch := h.Get(batchID)
+	if batch == "" {
+		return ""
 	}
-	if to == seen.sequence {
+	return batch + "/" + h.Get(batchSequence)
+}
+
+// catchUp makes ids hold the newest IDs of the topic up to the sequence to, and
+// all of its marks, for the checkpoint cp, which is stored in last. It reads nothing if
+// it has got that far before, and of a topic without marks never much more than the
+// window.
+func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, last *stored, to uint64, cp checkpoint.Checkpoint) error {
+	switch {
+	case !cp.Moved.Equal(s.seen.moved):
+		// A person has moved the checkpoint, perhaps after deleting messages.
+		s.forget()
+	case last.same(s.seen.checkpoint) && to == last.Sequence && s.seen.newest.sequence < to:
 		return nil
+	default:
+		if held, err := s.holds(ctx, s.seen.newest); err != nil {
+			return err
+		} else if !held {
+			s.forget()
+		}
 	}
 	first := max(1, info.State.FirstSeq)
-	from := max(first, seen.sequence+1)
+	from := max(first, s.seen.newest.sequence+1)
 	r, err := s.tail(ctx, from, to)
 	if err != nil {
 		return err
@@ -34,7 +58,7 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to uint6
 	}
 	if r.from > from && s.ids.Marked() {
 		// Its source wants every mark, however old.
-		s.forget(info.Created)
+		s.forget()
 		if r, err = s.headers(ctx, first); err != nil {
 			return err
 		}
@@ -42,8 +66,26 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, to uint6
 			return err
 		}
 	}
-	seen.sequence, seen.moved = to, cp.Moved
+	s.seen.created, s.seen.checkpoint, s.seen.moved = info.Created, last, cp.Moved
 	return nil
+}
+
+// holds reports whether the topic still holds the message m. Then it holds all in front
+// of m, too: a stream that goes back in time, after a power cut or when a backup is
+// restored, loses its tail. Neither the sequence of the checkpoint nor its Count would
+// show that, once others have filled the tail again.
+func (s *Sink) holds(ctx context.Context, m mark) (bool, error) {
+	if m.id == "" {
+		return m.sequence == 0, nil
+	}
+	found, err := s.conn.get(ctx, s.topic.Stream.Name, map[string]any{"seq": m.sequence})
+	return found != nil && markID(found.header()) == m.id, err
+}
+
+// forget forgets the IDs.
+func (s *Sink) forget() {
+	s.ids.Reset()
+	s.seen.newest = mark{}
 }
 
 // load makes ids hold what is read up to the sequence to, which is that of a
@@ -58,6 +100,7 @@ func (s *Sink) load(ctx context.Context, r *reading, to uint64) error {
 		}
 		if seen = m.sequence; seen <= to && m.Subject == s.topic.Subject {
 			s.ids.LoadMessage(m.fields())
+			s.seen.newest = mark{m.sequence, markID(m.Header)}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,15 @@ type stored struct {
 	Sequence uint64 `json:"seq"`
 	Header   []byte `json:"hdrs"`
 	Data     []byte `json:"data"`
+}
+
+// same reports whether two messages are one: the same content at the same sequence.
+// Either may be nil, which is no message.
+func (m *stored) same(other *stored) bool {
+	if m == nil || other == nil {
+		return m == other
+	}
+	return m.Sequence == other.Sequence && bytes.Equal(m.Data, other.Data)
 }
 
 // first says whether the topic has never had a message in front of this one.

@@ -38,22 +38,27 @@ type Sink struct {
 	staged *staged
 	// failed is when a commit has failed last.
 	failed time.Time
-	// fence is the stream sequence of the newest checkpoint that this sink has
-	// seen; 0 if there is none. A commit is refused unless it still is the
-	// newest.
-	fence uint64
+	// fence is the checkpoint that the next commit must find.
+	fence fence
 	// first says that the topic has never had a message, so that the entity that
 	// comes next is its first.
 	first bool
 
-	// seen says up to where in the stream ids has been caught up, of what
-	// stream, by its creation, and since which move of the place by a person.
-	// It outlives errors.
-	seen struct {
-		created  time.Time
-		sequence uint64
-		moved    time.Time
-	}
+	// seen is what this sink remembers of the topic. It outlives errors.
+	seen seen
+}
+
+// seen is the state of a topic that a sink's IDs were loaded from.
+type seen struct {
+	// created is when the stream was created.
+	created time.Time
+	// checkpoint is the newest checkpoint that the sink has read or stored; nil
+	// if the topic had none.
+	checkpoint *stored
+	// newest is the newest entity whose ID was loaded or committed.
+	newest mark
+	// moved is when a person had last moved the checkpoint.
+	moved time.Time
 }
 
 // Sink returns a sink for a topic. The stream is looked at, and created if need
@@ -83,6 +88,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err != nil {
 			return err
 		}
+		asked := time.Now()
 		last, err := s.newest(ctx, info)
 		if err != nil {
 			return err
@@ -91,8 +97,8 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return err
 		}
 		if last == nil {
-			s.forget(info.Created)
-			s.session, s.fence = ses, 0
+			s.forget()
+			s.session, s.fence, s.seen = ses, fence{at: asked}, seen{created: info.Created}
 			return nil
 		}
 		if cp, err = checkpoint.Decode(last.Data); err != nil {
@@ -102,10 +108,10 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err != nil {
 			return err
 		}
-		if err := s.catchUp(ctx, info, to, cp); err != nil {
+		if err := s.catchUp(ctx, info, last, to, cp); err != nil {
 			return err
 		}
-		s.session, s.fence = ses, last.Sequence
+		s.session, s.fence = ses, fence{last, asked}
 		return nil
 	})
 	if err != nil {
@@ -125,6 +131,7 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		if err != nil {
 			return err
 		}
+		asked := time.Now()
 		last, err := s.lastCheckpoint(ctx)
 		if err != nil {
 			return err
@@ -133,15 +140,13 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		if err != nil {
 			return err
 		}
-		var fence uint64
 		var old checkpoint.Checkpoint
 		if last != nil {
-			fence = last.Sequence
 			old, _ = checkpoint.Decode(last.Data) // whoever moves the place was told
 		}
 		ctx, cancel := s.conn.bounded(ctx)
 		defer cancel()
-		_, err = s.publish(ctx, fence, first, nil, nil, next(old))
+		_, _, err = s.publish(ctx, fence{last, asked}, first, nil, nil, next(old))
 		return err
 	})
 	if err != nil {
@@ -165,8 +170,10 @@ func (s *Sink) newest(ctx context.Context, info *jetstream.StreamInfo) (*stored,
 	if last != nil || err != nil {
 		return last, err
 	}
-	if first, err := s.unwritten(ctx, info, nil); first || err != nil {
-		return nil, err
+	if !s.lost(info) {
+		if first, err := s.unwritten(ctx, info, nil); first || err != nil {
+			return nil, err
+		}
 	}
 	// Another copy may have made the first commit since the first question.
 	if last, err = s.lastCheckpoint(ctx); last != nil || err != nil {
@@ -174,6 +181,19 @@ func (s *Sink) newest(ctx context.Context, info *jetstream.StreamInfo) (*stored,
 	}
 	return nil, feed.Permanent(fmt.Errorf("stream %s: %w; say where to read on with 'feedbridge checkpoint set %s', "+
 		"or start the feed over with 'feedbridge checkpoint reset %[3]s'", info.Config.Name, checkpoint.ErrMissing, s.topic.Feed))
+}
+
+// lost reports whether a topic without a checkpoint had one when this sink last saw
+// it. A shared stream cannot show that: it has other subjects' messages in any case. A
+// stream that its server has back as it was created has lost all of its tail, the
+// topic's first commit included, so the topic is as it was before that.
+func (s *Sink) lost(info *jetstream.StreamInfo) bool {
+	return s.seen.checkpoint != nil && !(untouched(info) && info.Created.Equal(s.seen.created))
+}
+
+// untouched reports whether a stream has never had a message.
+func untouched(info *jetstream.StreamInfo) bool {
+	return info.State.LastSeq+1 == beginning(info.Config)
 }
 
 // unwritten says whether the topic has never had a message, by its checkpoint, which
@@ -188,7 +208,7 @@ func (s *Sink) unwritten(ctx context.Context, info *jetstream.StreamInfo, cp *st
 		return false, err
 	}
 	// In a stream that is the topic's alone even messages that are gone count.
-	return cp != nil || info.State.LastSeq == 0 || !s.alone(info.Config.Subjects), nil
+	return cp != nil || untouched(info) || !s.alone(info.Config.Subjects), nil
 }
 
 // end returns up to where ids are to be caught up: to the checkpoint, or to a
@@ -212,10 +232,4 @@ func (s *Sink) subjects() []string { return []string{s.topic.Subject, s.checkpoi
 // alone says whether a stream of such subjects takes nothing but what is the topic's.
 func (s *Sink) alone(subjects []string) bool {
 	return !slices.ContainsFunc(subjects, func(subject string) bool { return !slices.Contains(s.subjects(), subject) })
-}
-
-// forget starts ids over, for a stream that was created then.
-func (s *Sink) forget(created time.Time) {
-	s.ids.Reset()
-	s.seen.created, s.seen.sequence, s.seen.moved = created, 0, time.Time{}
 }

@@ -18,7 +18,7 @@ import (
 func (s *Sink) checkStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	info, err := s.streamInfo(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if s.seen.sequence > 0 {
+		if s.seen.checkpoint != nil {
 			// To create it anew would publish the feed from its start, and
 			// hide that the history is gone.
 			return nil, feed.Permanent(fmt.Errorf("stream %s is gone, and the topic with it: %w; restore it, "+

@@ -1,0 +1,335 @@
+package nats_test
+
+import (
+	"os"
+	"testing"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/nats/embedded"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// rewindable is a server whose store can be taken back to an earlier state, as a
+// power cut does that loses the tail, or a backup that is restored.
+type rewindable struct {
+	t           *testing.T
+	dir, listen string
+	server      *embedded.Server
+	backup      string
+}
+
+func newRewindable(t *testing.T) *rewindable {
+	r := &rewindable{t: t, dir: t.TempDir(), listen: freeAddress(t)}
+	r.server = startServer(t, r.dir, r.listen)
+	return r
+}
+
+// save keeps a copy of the store as it is now.
+func (r *rewindable) save() {
+	r.t.Helper()
+	r.restart(func() {
+		r.backup = r.t.TempDir()
+		if err := os.CopyFS(r.backup, os.DirFS(r.dir)); err != nil {
+			r.t.Fatal(err)
+		}
+	})
+}
+
+// rewind restarts the server with the store that was saved.
+func (r *rewindable) rewind() {
+	r.t.Helper()
+	r.restart(func() {
+		if err := os.RemoveAll(r.dir); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := os.CopyFS(r.dir, os.DirFS(r.backup)); err != nil {
+			r.t.Fatal(err)
+		}
+	})
+}
+
+func (r *rewindable) restart(while func()) {
+	r.t.Helper()
+	r.server.Close()
+	while()
+	r.server = startServer(r.t, r.dir, r.listen)
+}
+
+func (r *rewindable) open() *nats.Sink {
+	return connect(r.t, nats.Config{URL: r.server.URL()}).Sink(orders())
+}
+
+// resumeAgain resumes a sink whose server was away.
+func resumeAgain(t *testing.T, s *nats.Sink) (cp checkpoint.Checkpoint) {
+	t.Helper()
+	eventually(t, "the sink resumes", func() bool {
+		var err error
+		cp, err = s.Resume(t.Context())
+		return err == nil
+	})
+	return cp
+}
+
+// wantHeld checks which of the first n entities of the feed a sink takes for held: the
+// first held ones.
+func wantHeld(t *testing.T, s *nats.Sink, n, held int) {
+	t.Helper()
+	for i, e := range sinktest.Entities(0, n) {
+		if fresh := s.IDs().Add(e.ID); fresh != (i >= held) {
+			t.Errorf("entity %d counts as fresh: %v, want %v", i, fresh, i >= held)
+		}
+	}
+}
+
+// The bus loses its tail, and another copy publishes it again in smaller commits and
+// stops half-way: the stream is longer than before, and holds fewer entities. A copy that
+// took what it remembers for held would drop the rest as duplicates.
+func TestLostTailIsFilledInSmallerCommits(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		remember func(s, writer *nats.Sink) // has s know the entities up to 40
+	}{
+		"a copy that wrote the tail": {remember: func(s, _ *nats.Sink) {
+			resume(t, s)
+			commit(t, s, 10, 40)
+		}},
+		"a copy that stood by": {remember: func(s, writer *nats.Sink) {
+			resume(t, writer)
+			commit(t, writer, 10, 40)
+			resume(t, s)
+		}},
+		"a copy that stood by and moved the checkpoint": {remember: func(s, writer *nats.Sink) {
+			resume(t, writer)
+			commit(t, writer, 10, 40)
+			resume(t, s)
+			commit(t, s, 40, 40)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRewindable(t)
+			first := r.open()
+			resume(t, first)
+			commit(t, first, 0, 10) // 1 to 10, and the checkpoint
+			r.save()
+			s := r.open()
+			test.remember(s, r.open())
+			before := lastSequence(t, admin(t, r.server.URL()))
+
+			r.rewind()
+			other := r.open()
+			if cp := resume(t, other); cp.Count != 10 {
+				t.Fatalf("checkpoint %+v, want that of before", cp)
+			}
+			for i := 10; i < 30; i++ {
+				commit(t, other, i, i+1)
+			}
+			if after := lastSequence(t, admin(t, r.server.URL())); after <= before {
+				t.Fatalf("the stream ends at %d, want more than %d", after, before)
+			}
+
+			if cp := resumeAgain(t, s); cp.Count != 30 {
+				t.Fatalf("checkpoint %+v, want count 30", cp)
+			}
+			wantHeld(t, s, 40, 30)
+			resume(t, s)
+			commit(t, s, 30, 40)
+			wantFeed(t, s, 40)
+		})
+	}
+}
+
+// Another copy fills the lost tail with other entities, in as many commits of the same
+// sizes, so that the checkpoint has the same sequence and the same Count.
+func TestLostTailIsFilledWithOtherEntities(t *testing.T) {
+	t.Parallel()
+	r := newRewindable(t)
+	s := r.open()
+	resume(t, s)
+	commit(t, s, 0, 10)
+	r.save()
+	s = r.open()
+	resume(t, s)
+	commit(t, s, 10, 20)
+
+	r.rewind()
+	other := r.open()
+	resume(t, other)
+	cp := sinktest.At(20)
+	cp.Cursor = []byte("another place")
+	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), cp); err != nil {
+		t.Fatal(err)
+	}
+	resumeAgain(t, s)
+	wantHeld(t, s, 20, 10)
+	for _, e := range sinktest.Entities(100, 10) {
+		if s.IDs().Add(e.ID) {
+			t.Errorf("entity %s counts as fresh", e.ID)
+		}
+	}
+}
+
+// A message behind the checkpoint was known, and is gone although the checkpoint is the
+// same.
+func TestMessageBehindTheCheckpointIsLost(t *testing.T) {
+	t.Parallel()
+	s, js, _ := open(t, orders())
+	commit(t, s, 0, 3)
+	e := sinktest.Entities(3, 1)[0]
+	msg := &natsgo.Msg{Subject: "shop.orders", Header: natsgo.Header{"Content-ID": {e.ID}}}
+	if _, err := js.PublishMsg(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	wantHeld(t, s, 4, 4)
+	stream, err := js.Stream(t.Context(), "shop_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	wantHeld(t, s, 4, 3)
+}
+
+// While a copy is idle its stream is replaced, and the newest checkpoint has the very
+// sequence that the copy knows. The server compares sequences alone.
+func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
+	t.Parallel()
+	for name, entities := range map[string][]feed.Entity{
+		"a commit of entities":          sinktest.Entities(5, 2),
+		"a commit of a checkpoint only": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, js, more := open(t, orders())
+			commit(t, s, 0, 2) // 1 to 2, and the checkpoint
+			commit(t, s, 2, 5) // 4 to 6, and the checkpoint
+			if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
+				t.Fatal(err)
+			}
+			other := more()
+			resume(t, other)
+			commit(t, other, 0, 2)
+			commit(t, other, 2, 3)
+			commit(t, other, 3, 4)
+			if last := lastSequence(t, js); last != 7 {
+				t.Fatalf("the checkpoint has the sequence %d, want 7", last)
+			}
+			s.Rest()
+			err := s.Commit(t.Context(), entities, sinktest.At(5+len(entities)))
+			wantError(t, err, false, checkpoint.ErrConflict, "its checkpoint is another one")
+			if cp := resume(t, s); cp.Count != 4 {
+				t.Errorf("checkpoint %+v, want count 4", cp)
+			}
+			commit(t, s, 4, 7)
+			wantFeed(t, s, 7)
+		})
+	}
+}
+
+// The comparison finds what was read, and what the copy has stored itself.
+func TestCommitAfterAPause(t *testing.T) {
+	t.Parallel()
+	s, _, more := open(t, orders())
+	s.Rest() // with no checkpoint
+	commit(t, s, 0, 2)
+	s.Rest() // with its own, of a batch
+	commit(t, s, 2, 2)
+	s.Rest() // with its own, which was alone
+	commit(t, s, 2, 3)
+	s = more()
+	resume(t, s)
+	s.Rest() // with one that it has read
+	commit(t, s, 3, 4)
+	wantFeed(t, s, 4)
+}
+
+// A process that has seen a topic's checkpoint does not take the topic for a fresh one
+// when the checkpoint is gone, whatever the stream looks like.
+func TestCheckpointThatWasSeenIsGone(t *testing.T) {
+	t.Parallel()
+	shared := func(t *testing.T, js jetstream.JetStream) { share(t, js) }
+	alone := func(*testing.T, jetstream.JetStream) {}
+	for name, test := range map[string]struct {
+		stream func(*testing.T, jetstream.JetStream)
+		see    func(*testing.T, *nats.Sink)
+		lose   func(*testing.T, jetstream.JetStream)
+	}{
+		"a shared stream was purged":                                      {shared, seeByCommit, purgeAll},
+		"a shared stream was purged after another copy had written to it": {shared, seeByResume, purgeAll},
+		"a stream was deleted and created anew": {alone, seeByCommit, func(t *testing.T, js jetstream.JetStream) {
+			if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := js.CreateStream(t.Context(), fitting()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t, t.TempDir(), "127.0.0.1:0")
+			js := admin(t, server.URL())
+			test.stream(t, js)
+			more := func() *nats.Sink { return connect(t, nats.Config{URL: server.URL()}).Sink(orders()) }
+			s := more()
+			test.see(t, s)
+			test.lose(t, js)
+			for range 2 {
+				_, err := s.Resume(t.Context())
+				wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+			}
+			// The way out that it names.
+			move(t, more(), 0)
+			resume(t, s)
+			wantHeld(t, s, 3, 0)
+			resume(t, s)
+			commit(t, s, 0, 3)
+			wantFeed(t, s, 3)
+		})
+	}
+}
+
+func seeByCommit(t *testing.T, s *nats.Sink) {
+	t.Helper()
+	resume(t, s)
+	commit(t, s, 0, 3)
+}
+
+func seeByResume(t *testing.T, s *nats.Sink) {
+	t.Helper()
+	seeByCommit(t, s.Log().Conn().Sink(orders()))
+	resume(t, s)
+}
+
+func purgeAll(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	purge(t, js)
+}
+
+// A stream that its server has back as it was created has lost its first commit, too:
+// its topic is filled from the start.
+func TestAllOfTheTopicIsLost(t *testing.T) {
+	t.Parallel()
+	r := newRewindable(t)
+	resume(t, r.open())
+	r.save()
+	s := r.open()
+	resume(t, s)
+	commit(t, s, 0, 3)
+	r.rewind()
+	if cp := resumeAgain(t, s); !cp.IsZero() {
+		t.Errorf("checkpoint %+v, want the zero one", cp)
+	}
+	wantHeld(t, s, 3, 0)
+	resume(t, s)
+	commit(t, s, 0, 4)
+	wantFeed(t, s, 4)
+}
