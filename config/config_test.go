@@ -229,6 +229,7 @@ func full() *Config {
 				URL:             "nats://a.example.com:4222,nats://b.example.com:4222",
 				CredentialsFile: "/run/secrets/nats.creds",
 				InboxPrefix:     "_INBOX_feedbridge",
+				Domain:          "hub",
 				Timeout:         5 * time.Second,
 				TLS:             nats.TLS{CertFile: "/tls/cert.pem", KeyFile: "/tls/key.pem", CAFile: "/tls/ca.pem", First: true},
 			}},

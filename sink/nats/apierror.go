@@ -103,11 +103,22 @@ func (c *Conn) explain(ctx context.Context, before, err error) error {
 		return feed.Permanent(fmt.Errorf("JetStream is off for this account on NATS at %s; enable it in the server's configuration", c.servers))
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
 		// A cluster that has no leader yet answers like that, too.
-		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; start the server with --jetstream", c.servers)
+		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", c.servers, c.cfg.noJetStream())
 	case errors.As(err, &api) && api.APIError() != nil:
 		return refusal(api.APIError(), "")
 	}
 	return causeOf(ctx, err)
+}
+
+// noJetStream says what to do if JetStream does not answer.
+func (c Config) noJetStream() string {
+	switch {
+	case c.Domain != "":
+		return fmt.Sprintf("is there a JetStream domain %s?", c.Domain)
+	case c.APIPrefix != "":
+		return fmt.Sprintf("is api_prefix %s right?", c.APIPrefix)
+	}
+	return "start the server with --jetstream, or, if this is a leaf node and its hub has the streams, set the bus's domain"
 }
 
 // causeOf is the reason why ctx ended, if it did and err says no more than that.

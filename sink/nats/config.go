@@ -27,6 +27,12 @@ type Config struct {
 	TLS       TLS           `yaml:"tls"`
 	// InboxPrefix replaces _INBOX, for accounts that allow only their own.
 	InboxPrefix string `yaml:"inbox_prefix"`
+	// Domain is the JetStream domain that holds the streams, as over a leaf node
+	// that has no JetStream or another domain. Default: that of the server.
+	Domain string `yaml:"domain"`
+	// APIPrefix replaces $JS.API, for accounts that import the JetStream of another
+	// account under a prefix. It excludes Domain.
+	APIPrefix string `yaml:"api_prefix"`
 	// Timeout bounds connecting and every request to the bus but a commit's
 	// acknowledgement, which has three times as long. Default 10s.
 	Timeout time.Duration `yaml:"timeout"`

@@ -123,7 +123,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 		}()
 		return nil, context.Cause(ctx)
 	}
-	if c.js, err = jetstream.New(c.nc); err != nil {
+	if c.js, err = jetstream.NewWithAPIPrefix(c.nc, cfg.api()); err != nil {
 		c.nc.Close()
 		return nil, feed.Permanent(fmt.Errorf("nats: %w", err))
 	}
@@ -296,6 +296,11 @@ func (c *Conn) Check(ctx context.Context) error {
 const minor = 12
 
 func (c *Conn) checkVersion() error {
+	if c.cfg.api() != jetstream.DefaultAPIPrefix {
+		// The streams may be on another server than this one. What their configuration
+		// and the acknowledgements say shows whether that one has atomic batches.
+		return nil
+	}
 	version := c.nc.ConnectedServerVersion()
 	var major, n int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &n); err != nil || major > 2 || major == 2 && n >= minor {

@@ -106,6 +106,9 @@ func TestServerIsTooOld(t *testing.T) {
 	wantError(t, c.Check(t.Context()), true, nil, want)
 	_, err = c.Sink(orders()).Resume(t.Context())
 	wantError(t, err, true, nil, want)
+	// The streams of a domain are on another server, which does not answer here.
+	c = connect(t, nats.Config{URL: "nats://" + l.Addr().String(), Domain: "hub", Timeout: time.Second})
+	wantError(t, c.Check(t.Context()), false, nil, "no answer from NATS")
 }
 
 // greet is as much of a server as answers to a client's connect.

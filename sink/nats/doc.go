@@ -104,6 +104,7 @@
 //	$JS.API.CONSUMER.MSG.NEXT.S.>
 //	$JS.API.CONSUMER.DELETE.S.>
 //
-// and to subscribe to _INBOX.>, or to the configured inbox prefix. A [Log] needs none
+// and to subscribe to _INBOX.>, or to the configured inbox prefix. With a JetStream
+// domain D they begin with $JS.D.API, with an API prefix P with P. A [Log] needs none
 // to publish to the topic and its checkpoint, nor CREATE of the stream.
 package nats

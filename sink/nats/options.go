@@ -7,10 +7,22 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
 	"github.com/feedbridge/feedbridge/secret"
 )
+
+// api is the prefix of the subjects of JetStream requests, with its last dot.
+func (c Config) api() string {
+	switch {
+	case c.Domain != "":
+		return "$JS." + c.Domain + ".API."
+	case c.APIPrefix != "":
+		return strings.TrimSuffix(c.APIPrefix, ".") + "."
+	}
+	return jetstream.DefaultAPIPrefix
+}
 
 // options returns the options that prove who connects. It reads every file
 // once, so that one that cannot be read is an error now and not a puzzle later.

@@ -80,7 +80,7 @@ func (c *Conn) get(ctx context.Context, stream string, query map[string]any) (*s
 	}
 	var reply *nats.Msg
 	err = c.insist(ctx, func(ctx context.Context) (err error) {
-		reply, err = c.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, request)
+		reply, err = c.nc.RequestWithContext(ctx, c.cfg.api()+"STREAM.MSG.GET."+stream, request)
 		return err
 	})
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *reading) close() {
 }
 
 func (r *reading) delete() {
-	_ = r.conn.nc.Publish("$JS.API.CONSUMER.DELETE."+r.stream+"."+r.consumer.CachedInfo().Name, nil)
+	_ = r.conn.nc.Publish(r.conn.cfg.api()+"CONSUMER.DELETE."+r.stream+"."+r.consumer.CachedInfo().Name, nil)
 }
 
 // pending is how many messages there were when the reading began.
@@ -323,7 +323,7 @@ func (r *reading) pull(n int) error {
 	r.pulls++
 	r.reply = strings.TrimSuffix(r.sub.Subject, "*") + strconv.Itoa(r.pulls)
 	r.coming, r.brought, r.left, r.pulled = n, false, r.limit, time.Now()
-	return r.conn.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, r.reply, request)
+	return r.conn.nc.PublishRequest(r.conn.cfg.api()+"CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, r.reply, request)
 }
 
 // receive returns what comes next. What has come is not lost with the connection.

@@ -32,12 +32,7 @@ func newRewindable(t *testing.T) *rewindable {
 // save keeps a copy of the store as it is now.
 func (r *rewindable) save() {
 	r.t.Helper()
-	r.restart(func() {
-		r.backup = r.t.TempDir()
-		if err := os.CopyFS(r.backup, os.DirFS(r.dir)); err != nil {
-			r.t.Fatal(err)
-		}
-	})
+	r.restart(func() { r.backup = copyOf(r.t, r.dir) })
 }
 
 // rewind restarts the server with the store that was saved.
@@ -51,6 +46,15 @@ func (r *rewindable) rewind() {
 			r.t.Fatal(err)
 		}
 	})
+}
+
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 func (r *rewindable) restart(while func()) {

@@ -58,6 +58,15 @@ func (c Config) Validate() []error {
 	if p := c.InboxPrefix; strings.ContainsAny(p, "*> \t") || strings.HasPrefix(p, ".") || strings.HasSuffix(p, ".") {
 		fail("inbox_prefix: %q is not the start of a subject", p)
 	}
+	if c.Domain != "" && c.APIPrefix != "" {
+		fail("domain, api_prefix: exclude each other: keep one")
+	}
+	if strings.ContainsAny(c.Domain, ".*> \t") {
+		fail("domain: %q is not the name of a JetStream domain: want one word without dots", c.Domain)
+	}
+	if p := c.APIPrefix; strings.ContainsAny(p, "*> \t") || strings.HasPrefix(p, ".") || strings.Contains(p, "..") {
+		fail("api_prefix: %q is not the start of a subject", p)
+	}
 	if c.Timeout < 0 {
 		fail("timeout: must be more than zero")
 	}

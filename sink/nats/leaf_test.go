@@ -1,0 +1,143 @@
+package nats_test
+
+import (
+	"net/url"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// hub has the streams of a leaf node that has no JetStream.
+type hub struct {
+	*server.Server
+	dir          string
+	client, leaf int // ports
+}
+
+// runHub runs both, and returns the hub and the URL of the leaf node.
+func runHub(t *testing.T) (h *hub, leaf string) {
+	t.Helper()
+	h = &hub{dir: t.TempDir(), client: freePort(t), leaf: freePort(t)}
+	h.run(t)
+	remote, err := url.Parse("nats-leaf://127.0.0.1:" + strconv.Itoa(h.leaf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := runServer(t, &server.Options{ServerName: "leaf", LeafNode: server.LeafNodeOpts{
+		ReconnectInterval: 50 * time.Millisecond,
+		Remotes:           []*server.RemoteLeafOpts{{URLs: []*url.URL{remote}}},
+	}})
+	eventually(t, "the leaf node is connected", func() bool { return s.NumLeafNodes() == 1 })
+	return h, s.ClientURL()
+}
+
+func (h *hub) run(t *testing.T) {
+	t.Helper()
+	h.Server = runServer(t, &server.Options{
+		ServerName: "hub", Port: h.client, JetStream: true, StoreDir: h.dir, JetStreamDomain: "hub",
+		LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: h.leaf},
+	})
+}
+
+func TestDomainOverALeafNode(t *testing.T) {
+	t.Parallel()
+	h, leaf := runHub(t)
+	for name, config := range map[string]nats.Config{
+		"domain":         {URL: leaf, Domain: "hub"},
+		"prefix":         {URL: leaf, APIPrefix: "$JS.hub.API"},
+		"prefix_and_dot": {URL: leaf, APIPrefix: "$JS.hub.API."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := nats.Topic{Feed: "orders", Subject: "shop." + name, Stream: nats.Stream{Create: true}}
+			conn := connect(t, config)
+			if err := conn.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s := conn.Sink(topic)
+			if err := s.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			resume(t, s)
+			commit(t, s, 0, 3)
+			commit(t, s, 3, 3)
+			other := connect(t, config).Sink(topic)
+			if cp := resume(t, other); cp.Count != 3 || other.IDs().Len() != 3 {
+				t.Errorf("checkpoint %+v and %d IDs, want 3", cp, other.IDs().Len())
+			}
+			commit(t, other, 3, 1000)
+			wantFeed(t, s, 1000)
+			// Without a stream it has to be found.
+			log := conn.Log(topic.Subject, "")
+			if n := len(records(t, log, 0, spanOf(t, log).End)); n != 1000 {
+				t.Errorf("%d messages are read, want 1000", n)
+			}
+			wantNoReaders(t, admin(t, h.ClientURL()), "shop_"+name)
+		})
+	}
+}
+
+func TestLeafNodeWithoutADomain(t *testing.T) {
+	t.Parallel()
+	_, leaf := runHub(t)
+	for name, test := range map[string]struct {
+		config nats.Config
+		want   string
+	}{
+		"none":         {nats.Config{URL: leaf}, "set the bus's domain"},
+		"another":      {nats.Config{URL: leaf, Domain: "elsewhere"}, "is there a JetStream domain elsewhere?"},
+		"a bad prefix": {nats.Config{URL: leaf, APIPrefix: "JS.hub"}, "is api_prefix JS.hub right?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := connect(t, test.config)
+			wantError(t, conn.Check(t.Context()), false, nil, "JetStream does not answer", test.want)
+			_, err := conn.Sink(orders()).Resume(t.Context())
+			wantError(t, err, false, nil, "JetStream does not answer", test.want)
+		})
+	}
+}
+
+// The hub restarts without its tail while the connection to the leaf node lasts. Another
+// copy fills the stream again, up to the very sequence that an idle copy knows.
+func TestHubLosesItsTailBehindALeafNode(t *testing.T) {
+	t.Parallel()
+	h, leaf := runHub(t)
+	open := func() *nats.Sink { return connect(t, nats.Config{URL: leaf, Domain: "hub"}).Sink(orders()) }
+	stop := func() {
+		h.Shutdown()
+		h.WaitForShutdown()
+	}
+	s := open()
+	resume(t, s)
+	commit(t, s, 0, 2) // 1 to 2, and the checkpoint
+	stop()
+	backup := copyOf(t, h.dir)
+	h.run(t)
+	resumeAgain(t, s)
+	commit(t, s, 2, 5) // 4 to 6, and the checkpoint
+	stop()
+	h.dir = backup
+	h.run(t)
+
+	other := open()
+	if cp := resumeAgain(t, other); cp.Count != 2 {
+		t.Fatalf("checkpoint %+v, want that of before", cp)
+	}
+	commit(t, other, 2, 3)
+	commit(t, other, 3, 4) // the checkpoint is 7 again
+	s.Rest()
+	err := s.Commit(t.Context(), sinktest.Entities(5, 2), sinktest.At(7))
+	wantError(t, err, false, checkpoint.ErrConflict)
+	if cp := resume(t, s); cp.Count != 4 {
+		t.Errorf("checkpoint %+v, want count 4", cp)
+	}
+	commit(t, s, 4, 7)
+	wantFeed(t, s, 7)
+}
