@@ -12,7 +12,6 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
 )
 
 // The error codes of the JetStream API that mean something in particular here;
@@ -29,7 +28,6 @@ const (
 	codeWrongLastSequence   = 10071
 	codeReplicas            = 10074
 	codeStoreFailed         = 10077
-	codeHeaderTooLarge      = 10097
 	codeSealed              = 10109
 	codeRollup              = 10111
 	codeInactiveThreshold   = 10153
@@ -48,6 +46,7 @@ var cures = map[jetstream.ErrorCode]string{
 	codeInsufficient:     "raise the server's JetStream limits",
 	codeMemoryResources:  "raise the server's JetStream limits",
 	codeStorageResources: "raise the server's JetStream limits",
+	codeMessageTooLarge:  "that is the checkpoint: raise max_msg_size with 'nats stream edit %s --max-msg-size', or max_payload of the server",
 	codeSealed:           "a sealed stream takes no messages for ever; give the feed another one",
 	codeRollup:           "run 'nats stream edit %s --allow-rollup'",
 	codeTTLInvalid:       "is this NATS server of version 2.12 or newer?",
@@ -64,8 +63,6 @@ func refusal(e *jetstream.APIError, stream string) error {
 	switch e.ErrorCode {
 	case codeWrongLastSequence, codeWrongLastReplicated:
 		return fmt.Errorf("%w: %w", checkpoint.ErrConflict, err)
-	case codeMessageTooLarge, codeHeaderTooLarge:
-		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
 	case codeStoreFailed:
 		// "maximum bytes exceeded" and "maximum messages exceeded" are of the
 		// operator's making; the store of a server that stops fails too.

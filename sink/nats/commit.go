@@ -136,17 +136,20 @@ func (s *Sink) publish(ctx context.Context, f fence, first bool, entities []feed
 	// than a batch.
 	var id string
 	if len(entities) > 0 {
-		if sent != nil {
+		if id = nuid.Next(); sent != nil {
 			id = sent.id
-		} else {
-			id = nuid.Next()
-			if err := s.publishBatch(id, first, entities); err != nil {
-				return fence{}, mark{}, err
-			}
 		}
 		last.Header[batchID] = []string{id}
 		last.Header[batchSequence] = []string{strconv.Itoa(len(entities) + 1)}
 		last.Header[batchCommit] = []string{"1"}
+	}
+	if err := s.checkpointFits(last); err != nil {
+		return fence{}, mark{}, err
+	}
+	if len(entities) > 0 && sent == nil {
+		if err := s.publishBatch(id, first, entities); err != nil {
+			return fence{}, mark{}, err
+		}
 	}
 	if err := s.confirm(ctx, f); err != nil {
 		return fence{}, mark{}, err

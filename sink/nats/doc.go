@@ -71,7 +71,7 @@
 //	                                                      or more than 50 batches at once in the stream
 //	10167, 10210         too many requests, batches       transient
 //	10077                store failed                     permanent if the stream is full and discards what is new
-//	10054, 10097         message or header too large      permanent, [sink.ErrTooLarge]
+//	10054                message too large                permanent: the checkpoint, the one message that is answered
 //	10002, 10023,        no room for the account, or on   permanent
 //	10028, 10047         the server
 //	10109                sealed                           permanent

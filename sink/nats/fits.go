@@ -6,12 +6,19 @@ import (
 	"math"
 	"strings"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
 // maxHeader is the largest header of a message that JetStream stores, in bytes.
 const maxHeader = math.MaxUint16
+
+// leastMessage is the least limit of a message's size that a stream may have, in bytes.
+// A checkpoint has about 350 bytes besides its cursor, most of which is URLs and
+// Content-IDs, so with less than this hardly any would fit.
+const leastMessage = 1024
 
 // overhead is what the headers of a batch, and of the first message but for the
 // topic's name, add to a message.
@@ -43,6 +50,26 @@ func (s *Sink) fits(h feed.Header, body int) error {
 	if limit := s.limit.Load(); limit > 0 && int64(size) > limit {
 		return fmt.Errorf("%w: it has %d bytes with its headers and NATS takes %d; raise max_payload in the server's configuration, "+
 			"and the stream's --max-msg-size if it has one", sink.ErrTooLarge, size, limit)
+	}
+	return nil
+}
+
+// checkpointFits returns an error if the message of a checkpoint is too large. It is
+// no entity's fault, and the limit can be raised: what a checkpoint has to say is bounded.
+func (s *Sink) checkpointFits(m *nats.Msg) error {
+	size := int64(len("NATS/1.0\r\n\r\n") + len(m.Data))
+	for name, values := range m.Header {
+		for _, value := range values {
+			size += int64(len(name) + len(": \r\n") + len(value))
+		}
+	}
+	stream := s.topic.Stream.Name
+	if limit := s.conn.nc.MaxPayload(); size > limit {
+		return feed.Permanent(fmt.Errorf("the checkpoint of %d bytes is larger than max_payload %d of the NATS server; raise it to at least %[1]d", size, limit))
+	}
+	if limit := s.limit.Load(); size > limit {
+		return feed.Permanent(fmt.Errorf("the checkpoint of %d bytes is larger than max_msg_size %d of stream %s; raise it to at least %[1]d with "+
+			"'nats stream edit %[3]s --max-msg-size %[1]d'", size, limit, stream))
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func TestLargestEntityThatFitsIsPublished(t *testing.T) {
 
 func TestWholeBatchOfTheLargestEntitiesIsPublished(t *testing.T) {
 	t.Parallel()
-	server := runServer(t, &server.Options{JetStream: true, MaxPayload: 1000})
+	server := runServer(t, &server.Options{JetStream: true, MaxPayload: 1024})
 	s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 	resume(t, s)
 	entities := sinktest.Entities(0, nats.MaxEntities)

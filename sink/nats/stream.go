@@ -161,6 +161,9 @@ func (s *Sink) misfits(c jetstream.StreamConfig) []string {
 	add(c.NoAck, "it does not acknowledge; %s--ack'", edit)
 	add(c.SubjectTransform != nil, "it transforms subjects; %s--no-transform'", edit)
 	add(c.AllowMsgCounter, "it is a counter; give the feed another stream")
+	add(c.MaxMsgSize > 0 && c.MaxMsgSize < leastMessage, "its max_msg_size of %d bytes is too small for a checkpoint; %s--max-msg-size=-1'", c.MaxMsgSize, edit)
+	payload := s.conn.nc.MaxPayload()
+	add(payload > 0 && payload < leastMessage, "the server's max_payload of %d bytes is too small for a checkpoint; raise it to %d at least", payload, leastMessage)
 	// Only a topic that has the stream for itself has its checkpoint among the
 	// newest messages always.
 	add(!s.alone(c.Subjects) && c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0),

@@ -77,6 +77,10 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 			func(c *jetstream.StreamConfig) { c.Sealed = true },
 			[]string{"it is sealed for ever"},
 		},
+		"messages that are too small": {
+			func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1023 },
+			[]string{"its max_msg_size of 1023 bytes is too small for a checkpoint; run 'nats stream edit shop_orders --max-msg-size=-1'"},
+		},
 		"others push the checkpoint out": {
 			func(c *jetstream.StreamConfig) { c.Subjects, c.MaxMsgs = append(c.Subjects, "shop.carts"), 1000 },
 			[]string{"it takes other subjects, too, and discards its oldest messages, which may be the checkpoint"},
