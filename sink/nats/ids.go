@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,18 +16,17 @@ import (
 // again: no other message has the same mark, at whatever sequence.
 type mark struct {
 	sequence uint64 // 0 if there is no message
-	// id is the message's batch and its number there; empty for a message that
-	// feedbridge has not written, which cannot be recognised.
+	// id is the message's batch and its number there, or the time at which it was
+	// stored if feedbridge has not written it.
 	id string
 }
 
-// markID returns the id of a [mark], from a message's headers.
-func markID(h nats.Header) string {
-	batch := h.Get(batchID)
-	if batch == "" {
-		return ""
+// markOf returns the mark of a message that was read.
+func markOf(sequence uint64, h nats.Header, at time.Time) mark {
+	if batch := h.Get(batchID); batch != "" {
+		return mark{sequence, batch + "/" + h.Get(batchSequence)}
 	}
-	return batch + "/" + h.Get(batchSequence)
+	return mark{sequence, at.UTC().Format(time.RFC3339Nano)}
 }
 
 // catchUp makes ids hold the newest IDs of the topic up to the sequence to, and
@@ -47,22 +47,8 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, last *st
 			s.forget()
 		}
 	}
-	first := max(1, info.State.FirstSeq)
-	from := max(first, s.seen.newest.sequence+1)
-	r, err := s.tail(ctx, from, to)
-	if err != nil {
-		return err
-	}
-	if err := s.load(ctx, r, to); err != nil {
-		return err
-	}
-	if r.from > from && s.ids.Marked() {
-		// Its source wants every mark, however old.
-		s.forget()
-		if r, err = s.headers(ctx, first); err != nil {
-			return err
-		}
-		if err := s.load(ctx, r, to); err != nil {
+	if s.seen.newest.sequence < to {
+		if err := s.loadTo(ctx, max(1, info.State.FirstSeq), to); err != nil {
 			return err
 		}
 	}
@@ -70,16 +56,35 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, last *st
 	return nil
 }
 
+// loadTo loads the IDs of the messages behind the newest one that is known, up to the
+// sequence to. The stream begins with the sequence first.
+func (s *Sink) loadTo(ctx context.Context, first, to uint64) error {
+	from := max(first, s.seen.newest.sequence+1)
+	r, err := s.tail(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	if err := s.load(ctx, r, to); err != nil || r.from == from || !s.ids.Marked() {
+		return err
+	}
+	// Its source wants every mark, however old.
+	s.forget()
+	if r, err = s.headers(ctx, first); err != nil {
+		return err
+	}
+	return s.load(ctx, r, to)
+}
+
 // holds reports whether the topic still holds the message m. Then it holds all in front
 // of m, too: a stream that goes back in time, after a power cut or when a backup is
 // restored, loses its tail. Neither the sequence of the checkpoint nor its Count would
 // show that, once others have filled the tail again.
 func (s *Sink) holds(ctx context.Context, m mark) (bool, error) {
-	if m.id == "" {
-		return m.sequence == 0, nil
+	if m.sequence == 0 {
+		return true, nil
 	}
 	found, err := s.conn.get(ctx, s.topic.Stream.Name, map[string]any{"seq": m.sequence})
-	return found != nil && markID(found.header()) == m.id, err
+	return found != nil && markOf(found.Sequence, found.header(), found.Time) == m, err
 }
 
 // forget forgets the IDs.
@@ -100,7 +105,7 @@ func (s *Sink) load(ctx context.Context, r *reading, to uint64) error {
 		}
 		if seen = m.sequence; seen <= to && m.Subject == s.topic.Subject {
 			s.ids.LoadMessage(m.fields())
-			s.seen.newest = mark{m.sequence, markID(m.Header)}
+			s.seen.newest = markOf(m.sequence, m.Header, m.time)
 		}
 	}
 	return nil

@@ -36,6 +36,8 @@ type stored struct {
 	Sequence uint64 `json:"seq"`
 	Header   []byte `json:"hdrs"`
 	Data     []byte `json:"data"`
+	// Time is when the server stored it.
+	Time time.Time `json:"time"`
 }
 
 // same reports whether two messages are one: the same content at the same sequence.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -189,8 +190,14 @@ func TestMessageBehindTheCheckpointIsLost(t *testing.T) {
 	if _, err := js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
+	next := starts(t, js.Conn().ConnectedUrl())
 	resume(t, s)
 	wantHeld(t, s, 4, 4)
+	resume(t, s)
+	wantHeld(t, s, 4, 4)
+	if diff := cmp.Diff([]uint64{4}, next()); diff != "" {
+		t.Errorf("it is read from (-want +got):\n%s", diff)
+	}
 	stream, err := js.Stream(t.Context(), "shop_orders")
 	if err != nil {
 		t.Fatal(err)
