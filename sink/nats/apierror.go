@@ -78,7 +78,7 @@ func refusal(e *jetstream.APIError, stream string) error {
 		return feed.Permanent(fmt.Errorf("%w; %s", err, cure))
 	}
 	if e.ErrorCode == codeBatchIncomplete {
-		return fmt.Errorf("%w; the server has dropped the batch: its leader has changed, or it has too many batches at once; it is sent again", err)
+		return fmt.Errorf("%w; the server has dropped the batch: its disk is full (see its log), its leader has changed, or it has too many batches at once; it is sent again", err)
 	}
 	if e.Code == http.StatusTooManyRequests || e.Code >= http.StatusInternalServerError {
 		return err

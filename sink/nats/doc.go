@@ -67,8 +67,8 @@
 //
 //	10071, 10164         wrong last sequence              [checkpoint.ErrConflict]
 //	10163                expected sequence not ready      transient
-//	10176                batch incomplete                 transient: a leader change, 10 s of silence within the batch,
-//	                                                      or more than 50 batches at once in the stream
+//	10176                batch incomplete                 transient: a disk that is full, a leader change, 10 s of silence
+//	                                                      within the batch, or more than 50 batches at once in the stream
 //	10167, 10210         too many requests, batches       transient
 //	10077                store failed                     permanent if the stream is full and discards what is new
 //	10054                message too large                permanent: the checkpoint, the one message that is answered

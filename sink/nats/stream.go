@@ -1,9 +1,11 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -142,6 +144,11 @@ func (s *Sink) misfits(c jetstream.StreamConfig) []string {
 		}
 	}
 	edit := "run 'nats stream edit " + c.Name + " "
+	for _, source := range c.Sources {
+		subjects := s.sourced(source)
+		add(len(subjects) > 0, "it takes messages from stream %s, which may be of %s; give the feed a stream of its own, or limit the source to other subjects "+
+			"with a filter", source.Name, strings.Join(subjects, " and "))
+	}
 	add(c.Mirror != nil, "it is a mirror, which takes no messages; give the feed a stream of its own")
 	add(c.Sealed, "it is sealed for ever; give the feed another stream")
 	add(c.Retention != jetstream.LimitsPolicy, "its retention is %s, which deletes the checkpoint; give the feed another stream, with --retention limits",
@@ -169,6 +176,24 @@ func (s *Sink) misfits(c jetstream.StreamConfig) []string {
 	add(!s.alone(c.Subjects) && c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0),
 		"it takes other subjects, too, and discards its oldest messages, which may be the checkpoint; give the feed a stream of its own, or %s--max-bytes=-1 --max-msgs=-1'", edit)
 	return wrong
+}
+
+// sourced returns which of the topic's subjects a source of its stream may write to. The
+// server stores what comes from a source whatever the subjects of the stream are.
+func (s *Sink) sourced(source *jetstream.StreamSource) []string {
+	patterns := []string{cmp.Or(source.FilterSubject, ">")}
+	if len(source.SubjectTransforms) > 0 {
+		patterns = nil
+	}
+	for _, transform := range source.SubjectTransforms {
+		to := cmp.Or(transform.Destination, transform.Source, ">")
+		if i := strings.IndexAny(to, "{$"); i >= 0 {
+			// What stands for {{wildcard(1)}} or $1 may be several words.
+			to = to[:strings.LastIndexByte(to[:i], '.')+1] + ">"
+		}
+		patterns = append(patterns, to)
+	}
+	return slices.DeleteFunc(s.subjects(), func(subject string) bool { return !covers(patterns, subject) })
 }
 
 // covers says whether one of the patterns of a stream matches subject.

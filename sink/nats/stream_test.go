@@ -73,6 +73,31 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 			},
 			[]string{"it is a mirror, which takes no messages", "it does not have shop.orders and _feedbridge.shop.orders"},
 		},
+		"a source of everything": {
+			func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "elsewhere"}} },
+			[]string{"it takes messages from stream elsewhere, which may be of shop.orders and _feedbridge.shop.orders; " +
+				"give the feed a stream of its own, or limit the source to other subjects with a filter"},
+		},
+		"a source of the topic": {
+			func(c *jetstream.StreamConfig) {
+				c.Sources = []*jetstream.StreamSource{{Name: "elsewhere", FilterSubject: "shop.carts"}, {Name: "another", FilterSubject: "shop.*"}}
+			},
+			[]string{"it takes messages from stream another, which may be of shop.orders;"},
+		},
+		"a source that is transformed to the topic": {
+			func(c *jetstream.StreamConfig) {
+				c.Sources = []*jetstream.StreamSource{{Name: "elsewhere", SubjectTransforms: []jetstream.SubjectTransformConfig{
+					{Source: "a.*", Destination: "shop.{{wildcard(1)}}"},
+				}}}
+			},
+			[]string{"it takes messages from stream elsewhere, which may be of shop.orders;"},
+		},
+		"a source with a filter that is written as a transform": {
+			func(c *jetstream.StreamConfig) {
+				c.Sources = []*jetstream.StreamSource{{Name: "elsewhere", SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "_feedbridge.>"}}}}
+			},
+			[]string{"it takes messages from stream elsewhere, which may be of _feedbridge.shop.orders;"},
+		},
 		"sealed": {
 			func(c *jetstream.StreamConfig) { c.Sealed = true },
 			[]string{"it is sealed for ever"},
@@ -111,9 +136,15 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 func TestStreamsThatFitAreNotChanged(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*jetstream.StreamConfig){
-		"its own":           func(*jetstream.StreamConfig) {},
-		"wildcards":         func(c *jetstream.StreamConfig) { c.Subjects = []string{"shop.>", "_feedbridge.*.orders"} },
-		"shared, and new":   func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "shop.carts") },
+		"its own":         func(*jetstream.StreamConfig) {},
+		"wildcards":       func(c *jetstream.StreamConfig) { c.Subjects = []string{"shop.>", "_feedbridge.*.orders"} },
+		"shared, and new": func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "shop.carts") },
+		"sources of other subjects": func(c *jetstream.StreamConfig) {
+			c.Sources = []*jetstream.StreamSource{
+				{Name: "elsewhere", FilterSubject: "shop.carts"},
+				{Name: "another", SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "shop.*", Destination: "all.{{wildcard(1)}}"}}},
+			}
+		},
 		"memory, and limit": func(c *jetstream.StreamConfig) { c.Storage, c.MaxBytes = jetstream.MemoryStorage, 1<<20 },
 	} {
 		t.Run(name, func(t *testing.T) {

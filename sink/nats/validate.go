@@ -134,8 +134,16 @@ func (t Topic) Validate() []error {
 		}
 		break
 	}
-	if name := t.Stream.Name; name != "" && name != streamName(name) {
+	name := t.Stream.Name
+	if name != "" && name != streamName(name) {
 		fail("stream.name: %q: a stream's name has no dots, wildcards, slashes or white space", name)
+	}
+	switch {
+	case len(t.StreamName()) <= maxStreamName:
+	case name == "":
+		fail("stream.name: is missing beside a topic of %d bytes, which is too long for the name of a stream: want at most %d", len(t.Subject), maxStreamName)
+	default:
+		fail("stream.name: has %d bytes: want at most %d", len(name), maxStreamName)
 	}
 	if t.Stream.Replicas < 0 || t.Stream.Replicas > 5 {
 		fail("stream.replicas: %d: want 1 to 5", t.Stream.Replicas)
@@ -148,6 +156,9 @@ func (t Topic) Validate() []error {
 	}
 	return errs
 }
+
+// maxStreamName is the greatest length of a stream's name, in bytes.
+const maxStreamName = 255
 
 // StreamName is the name of the topic's stream.
 func (t Topic) StreamName() string { return cmp.Or(t.Stream.Name, streamName(t.Subject)) }

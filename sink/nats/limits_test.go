@@ -1,0 +1,149 @@
+package nats_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+func TestLengthOfAStreamsName(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	name := strings.Repeat("s", 255)
+	for _, topic := range []nats.Topic{
+		{Feed: "orders", Subject: name, Stream: nats.Stream{Create: true}},
+		{Feed: "orders", Subject: "short", Stream: nats.Stream{Create: true, Name: strings.Repeat("n", 255)}},
+		{Feed: "orders", Subject: name + "s", Stream: nats.Stream{Create: true, Name: "named"}},
+	} {
+		if errs := topic.Validate(); len(errs) > 0 {
+			t.Fatalf("%v", errs)
+		}
+		s := connect(t, nats.Config{URL: server.URL()}).Sink(topic)
+		resume(t, s)
+		commit(t, s, 0, 3)
+		wantFeed(t, s, 3)
+	}
+	for _, test := range []struct {
+		topic nats.Topic
+		want  string
+	}{
+		{nats.Topic{Subject: name + "s"}, "stream.name: is missing beside a topic of 256 bytes, which is too long for the name of a stream: want at most 255"},
+		{nats.Topic{Subject: "short", Stream: nats.Stream{Name: name + "s"}}, "stream.name: has 256 bytes: want at most 255"},
+	} {
+		wantError(t, errors.Join(test.topic.Validate()...), false, nil, test.want)
+	}
+}
+
+// A stream that begins at a later sequence is as fresh as any.
+func TestStreamBeginsAtALaterSequence(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	js := admin(t, server.URL())
+	config := fitting()
+	config.FirstSeq = 1000
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *nats.Sink { return connect(t, nats.Config{URL: server.URL()}).Sink(orders()) }
+	if cp := resume(t, open()); !cp.IsZero() {
+		t.Errorf("checkpoint %+v, want the zero one", cp)
+	}
+	s := open()
+	resume(t, s)
+	commit(t, s, 0, 3)
+	if span := spanOf(t, s.Log()); span.First != 0 || span.End != 1004 {
+		t.Errorf("positions %+v, want all up to 1004", span)
+	}
+	purge(t, js)
+	_, err := open().Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrMissing)
+}
+
+// A server that cannot write to its disk drops a batch when it is committed.
+func TestServerCannotWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := runServer(t, &server.Options{JetStream: true, StoreDir: dir})
+	s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
+	resume(t, s)
+	// Batches are kept in a directory of that name.
+	batches := filepath.Join(filepath.Dir(filepath.Dir(block(t, dir))), "batches")
+	if err := os.WriteFile(batches, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
+	wantError(t, err, false, nil, "the server has dropped the batch: its disk is full (see its log), its leader has changed, or it has too many batches at once")
+	if err := os.Remove(batches); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	commit(t, s, 0, 3)
+	wantFeed(t, s, 3)
+}
+
+// A server that runs into a limit of the account in the middle of a batch has stored its
+// beginning, without the checkpoint. What is there is known when the feed is read again.
+func TestAccountLimitTearsABatch(t *testing.T) {
+	t.Parallel()
+	const first, more = 200, 600
+	o := newOperator(t)
+	var claims *jwt.AccountClaims
+	account := o.account(func(c *jwt.AccountClaims) {
+		c.Limits.DiskStorage = 300_000
+		claims = c
+	})
+	server := o.run()
+	s := connect(t, nats.Config{URL: server.ClientURL(), Timeout: time.Second, CredentialsFile: writeFile(t, credentials(t, account, asIs))}).Sink(orders())
+	withBodies := func(from, to int) []feed.Entity {
+		entities := sinktest.Entities(from, to-from)
+		for i := range entities {
+			entities[i].Body = make([]byte, 500)
+		}
+		return entities
+	}
+	resume(t, s)
+	if err := s.Commit(t.Context(), withBodies(0, first), sinktest.At(first)); err != nil {
+		t.Fatal(err)
+	}
+	// There is no answer.
+	err := s.Commit(t.Context(), withBodies(first, more), sinktest.At(more))
+	wantError(t, err, false, nil, "no answer from NATS")
+	if cp := resume(t, s); cp.Count != first {
+		t.Fatalf("checkpoint %+v, want count %d", cp, first)
+	}
+	held := first
+	for _, e := range sinktest.Entities(first, more-first) {
+		if !s.IDs().Add(e.ID) {
+			held++
+		}
+	}
+	if held == first || held == more {
+		t.Fatalf("%d entities are known: the batch was not torn, or nobody noticed", held)
+	}
+
+	err = s.Commit(t.Context(), withBodies(held, more), sinktest.At(more))
+	wantError(t, err, true, nil, "raise the account's JetStream limits")
+	claims.Limits.DiskStorage = -1
+	o.publish(claims)
+	known, err := server.LookupAccount(claims.Subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.UpdateAccountClaims(known, claims)
+	resume(t, s)
+	if err := s.Commit(t.Context(), withBodies(held, more), sinktest.At(more)); err != nil {
+		t.Fatal(err)
+	}
+	wantFeed(t, s, more)
+}
