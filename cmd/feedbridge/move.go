@@ -104,7 +104,7 @@ func (t *topic) target(ctx context.Context, old checkpoint.Checkpoint, position 
 // can be cured by another one.
 func (t *topic) checkpoint(ctx context.Context) (cp checkpoint.Checkpoint, broken, err error) {
 	cp, err = t.sink.Checkpoint(ctx)
-	if errors.Is(err, checkpoint.ErrMissing) || errors.Is(err, checkpoint.ErrUnreadable) {
+	if errors.Is(err, checkpoint.ErrMissing) || errors.Is(err, checkpoint.ErrUnreadable) || errors.Is(err, feed.ErrNoTopic) {
 		return checkpoint.Checkpoint{}, err, nil
 	}
 	return cp, nil, err

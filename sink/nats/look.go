@@ -3,22 +3,30 @@ package nats
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
 )
 
 // Checkpoint returns the checkpoint that the topic has, with the errors of
-// Resume. It changes nothing: a stream that is missing is an empty topic.
+// Resume. It changes nothing: a stream that is missing, and that Resume would create,
+// is an error that matches [feed.ErrNoTopic].
 func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 	var cp checkpoint.Checkpoint
 	err := s.conn.ask(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
 		info, err := s.streamInfo(ctx)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return nil
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound) && s.topic.Stream.Create:
+			// Nobody can tell which it is.
+			return fmt.Errorf("%w: there is no stream %s; if nothing has been published yet, 'feedbridge run' creates it; if it was deleted, "+
+				"a daemon that has published to it halts until it is restored, or the feed is started over with 'feedbridge checkpoint reset %s'",
+				feed.ErrNoTopic, s.topic.Stream.Name, s.topic.Feed)
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return s.errNoStream()
+		case err != nil:
 			return err
 		}
 		last, err := s.newest(ctx, info)

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -15,10 +16,9 @@ func TestLookingChangesNothing(t *testing.T) {
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	conn, js := connect(t, nats.Config{URL: server.URL()}), admin(t, server.URL())
 	s := conn.Sink(orders())
-	cp, err := s.Checkpoint(t.Context())
-	if err != nil || !cp.IsZero() {
-		t.Errorf("checkpoint %+v (%v), want the zero one", cp, err)
-	}
+	_, err := s.Checkpoint(t.Context())
+	wantError(t, err, false, feed.ErrNoTopic, "there is no stream shop_orders; if nothing has been published yet, 'feedbridge run' creates it; "+
+		"if it was deleted, a daemon that has published to it halts", "'feedbridge checkpoint reset orders'")
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("check of a stream that Resume creates: %v", err)
 	}
@@ -28,6 +28,8 @@ func TestLookingChangesNothing(t *testing.T) {
 	topic := orders()
 	topic.Stream.Create = false
 	wantError(t, conn.Sink(topic).Check(t.Context()), true, nil, "there is no stream shop_orders")
+	_, err = conn.Sink(topic).Checkpoint(t.Context())
+	wantError(t, err, true, nil, "there is no stream shop_orders, and stream.create is off")
 }
 
 func TestLookingFindsWhatResumeWould(t *testing.T) {
