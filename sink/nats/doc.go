@@ -34,6 +34,23 @@
 //   - The fence is compared once, on the last message; that is enough, because
 //     nothing before it is stored until then. Two commits of one writer are
 //     never under way at once, though two of its batches may be.
+//   - The fence is a sequence, and a stream may go back in time: a server that does not
+//     sync before it acknowledges loses its tail in a power cut. If other copies fill the
+//     tail again until the newest checkpoint has the same sequence as before, the server
+//     accepts a commit that goes on from the lost one. In a cluster, or over a leaf node,
+//     the connection lasts meanwhile. So the content of the checkpoint is compared before
+//     a commit that comes a second or more after the last look at it, or commit. A fence
+//     that is bound to the content would be better, and there is none: the server
+//     refuses Nats-Expected-Last-Msg-Id in batches, and on a replicated stream
+//     a plain message that fails it stops the stream.
+//   - What remains: a commit that the network holds back while all of this happens,
+//     and a leader that answers the look and no longer leads.
+//   - The memory of IDs is valid as long as the newest message that they were
+//     loaded from is in the stream, because a stream loses messages at its end. The
+//     checkpoint's sequence and Count would not do: a tail may be filled again with other
+//     commits, or other entities. Message and checkpoint are recognised by what
+//     only one has: its batch and number, its content. An unchanged topic takes no
+//     extra request, one that another copy has written to takes one.
 //   - There is no Nats-Msg-Id: one duplicate within the server's window would
 //     refuse a batch without saying which entity it was. An entity's own header
 //     of that name, as all that a server obeys, travels under another name.
