@@ -96,14 +96,11 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 		sent = nil
 	}
 	var ahead *staged
-	var staging sync.WaitGroup
+	meanwhile := func() {}
 	if next != nil && s.mayStage() {
-		// It starts when this goroutine waits for the answer, so that the
-		// message that makes the commit goes out first.
-		staging.Go(func() { ahead = s.stage(next()) })
+		meanwhile = func() { ahead = s.stage(next()) }
 	}
-	committed, newest, err := s.publish(ctx, s.fence, first, entities, sent, cp)
-	staging.Wait()
+	committed, newest, err := s.publish(ctx, s.fence, batch{first, entities, sent, cp}, meanwhile)
 	if err != nil {
 		s.failed = time.Now()
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, s.conn.explain(ctx, before, err))
@@ -118,26 +115,34 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	return nil
 }
 
-// publish publishes entities and cp, if the newest checkpoint is still that of f. It
-// returns the fence of the next commit, and the mark of the last entity if there is
-// one. first says that the topic has never had a message. The entities are not sent
-// again if sent has them.
-func (s *Sink) publish(ctx context.Context, f fence, first bool, entities []feed.Entity, sent *staged, cp checkpoint.Checkpoint) (fence, mark, error) {
-	last := &nats.Msg{Subject: s.checkpoint, Data: checkpoint.Encode(cp), Header: nats.Header{
+// A batch is what a commit stores.
+type batch struct {
+	first      bool // the topic has never had a message
+	entities   []feed.Entity
+	sent       *staged // the entities, if they were sent ahead; else nil
+	checkpoint checkpoint.Checkpoint
+}
+
+// publish publishes a batch, if the newest checkpoint is still that of f. It returns the
+// fence of the next commit, and the mark of the last entity if there is one. meanwhile
+// runs while the answer is waited for.
+func (s *Sink) publish(ctx context.Context, f fence, b batch, meanwhile func()) (fence, mark, error) {
+	entities := b.entities
+	last := &nats.Msg{Subject: s.checkpoint, Data: checkpoint.Encode(b.checkpoint), Header: nats.Header{
 		expectedLast: {strconv.FormatUint(f.sequence(), 10)},
 		// One checkpoint is kept, and the stream's age limit spares it.
 		rollup: {"sub"},
 		ttl:    {"never"},
 	}}
-	if first && len(entities) == 0 {
+	if b.first && len(entities) == 0 {
 		last.Header[firstOf] = []string{s.topic.Subject}
 	}
 	// A checkpoint alone is a plain message, which costs the server much less
 	// than a batch.
 	var id string
 	if len(entities) > 0 {
-		if id = nuid.Next(); sent != nil {
-			id = sent.id
+		if id = nuid.Next(); b.sent != nil {
+			id = b.sent.id
 		}
 		last.Header[batchID] = []string{id}
 		last.Header[batchSequence] = []string{strconv.Itoa(len(entities) + 1)}
@@ -146,8 +151,8 @@ func (s *Sink) publish(ctx context.Context, f fence, first bool, entities []feed
 	if err := s.checkpointFits(last); err != nil {
 		return fence{}, mark{}, err
 	}
-	if len(entities) > 0 && sent == nil {
-		if err := s.publishBatch(id, first, entities); err != nil {
+	if len(entities) > 0 && b.sent == nil {
+		if err := s.publishBatch(id, b.first, entities); err != nil {
 			return fence{}, mark{}, err
 		}
 	}
@@ -155,7 +160,12 @@ func (s *Sink) publish(ctx context.Context, f fence, first bool, entities []feed
 		return fence{}, mark{}, err
 	}
 	now := time.Now()
+	// It starts when this goroutine waits for the answer, so that the message that makes
+	// the commit goes out first.
+	var waiting sync.WaitGroup
+	waiting.Go(meanwhile)
 	reply, err := s.conn.nc.RequestMsgWithContext(ctx, last)
+	waiting.Wait()
 	if errors.Is(err, nats.ErrNoResponders) {
 		return fence{}, mark{}, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", s.topic.Stream.Name)
 	}

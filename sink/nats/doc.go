@@ -43,8 +43,9 @@
 //     that is bound to the content would be better, and there is none: the server
 //     refuses Nats-Expected-Last-Msg-Id in batches, and on a replicated stream
 //     a plain message that fails it stops the stream.
-//   - What remains: a commit that the network holds back while all of this happens,
-//     and a leader that answers the look and no longer leads.
+//   - What remains: a commit that is held back between the comparison and the server
+//     while all of this happens, by the network or because the process is stopped;
+//     and a leader that answers the comparison and no longer leads.
 //   - The memory of IDs is valid as long as the newest message that they were
 //     loaded from is in the stream, because a stream loses messages at its end. The
 //     checkpoint's sequence and Count would not do: a tail may be filled again with other

@@ -146,7 +146,7 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		}
 		ctx, cancel := s.conn.bounded(ctx)
 		defer cancel()
-		_, _, err = s.publish(ctx, fence{last, asked}, first, nil, nil, next(old))
+		_, _, err = s.publish(ctx, fence{last, asked}, batch{first: first, checkpoint: next(old)}, func() {})
 		return err
 	})
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Sink) newest(ctx context.Context, info *jetstream.StreamInfo) (*stored,
 // stream that its server has back as it was created has lost all of its tail, the
 // topic's first commit included, so the topic is as it was before that.
 func (s *Sink) lost(info *jetstream.StreamInfo) bool {
-	return s.seen.checkpoint != nil && !(untouched(info) && info.Created.Equal(s.seen.created))
+	return s.seen.checkpoint != nil && (!untouched(info) || !info.Created.Equal(s.seen.created))
 }
 
 // untouched reports whether a stream has never had a message.
