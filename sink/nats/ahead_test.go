@@ -134,3 +134,50 @@ func TestManySinksOfOneStreamSendNothingAhead(t *testing.T) {
 		t.Errorf("one of many sinks: %v; asked for more: %v", err, asked)
 	}
 }
+
+// What is sent ahead does not stand between the entities of a commit, which would delay
+// that.
+func TestSentAheadAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	nc, err := natsgo.Connect(server.URL(), natsgo.Timeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	sub, err := nc.SubscribeSync(orders().Subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, s)
+	const n, commits = 300, 5
+	for i := range commits {
+		commitAhead(t, s, sinktest.Entities(i*n, n), (i+1)*n, (i+2)*n)
+	}
+	// What is sent on the same connection afterwards arrives afterwards.
+	if err := s.Log().Conn().Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	batches := map[string]bool{}
+	for before := ""; ; {
+		msg, err := sub.NextMsg(time.Millisecond)
+		if err != nil {
+			break
+		}
+		id := msg.Header.Get("Nats-Batch-Id")
+		if id != before && batches[id] {
+			t.Fatal("the entities of two batches are mixed")
+		}
+		before, batches[id] = id, true
+	}
+	if len(batches) != 2*commits {
+		t.Errorf("%d batches, want %d", len(batches), 2*commits)
+	}
+}
