@@ -124,9 +124,9 @@ type batch struct {
 }
 
 // publish publishes a batch, if the newest checkpoint is still that of f. It returns the
-// fence of the next commit, and the mark of the last entity if there is one. meanwhile
+// fence of the next commit, and the identity of the last entity if there is one. meanwhile
 // runs while the answer is waited for.
-func (s *Sink) publish(ctx context.Context, f fence, b batch, meanwhile func()) (fence, mark, error) {
+func (s *Sink) publish(ctx context.Context, f fence, b batch, meanwhile func()) (fence, identity, error) {
 	entities := b.entities
 	last := &nats.Msg{Subject: s.checkpoint, Data: checkpoint.Encode(b.checkpoint), Header: nats.Header{
 		expectedLast: {strconv.FormatUint(f.sequence(), 10)},
@@ -149,15 +149,15 @@ func (s *Sink) publish(ctx context.Context, f fence, b batch, meanwhile func()) 
 		last.Header[batchCommit] = []string{"1"}
 	}
 	if err := s.checkpointFits(last); err != nil {
-		return fence{}, mark{}, err
+		return fence{}, identity{}, err
 	}
 	if len(entities) > 0 && b.sent == nil {
 		if err := s.publishBatch(id, b.first, entities); err != nil {
-			return fence{}, mark{}, err
+			return fence{}, identity{}, err
 		}
 	}
 	if err := s.confirm(ctx, f); err != nil {
-		return fence{}, mark{}, err
+		return fence{}, identity{}, err
 	}
 	now := time.Now()
 	// It starts when this goroutine waits for the answer, so that the message that makes
@@ -167,18 +167,18 @@ func (s *Sink) publish(ctx context.Context, f fence, b batch, meanwhile func()) 
 	reply, err := s.conn.nc.RequestMsgWithContext(ctx, last)
 	waiting.Wait()
 	if errors.Is(err, nats.ErrNoResponders) {
-		return fence{}, mark{}, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", s.topic.Stream.Name)
+		return fence{}, identity{}, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", s.topic.Stream.Name)
 	}
 	if err != nil {
-		return fence{}, mark{}, causeOf(ctx, err)
+		return fence{}, identity{}, causeOf(ctx, err)
 	}
 	sequence, err := s.acknowledged(reply.Data, id, len(entities)+1)
 	if err != nil {
-		return fence{}, mark{}, err
+		return fence{}, identity{}, err
 	}
-	// A batch has consecutive sequences. If it had not, the mark would not be found,
+	// A batch has consecutive sequences. If it had not, that would not be found,
 	// and the IDs would be loaded again.
-	newest := mark{sequence - 1, id + "/" + strconv.Itoa(len(entities))}
+	newest := identity{sequence - 1, id + "/" + strconv.Itoa(len(entities))}
 	return fence{&stored{Sequence: sequence, Data: last.Data}, now}, newest, nil
 }
 

@@ -12,21 +12,21 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// mark identifies a message of the topic, so that it is recognised when it is read
-// again: no other message has the same mark, at whatever sequence.
-type mark struct {
+// identity identifies a message of the topic, so that it is recognised when it is read
+// again: no other message has the same, at whatever sequence.
+type identity struct {
 	sequence uint64 // 0 if there is no message
 	// id is the message's batch and its number there, or the time at which it was
 	// stored if feedbridge has not written it.
 	id string
 }
 
-// markOf returns the mark of a message that was read.
-func markOf(sequence uint64, h nats.Header, at time.Time) mark {
+// identityOf returns the identity of a message that was read.
+func identityOf(sequence uint64, h nats.Header, at time.Time) identity {
 	if batch := h.Get(batchID); batch != "" {
-		return mark{sequence, batch + "/" + h.Get(batchSequence)}
+		return identity{sequence, batch + "/" + h.Get(batchSequence)}
 	}
-	return mark{sequence, at.UTC().Format(time.RFC3339Nano)}
+	return identity{sequence, at.UTC().Format(time.RFC3339Nano)}
 }
 
 // catchUp makes ids hold the newest IDs of the topic up to the sequence to, and
@@ -79,18 +79,18 @@ func (s *Sink) loadTo(ctx context.Context, first, to uint64) error {
 // of m, too: a stream that goes back in time, after a power cut or when a backup is
 // restored, loses its tail. Neither the sequence of the checkpoint nor its Count would
 // show that, once others have filled the tail again.
-func (s *Sink) holds(ctx context.Context, m mark) (bool, error) {
+func (s *Sink) holds(ctx context.Context, m identity) (bool, error) {
 	if m.sequence == 0 {
 		return true, nil
 	}
 	found, err := s.conn.get(ctx, s.topic.Stream.Name, map[string]any{"seq": m.sequence})
-	return found != nil && markOf(found.Sequence, found.header(), found.Time) == m, err
+	return found != nil && identityOf(found.Sequence, found.header(), found.Time) == m, err
 }
 
 // forget forgets the IDs.
 func (s *Sink) forget() {
 	s.ids.Reset()
-	s.seen.newest = mark{}
+	s.seen.newest = identity{}
 }
 
 // load makes ids hold what is read up to the sequence to, which is that of a
@@ -105,7 +105,7 @@ func (s *Sink) load(ctx context.Context, r *reading, to uint64) error {
 		}
 		if seen = m.sequence; seen <= to && m.Subject == s.topic.Subject {
 			s.ids.LoadMessage(m.fields())
-			s.seen.newest = markOf(m.sequence, m.Header, m.time)
+			s.seen.newest = identityOf(m.sequence, m.Header, m.time)
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ type seen struct {
 	// if the topic had none.
 	checkpoint *stored
 	// newest is the newest entity whose ID was loaded or committed.
-	newest mark
+	newest identity
 	// moved is when a person had last moved the checkpoint.
 	moved time.Time
 }
