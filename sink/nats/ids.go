@@ -41,7 +41,7 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, last *st
 	case last.same(s.seen.checkpoint) && to == last.Sequence && s.seen.newest.sequence < to:
 		return nil
 	default:
-		if held, err := s.holds(ctx, s.seen.newest); err != nil {
+		if held, err := s.holds(ctx, info, s.seen.newest); err != nil {
 			return err
 		} else if !held {
 			s.forget()
@@ -79,12 +79,22 @@ func (s *Sink) loadTo(ctx context.Context, first, to uint64) error {
 // of m, too: a stream that goes back in time, after a power cut or when a backup is
 // restored, loses its tail. Neither the sequence of the checkpoint nor its Count would
 // show that, once others have filled the tail again.
-func (s *Sink) holds(ctx context.Context, m identity) (bool, error) {
+func (s *Sink) holds(ctx context.Context, info *jetstream.StreamInfo, m identity) (bool, error) {
 	if m.sequence == 0 {
 		return true, nil
 	}
 	found, err := s.conn.get(ctx, s.topic.Stream.Name, map[string]any{"seq": m.sequence})
-	return found != nil && identityOf(found.Sequence, found.header(), found.Time) == m, err
+	if err != nil {
+		return false, err
+	}
+	held := found != nil && identityOf(found.Sequence, found.header(), found.Time) == m
+	// Limits take what is in front of the stream's first message, or what is oldest of a
+	// subject.
+	expired := found == nil && (m.sequence < info.State.FirstSeq || info.Config.MaxMsgsPerSubject > 0)
+	if !held && !expired {
+		s.conn.log.Warn("the stream has lost its newest messages", "stream", info.Config.Name, "sequence", m.sequence)
+	}
+	return held, nil
 }
 
 // forget forgets the IDs.

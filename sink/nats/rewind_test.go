@@ -1,7 +1,10 @@
 package nats_test
 
 import (
+	"log/slog"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,6 +83,24 @@ func resumeAgain(t *testing.T, s *nats.Sink) (cp checkpoint.Checkpoint) {
 	return cp
 }
 
+// output is a log that is read while it is written.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(line)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
 // wantHeld checks which of the first n entities of the feed a sink takes for held: the
 // first held ones.
 func wantHeld(t *testing.T, s *nats.Sink, n, held int) {
@@ -122,7 +143,13 @@ func TestLostTailIsFilledInSmallerCommits(t *testing.T) {
 			resume(t, first)
 			commit(t, first, 0, 10) // 1 to 10, and the checkpoint
 			r.save()
-			s := r.open()
+			var log output
+			conn, err := nats.Connect(t.Context(), nats.Config{URL: r.server.URL()}, slog.New(slog.NewTextHandler(&log, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			s := conn.Sink(orders())
 			test.remember(s, r.open())
 			before := lastSequence(t, admin(t, r.server.URL()))
 
@@ -145,6 +172,9 @@ func TestLostTailIsFilledInSmallerCommits(t *testing.T) {
 			resume(t, s)
 			commit(t, s, 30, 40)
 			wantFeed(t, s, 40)
+			if n := strings.Count(log.String(), "the stream has lost its newest messages"); n != 1 {
+				t.Errorf("the loss is logged %d times, want 1:\n%s", n, log.String())
+			}
 		})
 	}
 }
