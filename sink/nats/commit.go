@@ -195,7 +195,7 @@ func (s *Sink) confirm(ctx context.Context, f fence) error {
 		return err
 	}
 	if !last.same(f.checkpoint) {
-		return fmt.Errorf("%w: its checkpoint is another one than was read", checkpoint.ErrConflict)
+		return fmt.Errorf("%w: its checkpoint differs from the one that was read", checkpoint.ErrConflict)
 	}
 	return nil
 }

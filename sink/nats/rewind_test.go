@@ -265,7 +265,7 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 			}
 			s.Rest()
 			err := s.Commit(t.Context(), entities, sinktest.At(5+len(entities)))
-			wantError(t, err, false, checkpoint.ErrConflict, "its checkpoint is another one")
+			wantError(t, err, false, checkpoint.ErrConflict, "its checkpoint differs from the one that was read")
 			if cp := resume(t, s); cp.Count != 4 {
 				t.Errorf("checkpoint %+v, want count 4", cp)
 			}
