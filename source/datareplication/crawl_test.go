@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
@@ -219,21 +220,23 @@ func TestCrawl(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(tt.pages...)
-			if tt.edit != nil {
-				tt.edit(s)
-			}
-			r := readOn(t, s.source(t, from(t, tt.start)), nil)
-			if tt.err == "" {
-				r.want(t, tt.want)
-			} else {
-				r.wantIDs(t, tt.want)
-				r.wantError(t, true, tt.err)
-			}
-			r.wantViolations(t, tt.violations...)
-			if tt.requests != nil {
-				s.wantRequests(t, tt.requests...)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(tt.pages...)
+				if tt.edit != nil {
+					tt.edit(s)
+				}
+				r := readSure(t, s.source(t, from(t, tt.start)), nil)
+				if tt.err == "" {
+					r.want(t, tt.want)
+				} else {
+					r.wantIDs(t, tt.want)
+					r.wantError(t, true, tt.err)
+				}
+				r.wantViolations(t, tt.violations...)
+				if tt.requests != nil {
+					s.wantRequests(t, tt.requests...)
+				}
+			})
 		})
 	}
 }

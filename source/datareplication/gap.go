@@ -9,26 +9,35 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// patience is for how long a gap has to be there before reading goes on behind
-// it, if the configuration says so: a server that is being restarted may not
-// know its own pages.
+// patience is for how long the position has to be missing before reading goes
+// on behind the gap, if the configuration says so: a server that is being
+// restarted may not know its own pages.
 const patience = time.Minute
 
-// lostPlace says that the place in the cursor is not in the feed any more.
+// lostPlace reports that the position in the cursor is not in the feed any
+// more.
 type lostPlace struct {
 	violation feed.Violation
-	// forGood says that looking for the place would end like this again.
+	// forGood says that a search for the position would end like this again.
 	forGood bool
+	// certain says that an answer that is older than another cannot look like
+	// this, so that no further look is needed.
+	certain bool
 }
 
 func (l *lostPlace) Error() string { return l.violation.Error() }
 
-func lost(kind, page, format string, args ...any) error {
-	return &lostPlace{violation(kind, page, format, args...), false}
+func lost(kind, page, format string, args ...any) *lostPlace {
+	return &lostPlace{violation: violation(kind, page, format, args...)}
 }
 
-func lostForGood(kind, page, format string, args ...any) error {
-	return &lostPlace{violation(kind, page, format, args...), true}
+func lostForGood(kind, page, format string, args ...any) *lostPlace {
+	return &lostPlace{violation: violation(kind, page, format, args...), forGood: true}
+}
+
+func (l *lostPlace) forCertain() *lostPlace {
+	l.certain = true
+	return l
 }
 
 // recover finds the place again, or decides what to do if it is not there.
@@ -55,6 +64,8 @@ func (s *Source) recover(ctx context.Context, cur cursor, l *lostPlace) (feed.Ba
 	s.log.Warn("the place where reading goes on is lost; looking for it", "place", sr.String(), "reason", l)
 	w, err := s.locate(ctx, cursor{Search: sr, Gap: cur.Gap, Owed: cur.Owed})
 	if again, ok := errors.AsType[*lostPlace](err); ok {
+		// One old answer is enough to mislead a search, whatever it ends with.
+		again.forGood = false
 		return s.gap(cur, again)
 	}
 	if err != nil {
@@ -91,10 +102,10 @@ func (s *Source) locate(ctx context.Context, cur cursor) (*walker, error) {
 // gap does what the configuration says when entities are missing between what
 // was published and what the feed still has.
 func (s *Source) gap(cur cursor, l *lostPlace) (feed.Batch, error) {
-	if s.gapSeen.IsZero() {
-		s.gapSeen = time.Now()
+	if !s.gaps.add() && !l.forGood {
+		return feed.Batch{}, unconfirmed(l)
 	}
-	left := patience - time.Since(s.gapSeen)
+	left := patience - time.Since(s.gaps.since)
 	if cur.Snapshot != nil {
 		return s.replaced(cur, l, left)
 	}

@@ -39,12 +39,12 @@ func TestLostPlaces(t *testing.T) {
 		{
 			name: "pages have other names", pages: []string{"y@1", "a@2 b@2 c@3 d@3", "e@4"}, change: rename,
 			violations: []string{PageGone},
-			requests:   []string{"GET /1", "HEAD /latest", "HEAD /new/1", "HEAD /new/0", "GET /new/1", "GET /new/2"},
+			requests:   []string{"GET /1", "GET /1", "GET /1", "HEAD /latest", "HEAD /new/1", "HEAD /new/0", "GET /new/1", "GET /new/2"},
 		},
 		{
 			name: "other names, the place on the oldest page", pages: []string{"y@1 a@1 b@2 c@3 d@3 e@3"}, change: rename,
 			violations: []string{PageGone},
-			requests:   []string{"GET /0", "HEAD /latest", "GET /new/0"},
+			requests:   []string{"GET /0", "GET /0", "GET /0", "HEAD /latest", "GET /new/0"},
 		},
 		{
 			name: "the place is at the end of a page", pages: []string{"y@1", "a@2 b@2 c@3", "d@3 e@4"}, change: rename,
@@ -93,30 +93,32 @@ func TestLostPlaces(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(tt.pages...)
-			src := s.source(t, batchesOf(1))
-			var cursor feed.Cursor
-			for read := 0; read < 4; {
-				b, err := src.Next(t.Context(), cursor)
-				if err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(tt.pages...)
+				src := s.source(t, batchesOf(1))
+				var cursor feed.Cursor
+				for read := 0; read < 4; {
+					b, err := src.Next(t.Context(), cursor)
+					if err != nil {
+						t.Fatal(err)
+					}
+					cursor = b.Cursor
+					read += len(b.Entities)
 				}
-				cursor = b.Cursor
-				read += len(b.Entities)
-			}
-			src.closePage()
-			s.edit(func() { tt.change(s) })
-			s.requests()
-			for _, next := range []*Source{src, s.source(t)} {
-				r := readOn(t, next, cursor)
-				r.want(t, "d e")
-				r.wantViolations(t, tt.violations...)
-				if requests := s.requests(); tt.requests != nil && !slices.Equal(requests, tt.requests) {
-					t.Errorf("requests %q\nwant     %q", requests, tt.requests)
-				}
-				readOn(t, next, r.cursor).want(t, "")
+				src.closePage()
+				s.edit(func() { tt.change(s) })
 				s.requests()
-			}
+				for _, next := range []*Source{src, s.source(t)} {
+					r := readSure(t, next, cursor)
+					r.want(t, "d e")
+					r.wantViolations(t, tt.violations...)
+					if requests := s.requests(); tt.requests != nil && !slices.Equal(requests, tt.requests) {
+						t.Errorf("requests %q\nwant     %q", requests, tt.requests)
+					}
+					readOn(t, next, r.cursor).want(t, "")
+					s.requests()
+				}
+			})
 		})
 	}
 }
@@ -164,31 +166,37 @@ func TestPagesVanishOnTheWayBack(t *testing.T) {
 	for _, tt := range tests {
 		t.Run("case 84: "+tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite("a@1", "b@2", "c@3", "d@4")
-			s.Add("HEAD", "/2", after(func() { s.edit(func() { tt.vanish(s) }) }))
-			src := s.source(t)
-			r := readOn(t, src, nil)
-			r.wantIDs(t, tt.want)
-			if tt.err == "" {
-				r.want(t, tt.want)
-				return
-			}
-			r.wantError(t, true, tt.err, "404 Not Found", "http://feed.example/1", "gap is set to")
-			s.edit(func() { s.pages["/2"].prev = "" }) // a person mends it
-			readOn(t, src, r.cursor).want(t, "c d")
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite("a@1", "b@2", "c@3", "d@4")
+				s.Add("HEAD", "/2", after(func() { s.edit(func() { tt.vanish(s) }) }))
+				src := s.source(t)
+				r := readSure(t, src, nil)
+				r.wantIDs(t, tt.want)
+				if tt.err == "" {
+					r.want(t, tt.want)
+					return
+				}
+				r.wantError(t, true, tt.err, "404 Not Found", "http://feed.example/1", "gap is set to")
+				s.edit(func() { s.pages["/2"].prev = "" }) // a person mends it
+				readOn(t, src, r.cursor).want(t, "c d")
+			})
 		})
 	}
 	t.Run("the page to start at", func(t *testing.T) {
 		t.Parallel()
-		s := newSite("a@1", "b@2", "c@3")
-		s.Add("HEAD", "/0", after(func() { s.edit(func() { s.remove("/0") }) }))
-		readOn(t, s.source(t), nil).want(t, "b c")
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("a@1", "b@2", "c@3")
+			s.Add("HEAD", "/0", after(func() { s.edit(func() { s.remove("/0") }) }))
+			readSure(t, s.source(t), nil).want(t, "b c")
+		})
 	})
 	t.Run("the page to start at, for a moment", func(t *testing.T) {
 		t.Parallel()
-		s := newSite("a@1", "b@2", "c@3")
-		s.Add("GET", "/2", sample.Status(404))
-		readOn(t, s.source(t, from(t, startAt(3))), nil).want(t, "c")
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("a@1", "b@2", "c@3")
+			s.Add("GET", "/2", sample.Status(404))
+			readSure(t, s.source(t, from(t, startAt(3))), nil).want(t, "c")
+		})
 	})
 	t.Run("with the gap taken", func(t *testing.T) {
 		t.Parallel()
@@ -197,7 +205,7 @@ func TestPagesVanishOnTheWayBack(t *testing.T) {
 				s := newSite("a@1", "b@2", "c@3", "d@4")
 				delete(s.pages, "/1")
 				src := s.source(t, onGap(gap))
-				r := readOn(t, src, nil)
+				r := readSure(t, src, nil)
 				r.wantError(t, false, PageGone)
 				time.Sleep(patience)
 				r = readOn(t, src, r.cursor)
@@ -287,11 +295,11 @@ func TestGaps(t *testing.T) {
 				src.closePage()
 				s.edit(func() { tt.lose(s) })
 
-				halted := readOn(t, s.source(t), cursor)
+				halted := readSure(t, s.source(t), cursor)
 				halted.wantIDs(t, "")
 				halted.wantError(t, true, tt.kind, "entities may be missing", "gap is set to", "checkpoint set")
 
-				early := readOn(t, src, cursor)
+				early := readSure(t, src, cursor)
 				early.wantIDs(t, "")
 				early.wantError(t, false, tt.kind)
 				time.Sleep(patience)
@@ -300,7 +308,7 @@ func TestGaps(t *testing.T) {
 				if !slices.Contains(r.violations, tt.kind) {
 					t.Errorf("violations %v lack %s", r.violations, tt.kind)
 				}
-				again := readOn(t, s.source(t, onGap(tt.gap)), r.cursor)
+				again := readSure(t, s.source(t, onGap(tt.gap)), r.cursor)
 				again.want(t, "")
 			})
 		})
@@ -308,18 +316,20 @@ func TestGaps(t *testing.T) {
 	t.Run("the place comes back", func(t *testing.T) {
 		t.Parallel()
 		for _, gap := range []Gap{GapHalt, GapResume, GapRestart} {
-			s := newSite(pages...)
-			src := s.source(t, onGap(gap))
-			r := readOn(t, src, nil)
-			r.want(t, "y a b c d e")
-			var page *sheet
-			s.edit(func() { page = s.pages["/3"]; delete(s.pages, "/3"); s.latest = "/2" })
-			lost := readOn(t, src, r.cursor)
-			lost.wantIDs(t, "")
-			lost.wantError(t, gap == GapHalt, PageGone)
-			s.edit(func() { s.pages["/3"] = page; s.latest = "/3" })
-			s.write("/3", "f@6")
-			readOn(t, src, r.cursor).want(t, "f")
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(pages...)
+				src := s.source(t, onGap(gap))
+				r := readOn(t, src, nil)
+				r.want(t, "y a b c d e")
+				var page *sheet
+				s.edit(func() { page = s.pages["/3"]; delete(s.pages, "/3"); s.latest = "/2" })
+				lost := readSure(t, src, r.cursor)
+				lost.wantIDs(t, "")
+				lost.wantError(t, gap == GapHalt, PageGone)
+				s.edit(func() { s.pages["/3"] = page; s.latest = "/3" })
+				s.write("/3", "f@6")
+				readOn(t, src, r.cursor).want(t, "f")
+			})
 		}
 	})
 	t.Run("a server that does not know its pages for a while", func(t *testing.T) {
@@ -335,14 +345,14 @@ func TestGaps(t *testing.T) {
 				s.edit(func() { lost, s.pages = s.pages, map[string]*sheet{} })
 				// Without its entry point there is no feed, and no gap in it.
 				for range 5 {
-					bad := readOn(t, src, r.cursor)
+					bad := readSure(t, src, r.cursor)
 					bad.wantError(t, true, "", "404 Not Found", "http://feed.example/latest")
 					time.Sleep(patience)
 				}
 				s.edit(func() {
 					s.pages["/5"] = lost["/5"]
 				})
-				bad := readOn(t, src, r.cursor)
+				bad := readSure(t, src, r.cursor)
 				bad.wantError(t, gap == GapHalt, NotOldEnough)
 				s.edit(func() { s.pages = lost })
 				readOn(t, src, r.cursor).want(t, "f g")
@@ -365,11 +375,11 @@ func TestGaps(t *testing.T) {
 				delete(s.pages, "/2")
 				s.latest = "/1"
 				src := s.source(t, onGap(gap))
-				r := readOn(t, src, nil)
+				r := readSure(t, src, nil)
 				r.wantError(t, false, PageGone)
 				time.Sleep(patience)
 				for range 4 {
-					r = readOn(t, src, r.cursor)
+					r = readSure(t, src, r.cursor)
 					time.Sleep(2 * patience)
 				}
 				r.wantIDs(t, "")

@@ -138,7 +138,7 @@ func (w *walker) skip(p *page) error {
 	switch {
 	case cur.Index == 0:
 	case e.ID != cur.Last:
-		return lost(PageChanged, p.self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID)
+		return lost(PageChanged, p.self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
 	case sum != cur.Digest:
 		if sum != w.s.changed {
 			w.s.changed = sum
@@ -156,7 +156,7 @@ func (w *walker) lose(err error) error {
 	case isGone(err):
 		return lost(PageGone, page, "the page where reading goes on is gone: %v", err)
 	case page == w.named && w.s.refused(err, page):
-		return lost(PageGone, page, "the page where reading goes on is out of reach: %v", err)
+		return lost(PageGone, page, "the page where reading goes on is out of reach: %v", err).forCertain()
 	}
 	return err
 }

@@ -161,7 +161,7 @@ func (w *walker) sift(p *page, e *feed.Entity) (deliver bool, err error) {
 		w.cur.Search = nil
 	case found:
 		if sr.Oldest && sr.Reached {
-			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", unix(at), unix(*sr.From))
+			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", unix(at), unix(*sr.From)).forCertain()
 		}
 		w.cur.Search = nil
 		if sr.Oldest && sr.From != nil && at >= *sr.From+sr.Early {
@@ -170,9 +170,9 @@ func (w *walker) sift(p *page, e *feed.Entity) (deliver bool, err error) {
 		return true, nil
 	case missing:
 		if sr.Oldest {
-			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, so the feed has lost %s of %s", unix(at), sr.ID, unix(*sr.From))
+			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, so the feed has lost %s of %s", unix(at), sr.ID, unix(*sr.From)).forCertain()
 		}
-		return false, lostForGood(IDNotFound, p.self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(at))
+		return false, lostForGood(IDNotFound, p.self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(at)).forCertain()
 	}
 	return false, nil
 }
@@ -188,7 +188,7 @@ func (w *walker) settle(p *page, e *feed.Entity) error {
 		w.cur.Owed = nil
 	case e.Modified.Unix() > o.Modified:
 		return lostForGood(NotInFeed, p.self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
-			o.ID, unix(o.Modified), e.ID, unix(e.Modified.Unix()))
+			o.ID, unix(o.Modified), e.ID, unix(e.Modified.Unix())).forCertain()
 	}
 	return nil
 }

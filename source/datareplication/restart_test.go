@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -36,6 +37,7 @@ func TestRestartAnywhere(t *testing.T) {
 // world is a feed that changes, and what has been read of it.
 type world struct {
 	*site
+	bubble  *testing.T
 	t       *rapid.T
 	edits   []func(*Config)
 	all     []string // IDs of the feed, from where reading starts
@@ -43,6 +45,7 @@ type world struct {
 	apart   int      // seconds between the entities
 	lost    int      // so many of them are on pages that are gone
 	renamed int
+	frozen  *site // a replica that lags
 	src     *Source
 	read    []string
 	cursor  feed.Cursor
@@ -61,8 +64,10 @@ type mark struct {
 func TestEveryHistoryIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, 1)
-		w.live("grow", "trim", "rename", "fail", "restart", "read", "read on", "read more")
+		inBubble(t, func(t *testing.T) {
+			w := newWorld(t, rt, 1)
+			w.live("grow", "trim", "rename", "fail", "freeze", "lag", "restart", "read", "read on", "read more")
+		})
 	})
 }
 
@@ -72,19 +77,35 @@ func TestEveryHistoryIsExact(t *testing.T) {
 func TestEverySnapshotIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, 40)
-		for range rapid.IntRange(1, 10).Draw(rt, "growth before") {
-			w.grow()
-		}
-		w.snapshot()
-		w.edits = append(w.edits, fromSnapshot(rt))
-		w.src = w.source(rt, w.edits...)
-		w.live("grow", "rename", "fail", "restart", "read", "read on", "read more")
+		inBubble(t, func(t *testing.T) {
+			w := newWorld(t, rt, 40)
+			for range rapid.IntRange(1, 10).Draw(rt, "growth before") {
+				w.grow()
+			}
+			w.snapshot()
+			w.edits = append(w.edits, fromSnapshot(rt))
+			w.src = w.source(t, w.edits...)
+			w.live("grow", "rename", "fail", "freeze", "lag", "restart", "read", "read on", "read more")
+		})
 	})
 }
 
-func newWorld(t *rapid.T, apart int) *world {
-	w := &world{site: newSite(), t: t, apart: apart}
+// inBubble runs f in virtual time. rapid ends a history by a panic, which has to
+// leave the bubble.
+func inBubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	var end any
+	synctest.Test(t, func(t *testing.T) {
+		defer func() { end = recover() }()
+		f(t)
+	})
+	if end != nil {
+		panic(end)
+	}
+}
+
+func newWorld(bubble *testing.T, t *rapid.T, apart int) *world {
+	w := &world{site: newSite(), bubble: bubble, t: t, apart: apart}
 	w.noETag = rapid.Bool().Draw(t, "no ETag")
 	w.noLength = rapid.Bool().Draw(t, "no length")
 	w.header = func(h http.Header) { h.Set("Date", h.Get("Last-Modified")) } // no time proves anything
@@ -92,7 +113,7 @@ func newWorld(t *rapid.T, apart int) *world {
 		batchesOf(rapid.IntRange(0, 3).Draw(t, "batch entities")),
 		func(cfg *Config) { cfg.BatchBytes = rapid.IntRange(100, 500).Draw(t, "batch bytes") },
 	}
-	w.src = w.source(t, w.edits...)
+	w.src = w.source(bubble, w.edits...)
 	return w
 }
 
@@ -100,7 +121,7 @@ func newWorld(t *rapid.T, apart int) *world {
 func (w *world) live(names ...string) {
 	actions := map[string]func(){
 		"grow": w.grow, "trim": w.trim, "rename": w.rename, "fail": w.fail, "restart": w.restart,
-		"read": w.next, "read on": w.next, "read more": w.next,
+		"freeze": w.freeze, "lag": w.lag, "read": w.next, "read on": w.next, "read more": w.next,
 	}
 	for range rapid.IntRange(1, 60).Draw(w.t, "steps") {
 		actions[rapid.SampledFrom(names).Draw(w.t, "step")]()
@@ -229,9 +250,23 @@ func (w *world) fail() {
 	}).Draw(w.t, "fault"))
 }
 
+// freeze has a replica stop following the site.
+func (w *world) freeze() { w.frozen = w.replica() }
+
+// lag has that replica answer one of the next requests.
+func (w *world) lag() {
+	if w.frozen == nil {
+		return
+	}
+	for range rapid.IntRange(0, 3).Draw(w.t, "fresh answers") {
+		w.Add("", "", sample.Pass)
+	}
+	w.Add("", "", answerFrom(w.frozen))
+}
+
 // restart goes on with a fresh source, here or at an older cursor.
 func (w *world) restart() {
-	w.src = w.source(w.t, w.edits...)
+	w.src = w.source(w.bubble, w.edits...)
 	if len(w.marks) > 0 && rapid.Bool().Draw(w.t, "at an older cursor") {
 		m := rapid.SampledFrom(w.marks).Draw(w.t, "mark")
 		w.cursor, w.read = m.cursor, w.read[:m.count:m.count]
@@ -243,8 +278,9 @@ func (w *world) next() { w.advance() }
 
 // advance calls Next once and says whether there is, or may be, more to read.
 func (w *world) advance() bool {
-	b, err := w.src.Next(w.t.Context(), w.cursor)
+	b, err := w.src.Next(w.bubble.Context(), w.cursor)
 	if err != nil {
+		time.Sleep(confirmFor / (confirmLooks - 1))
 		return true // whatever failed, the place stays
 	}
 	if bytes.Equal(b.Cursor, w.cursor) {

@@ -138,7 +138,7 @@ func (s *Source) back(ctx context.Context, sr *search, limit int, seen *sighting
 		case err != nil && n > 0 && limit > 0 && !errors.Is(err, feed.ErrPermanent):
 			return "", nil // the next call meets it again, or finds it passed
 		case err != nil && n == 0 && sr.Back != "" && s.refused(err, sr.Back):
-			return "", lost(PageGone, sr.Back, "the page to look at next is out of reach: %v", err)
+			return "", lost(PageGone, sr.Back, "the page to look at next is out of reach: %v", err).forCertain()
 		case err != nil:
 			return "", err
 		case sr.Newer == "":

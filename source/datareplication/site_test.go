@@ -367,12 +367,13 @@ type reading struct {
 // entity. Tests whose way is longer count for themselves.
 const maxIdleMoves = 300
 
+type nexter interface {
+	Next(context.Context, feed.Cursor) (feed.Batch, error)
+}
+
 // readOn calls Next until the end of the feed or an error, and holds it to its
 // contract.
-func readOn(t tester, s interface {
-	Next(context.Context, feed.Cursor) (feed.Batch, error)
-}, from feed.Cursor,
-) (r reading) {
+func readOn(t tester, s nexter, from feed.Cursor) (r reading) {
 	t.Helper()
 	r.cursor = from
 	for idle := 0; ; idle++ {
@@ -408,6 +409,26 @@ func readOn(t tester, s interface {
 		}
 	}
 }
+
+// readSure is readOn for a feed that has lost something: it waits and reads on
+// until the source is sure of that. It is for virtual time.
+func readSure(t tester, s nexter, from feed.Cursor) reading {
+	t.Helper()
+	all := reading{cursor: from}
+	for {
+		r := readOn(t, s, all.cursor)
+		all.ids = append(all.ids, r.ids...)
+		all.violations = append(all.violations, r.violations...)
+		all.cursor, all.newest, all.err = r.cursor, r.newest, r.err
+		if !unsure(r.err) {
+			return all
+		}
+		time.Sleep(confirmFor / (confirmLooks - 1))
+	}
+}
+
+// unsure reports whether err says that the answer may be an old one.
+func unsure(err error) bool { return err != nil && strings.Contains(err.Error(), lagHint) }
 
 // want checks the IDs that were read, and that there was no error.
 func (r reading) want(t tester, ids string) {

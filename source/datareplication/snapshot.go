@@ -198,8 +198,12 @@ func (l *loader) index(ctx context.Context) (*index, error) {
 	case sn.ID == "", sn.Published == 0 && !sn.is(ix):
 		l.begin(ix)
 	case !sn.is(ix):
-		return nil, lostForGood(SnapshotReplaced, ix.url, "the snapshot is %s of %s with %d pages now, and was %s of %s with %d pages when %d entities of it were published",
+		replaced := lostForGood(SnapshotReplaced, ix.url, "the snapshot is %s of %s with %d pages now, and was %s of %s with %d pages when %d entities of it were published",
 			ix.id, ix.created.Format(time.RFC3339Nano), len(ix.pages), sn.ID, sn.Created.Format(time.RFC3339Nano), sn.Pages, sn.Published)
+		if ix.created.After(sn.Created) {
+			return nil, replaced.forCertain()
+		}
+		return nil, replaced // a lagging server has the snapshot before, too
 	}
 	l.s.index = ix
 	return ix, nil
@@ -337,7 +341,7 @@ func (l *loader) skip(p *page) error {
 		sum = sum.add(&e)
 	}
 	if p.parsed < l.sn.Entity || sum != l.sn.Digest {
-		return lostForGood(SnapshotReplaced, p.self, "the first %d entities of %s are not those that were read before", l.sn.Entity, l.sn)
+		return lostForGood(SnapshotReplaced, p.self, "the first %d entities of %s are not those that were read before", l.sn.Entity, l.sn).forCertain()
 	}
 	return nil
 }

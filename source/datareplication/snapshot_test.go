@@ -161,20 +161,22 @@ func TestSnapshot(t *testing.T) {
 	// read on there when the page is.
 	t.Run("case 135: a page that is missing", func(t *testing.T) {
 		t.Parallel()
-		for _, status := range []int{404, 410} {
-			s := newStill()
-			s.offer("s1", startAt(290), "a@0", "c@200", "k@50")
-			s.Add("GET", "/snapshot/s1/1", sample.Status(status), sample.Status(status))
-			src := s.source(t, fromSnapshot(t))
-			r := readOn(t, src, nil)
-			r.wantIDs(t, "a")
-			r.wantError(t, true, "", "page 2 of 3 of the snapshot s1", fmt.Sprint(status))
-			readOn(t, src, r.cursor).wantError(t, true, "", fmt.Sprint(status))
-			if slices.Contains(s.requests(), "GET /snapshot/s1/2") {
-				t.Error("the page behind it was asked for")
+		synctest.Test(t, func(t *testing.T) {
+			for _, status := range []int{404, 410} {
+				s := newStill()
+				s.offer("s1", startAt(290), "a@0", "c@200", "k@50")
+				s.Add("GET", "/snapshot/s1/1", slices.Repeat([]sample.Fault{sample.Status(status)}, confirmLooks+1)...)
+				src := s.source(t, fromSnapshot(t))
+				r := readSure(t, src, nil)
+				r.wantIDs(t, "a")
+				r.wantError(t, true, "", "page 2 of 3 of the snapshot s1", fmt.Sprint(status))
+				readSure(t, src, r.cursor).wantError(t, true, "", fmt.Sprint(status))
+				if slices.Contains(s.requests(), "GET /snapshot/s1/2") {
+					t.Error("the page behind it was asked for")
+				}
+				readOn(t, src, r.cursor).want(t, "c k e f g")
 			}
-			readOn(t, src, r.cursor).want(t, "c k e f g")
-		}
+		})
 	})
 	t.Run("case 136: what entities of feeds have and those of snapshots need not", func(t *testing.T) {
 		t.Parallel()
@@ -384,27 +386,29 @@ func TestSnapshotIsReplaced(t *testing.T) {
 	for name, n := range map[string]int{"while it is read": 1, "when nothing of it was published": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStill()
-			s.named = true
-			src := s.source(t, fromSnapshot(t), batchesOf(1))
-			var cursor feed.Cursor
-			for range 1 + n { // its index with the place in the feed, and a
-				b, err := src.Next(t.Context(), cursor)
-				if err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				s := newStill()
+				s.named = true
+				src := s.source(t, fromSnapshot(t), batchesOf(1))
+				var cursor feed.Cursor
+				for range 1 + n { // its index with the place in the feed, and a
+					b, err := src.Next(t.Context(), cursor)
+					if err != nil {
+						t.Fatal(err)
+					}
+					cursor = b.Cursor
 				}
-				cursor = b.Cursor
-			}
-			s.offer("s2", startAt(290), "c@200", "e@250")
-			s.edit(func() { delete(s.stills, "s1") })
-			r := readOn(t, src, cursor)
-			if n == 0 {
-				r.want(t, "c e f g")
-				return
-			}
-			r.wantIDs(t, "")
-			// At once, and not when the page is asked for again.
-			r.wantError(t, true, SnapshotReplaced, "is s2", "was s1", "gap is set to", "another topic")
+				s.offer("s2", startAt(290), "c@200", "e@250")
+				s.edit(func() { delete(s.stills, "s1") })
+				r := readSure(t, src, cursor)
+				if n == 0 {
+					r.want(t, "c e f g")
+					return
+				}
+				r.wantIDs(t, "")
+				// At once, and not when the page is asked for again.
+				r.wantError(t, true, SnapshotReplaced, "is s2", "was s1", "gap is set to", "another topic")
+			})
 		})
 	}
 	t.Run("a page that has changed", func(t *testing.T) {
@@ -552,17 +556,19 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 	})
 	t.Run("a feed that loses what the snapshot left to it", func(t *testing.T) {
 		t.Parallel()
-		s := newSite("a@0", "b@300", "c@400")
-		s.offer("s1", startAt(290), "a@0 b@300")
-		src := s.source(t, fromSnapshot(t), batchesOf(1))
-		r := readOn(t, src, nil)
-		r.want(t, "a b c")
-		s.edit(func() { s.remove("/0"); s.remove("/1") })
-		for _, cursor := range r.cursors[2:4] { // behind a, and behind the snapshot
-			r := readOn(t, s.source(t), cursor)
-			r.wantIDs(t, "")
-			r.wantError(t, true, NotOldEnough, "had some from before")
-		}
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("a@0", "b@300", "c@400")
+			s.offer("s1", startAt(290), "a@0 b@300")
+			src := s.source(t, fromSnapshot(t), batchesOf(1))
+			r := readOn(t, src, nil)
+			r.want(t, "a b c")
+			s.edit(func() { s.remove("/0"); s.remove("/1") })
+			for _, cursor := range r.cursors[2:4] { // behind a, and behind the snapshot
+				r := readSure(t, s.source(t), cursor)
+				r.wantIDs(t, "")
+				r.wantError(t, true, NotOldEnough, "had some from before")
+			}
+		})
 	})
 	t.Run("a feed that does not have what the snapshot left to it", func(t *testing.T) {
 		t.Parallel()
@@ -589,7 +595,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 			r.want(t, "a b c d")
 			s.edit(func() { s.remove("/0") })
 			src := s.source(t, onGap(GapResume))
-			lost := readOn(t, src, r.cursors[3])
+			lost := readSure(t, src, r.cursors[3])
 			lost.wantIDs(t, "")
 			lost.wantError(t, false, NotInFeed, "b of 2023-10-05T03:05:00Z")
 			time.Sleep(patience)
@@ -604,7 +610,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 			r := readOn(t, s.source(t, fromSnapshot(t), batchesOf(1)), nil)
 			s.edit(func() { s.remove("/0"); s.remove("/1") })
 			src := s.source(t, onGap(GapRestart))
-			readOn(t, src, r.cursors[2]).wantError(t, false, NotOldEnough)
+			readSure(t, src, r.cursors[3]).wantError(t, false, NotOldEnough)
 			time.Sleep(patience)
 			r = readOn(t, src, r.cursors[3])
 			r.want(t, "c")
@@ -613,33 +619,37 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 	})
 	t.Run("a feed that does not have it after its pages were renamed", func(t *testing.T) {
 		t.Parallel()
-		s := newSite("a@0", "x@300 y@301")
-		s.offer("s1", startAt(290), "a@0 b@300")
-		r := readOn(t, s.source(t, fromSnapshot(t), batchesOf(1)), nil)
-		r.wantError(t, true, NotInFeed)
-		s.edit(func() {
-			s.pages["/new"], s.pages["/0"].next, s.latest = s.pages["/1"], "/new", "/new"
-			s.pages["/new"].self = "/new"
-			delete(s.pages, "/1")
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("a@0", "x@300 y@301")
+			s.offer("s1", startAt(290), "a@0 b@300")
+			r := readOn(t, s.source(t, fromSnapshot(t), batchesOf(1)), nil)
+			r.wantError(t, true, NotInFeed)
+			s.edit(func() {
+				s.pages["/new"], s.pages["/0"].next, s.latest = s.pages["/1"], "/new", "/new"
+				s.pages["/new"].self = "/new"
+				delete(s.pages, "/1")
+			})
+			for _, cursor := range r.cursors[3:] {
+				readSure(t, s.source(t), cursor).wantError(t, true, NotInFeed)
+			}
 		})
-		for _, cursor := range r.cursors[3:] {
-			readOn(t, s.source(t), cursor).wantError(t, true, NotInFeed)
-		}
 	})
 	t.Run("a page of the feed that is renamed meanwhile", func(t *testing.T) {
 		t.Parallel()
-		s := newSite("a@0", "b@300 c@310")
-		s.offer("s1", startAt(290), "a@0 c@310")
-		r := readOn(t, s.source(t, fromSnapshot(t), batchesOf(1)), nil)
-		r.want(t, "a b c")
-		s.edit(func() {
-			s.pages["/new"], s.pages["/0"].next, s.latest = s.pages["/1"], "/new", "/new"
-			s.pages["/new"].self = "/new"
-			delete(s.pages, "/1")
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("a@0", "b@300 c@310")
+			s.offer("s1", startAt(290), "a@0 c@310")
+			r := readOn(t, s.source(t, fromSnapshot(t), batchesOf(1)), nil)
+			r.want(t, "a b c")
+			s.edit(func() {
+				s.pages["/new"], s.pages["/0"].next, s.latest = s.pages["/1"], "/new", "/new"
+				s.pages["/new"].self = "/new"
+				delete(s.pages, "/1")
+			})
+			for i, cursor := range r.cursors {
+				readSure(t, s.source(t, fromSnapshot(t)), cursor).want(t, strings.Join(r.ids[r.counts[i]:], " "))
+			}
 		})
-		for i, cursor := range r.cursors {
-			readOn(t, s.source(t, fromSnapshot(t)), cursor).want(t, strings.Join(r.ids[r.counts[i]:], " "))
-		}
 	})
 }
 

@@ -69,8 +69,10 @@ type Source struct {
 	expect feed.Cursor
 	// noHead says that the server does not know HEAD.
 	noHead bool
-	// gapSeen is since when there has been nothing but a gap.
-	gapSeen time.Time
+	// old counts answers that may be older than what was read before, and gaps
+	// the searches that did not find the position. Both count from the last
+	// batch on, and for the cursor expect.
+	old, gaps finding
 	// changed is the digest of a changed page that was reported.
 	changed digest
 }
@@ -92,6 +94,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 	if !bytes.Equal(after, s.expect) {
 		s.closePage()
 		s.trail = trail{}
+		s.old, s.gaps = finding{}, finding{}
 	}
 	batch, err := s.next(ctx, after)
 	if err != nil {
@@ -102,7 +105,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 	}
 	batch.Newest = s.newest.at
 	s.expect = batch.Cursor
-	s.gapSeen = time.Time{}
+	s.old, s.gaps = finding{}, finding{}
 	return batch, nil
 }
 
@@ -117,6 +120,9 @@ func (s *Source) next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		cur = startCursor(s.cfg.Start)
 	}
 	batch, err := s.read(ctx, cur, after)
+	if err != nil && mayBeOld(err, &cur) && !s.old.add() {
+		return feed.Batch{}, unconfirmed(err)
+	}
 	if l, ok := errors.AsType[*lostPlace](err); ok {
 		return s.recover(ctx, cur, l)
 	}

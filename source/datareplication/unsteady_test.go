@@ -3,8 +3,10 @@ package datareplication
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
@@ -93,33 +95,37 @@ func TestNothingSpins(t *testing.T) {
 	})
 	t.Run("a page that comes and goes", func(t *testing.T) {
 		t.Parallel()
-		s := newSite("a@1", "b@2")
-		// HEAD has it, and GET does not.
-		for range 100 {
-			s.Add("GET", "/0", sample.Status(404))
-		}
-		src := s.source(t)
-		r := readOn(t, src, nil)
-		r.wantError(t, true, PageGone)
-		if n := len(s.requests()); n > 10 {
-			t.Errorf("%d requests were made", n)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("a@1", "b@2")
+			// HEAD has it, and GET does not.
+			for range 100 {
+				s.Add("GET", "/0", sample.Status(404))
+			}
+			src := s.source(t)
+			r := readSure(t, src, nil)
+			r.wantError(t, true, PageGone)
+			if n := len(s.requests()); n > 10*(2*confirmLooks-1) { // the calls of Next
+				t.Errorf("%d requests were made", n)
+			}
+		})
 	})
 	t.Run("an empty page that GET does not find", func(t *testing.T) {
 		t.Parallel()
-		s := newSite("")
-		s.noETag = true
-		src := s.source(t, from(t, "now"))
-		r := readOn(t, src, nil)
-		r.want(t, "")
-		for range 100 {
-			s.Add("GET", "/0", sample.Status(404))
-		}
-		s.Add("HEAD", "/0", sample.Status(404))
-		bad := readOn(t, src, r.cursor)
-		bad.wantError(t, true, PageGone)
-		if n := len(s.requests()); n > 20 {
-			t.Errorf("%d requests were made", n)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("")
+			s.noETag = true
+			src := s.source(t, from(t, "now"))
+			r := readOn(t, src, nil)
+			r.want(t, "")
+			for range 100 {
+				s.Add("GET", "/0", sample.Status(404))
+			}
+			s.Add("HEAD", "/0", slices.Repeat([]sample.Fault{sample.Status(404)}, confirmLooks)...)
+			bad := readSure(t, src, r.cursor)
+			bad.wantError(t, true, PageGone)
+			if n := len(s.requests()); n > 20 {
+				t.Errorf("%d requests were made", n)
+			}
+		})
 	})
 }
