@@ -28,8 +28,11 @@ type cursor struct {
 	Came string `json:"came,omitempty"`
 	// Digest is over the first Index entities of Page, in hex.
 	Digest digest `json:"digest,omitempty"`
-	// ETag is that of Page when all of it had been read.
+	// ETag is that of Page when all of it had been read, and Full the time of
+	// that, in Unix seconds. It is kept across restarts because an ETag is
+	// trusted for a limited time only (see trustETag).
 	ETag string `json:"etag,omitempty"`
+	Full int64  `json:"full,omitempty"`
 
 	// Last is the Content-ID of the entity before the place, wherever it
 	// stood, Modified its time in Unix seconds, and Ties are the newest of
@@ -112,7 +115,7 @@ func (cur cursor) encode() feed.Cursor {
 func (cur *cursor) advance(e *feed.Entity) {
 	cur.Digest = cur.Digest.add(e)
 	cur.Index++
-	cur.Came, cur.ETag = "", ""
+	cur.Came, cur.ETag, cur.Full = "", "", 0
 	at := e.Modified.Unix()
 	switch {
 	case cur.Last == "" || at != cur.Modified:
@@ -141,7 +144,7 @@ func (cur *cursor) trim() {
 // of the page after it.
 func (cur *cursor) turn(from, next string) {
 	cur.Came, cur.Page, cur.Index = from, next, 0
-	cur.Digest, cur.ETag = 0, ""
+	cur.Digest, cur.ETag, cur.Full = 0, "", 0
 }
 
 // published are the newest IDs before the place.

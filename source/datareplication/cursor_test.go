@@ -16,9 +16,10 @@ import (
 // storedCursors are cursors as they were stored. What a released version wrote
 // must be read for ever, so they are added to and never changed.
 var storedCursors = map[string]string{
-	"in a page":          `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"1f","last":"<b@shop>","modified":1696474802,"ties":["<a@shop>"]}`,
-	"at the end":         `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"ffffffffffffffff","etag":"\"x\"","last":"b","modified":1696474802}`,
-	"in front of a page": `{"v":1,"page":"https://shop.example.com/feed/8","came":"https://shop.example.com/feed/7","last":"b","modified":1696474802}`,
+	"in a page":                 `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"1f","last":"<b@shop>","modified":1696474802,"ties":["<a@shop>"]}`,
+	"at the end":                `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"ffffffffffffffff","etag":"\"x\"","last":"b","modified":1696474802}`,
+	"at the end, with the time": `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"1f","etag":"\"x\"","full":1696478400,"last":"b","modified":1696474802}`,
+	"in front of a page":        `{"v":1,"page":"https://shop.example.com/feed/8","came":"https://shop.example.com/feed/7","last":"b","modified":1696474802}`,
 	"on the way back": `{"v":1,"search":{"start":"id:b@2023-10-05T03:00:02Z","id":"b","from":1696474802,"back":"https://shop.example.com/feed/3",` +
 		`"newer":"https://shop.example.com/feed/4","newer_time":1696474900,"trail":{"mark":"https://shop.example.com/feed/5","steps":1,"power":4}}}`,
 	"behind a gap":           `{"v":1,"search":{"from":1696474802,"skip":["a","b"],"gap":true},"gap":"b"}`,

@@ -1,11 +1,16 @@
 package datareplication
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
 )
 
 // elapsed makes the server's clock that of the bubble, n seconds after dawn at
@@ -60,21 +65,23 @@ func TestIdlePolls(t *testing.T) {
 				for _, poll := range []struct {
 					wait     time.Duration
 					requests []string
+					moves    bool // the cursor has the time of a full read
 				}{
-					{0, tt.soon},
-					{2 * time.Minute, nil}, // the page is read once more
-					{0, tt.later},
-					{trustETag + time.Second, tt.full},
-					{0, tt.later},
+					{0, tt.soon, false},
+					{2 * time.Minute, nil, false}, // the page is read once more
+					{0, tt.later, false},
+					{trustETag + time.Second, tt.full, !s.noETag},
+					{0, tt.later, false},
 				} {
 					time.Sleep(poll.wait)
 					s.requests()
 					idle := readOn(t, src, r.cursor)
 					idle.want(t, "")
 					idle.wantViolations(t)
-					if string(idle.cursor) != string(r.cursor) {
+					if moved := string(idle.cursor) != string(r.cursor); moved != poll.moves || !samePosition(t, r.cursor, idle.cursor) {
 						t.Errorf("an idle poll moved the cursor from %s\nto %s", r.cursor, idle.cursor)
 					}
+					r.cursor = idle.cursor
 					if poll.requests != nil {
 						s.wantRequests(t, poll.requests...)
 					}
@@ -122,9 +129,10 @@ func TestIdlePolls(t *testing.T) {
 				}
 				idle := readOn(t, src, r.cursor)
 				idle.want(t, "")
-				if string(idle.cursor) != string(r.cursor) {
+				if moved := string(idle.cursor) != string(r.cursor); moved != (want == "GET /1") || !samePosition(t, r.cursor, idle.cursor) {
 					t.Errorf("the cursor moved to %s", idle.cursor)
 				}
+				r.cursor = idle.cursor
 				s.wantRequests(t, want)
 			}
 		})
@@ -225,3 +233,150 @@ func TestNewest(t *testing.T) {
 		}
 	})
 }
+
+// samePosition reports whether two cursors differ in nothing but the time of the
+// last full read.
+func samePosition(t *testing.T, a, b feed.Cursor) bool {
+	t.Helper()
+	before, err := decodeCursor(a)
+	after, err2 := decodeCursor(b)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	before.Full, after.Full = 0, 0
+	return bytes.Equal(before.encode(), after.encode())
+}
+
+// TestTrustOutlivesRestarts restarts the reader more often than a page is
+// trusted for. What a server hides behind "not modified" has to be found within
+// the hour all the same, and idle polls may not move the cursor more often than
+// the page is read in full.
+func TestTrustOutlivesRestarts(t *testing.T) {
+	t.Parallel()
+	const polls, every = 40, 10 * time.Minute
+	tests := []struct {
+		name  string
+		setup func(*site)
+		add   func(*site)
+	}{
+		{
+			"an ETag that does not change with the page",
+			func(s *site) { s.header = func(h http.Header) { h.Set("ETag", `"x"`) } },
+			func(s *site) { s.write("/1", "c@3") },
+		},
+		{
+			"an ETag that does not change with the links, and 304 without Link",
+			func(s *site) {
+				s.header = func(h http.Header) { h.Set("ETag", `"`+h.Get("Last-Modified")+`"`) }
+				answer := s.Handler
+				s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					answer.ServeHTTP(linkless{w}, r)
+				})
+			},
+			func(s *site) { s.publish("c@3") },
+		},
+		{
+			"no Content-Length, and an entity of the same second",
+			func(s *site) {
+				s.noETag, s.noLength = true, true
+				s.header = elapsed(1000)
+			},
+			func(s *site) { s.write("/1", "c@2") },
+		},
+	}
+	for _, tt := range tests {
+		for name, restarts := range map[string]bool{"one process": false, "a process for each poll": true} {
+			t.Run(tt.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					s := newSite("a@1", "b@2")
+					tt.setup(s)
+					src := s.source(t)
+					r := readOn(t, src, nil)
+					r.want(t, "a b")
+					moves := 0
+					for range polls {
+						time.Sleep(every)
+						if restarts {
+							src = s.source(t)
+						}
+						idle := readOn(t, src, r.cursor)
+						idle.want(t, "")
+						if string(idle.cursor) != string(r.cursor) {
+							moves++
+						}
+						r.cursor = idle.cursor
+					}
+					if most := int(polls * every / (trustETag - trustETag/6)); moves > most {
+						t.Errorf("the cursor moved %d times in %v, want at most %d", moves, polls*every, most)
+					}
+					tt.add(s)
+					for range trustETag/every + 1 {
+						if restarts {
+							src = s.source(t)
+						}
+						if r = readOn(t, src, r.cursor); len(r.ids) > 0 {
+							break
+						}
+						time.Sleep(every)
+					}
+					r.want(t, "c")
+				})
+			})
+		}
+	}
+	t.Run("a time that is of no use", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("a@1")
+			r := readOn(t, s.source(t), nil)
+			cur, err := decodeCursor(r.cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for want, full := range map[string]time.Time{
+				"GET /0":    time.Now().Add(2 * trustETag), // of a clock that was wrong
+				"GET /0 if": time.Now().Add(time.Minute),   // of a clock that is ahead
+			} {
+				cur.Full = full.Unix()
+				s.requests()
+				readOn(t, s.source(t), cur.encode()).want(t, "")
+				s.wantRequests(t, want)
+			}
+			cur.Full = 0 // of a version that did not store it
+			s.requests()
+			readOn(t, s.source(t), cur.encode()).want(t, "")
+			s.wantRequests(t, "GET /0")
+		})
+	})
+	t.Run("an ETag that is another each time", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("a@1")
+			n := 0
+			s.header = func(h http.Header) { n++; h.Set("ETag", fmt.Sprintf(`"%d"`, n)) }
+			src := s.source(t)
+			r := readOn(t, src, nil)
+			for range 10 {
+				time.Sleep(time.Minute)
+				idle := readOn(t, src, r.cursor)
+				idle.want(t, "")
+				if string(idle.cursor) != string(r.cursor) {
+					t.Errorf("the cursor moved to %s", idle.cursor)
+				}
+			}
+		})
+	})
+}
+
+// linkless leaves the Link header out of 304.
+type linkless struct{ http.ResponseWriter }
+
+func (w linkless) WriteHeader(status int) {
+	if status == http.StatusNotModified {
+		w.Header().Del("Link")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w linkless) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -15,13 +15,16 @@ import (
 func (w *walker) open(ctx context.Context) (*page, error) {
 	s, cur := w.s, &w.cur
 	for earlier := 0; ; {
-		etag := cur.ETag
+		etag, full := cur.ETag, time.Unix(cur.Full, 0)
 		known := s.end.matches(*cur)
 		if known {
-			etag = s.end.etag
-			if time.Since(s.end.full) > trustETag {
-				etag = ""
-			} else if same, err := s.sameEnd(ctx); same || err != nil {
+			etag, full = s.end.etag, s.end.full
+		}
+		switch {
+		case !s.trusts(full):
+			etag = ""
+		case known:
+			if same, err := s.sameEnd(ctx); same || err != nil {
 				return nil, w.lose(err)
 			}
 		}
@@ -31,7 +34,10 @@ func (w *walker) open(ctx context.Context) (*page, error) {
 		}
 		if p == nil {
 			if !known {
-				s.end = end{page: cur.Page, index: cur.Index, etag: etag, full: time.Now()}
+				if now := time.Now(); full.After(now) {
+					full = now
+				}
+				s.end = end{page: cur.Page, index: cur.Index, etag: etag, full: full}
 			}
 			return nil, nil
 		}

@@ -93,7 +93,7 @@ func (w *walker) run(ctx context.Context) error {
 		kept = false
 		next := p.next
 		if next == "" {
-			w.cur.ETag = p.etag
+			w.recordFullRead(p)
 			return w.finish()
 		}
 		if next == w.cur.Page || next == p.self || w.trail.visit(next) {
@@ -218,6 +218,20 @@ func (w *walker) look(p *page) {
 	}
 	if w.moved && w.cur.Index > 0 && w.cur.Modified > p.modified.Unix() {
 		w.seen.add(violation(PageOlderThanLast, p.self, "the page is of %s, and its last entity %s of %s", unix(p.modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
+	}
+}
+
+// recordFullRead records in the cursor that p, the newest page, was read to its
+// end. A cursor that moves costs a commit, so one that has not moved otherwise
+// does so only when the time that it holds is too old to be of use: about once
+// an hour on a feed that is idle, and not at all without ETags.
+func (w *walker) recordFullRead(p *page) {
+	switch {
+	case p.etag != "" && (w.moved || !w.s.trusts(time.Unix(w.cur.Full, 0))):
+		w.cur.ETag, w.cur.Full = p.etag, time.Now().Unix()
+		w.moved = true
+	case w.moved:
+		w.cur.ETag, w.cur.Full = "", 0
 	}
 }
 

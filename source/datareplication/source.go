@@ -19,6 +19,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -29,9 +30,10 @@ import (
 const (
 	// batchBytes is how large a batch gets by default.
 	batchBytes = 1 << 20
-	// trustETag is for how long "not modified" is believed. There are servers
-	// whose ETag does not change with the page (users lost data to them), so
-	// the page is read in full now and then.
+	// trustETag is for how long "not modified" is believed after the page was
+	// read in full, whichever process read it. There are servers whose ETag
+	// does not change with the page (users lost data to them) or with its
+	// links, so the page is read in full now and then.
 	trustETag = time.Hour
 	// lookEvery is how often the entry point is asked how far the feed has
 	// got, while older pages are being read.
@@ -52,6 +54,11 @@ type Source struct {
 	cfg    Config
 	client *source.Client
 	log    *slog.Logger
+	// trust is how long this Source trusts a page that was read in full: up to
+	// a sixth less than trustETag. So the copies of a feed do not read and
+	// commit at the same moment, nor do a thousand feeds that were started
+	// together.
+	trust time.Duration
 
 	// at is the page that is being read, if its end has not been reached.
 	at *page
@@ -85,7 +92,7 @@ func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
 	if cfg.Gap == "" {
 		cfg.Gap = GapHalt
 	}
-	return &Source{cfg: cfg, client: client, log: log}
+	return &Source{cfg: cfg, client: client, log: log, trust: trustETag - rand.N(trustETag/6)}
 }
 
 // Next reads on from after: at most one page of new entities, or a stretch of
@@ -267,6 +274,14 @@ type end struct {
 	length   int64     // Content-Length, or -1
 	settled  bool      // modified and length prove that nothing was added
 	full     time.Time // when the page was last read in full
+}
+
+// trusts reports whether a page that was read in full at that time may be taken
+// for unchanged if its server says so. The time may come from another machine,
+// whose clock is ahead.
+func (s *Source) trusts(full time.Time) bool {
+	age := time.Since(full)
+	return age <= s.trust && age > -trustETag
 }
 
 func (e end) matches(cur cursor) bool { return e.page == cur.Page && e.index == cur.Index }
