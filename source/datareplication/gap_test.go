@@ -132,12 +132,41 @@ func (s *site) split() {
 	s.latest = "/4"
 }
 
+// TestALostPositionStaysLost has another entity take the place of the last one
+// that was read. The search for the position reads the page to its end, and must
+// not leave the impression that this is the end that was known.
+func TestALostPositionStaysLost(t *testing.T) {
+	t.Parallel()
+	for name, setup := range map[string]func(*site){
+		"with ETags":       func(*site) {},
+		"by time and size": func(s *site) { s.noETag = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite("a@1", "b@2")
+				setup(s)
+				src := s.source(t)
+				r := readOn(t, src, nil)
+				s.edit(func() { s.pages["/1"].entities[0] = "xx@2" })
+				for range 5 {
+					lost := readSure(t, src, r.cursor)
+					lost.wantIDs(t, "")
+					lost.wantError(t, true, IDNotFound)
+					time.Sleep(time.Minute)
+				}
+			})
+		})
+	}
+}
+
 func TestChangedContentsAreReportedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite("a@1 b@2")
+	s.noETag = true
 	src := s.source(t)
 	r := readOn(t, src, nil)
-	s.edit(func() { s.pages["/0"].entities[0] = "x@1" })
+	s.edit(func() { s.pages["/0"].entities[0] = "xx@1" })
 	r = readOn(t, src, r.cursor)
 	r.want(t, "")
 	r.wantViolations(t, PageChanged)
@@ -145,9 +174,13 @@ func TestChangedContentsAreReportedOnce(t *testing.T) {
 		if next != "" {
 			s.write("/0", next+"@3")
 		}
+		s.requests()
 		r = readOn(t, src, r.cursor)
 		r.want(t, next)
 		r.wantViolations(t)
+		if next == "" { // what the page is like now is known
+			s.wantRequests(t, "HEAD /0")
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func (w *walker) open(ctx context.Context) (*page, error) {
 				if now := time.Now(); full.After(now) {
 					full = now
 				}
-				s.end = end{page: cur.Page, index: cur.Index, etag: etag, full: full}
+				s.end = end{page: cur.Page, index: cur.Index, digest: cur.Digest, etag: etag, full: full}
 			}
 			return nil, nil
 		}
@@ -150,7 +150,7 @@ func (w *walker) skip(p *page) error {
 			w.s.changed = sum
 			w.seen.add(violation(PageChanged, p.self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
 		}
-		cur.Digest = sum
+		w.replaced, cur.Digest = cur.Digest, sum
 	}
 	return nil
 }

@@ -41,6 +41,10 @@ type walker struct {
 	size     int
 	// named is the page that the caller's cursor names.
 	named string
+	// replaced is the digest in the caller's cursor, if the contents of the
+	// page have changed since and cur has another.
+	replaced digest
+
 	moved bool // cur is another place than at the start
 	more  bool // there is more upstream
 	ended bool // the feed ends at cur
@@ -88,7 +92,7 @@ func (w *walker) run(ctx context.Context) error {
 			return nil
 		}
 		w.look(p)
-		s.leave(p, w.cur)
+		w.recordEnd(p)
 		s.closePage()
 		kept = false
 		next := p.next
@@ -235,17 +239,22 @@ func (w *walker) recordFullRead(p *page) {
 	}
 }
 
-// leave takes note of a page that was read to its end.
-func (s *Source) leave(p *page, cur cursor) {
-	if p.next == "" {
-		s.end = end{
-			page: cur.Page, index: cur.Index,
-			etag: p.etag, modified: p.modified, length: p.length,
-			settled: p.length >= 0 || p.date.Sub(p.modified) >= weak,
-			full:    time.Now(),
-		}
-		s.newest.set(p.modified)
+// recordEnd caches the validators of p if it is the newest page.
+func (w *walker) recordEnd(p *page) {
+	if p.next != "" {
+		return
 	}
+	s, cur := w.s, &w.cur
+	s.end = end{
+		page: cur.Page, index: cur.Index, digest: cur.Digest,
+		etag: p.etag, modified: p.modified, length: p.length,
+		settled: p.length >= 0 || p.date.Sub(p.modified) >= weak,
+		full:    time.Now(),
+	}
+	if !w.moved && w.replaced != 0 {
+		s.end.digest = w.replaced // the cursor stays as it is
+	}
+	s.newest.set(p.modified)
 }
 
 // lookUp asks the entry point now and then how far the feed has got. It is

@@ -264,11 +264,14 @@ func (s *Source) closePage() {
 	}
 }
 
-// end is what is known of the page at whose end the feed ended, to tell with
-// little effort whether it still does.
+// end caches the validators of the newest page, so that a poll can skip it when
+// it is unchanged. It holds for the cursor that it was made for: whoever comes
+// to the end of the page by another way, such as the search for a position that
+// is lost, has seen other entities.
 type end struct {
 	page     string // as the cursor names it
 	index    int
+	digest   digest // the cursor's
 	etag     string
 	modified time.Time
 	length   int64     // Content-Length, or -1
@@ -284,7 +287,9 @@ func (s *Source) trusts(full time.Time) bool {
 	return age <= s.trust && age > -trustETag
 }
 
-func (e end) matches(cur cursor) bool { return e.page == cur.Page && e.index == cur.Index }
+func (e end) matches(cur cursor) bool {
+	return e.page == cur.Page && e.index == cur.Index && e.digest == cur.Digest
+}
 
 // newest is the newest time that upstream is known to have.
 type newest struct{ at, looked time.Time }
