@@ -1,6 +1,7 @@
 package datareplication
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -35,11 +37,13 @@ type cursor struct {
 	Full int64  `json:"full,omitempty"`
 
 	// Last is the Content-ID of the entity before the place, wherever it
-	// stood, Modified its time in Unix seconds, and Ties are the newest of
-	// the Content-IDs before it with that same second.
+	// stood, as storedID returns it, Modified its time in Unix seconds, and
+	// Ties are the newest of the Content-IDs before it with that same second.
 	Last     string   `json:"last,omitempty"`
 	Modified int64    `json:"modified,omitempty"`
-	Ties     []string `json:"ties,omitempty"`
+	Ties     idHashes `json:"tie_hashes,omitempty"`
+	// WholeTies is what earlier versions stored. decodeCursor makes Ties of it.
+	WholeTies []string `json:"ties,omitempty"`
 
 	// Search says what is being looked for, while the place where reading
 	// starts is not known.
@@ -60,12 +64,22 @@ const (
 	snapshotVersion = 2
 )
 
-// maxTies and maxTiesBytes bound Ties, and with it the cursor, which has to fit
-// into a message of the bus. A second with more entities than that is bounded
-// by the sink's memory of IDs.
+// A cursor has to fit into a message of the bus, beside the entities or alone,
+// so everything in it is bounded: it has at most maxCursor bytes, and the URLs
+// that it names. Those are at most two while the feed is read, four while the
+// start is looked for, and four more while a snapshot is read; a configured
+// start is part of the cursor until it is found, too. The feed's URLs are bounded
+// by limits.header.
+const maxCursor = 1 << 10
+
 const (
-	maxTies      = 100
-	maxTiesBytes = 16 << 10
+	// maxTies bounds Ties. They are needed behind a gap only, and so that the
+	// sink need not know every ID: if more entities of the second were
+	// published, the IDs that it remembers tell them apart.
+	maxTies = 16
+	// maxETag is how long an ETag may be to be kept, in bytes of JSON. Without
+	// it the newest page is read in full after a restart.
+	maxETag = 100
 )
 
 func decodeCursor(c feed.Cursor) (cursor, error) {
@@ -75,6 +89,16 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 	var cur cursor
 	if err := json.Unmarshal(c, &cur); err != nil {
 		return cursor{}, feed.Permanent(fmt.Errorf("read the cursor: %w", err))
+	}
+	cur.Last, cur.Gap = storedID(cur.Last), storedID(cur.Gap)
+	if cur.Owed != nil {
+		cur.Owed.ID = storedID(cur.Owed.ID)
+	}
+	if cur.WholeTies != nil {
+		cur.Ties, cur.WholeTies = hashIDs(cur.WholeTies).newest(maxTies), nil
+	}
+	if sr := cur.Search; sr != nil && sr.WholeSkip != nil {
+		sr.Skip, sr.WholeSkip = hashIDs(sr.WholeSkip).newest(maxTies+1), nil
 	}
 	switch sr, sn := cur.Search, cur.Snapshot; {
 	case cur.Version != cursorVersion && cur.Version != snapshotVersion:
@@ -104,11 +128,13 @@ func (cur cursor) encode() feed.Cursor {
 	if cur.Snapshot != nil {
 		cur.Version = snapshotVersion
 	}
-	data, err := json.Marshal(cur)
-	if err != nil {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // URLs have ampersands
+	if err := enc.Encode(cur); err != nil {
 		panic(fmt.Sprintf("datareplication: %v", err)) // strings and integers
 	}
-	return data
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // advance moves the place behind e, the next entity of Page.
@@ -121,23 +147,17 @@ func (cur *cursor) advance(e *feed.Entity) {
 	case cur.Last == "" || at != cur.Modified:
 		cur.Ties = nil
 	case len(cur.Ties) < 2*maxTies:
-		cur.Ties = append(cur.Ties, cur.Last)
+		cur.Ties = append(cur.Ties, hashID(cur.Last))
 	default:
-		cur.Ties = append(slices.Clone(cur.Ties[maxTies+1:]), cur.Last)
+		cur.Ties = append(slices.Clone(cur.Ties.newest(maxTies-1)), hashID(cur.Last))
 	}
 	cur.Last, cur.Modified = e.ID, at
 }
 
 // trim shortens what advance lets grow.
 func (cur *cursor) trim() {
-	first, size := len(cur.Ties), 0
-	for first > 0 && len(cur.Ties)-first < maxTies {
-		if size += len(cur.Ties[first-1]); size > maxTiesBytes {
-			break
-		}
-		first--
-	}
-	cur.Ties = cur.Ties[first:]
+	cur.Ties = cur.Ties.newest(maxTies)
+	cur.Last = storedID(cur.Last)
 }
 
 // turn moves the place from the end of the page whose name is from to the start
@@ -148,9 +168,20 @@ func (cur *cursor) turn(from, next string) {
 }
 
 // published are the newest IDs before the place.
-func (cur *cursor) published() []string {
-	return append(slices.Clone(cur.Ties), cur.Last)
+func (cur *cursor) published() idHashes {
+	return append(slices.Clone(cur.Ties), hashID(cur.Last))
 }
+
+// setFullRead records when Page was read to its end, and the ETag that it had.
+// An ETag that is too long to be kept is as good as none.
+func (cur *cursor) setFullRead(etag string, at time.Time) {
+	cur.ETag, cur.Full = "", 0
+	if keepsETag(etag) {
+		cur.ETag, cur.Full = etag, at.Unix()
+	}
+}
+
+func keepsETag(etag string) bool { return etag != "" && jsonSize(etag) <= maxETag }
 
 // digest tells whether the entities before a place are still the same. It
 // covers what makes the message, and not the order of headers, which some

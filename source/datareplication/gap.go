@@ -152,7 +152,7 @@ func (s *Source) behind(cur cursor) *search {
 	case sr.ID != "" && s.cfg.Gap == GapRestart:
 		return &search{Gap: true, Start: sr.Start}
 	case sr.ID != "":
-		return &search{Gap: true, Start: sr.Start, From: sr.From, Skip: []string{sr.ID}}
+		return &search{Gap: true, Start: sr.Start, From: sr.From, Skip: hashIDs([]string{sr.ID})}
 	default:
 		// Nothing has been published, so what is left of the feed is all.
 		sr = sr.again()

@@ -143,7 +143,7 @@ func (w *walker) skip(p *page) error {
 	}
 	switch {
 	case cur.Index == 0:
-	case e.ID != cur.Last:
+	case !isStoredID(cur.Last, e.ID):
 		return lost(PageChanged, p.self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
 	case sum != cur.Digest:
 		if sum != w.s.changed {

@@ -188,7 +188,7 @@ func (w *walker) sift(p *page, e *feed.Entity) (deliver bool, err error) {
 func (w *walker) settle(p *page, e *feed.Entity) error {
 	switch o := w.cur.Owed; {
 	case o == nil:
-	case e.ID == o.ID:
+	case isStoredID(o.ID, e.ID):
 		w.cur.Owed = nil
 	case e.Modified.Unix() > o.Modified:
 		return lostForGood(NotInFeed, p.self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
@@ -231,12 +231,13 @@ func (w *walker) look(p *page) {
 // an hour on a feed that is idle, and not at all without ETags.
 func (w *walker) recordFullRead(p *page) {
 	switch {
-	case p.etag != "" && (w.moved || !w.s.trusts(time.Unix(w.cur.Full, 0))):
-		w.cur.ETag, w.cur.Full = p.etag, time.Now().Unix()
-		w.moved = true
 	case w.moved:
-		w.cur.ETag, w.cur.Full = "", 0
+	case keepsETag(p.etag) && !w.s.trusts(time.Unix(w.cur.Full, 0)):
+		w.moved = true
+	default:
+		return
 	}
+	w.cur.setFullRead(p.etag, time.Now())
 }
 
 // recordEnd caches the validators of p if it is the newest page.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +28,9 @@ type search struct {
 	From *int64 `json:"from,omitempty"`
 	// Skip are Content-IDs of the time From that are published already. They
 	// are left out up to the first entity that is not one of them.
-	Skip []string `json:"skip,omitempty"`
+	Skip idHashes `json:"skip_hashes,omitempty"`
+	// WholeSkip is what earlier versions stored. decodeCursor makes Skip of it.
+	WholeSkip []string `json:"skip,omitempty"`
 	// Gap says that pages are known to be missing: going back ends where they
 	// begin.
 	Gap bool `json:"gap,omitempty"`
@@ -97,11 +98,11 @@ func (s *search) judge(e *feed.Entity) verdict {
 	switch {
 	case s.Now, s.From != nil && at < *s.From:
 		return before
-	case s.ID != "" && (e.ID == s.ID || !s.exact && sameID(e.ID, s.ID)):
+	case s.ID != "" && (isStoredID(s.ID, e.ID) || !s.exact && sameID(e.ID, s.ID)):
 		return last
 	case s.ID != "" && at > *s.From:
 		return missing
-	case s.ID != "", s.From != nil && at == *s.From && slices.Contains(s.Skip, e.ID):
+	case s.ID != "", s.From != nil && at == *s.From && s.Skip.contains(e.ID):
 		return before
 	}
 	return found

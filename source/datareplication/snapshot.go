@@ -183,7 +183,7 @@ type loader struct {
 // index returns the index of the snapshot that is being read.
 func (l *loader) index(ctx context.Context) (*index, error) {
 	sn := l.sn
-	if ix := l.s.index; ix != nil && ix.id == sn.ID && ix.created.Equal(sn.Created) {
+	if ix := l.s.index; ix != nil && isStoredID(sn.ID, ix.id) && ix.created.Equal(sn.Created) {
 		return ix, nil
 	}
 	ix, err := l.s.getIndex(ctx, cmp.Or(sn.Found, sn.Index), &l.seen)
@@ -221,7 +221,7 @@ func (l *loader) anew(ctx context.Context, err error) error {
 
 func (sn *snapshot) is(ix *index) bool {
 	// Not the URLs of the pages: they may be signed anew for each reader.
-	return sn.ID == ix.id && sn.Created.Equal(ix.created) && sn.Pages == len(ix.pages)
+	return isStoredID(sn.ID, ix.id) && sn.Created.Equal(ix.created) && sn.Pages == len(ix.pages)
 }
 
 // begin takes up the snapshot that the index names. If the place in the feed is
@@ -234,7 +234,7 @@ func (l *loader) begin(ix *index) {
 	if ix.url != sn.Index {
 		found = ix.url
 	}
-	*sn = snapshot{Index: sn.Index, Found: found, ID: ix.id, Created: ix.created, Pages: len(ix.pages), Ready: sn.Ready, Published: sn.Published}
+	*sn = snapshot{Index: sn.Index, Found: found, ID: storedID(ix.id), Created: ix.created, Pages: len(ix.pages), Ready: sn.Ready, Published: sn.Published}
 	if !sn.Ready {
 		l.cur.Search.From, l.cur.Search.Early = ix.from(), int64(skew/time.Second)
 	}
@@ -364,7 +364,7 @@ func (l *loader) take(p *page) (ended bool, err error) {
 		sn.Digest = sn.Digest.add(&e)
 		if at := e.Modified.Unix(); whole && at >= *l.cur.Search.From {
 			if l.cur.Owed == nil || at < l.cur.Owed.Modified {
-				l.cur.Owed = &owed{e.ID, at}
+				l.cur.Owed = &owed{storedID(e.ID), at}
 			}
 			continue
 		}
