@@ -2,6 +2,7 @@ package datareplication
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -26,8 +27,10 @@ type cursor struct {
 	Page    string `json:"page,omitempty"`
 	Index   int    `json:"index,omitempty"`
 	// Came is the page whose next link led to Page, while nothing of Page has
-	// been read.
-	Came string `json:"came,omitempty"`
+	// been read, and Before is the page at whose end Last is, if that is an
+	// earlier one because Came is empty.
+	Came   string `json:"came,omitempty"`
+	Before string `json:"before,omitempty"`
 	// Digest is over the first Index entities of Page, in hex.
 	Digest digest `json:"digest,omitempty"`
 	// ETag is that of Page when all of it had been read, and Full the time of
@@ -66,8 +69,8 @@ const (
 
 // A cursor has to fit into a message of the bus, beside the entities or alone,
 // so everything in it is bounded: it has at most maxCursor bytes, and the URLs
-// that it names. Those are at most two while the feed is read, four while the
-// start is looked for, and four more while a snapshot is read; a configured
+// that it names. Those are at most three while the feed is read, four while the
+// start is looked for, and two more while a snapshot is read; a configured
 // start is part of the cursor until it is found, too. The feed's URLs are bounded
 // by limits.header.
 const maxCursor = 1 << 10
@@ -141,7 +144,7 @@ func (cur cursor) encode() feed.Cursor {
 func (cur *cursor) advance(e *feed.Entity) {
 	cur.Digest = cur.Digest.add(e)
 	cur.Index++
-	cur.Came, cur.ETag, cur.Full = "", "", 0
+	cur.Came, cur.Before, cur.ETag, cur.Full = "", "", "", 0
 	at := e.Modified.Unix()
 	switch {
 	case cur.Last == "" || at != cur.Modified:
@@ -163,8 +166,20 @@ func (cur *cursor) trim() {
 // turn moves the place from the end of the page whose name is from to the start
 // of the page after it.
 func (cur *cursor) turn(from, next string) {
+	if cur.Index == 0 {
+		cur.Before = cur.pageBefore()
+	}
 	cur.Came, cur.Page, cur.Index = from, next, 0
 	cur.Digest, cur.ETag, cur.Full = 0, "", 0
+}
+
+// pageBefore returns the page at whose end Last is, while nothing of Page has
+// been read; "" if nothing was read before.
+func (cur *cursor) pageBefore() string {
+	if cur.Last == "" {
+		return ""
+	}
+	return cmp.Or(cur.Before, cur.Came)
 }
 
 // published are the newest IDs before the place.

@@ -23,6 +23,7 @@ var storedCursors = map[string]string{
 	"at the end":                `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"ffffffffffffffff","etag":"\"x\"","last":"b","modified":1696474802}`,
 	"at the end, with the time": `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"1f","etag":"\"x\"","full":1696478400,"last":"b","modified":1696474802}`,
 	"in front of a page":        `{"v":1,"page":"https://shop.example.com/feed/8","came":"https://shop.example.com/feed/7","last":"b","modified":1696474802}`,
+	"behind an empty page":      `{"v":1,"page":"https://shop.example.com/feed/9","came":"https://shop.example.com/feed/8","before":"https://shop.example.com/feed/7","last":"b","modified":1696474802}`,
 	"on the way back": `{"v":1,"search":{"start":"id:b@2023-10-05T03:00:02Z","id":"b","from":1696474802,"back":"https://shop.example.com/feed/3",` +
 		`"newer":"https://shop.example.com/feed/4","newer_time":1696474900,"trail":{"mark":"https://shop.example.com/feed/5","steps":1,"power":4}}}`,
 	"behind a gap, with whole IDs": `{"v":1,"search":{"from":1696474802,"skip":["a","b"],"gap":true},"gap":"b"}`,

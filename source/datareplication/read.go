@@ -76,7 +76,7 @@ func (w *walker) run(ctx context.Context) error {
 			s.at = p
 		}
 		p := s.at
-		ended, err := w.take(p)
+		ended, err := w.take(ctx, p)
 		if err != nil && kept && !w.moved {
 			// The request may have ended with the call that made it, or the
 			// server did not wait for this one. Nobody has to hear of that.
@@ -103,8 +103,12 @@ func (w *walker) run(ctx context.Context) error {
 		if next == w.cur.Page || next == p.self || w.trail.visit(next) {
 			return broken(Loop, p.self, "the next links lead in a circle by way of %s", next)
 		}
+		proven := w.cur.Index > 0 || s.proven.holds(&w.cur)
 		w.cur.turn(p.self, next)
 		w.moved = true
+		if proven {
+			s.proven = endBefore(&w.cur)
+		}
 		s.lookUp(ctx)
 		if len(w.entities) > 0 || w.cur.Search != nil {
 			w.more = true
@@ -114,7 +118,7 @@ func (w *walker) run(ctx context.Context) error {
 }
 
 // take takes entities from the page until it ends or the batch is full.
-func (w *walker) take(p *page) (ended bool, err error) {
+func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
 	for {
 		if len(w.entities) > 0 && (w.size >= w.s.cfg.BatchBytes || len(w.entities) == w.s.cfg.BatchEntities) {
 			return false, nil
@@ -125,6 +129,11 @@ func (w *walker) take(p *page) (ended bool, err error) {
 		}
 		if err != nil {
 			return false, err
+		}
+		if w.cur.Index == 0 {
+			if err := w.checkPageBefore(ctx, p, &e); err != nil {
+				return false, err
+			}
 		}
 		deliver, err := w.sift(p, &e)
 		if err == nil && deliver {

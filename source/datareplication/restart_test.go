@@ -90,6 +90,39 @@ func TestEverySnapshotIsExact(t *testing.T) {
 	})
 }
 
+// TestNoCursorReadsAnotherFeed draws histories, then has another feed take the
+// place of this one under the same URLs, and reads on from every cursor behind
+// an entity. Nothing of the other feed may be read.
+func TestNoCursorReadsAnotherFeed(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		inBubble(t, func(t *testing.T) {
+			w := newWorld(t, rt, 1)
+			w.live("grow", "trim", "fail", "restart", "read", "read on", "read more")
+			later := rapid.IntRange(0, 5).Draw(rt, "later")
+			w.edit(func() {
+				for _, p := range w.pages {
+					for i, e := range p.entities {
+						id, at := splitEntity(e)
+						p.entities[i] = fmt.Sprintf("other-%s@%d", id, at+later)
+					}
+					p.at += later
+				}
+			})
+			for _, m := range w.marks {
+				if m.count == 0 {
+					continue
+				}
+				src := w.source(t, w.edits...)
+				r := readSure(t, src, m.cursor)
+				if len(r.ids) > 0 || r.err == nil {
+					rt.Fatalf("read on from %s: %v, %v", m.cursor, r.ids, r.err)
+				}
+			}
+		})
+	})
+}
+
 // inBubble runs f in virtual time. rapid ends a history by a panic, which has to
 // leave the bubble.
 func inBubble(t *testing.T, f func(*testing.T)) {

@@ -71,6 +71,8 @@ type Source struct {
 	// trail notices next links that lead in a circle. It starts anew where
 	// reading does not go on from expect.
 	trail trail
+	// proven is the end of a page that is known to be what was read.
+	proven pageEnd
 	// expect is the cursor that was returned last, or that the last error was
 	// the answer to.
 	expect feed.Cursor

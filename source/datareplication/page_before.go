@@ -1,0 +1,86 @@
+package datareplication
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// provenFor is for how long a page that was read to its end proves the position
+// at the start of the page after it. After a longer pause, and after a restart,
+// the end of the page is read again.
+const provenFor = time.Minute
+
+// pageEnd is the end of a page: what the position at the start of the next page
+// is proven by.
+type pageEnd struct {
+	page string // as the cursor names it
+	last string // Content-ID of the page's last entity, as storedID returns it
+	seen time.Time
+}
+
+// endBefore returns the page end that was just seen before the position of cur.
+func endBefore(cur *cursor) pageEnd {
+	return pageEnd{cur.pageBefore(), storedID(cur.Last), time.Now()}
+}
+
+// holds reports whether the page end was seen lately and proves the position of
+// cur.
+func (e pageEnd) holds(cur *cursor) bool {
+	return e.page == cur.pageBefore() && e.last == storedID(cur.Last) && time.Since(e.seen) < provenFor
+}
+
+// checkPageBefore is called with the first entity of p, of which nothing has been
+// read yet, before that is taken. A position within a page is proven by the
+// entities before it on the page. Here there are none, and a feed that was made
+// anew under the same URLs would be read on from its middle. So the page before
+// must still end with the entity that was read last.
+func (w *walker) checkPageBefore(ctx context.Context, p *page, first *feed.Entity) error {
+	s, cur := w.s, &w.cur
+	before := cur.pageBefore()
+	if before == "" || s.proven.holds(cur) {
+		return nil
+	}
+	end, found, err := s.lastEntity(ctx, before)
+	gone := isGone(err) || s.refused(err, before)
+	follows := (p.prev == "" || p.prev == cur.Came) && first.Modified.Unix() >= cur.Modified
+	switch {
+	case gone && !follows:
+		return lost(PageGone, before, "the page before %s is gone, and that page does not continue it: %v", p.self, err)
+	case gone:
+		// Feeds lose their oldest pages. What is left of this one goes on
+		// where reading stopped, by its links and its times.
+		s.log.Info("the page before the position is gone; going on by the links", "page", p.self, "gone", before)
+	case err != nil:
+		return err
+	case !found:
+		return lost(PageChanged, before, "the page had the entity %s at its end and is empty now", cur.Last)
+	case !isStoredID(cur.Last, end.ID):
+		return lost(PageChanged, before, "the page ended with the entity %s and ends with %s now", cur.Last, end.ID)
+	case end.Modified.Unix() != cur.Modified:
+		w.seen.add(violation(PageChanged, before, "the entity %s at its end was of %s and is of %s now", cur.Last, unix(cur.Modified), unix(end.Modified.Unix())))
+	}
+	s.proven = endBefore(cur)
+	return nil
+}
+
+// lastEntity returns the last entity of a page, if it has any.
+func (s *Source) lastEntity(ctx context.Context, url string) (last feed.Entity, found bool, err error) {
+	p, err := s.get(ctx, url, "")
+	if err != nil {
+		return feed.Entity{}, false, err
+	}
+	defer p.body.Close()
+	for {
+		e, _, err := p.entity()
+		switch {
+		case errors.Is(err, errPageEnd):
+			return last, found, nil
+		case err != nil:
+			return feed.Entity{}, false, err
+		}
+		last, found = e, true
+	}
+}
