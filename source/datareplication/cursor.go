@@ -31,6 +31,9 @@ type cursor struct {
 	// earlier one because Came is empty.
 	Came   string `json:"came,omitempty"`
 	Before string `json:"before,omitempty"`
+	// Empty is the number of empty pages that reading has passed since the last
+	// entity or the end of the feed.
+	Empty int `json:"empty,omitempty"`
 	// Digest is over the first Index entities of Page, in hex.
 	Digest digest `json:"digest,omitempty"`
 	// ETag is that of Page when all of it had been read, and Full the time of
@@ -109,7 +112,7 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 	case (sn != nil) != (cur.Version == snapshotVersion),
 		sn != nil && (sr == nil || sn.Index == "" || sn.ID != "" && sr.From == nil || sn.Page < 0 || sn.Entity < 0 || sn.ID == "" && sn.Page+sn.Entity > 0):
 		return cursor{}, feed.Permanent(errors.New("the cursor names no place in a snapshot"))
-	case cur.Page == "" && (sr == nil || cur.Index > 0), cur.Index < 0, cur.Index > 0 && cur.Last == "":
+	case cur.Page == "" && (sr == nil || cur.Index > 0), cur.Index < 0, cur.Empty < 0, cur.Index > 0 && cur.Last == "":
 		return cursor{}, feed.Permanent(errors.New("the cursor names no place"))
 	case sr != nil && sr.ID != "" && sr.From == nil:
 		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has no time for the entity %s that it looks for", sr.ID))
@@ -144,7 +147,7 @@ func (cur cursor) encode() feed.Cursor {
 func (cur *cursor) advance(e *feed.Entity) {
 	cur.Digest = cur.Digest.add(e)
 	cur.Index++
-	cur.Came, cur.Before, cur.ETag, cur.Full = "", "", "", 0
+	cur.Came, cur.Before, cur.Empty, cur.ETag, cur.Full = "", "", 0, "", 0
 	at := e.Modified.Unix()
 	switch {
 	case cur.Last == "" || at != cur.Modified:
@@ -168,6 +171,7 @@ func (cur *cursor) trim() {
 func (cur *cursor) turn(from, next string) {
 	if cur.Index == 0 {
 		cur.Before = cur.pageBefore()
+		cur.Empty++
 	}
 	cur.Came, cur.Page, cur.Index = from, next, 0
 	cur.Digest, cur.ETag, cur.Full = 0, "", 0

@@ -23,7 +23,7 @@ var storedCursors = map[string]string{
 	"at the end":                `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"ffffffffffffffff","etag":"\"x\"","last":"b","modified":1696474802}`,
 	"at the end, with the time": `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"1f","etag":"\"x\"","full":1696478400,"last":"b","modified":1696474802}`,
 	"in front of a page":        `{"v":1,"page":"https://shop.example.com/feed/8","came":"https://shop.example.com/feed/7","last":"b","modified":1696474802}`,
-	"behind an empty page":      `{"v":1,"page":"https://shop.example.com/feed/9","came":"https://shop.example.com/feed/8","before":"https://shop.example.com/feed/7","last":"b","modified":1696474802}`,
+	"behind an empty page":      `{"v":1,"page":"https://shop.example.com/feed/9","came":"https://shop.example.com/feed/8","before":"https://shop.example.com/feed/7","empty":1,"last":"b","modified":1696474802}`,
 	"on the way back": `{"v":1,"search":{"start":"id:b@2023-10-05T03:00:02Z","id":"b","from":1696474802,"back":"https://shop.example.com/feed/3",` +
 		`"newer":"https://shop.example.com/feed/4","newer_time":1696474900,"trail":{"mark":"https://shop.example.com/feed/5","steps":1,"power":4}}}`,
 	"behind a gap, with whole IDs": `{"v":1,"search":{"from":1696474802,"skip":["a","b"],"gap":true},"gap":"b"}`,
@@ -85,7 +85,7 @@ func TestBadCursors(t *testing.T) {
 	for _, bad := range []string{
 		`x`, `{}`, `null`, `[]`, `{"v":2,"page":"x"}`, `{"v":1}`, `{"v":1,"page":"x","index":-1}`,
 		`{"v":1,"page":"x","index":3}`, `{"v":1,"index":3,"last":"a","search":{}}`, `{"v":1,"page":"x","digest":"zz"}`,
-		`{"v":1,"search":{"id":"a"}}`, `{"v":1,"page":"x"} ` + `{}`,
+		`{"v":1,"search":{"id":"a"}}`, `{"v":1,"page":"x","empty":-1}`, `{"v":1,"page":"x"} ` + `{}`,
 	} {
 		if _, err := Describe(feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
 			t.Errorf("%s: error %v", bad, err)
@@ -135,6 +135,7 @@ func TestACursorStaysSmall(t *testing.T) {
 				Search: &way, Owed: &owed{storedID(id(0)), from},
 				Snapshot: &snapshot{ID: storedID(id(0)), Created: dawn.Add(1), Pages: 1e6, Ready: true, Page: 1e6, Entity: 1e6, Digest: 1<<64 - 1, Published: 1e9},
 			}
+			cur.Empty = maxEmptyPages
 			gap := cur
 			behind := way
 			behind.Skip, behind.Gap = cur.published(), true

@@ -31,6 +31,17 @@ func (s *Source) walk(ctx context.Context, w *walker, after feed.Cursor) (feed.B
 	return batch, nil
 }
 
+// A feed without an entity for a long stretch is possible. One whose next links
+// lead from one empty page to another for ever, as a server does that makes up a
+// page for every number, must not keep it busy for ever.
+const (
+	// maxEmptyPages is how many empty pages may follow each other.
+	maxEmptyPages = 1000
+	// pagesPerCall is how many of them one call of Next passes, so that the
+	// violations are reported and the cursor is stored on the way.
+	pagesPerCall = 100
+)
+
 // walker is one walk.
 type walker struct {
 	s        *Source
@@ -60,7 +71,7 @@ func (w *walker) run(ctx context.Context) error {
 	if s.at != nil && (s.at.self != w.cur.Page || s.at.parsed != w.cur.Index) {
 		s.closePage() // it is open at another place, as after a gap
 	}
-	kept := s.at != nil
+	kept, pages := s.at != nil, 0
 	for {
 		if s.at == nil {
 			p, err := w.open(ctx)
@@ -103,6 +114,9 @@ func (w *walker) run(ctx context.Context) error {
 		if next == w.cur.Page || next == p.self || w.trail.visit(next) {
 			return broken(Loop, p.self, "the next links lead in a circle by way of %s", next)
 		}
+		if w.cur.Index == 0 && w.cur.Empty >= maxEmptyPages {
+			return broken(TooManyEmptyPages, p.self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
+		}
 		proven := w.cur.Index > 0 || s.proven.holds(&w.cur)
 		w.cur.turn(p.self, next)
 		w.moved = true
@@ -110,7 +124,7 @@ func (w *walker) run(ctx context.Context) error {
 			s.proven = endBefore(&w.cur)
 		}
 		s.lookUp(ctx)
-		if len(w.entities) > 0 || w.cur.Search != nil {
+		if pages++; len(w.entities) > 0 || w.cur.Search != nil || pages == pagesPerCall {
 			w.more = true
 			return nil
 		}
@@ -209,6 +223,9 @@ func (w *walker) settle(p *page, e *feed.Entity) error {
 // finish is called where the feed ends.
 func (w *walker) finish() error {
 	w.ended = true
+	if w.cur.Empty > 0 {
+		w.cur.Empty, w.moved = 0, true // the empty pages have come to an end
+	}
 	switch sr := w.cur.Search; {
 	case sr == nil:
 	case sr.Now:

@@ -32,6 +32,7 @@ const (
 	EntityTooLarge       = "entity_too_large"
 	EntityHeaderTooLarge = "entity_header_too_large"
 	Loop                 = "loop"
+	TooManyEmptyPages    = "too_many_empty_pages"
 	BadIndex             = "invalid_snapshot_index"
 
 	IDNotFound   = "content_id_not_found"
@@ -67,6 +68,8 @@ func broken(kind, page, format string, args ...any) error {
 	switch kind {
 	case EntityTooLarge:
 		cure = "raise limits.entity if the provider has entities so large"
+	case TooManyEmptyPages:
+		cure = "nothing behind it is published until the provider has mended it, or 'feedbridge checkpoint set' names a position behind the empty pages"
 	case BadIndex:
 		cure = "check that the URL behind snapshot: is that of an index; if it is, the provider has to mend it"
 	case BadContentType, MissingContentType, MissingBoundary, MissingSelf:
