@@ -129,6 +129,40 @@ func TestOneOldAnswer(t *testing.T) {
 	})
 }
 
+// TestOneOldAnswerBehindAGap has a feed read on behind a gap as configured. A page
+// that is missing in one answer must not be taken for the end of what is left of
+// the feed: what is older would be left out in silence.
+func TestOneOldAnswerBehindAGap(t *testing.T) {
+	t.Parallel()
+	for _, missing := range []int{1, 100} { // answers
+		t.Run(fmt.Sprintf("%d times", missing), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite("a@1", "b@2", "c@3", "d@4")
+				src := s.source(t, onGap(GapRestart))
+				r := readOn(t, src, nil)
+				r.want(t, "a b c d")
+				other := newSite("p@1", "q@2", "r@3", "s@4")
+				s.edit(func() { s.pages = other.pages })
+				lost := readSure(t, src, r.cursor)
+				lost.wantError(t, false, IDNotFound)
+				time.Sleep(patience)
+				b, err := src.Next(t.Context(), r.cursor)
+				if err != nil || !b.More {
+					t.Fatalf("got %+v, %v", b, err)
+				}
+				s.Add("HEAD", "/1", slices.Repeat([]sample.Fault{sample.Status(404)}, missing)...)
+				rest := readSure(t, src, b.Cursor)
+				if missing == 1 {
+					rest.want(t, "p q r s")
+				} else {
+					rest.want(t, "r s")
+				}
+			})
+		})
+	}
+}
+
 // TestLaggingReplicas reads a growing feed whose answers come from replicas, of
 // which some lag by up to 1.5 s. The reader asks again as a bridge does. It must
 // get every entity once and in order, and hear neither of a violation nor of a

@@ -193,6 +193,10 @@ func (s *Source) lookBack(ctx context.Context, sr *search) (head, error) {
 		return head{}, err
 	case page.prev == sr.Back && !sr.Gap:
 		return head{}, lostForGood(PageGone, page.self, "its prev link leads to a page that is gone: %v", gone)
+	case page.prev == sr.Back && sr.ID == "" && !s.old.confirmed():
+		// Whatever is older is left out from here on, so this must be sure. A
+		// search for an ID is not misled: it fails, and is repeated.
+		return head{}, lost(PageGone, page.self, "its prev link leads to a page that is gone: %v", gone)
 	case page.prev == sr.Back:
 		page.prev = "" // what is left of the feed begins here
 	}
