@@ -54,7 +54,7 @@ const lagHint = "a lagging server answers like that, too, so this is checked aga
 
 // violationOf returns the violation that err is about, or nil.
 func violationOf(err error) *feed.Violation {
-	if l, ok := errors.AsType[*lostPlace](err); ok {
+	if l, ok := errors.AsType[*lostPosition](err); ok {
 		return &l.violation
 	}
 	v, _ := errors.AsType[*feed.Violation](err)
@@ -63,7 +63,7 @@ func violationOf(err error) *feed.Violation {
 
 // mayBeOld reports whether a lagging server may be the cause of an error.
 func mayBeOld(err error, cur *cursor) bool {
-	if l, ok := errors.AsType[*lostPlace](err); ok {
+	if l, ok := errors.AsType[*lostPosition](err); ok {
 		return !l.certain
 	}
 	if v, ok := errors.AsType[*feed.Violation](err); ok {

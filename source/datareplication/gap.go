@@ -14,9 +14,9 @@ import (
 // restarted may not know its own pages.
 const patience = time.Minute
 
-// lostPlace reports that the position in the cursor is not in the feed any
+// lostPosition reports that the position in the cursor is not in the feed any
 // more.
-type lostPlace struct {
+type lostPosition struct {
 	violation feed.Violation
 	// forGood says that a search for the position would end like this again.
 	forGood bool
@@ -25,17 +25,17 @@ type lostPlace struct {
 	certain bool
 }
 
-func (l *lostPlace) Error() string { return l.violation.Error() }
+func (l *lostPosition) Error() string { return l.violation.Error() }
 
-func lost(kind, page, format string, args ...any) *lostPlace {
-	return &lostPlace{violation: violation(kind, page, format, args...)}
+func lost(kind, page, format string, args ...any) *lostPosition {
+	return &lostPosition{violation: violation(kind, page, format, args...)}
 }
 
-func lostForGood(kind, page, format string, args ...any) *lostPlace {
-	return &lostPlace{violation: violation(kind, page, format, args...), forGood: true}
+func lostForGood(kind, page, format string, args ...any) *lostPosition {
+	return &lostPosition{violation: violation(kind, page, format, args...), forGood: true}
 }
 
-func (l *lostPlace) forCertain() *lostPlace {
+func (l *lostPosition) forCertain() *lostPosition {
 	l.certain = true
 	return l
 }
@@ -46,7 +46,7 @@ func (l *lostPlace) forCertain() *lostPlace {
 // lost until there is something behind it. So a place that comes back is taken
 // up again, and one that is found and lost in turn cannot keep the cursor
 // moving.
-func (s *Source) recover(ctx context.Context, cur cursor, l *lostPlace) (feed.Batch, error) {
+func (s *Source) recover(ctx context.Context, cur cursor, l *lostPosition) (feed.Batch, error) {
 	s.closePage()
 	s.trail, s.end = trail{}, end{}
 	if l.forGood {
@@ -63,7 +63,7 @@ func (s *Source) recover(ctx context.Context, cur cursor, l *lostPlace) (feed.Ba
 	}
 	s.log.Warn("the place where reading goes on is lost; looking for it", "place", sr.String(), "reason", l)
 	w, err := s.locate(ctx, cursor{Search: sr, Gap: cur.Gap, Owed: cur.Owed})
-	if again, ok := errors.AsType[*lostPlace](err); ok {
+	if again, ok := errors.AsType[*lostPosition](err); ok {
 		// One old answer is enough to mislead a search, whatever it ends with.
 		again.forGood = false
 		return s.gap(cur, again)
@@ -101,7 +101,7 @@ func (s *Source) locate(ctx context.Context, cur cursor) (*walker, error) {
 
 // gap does what the configuration says when entities are missing between what
 // was published and what the feed still has.
-func (s *Source) gap(cur cursor, l *lostPlace) (feed.Batch, error) {
+func (s *Source) gap(cur cursor, l *lostPosition) (feed.Batch, error) {
 	if !s.gaps.add() && !l.forGood {
 		return feed.Batch{}, unconfirmed(l)
 	}
@@ -127,7 +127,7 @@ func (s *Source) gap(cur cursor, l *lostPlace) (feed.Batch, error) {
 
 // replaced does what the configuration says when the rest of a snapshot cannot be
 // had any more, because there is another one in its place.
-func (s *Source) replaced(cur cursor, l *lostPlace, left time.Duration) (feed.Batch, error) {
+func (s *Source) replaced(cur cursor, l *lostPosition, left time.Duration) (feed.Batch, error) {
 	switch {
 	case s.cfg.Gap == GapHalt:
 		return feed.Batch{}, feed.Permanent(fmt.Errorf("the rest of the snapshot cannot be read: %w; nothing is published until it is there again, "+

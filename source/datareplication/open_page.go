@@ -25,12 +25,12 @@ func (w *walker) open(ctx context.Context) (*page, error) {
 			etag = ""
 		case known:
 			if same, err := s.sameEnd(ctx); same || err != nil {
-				return nil, w.lose(err)
+				return nil, w.asLostPosition(err)
 			}
 		}
 		p, err := s.get(ctx, cur.Page, etag)
 		if err != nil {
-			return nil, w.lose(err)
+			return nil, w.asLostPosition(err)
 		}
 		if p == nil {
 			if !known {
@@ -155,9 +155,9 @@ func (w *walker) skip(p *page) error {
 	return nil
 }
 
-// lose turns the errors that say that the page of the cursor cannot be had any
-// more into a lost place (case 84).
-func (w *walker) lose(err error) error {
+// asLostPosition turns errors that say that the page of the cursor is gone or out
+// of reach into a lostPosition (case 84).
+func (w *walker) asLostPosition(err error) error {
 	switch page := w.cur.Page; {
 	case isGone(err):
 		return lost(PageGone, page, "the page where reading goes on is gone: %v", err)

@@ -102,7 +102,7 @@ func (w *walker) run(ctx context.Context) error {
 			w.more = true
 			return nil
 		}
-		w.look(p)
+		w.checkPage(p)
 		w.recordEnd(p)
 		s.closePage()
 		kept = false
@@ -149,9 +149,9 @@ func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
 				return false, err
 			}
 		}
-		deliver, err := w.sift(p, &e)
+		deliver, err := w.filter(p, &e)
 		if err == nil && deliver {
-			err = w.settle(p, &e)
+			err = w.checkSnapshotGap(p, &e)
 		}
 		if err != nil {
 			return false, err
@@ -172,9 +172,9 @@ func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
 	}
 }
 
-// sift says whether an entity is to be delivered: it is not while the place
-// where reading starts is ahead.
-func (w *walker) sift(p *page, e *feed.Entity) (deliver bool, err error) {
+// filter reports whether to deliver an entity. It holds entities back until the
+// search for the start of reading has found its place.
+func (w *walker) filter(p *page, e *feed.Entity) (deliver bool, err error) {
 	sr := w.cur.Search
 	if sr == nil {
 		return true, nil
@@ -204,11 +204,11 @@ func (w *walker) sift(p *page, e *feed.Entity) (deliver bool, err error) {
 	return false, nil
 }
 
-// settle makes sure that the feed has what a snapshot left to it. If it has the
-// oldest of that, it has all: feeds lose their oldest pages first. A provider
-// that gives the entities of a snapshot another time or ID than the feed's is
-// found out here, too.
-func (w *walker) settle(p *page, e *feed.Entity) error {
+// checkSnapshotGap fails if the feed lacks the oldest entity that a snapshot left
+// to it. If it has that, it has the later ones too: feeds lose their oldest pages
+// first. A provider that gives the entities of a snapshot another time or ID than
+// on the feed is noticed here as well.
+func (w *walker) checkSnapshotGap(p *page, e *feed.Entity) error {
 	switch o := w.cur.Owed; {
 	case o == nil:
 	case isStoredID(o.ID, e.ID):
@@ -238,8 +238,8 @@ func (w *walker) finish() error {
 	return nil
 }
 
-// look checks what can be told of a page once it has been read to its end.
-func (w *walker) look(p *page) {
+// checkPage checks a page that has been read to its end.
+func (w *walker) checkPage(p *page) {
 	if w.s.end.matches(w.cur) {
 		return // it was looked at
 	}

@@ -249,7 +249,7 @@ func (l *loader) begin(ix *index) {
 func (l *loader) findPlace(ctx context.Context) error {
 	sr := l.cur.Search.again()
 	start, err := l.s.back(ctx, sr, 0, &l.seen)
-	if gone, ok := errors.AsType[*lostPlace](err); ok {
+	if gone, ok := errors.AsType[*lostPosition](err); ok {
 		return &gone.violation // pages come and go; the next search may have more luck
 	}
 	switch {

@@ -4,10 +4,30 @@
 //
 // A [Source] finds the place to start at by HEAD requests back from the entry
 // point, walks forward by GET, and from then on polls the newest page with one
-// conditional request. Its cursor holds the page, the number of entities read
-// of it, the Content-ID before the place and its time, so it knows when the
-// place is no longer what it was, and finds it again when the page is gone. A
-// feed may be told to start with a snapshot, whose pages are then read first.
+// conditional request. A feed may be told to start with a snapshot, whose pages
+// are then read first.
+//
+// # The position
+//
+// The cursor names a page and the number of entities that were read of it. It
+// also holds what proves that the position is still the same: the Content-ID of
+// the entity before it, that entity's time, and a digest over the entities before
+// it on the page. At the start of a page, of which nothing has been read, the page
+// before it has to end with that entity. It is read again only after a restart or
+// a pause. A position that is not proven is lost. Its entity is then searched for
+// in the whole feed; without it reading stops, or goes on as Config.Gap says.
+//
+// Upstreams may have replicas that lag. An older answer is a feed without its
+// newest pages and entities, so it can hide a position, but cannot move it: what
+// follows the entity before the position is the same in every version of the feed
+// that has that entity. A position counts as lost after it was missing several
+// times in a row over several seconds, and until then Next returns a transient
+// error.
+//
+// "Not modified" is believed for an hour after the page was read in full. The
+// cursor has the time of that, so the hour does not begin anew with a process.
+//
+// The cursor is bounded: 1 KiB and a few URLs.
 //
 // Pages are parsed as they arrive: what is held in memory is one batch and one
 // buffer, however large the page is.
@@ -48,8 +68,8 @@ const (
 )
 
 // Source reads one feed. Next keeps the contract of a bridge's Source: what a
-// Source remembers between calls saves requests and decides nothing. It is for
-// one goroutine at a time.
+// Source remembers between calls saves requests, or delays what it reports, and
+// decides nothing else. It is for one goroutine at a time.
 type Source struct {
 	cfg    Config
 	client *source.Client
@@ -132,7 +152,7 @@ func (s *Source) next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 	if err != nil && mayBeOld(err, &cur) && !s.old.add() {
 		return feed.Batch{}, unconfirmed(err)
 	}
-	if l, ok := errors.AsType[*lostPlace](err); ok {
+	if l, ok := errors.AsType[*lostPosition](err); ok {
 		return s.recover(ctx, cur, l)
 	}
 	return batch, err
