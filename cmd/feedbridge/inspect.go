@@ -91,6 +91,9 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 	if errors.Is(err, errMaybeIndex) {
 		err = r.snapshot(ctx, all, take, err)
 	}
+	if u, ok := errors.AsType[*datareplication.UnconfirmedError](err); ok {
+		err = u.Cause // nobody looks again here
+	}
 	r.Took = time.Since(started).Round(time.Millisecond).String()
 	r.Requests = requests.byMethod()
 	r.Complete = err == nil

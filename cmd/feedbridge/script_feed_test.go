@@ -90,6 +90,8 @@ var faults = map[string]sample.Fault{
 	"halfway": on("/feed/snapshots/600/20", sample.Status(http.StatusServiceUnavailable)),
 	// The second page breaks off.
 	"cut": on("/feed/pages/1", sample.Cut(700)),
+	// The second page is gone.
+	"hole": on("/feed/pages/1", status(http.StatusNotFound)),
 	// The second page has a date that is wrong, but not in doubt.
 	"weekday": on("/feed/pages/1", sample.Edit(func(_ http.Header, body []byte) []byte {
 		return bytes.Replace(body, []byte("Wed, 01 Jan 2020"), []byte("Thu, 01 Jan 2020"), 1)

@@ -2,7 +2,6 @@ package datareplication
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -40,17 +39,25 @@ func (f *finding) confirmed() bool {
 	return f.looks >= confirmLooks && time.Since(f.since) >= confirmFor
 }
 
-// unconfirmed returns the transient error for a finding that is not confirmed.
-// It carries the violation, if there is one, and nothing that makes err
-// permanent.
-func unconfirmed(err error) error {
-	if v := violationOf(err); v != nil {
-		return fmt.Errorf("%w; %s", v, lagHint)
-	}
-	return errors.New(err.Error() + "; " + lagHint)
+// UnconfirmedError reports a finding that a lagging server may be the cause of,
+// and that is checked again before anything is done about it. It is transient,
+// and does not match what Cause matches: neither does it need a person, nor is
+// it a violation yet that anyone should count.
+type UnconfirmedError struct {
+	// Cause is a [*feed.Violation] if the finding would be one.
+	Cause error
 }
 
-const lagHint = "a lagging server answers like that, too, so this is checked again before anything is done about it"
+func (e *UnconfirmedError) Error() string {
+	return e.Cause.Error() + "; a lagging server answers like that, too, so this is checked again before anything is done about it"
+}
+
+func unconfirmed(err error) error {
+	if v := violationOf(err); v != nil {
+		err = v
+	}
+	return &UnconfirmedError{err}
+}
 
 // violationOf returns the violation that err is about, or nil.
 func violationOf(err error) *feed.Violation {

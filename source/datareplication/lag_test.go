@@ -79,6 +79,9 @@ func TestOneOldAnswer(t *testing.T) {
 						if bad.err != nil && !unsure(bad.err) || errors.Is(bad.err, feed.ErrPermanent) {
 							t.Errorf("error %v", bad.err)
 						}
+						if v, ok := errors.AsType[*feed.Violation](bad.err); ok {
+							t.Errorf("a violation is counted: %v", v)
+						}
 					}
 					if n := s.Left(); n > 0 {
 						t.Errorf("the replica was not asked %d times", n)
@@ -234,7 +237,7 @@ func TestLaggingReplicas(t *testing.T) {
 					b, err := src.Next(t.Context(), cursor)
 					switch {
 					case err != nil:
-						if errors.Is(err, feed.ErrPermanent) {
+						if !unsure(err) {
 							t.Fatalf("after %d entities and %d old answers: %v", read, old, err)
 						}
 						wait = max(2*wait, 500*time.Millisecond)

@@ -428,7 +428,10 @@ func readSure(t tester, s nexter, from feed.Cursor) reading {
 }
 
 // unsure reports whether err says that the answer may be an old one.
-func unsure(err error) bool { return err != nil && strings.Contains(err.Error(), lagHint) }
+func unsure(err error) bool {
+	_, ok := errors.AsType[*UnconfirmedError](err)
+	return ok
+}
 
 // want checks the IDs that were read, and that there was no error.
 func (r reading) want(t tester, ids string) {
@@ -453,8 +456,14 @@ func (r reading) wantError(t tester, permanent bool, kind string, words ...strin
 	if r.err == nil {
 		t.Fatalf("there was no error; read %v", r.ids)
 	}
-	got := ""
-	if v, ok := errors.AsType[*feed.Violation](r.err); ok {
+	got, cause := "", r.err
+	if u, ok := errors.AsType[*UnconfirmedError](r.err); ok {
+		cause = u.Cause
+		if _, counts := errors.AsType[*feed.Violation](r.err); counts || permanent {
+			t.Errorf("error %v\nis not certain, and counts as a violation: %v", r.err, counts)
+		}
+	}
+	if v, ok := errors.AsType[*feed.Violation](cause); ok {
 		got = v.Kind
 	}
 	if got != kind {
