@@ -40,12 +40,13 @@ func (l *lostPosition) forCertain() *lostPosition {
 	return l
 }
 
-// recover finds the place again, or decides what to do if it is not there.
+// recover searches for the position, or decides what to do if it is not there. It
+// is called once the loss is certain or confirmed. What the search ends with is
+// confirmed in the same way, as a single old answer can mislead it.
 //
-// It looks for the place in one go, and the cursor keeps the place that was
-// lost until there is something behind it. So a place that comes back is taken
-// up again, and one that is found and lost in turn cannot keep the cursor
-// moving.
+// The search is made in one go, and the cursor keeps the position that was lost
+// until there is something behind it. So a position that comes back is taken up
+// again, and one that is found and lost in turn cannot keep the cursor moving.
 func (s *Source) recover(ctx context.Context, cur cursor, l *lostPosition) (feed.Batch, error) {
 	s.closePage()
 	s.trail, s.end = trail{}, end{}
@@ -64,9 +65,11 @@ func (s *Source) recover(ctx context.Context, cur cursor, l *lostPosition) (feed
 	s.log.Warn("the place where reading goes on is lost; looking for it", "place", sr.String(), "reason", l)
 	w, err := s.locate(ctx, cursor{Search: sr, Gap: cur.Gap, Owed: cur.Owed})
 	if again, ok := errors.AsType[*lostPosition](err); ok {
-		// One old answer is enough to mislead a search, whatever it ends with.
-		again.forGood = false
+		again.forGood = false // whatever it ends with
 		return s.gap(cur, again)
+	}
+	if err != nil && mayBeOld(err, &cur) && !s.gaps.add() {
+		return feed.Batch{}, unconfirmed(err)
 	}
 	if err != nil {
 		return feed.Batch{}, err

@@ -106,6 +106,22 @@ func TestOneOldAnswer(t *testing.T) {
 			readOn(t, src, r.cursor).want(t, "a b c")
 		})
 	})
+	t.Run("on the way back to a position that is lost", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite("a@1", "b@2")
+			old := s.replica()
+			s.publish("c@3")
+			src := s.source(t)
+			r := readOn(t, src, nil)
+			r.want(t, "a b c")
+			s.edit(func() { s.pages["/2"].entities = []string{"x@3", "c@3", "d@3"} })
+			s.Add("HEAD", "/1", answerFrom(old))
+			bad := readOn(t, src, r.cursor)
+			bad.wantError(t, false, MissingNext)
+			readOn(t, src, r.cursor).want(t, "d")
+		})
+	})
 	t.Run("a page of a snapshot, and its index", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
