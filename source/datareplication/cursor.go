@@ -72,10 +72,9 @@ const (
 
 // A cursor has to fit into a message of the bus, beside the entities or alone,
 // so everything in it is bounded: it has at most maxCursor bytes, and the URLs
-// that it names. Those are at most three while the feed is read, four while the
-// start is looked for, and two more while a snapshot is read; a configured
-// start is part of the cursor until it is found, too. The feed's URLs are bounded
-// by limits.header.
+// that it names. Those are at most three while the feed is read, and six while
+// its start is looked for or a snapshot is read. A configured start is part of the
+// cursor until it is found, too. The feed's URLs are bounded by limits.header.
 const maxCursor = 1 << 10
 
 const (
