@@ -16,10 +16,11 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
-// history is what befalls the copies of a bridge and their bus, drawn before
+// history is what happens to the copies of a bridge and their bus, drawn before
 // it happens.
 type history struct {
 	seed     uint64
@@ -31,10 +32,32 @@ type history struct {
 	readFail int           // faults per thousand calls, each
 	saveFail int
 	lookFail int
-	stops    bool // copies end and start anew
+	stops    bool // copies end and start again
 	slow     bool // reading takes time
 	seldom   bool // polls are further apart than looks at the checkpoint
+	// repeats makes the feed repeat some IDs, which a gate leaves out.
+	repeats bool
+	// rewinds are the times at which the topic is restored from a backup, with its
+	// checkpoint.
+	rewinds []rewind
+	// loss is what the topic loses at lossAt, besides.
+	loss   loss
+	lossAt time.Duration
 }
+
+type rewind struct {
+	at   time.Duration // when the backup is taken
+	back time.Duration // how much later it is restored
+}
+
+// loss is what a topic loses for good.
+type loss int
+
+const (
+	nothing loss = iota
+	lostCheckpoint
+	lostMessages
+)
 
 func drawHistory(t *rapid.T) history {
 	return history{
@@ -50,6 +73,13 @@ func drawHistory(t *rapid.T) history {
 		stops:    rapid.Bool().Draw(t, "stops"),
 		slow:     rapid.Bool().Draw(t, "slow"),
 		seldom:   rapid.Bool().Draw(t, "seldom"),
+		repeats:  rapid.Bool().Draw(t, "repeats"),
+		rewinds: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) rewind {
+			return rewind{
+				at:   time.Duration(rapid.IntRange(0, 600).Draw(t, "at")) * time.Second,
+				back: time.Duration(rapid.IntRange(0, 120).Draw(t, "back")) * time.Second,
+			}
+		}), 0, 4).Draw(t, "rewinds"),
 	}
 }
 
@@ -58,8 +88,17 @@ const (
 	calm    = 15 * time.Minute // how long there is to recover
 )
 
-// play runs the history and returns the topic in the end.
-func (h history) play(t *testing.T, topic *sinktest.Memory) {
+// outcome is how a history ends.
+type outcome struct {
+	// lost says that the topic has lost something, and left is what it had then.
+	lost bool
+	left []feed.Entity
+	// states are those of the copies at the end.
+	states []bridge.State
+}
+
+// play runs the history.
+func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		dice := &dice{rng: rand.New(rand.NewPCG(h.seed, 1))}
@@ -79,6 +118,20 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) {
 				return sinktest.Fault{Kind: kinds[dice.roll(len(kinds))], After: time.Duration(dice.roll(20_000)) * time.Millisecond}
 			},
 		}
+		for _, r := range h.rewinds {
+			if h.loss != nothing && r.at+r.back >= h.lossAt {
+				continue // it would bring back what was lost
+			}
+			time.AfterFunc(r.at, func() {
+				if !topic.Checkpoint().IsZero() {
+					time.AfterFunc(r.back, topic.Backup())
+				}
+			})
+		}
+		if h.loss != nothing {
+			time.AfterFunc(h.lossAt, func() { end.lost, end.left = h.lose(topic) })
+		}
+		end.states = make([]bridge.State, h.copies)
 		var copies sync.WaitGroup
 		for n := range h.copies {
 			copies.Go(func() {
@@ -88,8 +141,13 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) {
 						life = time.Duration(1+dice.roll(120)) * time.Second
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), life)
-					b := newBridge(&numbers{h: h, begin: begin, dice: dice, happens: happens, t: t}, topic.Open(faults))
-					b.Writer = fmt.Sprintf("copy-%d", n)
+					snk, seen := topic.Open(faults), &diary{}
+					var src bridge.Source = &numbers{h: h, begin: begin, dice: dice, happens: happens, t: t}
+					if h.repeats {
+						src = &sink.Gate{Source: src, IDs: snk.IDs(), Fits: func(feed.Entity) error { return nil }, Log: discard}
+					}
+					b := newBridge(src, snk)
+					b.Writer, b.Observer = fmt.Sprintf("copy-%d", n), seen
 					b.Limits.Entities = h.limit
 					if h.seldom {
 						b.Every = time.Minute
@@ -98,69 +156,150 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) {
 						t.Errorf("Run: %v", err)
 					}
 					cancel()
+					end.states[n] = seen.states[len(seen.states)-2].State // before Stopped
 				}
 			})
 		}
 		copies.Wait()
 	})
+	return end
 }
 
-// check says what is wrong with the topic.
-func (h history) check(topic *sinktest.Memory) error {
-	held := topic.Entities()
-	for i := range max(len(held), h.length) {
-		switch {
-		case i >= len(held):
-			return fmt.Errorf("the topic has %d entities of %d", len(held), h.length)
-		case i >= h.length:
-			return fmt.Errorf("the topic has %d entities more than the feed", len(held)-h.length)
-		case held[i].ID != strconv.Itoa(i):
-			return fmt.Errorf("entity number %d of the topic is %s", i, held[i].ID)
+// lose makes the topic lose what the history says, and reports whether it had it,
+// and the entities that are left.
+func (h history) lose(topic *sinktest.Memory) (lost bool, left []feed.Entity) {
+	if topic.Checkpoint().IsZero() {
+		return false, nil
+	}
+	if h.loss == lostCheckpoint {
+		topic.LoseCheckpoint()
+	} else {
+		topic.LoseMessages(1 + int(h.seed%20))
+	}
+	return true, topic.Entities()
+}
+
+// check returns what is wrong with the topic.
+func (h history) check(topic *sinktest.Memory, end outcome) error {
+	want := h.published()
+	if end.lost {
+		want = nil
+		for _, e := range end.left {
+			want = append(want, e.ID)
+		}
+		for n, state := range end.states {
+			if state != bridge.Halted {
+				return fmt.Errorf("copy %d of a topic that lost something is %s, want halted", n, state)
+			}
 		}
 	}
-	if cp := topic.Checkpoint(); h.length > 0 && (cp.Count != uint64(h.length) || string(cp.Cursor) != strconv.Itoa(h.length)) {
-		return fmt.Errorf("the checkpoint says %d entities, cursor %s, of %d", cp.Count, cp.Cursor, h.length)
+	held := topic.Entities()
+	for i := range max(len(held), len(want)) {
+		switch {
+		case i >= len(held):
+			return fmt.Errorf("the topic has %d entities of %d", len(held), len(want))
+		case i >= len(want):
+			return fmt.Errorf("the topic has %d entities more than the %d that it should have", len(held)-len(want), len(want))
+		case held[i].ID != want[i]:
+			return fmt.Errorf("entity number %d of the topic is %s, want %s", i, held[i].ID, want[i])
+		}
+	}
+	if cp := topic.Checkpoint(); h.length > 0 && !end.lost && (cp.Count != uint64(len(want)) || string(cp.Cursor) != strconv.Itoa(h.length)) {
+		return fmt.Errorf("the checkpoint says %d entities, cursor %s, want %d, cursor %d", cp.Count, cp.Cursor, len(want), h.length)
 	}
 	return topic.Err()
 }
 
-// Whatever fails and however many copies run, the topic holds the feed exactly.
-// Duplicates are not filtered here: what keeps them out is the fence and the
-// checkpoint alone.
+// id is that of the feed's entity number i.
+func (h history) id(i int) string {
+	if h.repeats && i%3 == 2 {
+		i -= 1 + i*7%min(i, 60)
+	}
+	return strconv.Itoa(i)
+}
+
+// published are the IDs that the topic should have in the end.
+func (h history) published() []string {
+	var ids []string
+	seen := map[string]bool{}
+	for i := range h.length {
+		if id := h.id(i); !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Whatever fails, however many copies run, and however often the topic returns to
+// an earlier state with its checkpoint, the topic holds the feed exactly. In half
+// of the histories no entity is repeated and no duplicate is filtered: there the
+// fence and the checkpoint are all that keeps duplicates out.
 func TestTopicHoldsTheFeedExactly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := drawHistory(rt)
 		var topic sinktest.Memory
-		h.play(t, &topic)
-		if err := h.check(&topic); err != nil {
+		end := h.play(t, &topic)
+		if err := h.check(&topic, end); err != nil {
 			rt.Fatalf("%v\n%+v", err, h)
 		}
 	})
 }
 
-// The property above is worth something only if it notices a sink without its
-// fence, or without its checkpoint.
+// A topic that has lost its checkpoint, or messages that its checkpoint counts, is
+// left as it is, and every copy of its feed halts.
+func TestTopicThatLostSomethingIsLeftAlone(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		h := drawHistory(rt)
+		h.loss = loss(rapid.IntRange(int(lostCheckpoint), int(lostMessages)).Draw(rt, "loss"))
+		h.lossAt = time.Duration(rapid.IntRange(0, 900).Draw(rt, "lossAt")) * time.Second
+		var topic sinktest.Memory
+		end := h.play(t, &topic)
+		if err := h.check(&topic, end); err != nil {
+			rt.Fatalf("%v\n%+v", err, h)
+		}
+	})
+}
+
+// The properties above are worth something only if they notice a sink without one
+// of its guards.
 func TestPropertyNoticesABrokenSink(t *testing.T) {
-	for name, breakIt := range map[string]func(*sinktest.Memory){
-		"no fence":      func(m *sinktest.Memory) { m.NoFence = true },
-		"no checkpoint": func(m *sinktest.Memory) { m.NoCheckpoint = true },
+	for name, test := range map[string]struct {
+		broken sinktest.Guards
+		rewind bool
+		loss   loss
+	}{
+		"no fence":      {broken: sinktest.Guards{Fence: true}},
+		"no checkpoint": {broken: sinktest.Guards{Checkpoint: true}},
+		"a fence that compares the sequence only":       {broken: sinktest.Guards{Content: true}, rewind: true},
+		"IDs that are kept when the topic went back":    {broken: sinktest.Guards{IDs: true}, rewind: true},
+		"IDs that are kept unless the count has fallen": {broken: sinktest.Guards{Counted: true}, rewind: true},
+		"a lost checkpoint is taken for a new topic":    {broken: sinktest.Guards{Missing: true}, loss: lostCheckpoint},
+		"a topic shorter than its checkpoint is used":   {broken: sinktest.Guards{End: true}, loss: lostMessages},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, 7))
-			for draw := range 200 {
+			for draw := range 1000 {
 				h := history{
 					seed: rng.Uint64(), copies: 1 + rng.IntN(3), length: 1 + rng.IntN(300), batch: 1 + rng.IntN(50),
 					growth: 5 * time.Minute, readFail: 100, saveFail: 300, lookFail: 100, stops: true, slow: true,
 				}
-				var topic sinktest.Memory
-				breakIt(&topic)
-				h.play(t, &topic)
-				if h.check(&topic) != nil {
-					t.Logf("noticed in draw %d", draw+1)
+				if test.rewind {
+					// Copies that live on are the ones that remember.
+					h.stops, h.repeats = false, draw%2 == 0
+					for range 10 {
+						h.rewinds = append(h.rewinds, rewind{time.Duration(rng.IntN(300)) * time.Second, time.Duration(rng.IntN(60)) * time.Second})
+					}
+				}
+				h.loss, h.lossAt = test.loss, time.Duration(60+rng.IntN(300))*time.Second
+				topic := sinktest.Memory{Broken: test.broken}
+				end := h.play(t, &topic)
+				if err := h.check(&topic, end); err != nil {
+					t.Logf("noticed in draw %d: %v", draw+1, err)
 					return
 				}
 			}
-			t.Error("not noticed in 200 draws")
+			t.Error("not noticed in 1000 draws")
 		})
 	}
 }
@@ -202,7 +341,7 @@ func (n *numbers) Next(_ context.Context, after feed.Cursor) (feed.Batch, error)
 	}
 	defer n.busy.Store(false)
 	if n.h.slow {
-		// It does not heed ctx: a source may be slow to notice.
+		// It ignores ctx: a source may be slow to notice.
 		time.Sleep(time.Duration(n.dice.roll(3000)) * time.Millisecond)
 	}
 	if n.happens(n.h.readFail) {
@@ -220,7 +359,11 @@ func (n *numbers) Next(_ context.Context, after feed.Cursor) (feed.Batch, error)
 	if end <= at {
 		return feed.Batch{Cursor: after}, nil
 	}
-	return feed.Batch{Entities: entities(at, end), Cursor: feed.Cursor(strconv.Itoa(end)), More: end < length}, nil
+	batch := feed.Batch{Entities: entities(at, end), Cursor: feed.Cursor(strconv.Itoa(end)), More: end < length}
+	for i := range batch.Entities {
+		batch.Entities[i].ID = n.h.id(at + i)
+	}
+	return batch, nil
 }
 
 // entities returns those with the numbers from at to end.
@@ -232,11 +375,11 @@ func entities(at, end int) []feed.Entity {
 	return all
 }
 
-func newBridge(source bridge.Source, sink bridge.Sink) *bridge.Bridge {
+func newBridge(source bridge.Source, snk bridge.Sink) *bridge.Bridge {
 	return &bridge.Bridge{
 		Feed: "numbers", Writer: "me",
 		Open:  func(context.Context, string) (bridge.Source, string, error) { return source, "test", nil },
-		Sink:  sink,
+		Sink:  snk,
 		Every: 5 * time.Second, ReadAhead: 1000,
 		Log: discard, Observer: nobody{},
 	}

@@ -1,6 +1,7 @@
 package sinktest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 // ErrFault is matched by the errors that a [MemorySink] returns on demand.
 var ErrFault = errors.New("fault on demand")
 
-// A Fault is what befalls one commit.
+// A Fault is how one commit fails.
 type Fault struct {
 	Kind Kind
 	// After is how much later than its error a Late commit arrives.
@@ -45,7 +46,7 @@ const (
 type Faults struct {
 	// Resume returns the error of the next Resume, or nil.
 	Resume func() error
-	// Commit returns what befalls the next Commit.
+	// Commit returns how the next Commit fails.
 	Commit func() Fault
 }
 
@@ -53,25 +54,108 @@ type Faults struct {
 // Memory is empty. It uses no goroutines and no time but [time.AfterFunc], so
 // it may be used in a bubble of testing/synctest.
 //
-// It notes every breach of what a sink may expect from its caller, and of what
+// Like a stream it gives every entity and every checkpoint a sequence number, and
+// like a bus that lost its newest data it can return to an earlier state: see
+// [Memory.Backup], [Memory.LoseCheckpoint] and [Memory.LoseMessages]. Sequence
+// numbers go back with it and are given out again.
+//
+// It records every breach of what a sink may expect from its caller, and of what
 // a topic may never hold; see [Memory.Err].
 type Memory struct {
-	// NoFence and NoCheckpoint break the topic, to show that a test notices:
-	// a stale writer is not refused, or a commit does not store its checkpoint.
-	NoFence, NoCheckpoint bool
+	// Broken has the guards that are switched off, to show that a test notices.
+	Broken Guards
 
 	mu       sync.Mutex
-	entities []feed.Entity
-	last     []byte // the encoded checkpoint
-	commits  int    // what the fence compares: a stale writer has seen fewer
+	state    state
 	breaches []error
+}
+
+// Guards are what protects a [Memory] from stale writers, and from those that know
+// a state of the topic that no longer exists.
+type Guards struct {
+	// Fence refuses commits of stale writers.
+	Fence bool
+	// Content is the part of the fence that compares the checkpoint by content.
+	// Without it two states with the same sequence number pass for one.
+	Content bool
+	// Checkpoint stores the checkpoint with each commit.
+	Checkpoint bool
+	// IDs is the part of Resume that forgets the loaded IDs unless the topic is a
+	// continuation of what they were loaded from. Without it they are forgotten
+	// only when the sequence number has fallen.
+	IDs bool
+	// Counted is the part of IDs that counts the entities behind the loaded ones.
+	// Without it the IDs are forgotten only when the sequence number or the
+	// checkpoint's Count has fallen.
+	Counted bool
+	// Missing refuses a topic that had a checkpoint and has none.
+	Missing bool
+	// End refuses a topic that has fewer entities than its checkpoint says.
+	End bool
+}
+
+// state is the state of a topic between two commits. Its slices are only appended
+// to and never written to, so a copy of the struct is a backup.
+type state struct {
+	messages   []message
+	checkpoint []byte // encoded; nil if there is none
+	// sequence is that of the newest entity or checkpoint.
+	sequence uint64
+	// end is how many messages the topic had after the commit of the checkpoint.
+	end int
+}
+
+type message struct {
+	feed.Entity
+	sequence uint64
+}
+
+func (s state) decode() (checkpoint.Checkpoint, error) {
+	if s.checkpoint == nil {
+		return checkpoint.Checkpoint{}, nil
+	}
+	return checkpoint.Decode(s.checkpoint)
 }
 
 // Entities returns what the topic holds, in order.
 func (m *Memory) Entities() []feed.Entity {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.entities)
+	var all []feed.Entity
+	for _, msg := range m.state.messages {
+		all = append(all, msg.Entity)
+	}
+	return all
+}
+
+// Backup takes a backup of the topic with its checkpoint and returns a function
+// that restores it. Open sinks are not informed.
+func (m *Memory) Backup() (restore func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	backup := m.state
+	// Appending to the messages after a restore must not write to other backups.
+	backup.messages = slices.Clip(backup.messages)
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.state = backup
+	}
+}
+
+// LoseCheckpoint removes the checkpoint, and no entity.
+func (m *Memory) LoseCheckpoint() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state.checkpoint, m.state.end = nil, 0
+}
+
+// LoseMessages removes the newest n entities, or all if there are fewer, and keeps
+// the checkpoint.
+func (m *Memory) LoseMessages(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state.messages = slices.Clip(m.state.messages[:max(0, len(m.state.messages)-n)])
 }
 
 // Log reads the topic back. A position is an entity's place in the order.
@@ -106,18 +190,11 @@ func (l MemoryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Rec
 func (m *Memory) Checkpoint() checkpoint.Checkpoint {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	cp, err := m.checkpoint()
+	cp, err := m.state.decode()
 	if err != nil {
 		m.breach("the stored checkpoint: %v", err)
 	}
 	return cp
-}
-
-func (m *Memory) checkpoint() (checkpoint.Checkpoint, error) {
-	if m.last == nil {
-		return checkpoint.Checkpoint{}, nil
-	}
-	return checkpoint.Decode(m.last)
 }
 
 // Err returns the breaches that were noted, or nil.
@@ -131,29 +208,42 @@ func (m *Memory) breach(format string, args ...any) {
 	m.breaches = append(m.breaches, fmt.Errorf(format, args...))
 }
 
-// apply carries out a commit, now that it has arrived.
-func (m *Memory) apply(fence int, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+// apply carries out a commit of a writer that knows the topic in the state known.
+func (m *Memory) apply(known state, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if fence != m.commits && !m.NoFence {
-		return fmt.Errorf("commit %d: %w", m.commits, checkpoint.ErrConflict)
+	now := &m.state
+	if !m.Broken.Fence && (known.sequence != now.sequence || !m.Broken.Content && !bytes.Equal(known.checkpoint, now.checkpoint)) {
+		return fmt.Errorf("sequence %d: %w", now.sequence, checkpoint.ErrConflict)
+	}
+	if err := m.checkEnd(); err != nil {
+		return err
 	}
 	data := checkpoint.Encode(cp)
 	if _, err := checkpoint.Decode(data); err != nil {
 		m.breach("a checkpoint that cannot be read was committed: %v", err)
 	}
-	if before, err := m.checkpoint(); err == nil && len(entities) > 0 && cp.Count != before.Count+uint64(len(entities)) && !m.NoFence && !m.NoCheckpoint {
+	if before, err := now.decode(); err == nil && len(entities) > 0 && cp.Count != before.Count+uint64(len(entities)) && m.Broken == (Guards{}) {
 		m.breach("the count went from %d to %d with %d entities", before.Count, cp.Count, len(entities))
 	}
 	for _, e := range entities {
 		if e.ID == "" || e.Op == "" {
 			m.breach("an entity without ID or operation was committed: %+v", e)
 		}
+		now.sequence++
+		now.messages = append(now.messages, message{e, now.sequence})
 	}
-	m.entities = append(m.entities, entities...)
-	m.commits++
-	if !m.NoCheckpoint {
-		m.last = data
+	now.sequence++
+	if !m.Broken.Checkpoint {
+		now.checkpoint, now.end = data, len(now.messages)
+	}
+	return nil
+}
+
+// checkEnd returns an error if entities are missing that the checkpoint counts.
+func (m *Memory) checkEnd() error {
+	if held, end := len(m.state.messages), m.state.end; held < end && !m.Broken.End {
+		return feed.Permanent(fmt.Errorf("the topic has %d entities and had %d when its checkpoint was stored", held, end))
 	}
 	return nil
 }
@@ -171,8 +261,15 @@ type MemorySink struct {
 
 	busy    atomic.Bool // for the assertion that one goroutine uses it at a time
 	resumed bool        // since the last error
-	fence   int
-	known   int // how many of the topic's entities ids has
+	// known is the topic as of the last Resume or Commit: the fence.
+	known state
+	// loaded is what ids was loaded from: all entities up to a sequence number, as
+	// of a checkpoint. It outlives errors.
+	loaded struct {
+		sequence uint64
+		count    uint64
+		moved    time.Time
+	}
 }
 
 // IDs returns the IDs that the topic holds, as of the last Resume or Commit.
@@ -193,16 +290,54 @@ func (s *MemorySink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) 
 	m := s.topic
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	cp, err := m.checkpoint()
+	cp, err := m.state.decode()
 	if err != nil {
 		return cp, err
 	}
-	s.ids.Rollback()
-	for _, e := range m.entities[s.known:] {
-		s.ids.LoadMessage(sink.Header("", e))
+	// A topic that this sink has seen with a checkpoint is not a fresh one, even if
+	// it is empty.
+	if m.state.checkpoint == nil && (len(m.state.messages) > 0 || s.loaded.sequence > 0) && !m.Broken.Missing && !m.Broken.Checkpoint {
+		return cp, feed.Permanent(checkpoint.ErrMissing)
 	}
-	s.resumed, s.fence, s.known = true, m.commits, len(m.entities)
+	if err := m.checkEnd(); err != nil {
+		return cp, err
+	}
+	s.load(cp)
+	s.resumed, s.known = true, m.state
 	return cp, nil
+}
+
+// load makes the IDs those of the topic, whose checkpoint is cp.
+func (s *MemorySink) load(cp checkpoint.Checkpoint) {
+	now, loaded := s.topic.state, &s.loaded
+	s.ids.Rollback()
+	behind := func(sequence uint64) []message {
+		i := slices.IndexFunc(now.messages, func(m message) bool { return m.sequence > sequence })
+		if i < 0 {
+			return nil
+		}
+		return now.messages[i:]
+	}
+	// The topic continues what was loaded if exactly the entities behind it were
+	// counted since. Neither number is enough alone: after the topic went back,
+	// another writer may have reached a higher sequence number with fewer entities,
+	// or the same one with more.
+	fresh := behind(loaded.sequence)
+	continued := now.sequence >= loaded.sequence
+	if !s.topic.Broken.IDs {
+		continued = continued && cp.Moved.Equal(loaded.moved) && cp.Count >= loaded.count
+		if !s.topic.Broken.Counted {
+			continued = continued && cp.Count-loaded.count == uint64(len(fresh))
+		}
+	}
+	if !continued {
+		s.ids.Reset()
+		fresh = now.messages
+	}
+	for _, m := range fresh {
+		s.ids.LoadMessage(sink.Header("", m.Entity))
+	}
+	loaded.sequence, loaded.count, loaded.moved = now.sequence, cp.Count, cp.Moved
 }
 
 // Commit appends entities and stores cp, unless a fault says otherwise.
@@ -233,14 +368,14 @@ func (s *MemorySink) CommitStaging(ctx context.Context, entities []feed.Entity, 
 	case FailBefore:
 		return fmt.Errorf("%w: the commit is lost", ErrFault)
 	case Late:
-		fence := s.fence
+		known := s.known
 		time.AfterFunc(fault.After, func() {
 			// Nobody waits for this answer any more.
-			_ = s.topic.apply(fence, entities, cp)
+			_ = s.topic.apply(known, entities, cp)
 		})
 		return fmt.Errorf("%w: the commit is late", ErrFault)
 	}
-	if err := s.topic.apply(s.fence, entities, cp); err != nil {
+	if err := s.topic.apply(s.known, entities, cp); err != nil {
 		return err
 	}
 	if fault.Kind == FailAfter {
@@ -248,8 +383,9 @@ func (s *MemorySink) CommitStaging(ctx context.Context, entities []feed.Entity, 
 	}
 	s.ids.Commit(entities)
 	s.resumed = true
-	s.fence++
-	s.known += len(entities)
+	s.known.sequence += uint64(len(entities)) + 1
+	s.known.checkpoint = checkpoint.Encode(cp)
+	s.loaded.sequence, s.loaded.count, s.loaded.moved = s.known.sequence, cp.Count, cp.Moved
 	return nil
 }
 

@@ -93,7 +93,7 @@ func TestMemoryLateCommitMeetsTheFence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := sinktest.Memory{NoFence: test.noFence}
+				m := sinktest.Memory{Broken: sinktest.Guards{Fence: test.noFence}}
 				if err := attempt(t, m.Open(late)); !errors.Is(err, sinktest.ErrFault) {
 					t.Errorf("error %v, want ErrFault", err)
 				}
@@ -165,7 +165,7 @@ func TestMemoryNotesBreaches(t *testing.T) {
 
 func TestMemoryWithoutCheckpointForgets(t *testing.T) {
 	t.Parallel()
-	m := sinktest.Memory{NoCheckpoint: true}
+	m := sinktest.Memory{Broken: sinktest.Guards{Checkpoint: true}}
 	if err := attempt(t, m.Open(sinktest.Faults{})); err != nil {
 		t.Fatal(err)
 	}
