@@ -21,15 +21,24 @@ var (
 
 func TestMemoryConforms(t *testing.T) {
 	t.Parallel()
-	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
-		var m sinktest.Memory
-		return sinktest.Topic{
-			Open:        func() sinktest.Sink { return m.Open(sinktest.Faults{}) },
-			Log:         m.Log(),
-			MaxEntities: 1000,
-			Window:      50,
-		}
-	})
+	sinktest.Test(t, open)
+}
+
+func TestMemoryConformsAfterARewind(t *testing.T) {
+	t.Parallel()
+	sinktest.TestRewind(t, open)
+}
+
+// open returns a fresh topic in memory.
+func open(*testing.T) sinktest.Topic {
+	var m sinktest.Memory
+	return sinktest.Topic{
+		Open:        func() sinktest.Sink { return m.Open(sinktest.Faults{}) },
+		Log:         m.Log(),
+		MaxEntities: 1000,
+		Window:      50,
+		Backup:      func(*testing.T) func() { return m.Backup() },
+	}
 }
 
 // attempt resumes s and commits entity 0 to it.

@@ -51,14 +51,21 @@ type Topic struct {
 	MaxEntities int
 	// Window is how many IDs without marks a sink holds at most; at least 50.
 	Window int
+	// Backup takes a backup of the bus and returns a function that restores it
+	// while sinks stay open. After a restore a sink's first calls may fail with
+	// transient errors for some seconds, until the bus is reachable again. It is
+	// used by [TestRewind] and may be nil otherwise.
+	Backup func(t *testing.T) (restore func())
+}
+
+type test struct {
+	name string
+	run  func(*testing.T, Topic)
 }
 
 // Test runs the suite. Each of its tests asks open for a topic.
 func Test(t *testing.T, open func(t *testing.T) Topic) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, Topic)
-	}{
+	run(t, open, []test{
 		{"an empty topic has the zero checkpoint", emptyTopic},
 		{"a checkpoint comes back byte for byte", checkpointComesBack},
 		{"entities come back in order", order},
@@ -87,7 +94,11 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"reading back ends when its reader does", readersEnd},
 		{"a foreign checkpoint is returned as it is", foreign},
 		{"a cancelled context starts nothing", cancelled},
-	} {
+	})
+}
+
+func run(t *testing.T, open func(t *testing.T) Topic, tests []test) {
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			test.run(t, open(t))
