@@ -24,6 +24,14 @@ func TestRewind(t *testing.T, open func(t *testing.T) Topic) {
 	})
 }
 
+// backUp takes a backup of the bus of a sink, which is resumed afterwards.
+func backUp(t *testing.T, topic Topic, s Sink) (restore func()) {
+	t.Helper()
+	restore = topic.Backup(t)
+	resumeRestored(t, topic, s)
+	return restore
+}
+
 // patience is how long a bus may take to be reachable again after a restore.
 const patience = time.Minute
 
@@ -82,7 +90,7 @@ func rewoundIDs(t *testing.T, topic Topic) {
 	s := topic.Open()
 	resume(t, s)
 	commit(t, s, 0, 3)
-	restore := topic.Backup(t)
+	restore := backUp(t, topic, s)
 	commit(t, s, 3, 20)
 	restore()
 	// Another copy publishes less of the lost tail, in more commits, and reaches a
@@ -102,9 +110,9 @@ func rewoundStandby(t *testing.T, topic Topic) {
 	s, standby := topic.Open(), topic.Open()
 	resume(t, s)
 	commit(t, s, 0, 3)
-	restore := topic.Backup(t)
+	restore := backUp(t, topic, s)
 	commit(t, s, 3, 20)
-	wantCheckpoint(t, resume(t, standby), At(20))
+	wantCheckpoint(t, resumeRestored(t, topic, standby), At(20))
 	restore()
 	wantCheckpoint(t, resumeRestored(t, topic, s), At(3))
 	commitEach(t, s, 3, 13)
@@ -117,7 +125,7 @@ func rewoundBelow(t *testing.T, topic Topic) {
 	s := topic.Open()
 	resume(t, s)
 	commit(t, s, 0, 3)
-	restore := topic.Backup(t)
+	restore := backUp(t, topic, s)
 	commitEach(t, s, 3, 13)
 	restore()
 	// Another copy publishes more in fewer commits: entities that s has never seen
@@ -135,7 +143,7 @@ func rewoundMarks(t *testing.T, topic Topic) {
 	resume(t, s)
 	first := marked(0, 3, 1)
 	n := commitAll(t, topic, s, 0, first)
-	restore := topic.Backup(t)
+	restore := backUp(t, topic, s)
 	commitAll(t, topic, s, n, marked(0, 10, 2))
 	restore()
 	other := topic.Open()
@@ -151,7 +159,7 @@ func rewoundStale(t *testing.T, topic Topic) {
 	s := topic.Open()
 	resume(t, s)
 	commit(t, s, 0, 3)
-	restore := topic.Backup(t)
+	restore := backUp(t, topic, s)
 	commit(t, s, 3, 10)
 	restore()
 	wantRefused(t, topic, s, 3)
@@ -164,9 +172,12 @@ func rewoundSameSequence(t *testing.T, topic Topic) {
 	s := topic.Open()
 	resume(t, s)
 	commit(t, s, 0, 3)
-	restore := topic.Backup(t)
-	// Four messages: three entities and a checkpoint.
+	restore := backUp(t, topic, s)
+	// Four messages: three entities and a checkpoint. Then the sink pauses: its next
+	// commit is the first since it has looked.
 	commit(t, s, 3, 6)
+	wantCheckpoint(t, resume(t, s), At(6))
+	time.Sleep(topic.Pause)
 	restore()
 	// Four others: an entity and three checkpoints.
 	other := topic.Open()
@@ -183,7 +194,7 @@ func rewoundAlone(t *testing.T, topic Topic) {
 	s := topic.Open()
 	resume(t, s)
 	commit(t, s, 0, 3)
-	restore := topic.Backup(t)
+	restore := backUp(t, topic, s)
 	commit(t, s, 3, 10)
 	for range 2 {
 		restore()

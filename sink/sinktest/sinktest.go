@@ -56,6 +56,9 @@ type Topic struct {
 	// transient errors for some seconds, until the bus is reachable again. It is
 	// used by [TestRewind] and may be nil otherwise.
 	Backup func(t *testing.T) (restore func())
+	// Pause is after how long without a commit a sink compares more than a sequence
+	// number before the next one. Zero if it always does.
+	Pause time.Duration
 }
 
 type test struct {
