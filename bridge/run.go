@@ -28,6 +28,9 @@ const (
 	recheck = 30 * time.Second
 	// How long an upstream may ask to be left alone.
 	maxFresh = time.Hour
+	// Within how long after the bus is reachable again its feeds try again, so that
+	// thousands of them do not do so at once.
+	spread = time.Second
 	// How often a long stretch of reading is heard of in the log.
 	progress = 10 * time.Second
 )
@@ -57,13 +60,21 @@ type Bridge struct {
 	// commits. One more batch is read beyond it.
 	ReadAhead int
 
+	// Reconnected returns a channel that is closed when the sink's bus is next found
+	// reachable again after it was not. A wait after an error of the sink ends then.
+	// Nil means that nobody detects that; waits take their full time then.
+	Reconnected func() <-chan struct{}
+
 	Log      *slog.Logger
 	Observer Observer
 
 	// The rest is owned by the goroutine in Run.
 
-	// failures counts the sessions that ended in an error since one got
-	// anywhere.
+	// failing is set from the first session that ended in an error to the next that
+	// got anywhere.
+	failing bool
+	// failures counts the sessions that ended in an error since failing was set, or
+	// since the bus was last found reachable again.
 	failures int
 	// source is that of the session, and kind its kind.
 	source Source
@@ -83,6 +94,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 	b.enter(Status{State: Starting})
 	defer func() { b.enter(Status{State: Stopped}) }()
 	for {
+		// Taken before the session, so that a reconnect at any time from here on ends
+		// the wait after its error.
+		reconnected := b.reconnected()
 		err := b.session(ctx)
 		for errors.Is(err, checkpoint.ErrConflict) && ctx.Err() == nil {
 			err = b.standby(ctx, err)
@@ -91,15 +105,36 @@ func (b *Bridge) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			b.fail(ctx, err)
+			b.fail(ctx, err, reconnected)
 		}
 	}
+}
+
+func (b *Bridge) reconnected() <-chan struct{} {
+	if b.Reconnected == nil {
+		return nil
+	}
+	return b.Reconnected()
+}
+
+// sinkError marks an error of the sink, as opposed to one of the source.
+type sinkError struct{ error }
+
+func (e *sinkError) Unwrap() error { return e.error }
+
+// resume calls the sink's Resume.
+func (b *Bridge) resume(ctx context.Context) (checkpoint.Checkpoint, error) {
+	cp, err := b.Sink.Resume(ctx)
+	if err != nil {
+		return cp, &sinkError{err}
+	}
+	return cp, nil
 }
 
 // session asks where the topic stands and copies from there on. It returns nil
 // when it is time to ask again, and otherwise why it could not go on.
 func (b *Bridge) session(ctx context.Context) error {
-	cp, err := b.Sink.Resume(ctx)
+	cp, err := b.resume(ctx)
 	if err != nil {
 		return err
 	}
@@ -107,7 +142,7 @@ func (b *Bridge) session(ctx context.Context) error {
 		return err
 	}
 	b.last = cp
-	if b.failures == 0 {
+	if !b.failing {
 		// After a failure the state says so until something works: a state
 		// that changes with every attempt would hide it from whoever watches.
 		b.enter(Status{State: Reading})
@@ -124,8 +159,8 @@ func (b *Bridge) session(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if b.failures > 0 {
-			b.failures = 0
+		if b.failing {
+			b.failing, b.failures = false, 0
 			b.enter(Status{State: Reading})
 		}
 		if moved {
@@ -136,7 +171,7 @@ func (b *Bridge) session(ctx context.Context) error {
 		}
 		// Behind the look of a watch the sink would take a commit that goes on
 		// from the old place, so this session must not make one.
-		if stale, err := b.watch(ctx, Status{State: Idle}, max(b.Every, min(batch.Fresh, maxFresh))); stale || err != nil {
+		if stale, err := b.watch(ctx, Status{State: Idle}, max(b.Every, min(batch.Fresh, maxFresh)), nil); stale || err != nil {
 			return err
 		}
 	}
@@ -152,21 +187,34 @@ func (b *Bridge) open(ctx context.Context, cp checkpoint.Checkpoint) (Source, st
 	return source, kind, cp.Check(b.Feed, kind)
 }
 
-// watch waits like pause. A wait that is longer than what is known of the
-// checkpoint may get old looks at it on the way, and ends early if it is not
-// what this copy has seen last: another copy has committed, or a person has
-// moved it. What the session knows is stale then.
-func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration) (stale bool, err error) {
+// watch enters the state and waits for about as long as d, or until early is closed
+// and a random part of spread has passed. On the way it looks at the checkpoint so
+// often that what this copy knows of it does not get older than recheck, and ends the
+// wait if it is not the one that this copy has seen last: another copy has committed,
+// or a person has moved it. What the session knows is stale then.
+func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration, early <-chan struct{}) (stale bool, err error) {
 	if d <= recheck {
-		return false, b.pause(ctx, s, d)
+		d = jittered(d)
 	}
 	s.Until = time.Now().Add(d)
 	b.enter(s)
 	for left := d; left > 0; left = time.Until(s.Until) {
-		if err := sleep(ctx, min(jittered(recheck), left)); err != nil {
+		part := left
+		if d > recheck {
+			part = min(jittered(recheck), left)
+		}
+		woken, err := sleep(ctx, part, early)
+		if err != nil {
 			return false, err
 		}
-		cp, err := b.Sink.Resume(ctx)
+		if woken {
+			_, err := sleep(ctx, min(rand.N(spread), max(0, time.Until(s.Until))), nil)
+			return false, err
+		}
+		if d <= recheck {
+			return false, nil
+		}
+		cp, err := b.resume(ctx)
 		switch {
 		case err != nil && s.State == Idle:
 			return false, err
@@ -205,7 +253,7 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []fe
 	// comment. The sink bounds it in time. If the process dies here, all of
 	// the batch is published and cp is stored, or nothing of it is.
 	if err := b.commit(context.WithoutCancel(ctx), batch.Entities, cp, ahead); err != nil {
-		return false, err
+		return false, &sinkError{err}
 	}
 	took := time.Since(cp.At)
 	b.last = cp
@@ -251,7 +299,7 @@ func (b *Bridge) standby(ctx context.Context, lost error) error {
 		if err := b.pause(ctx, Status{State: Standby, Err: lost}, wait); err != nil {
 			return err
 		}
-		cp, err := b.Sink.Resume(ctx)
+		cp, err := b.resume(ctx)
 		if err != nil {
 			return err
 		}
@@ -263,8 +311,15 @@ func (b *Bridge) standby(ctx context.Context, lost error) error {
 	}
 }
 
-// fail says what went wrong and waits for as long as it makes sense to.
-func (b *Bridge) fail(ctx context.Context, err error) {
+// fail reports what went wrong and waits before the next attempt. After an error of
+// the sink it does not wait any longer than until the bus is reachable again: reconnected
+// is closed then.
+func (b *Bridge) fail(ctx context.Context, err error, reconnected <-chan struct{}) {
+	var ofSink *sinkError
+	if !errors.As(err, &ofSink) {
+		// The bus has nothing to do with it, and upstream may have asked for the wait.
+		reconnected = nil
+	}
 	state, least, most := Retrying, minBackoff, maxBackoff
 	if errors.Is(err, feed.ErrPermanent) {
 		state, least, most = Halted, minHalt, maxHalt
@@ -273,6 +328,7 @@ func (b *Bridge) fail(ctx context.Context, err error) {
 	if b.failures < 10 {
 		wait = min(least<<b.failures, most)
 	}
+	b.failing = true
 	b.failures++
 	var later RetryLater
 	if errors.As(err, &later) {
@@ -283,7 +339,13 @@ func (b *Bridge) fail(ctx context.Context, err error) {
 		level = slog.LevelError
 	}
 	b.Log.Log(ctx, level, "feed "+string(state), "error", err, "attempt", b.failures, "next_attempt_in", wait)
-	_, _ = b.watch(ctx, Status{State: state, Err: err}, wait)
+	_, _ = b.watch(ctx, Status{State: state, Err: err}, wait, reconnected)
+	select {
+	case <-reconnected:
+		// A bus that is up for a second now and then gets an attempt each time.
+		b.failures = 0
+	default:
+	}
 }
 
 // pause enters the state and waits for about as long as d, or until ctx ends,
@@ -292,7 +354,8 @@ func (b *Bridge) pause(ctx context.Context, s Status, d time.Duration) error {
 	d = jittered(d)
 	s.Until = time.Now().Add(d)
 	b.enter(s)
-	return sleep(ctx, d)
+	_, err := sleep(ctx, d, nil)
+	return err
 }
 
 // jittered is about d.
@@ -300,14 +363,18 @@ func jittered(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep waits for as long as d, or until early is closed, which it reports, or until
+// ctx ends, whose error it returns.
+func sleep(ctx context.Context, d time.Duration, early <-chan struct{}) (woken bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
+		return false, nil
+	case <-early:
+		return true, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 }
 

@@ -1,0 +1,193 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// flakyBus is a bus that is down at times. It announces when it is up again.
+type flakyBus struct {
+	mu          sync.Mutex
+	down        bool
+	reconnected chan struct{}
+	resumes     []time.Time
+}
+
+func newFlakyBus() *flakyBus { return &flakyBus{reconnected: make(chan struct{})} }
+
+func (b *flakyBus) Reconnected() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reconnected
+}
+
+func (b *flakyBus) set(down bool) {
+	if !down {
+		b.announce()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.down = down
+}
+
+// announce tells that the bus is reachable, whether or not it works yet.
+func (b *flakyBus) announce() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.reconnected)
+	b.reconnected = make(chan struct{})
+}
+
+func (b *flakyBus) isDown() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.down
+}
+
+// faults fails what a sink does while the bus is down.
+func (b *flakyBus) faults() sinktest.Faults {
+	return sinktest.Faults{
+		Resume: func() error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.resumes = append(b.resumes, time.Now())
+			if b.down {
+				return errors.New("no answer")
+			}
+			return nil
+		},
+		Commit: func() sinktest.Fault {
+			time.Sleep(200 * time.Millisecond)
+			if b.isDown() {
+				return sinktest.Fault{Kind: sinktest.FailBefore}
+			}
+			return sinktest.Fault{}
+		},
+	}
+}
+
+func TestTheWaitEndsWhenTheBusIsReachableAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := newFlakyBus()
+		bus.set(true)
+		const feeds = 50
+		topics := make([]sinktest.Memory, feeds)
+		var stops []func()
+		for i := range topics {
+			b := newBridge(upTo(3), topics[i].Open(bus.faults()))
+			b.Reconnected = bus.Reconnected
+			stops = append(stops, start(t, b))
+		}
+		// The waits are a minute long by now.
+		time.Sleep(10 * time.Minute)
+		bus.resumes = nil
+		bus.set(false)
+		back := time.Now()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		attempts := map[time.Time]int{}
+		for _, at := range bus.resumes {
+			attempts[at]++
+			if after := at.Sub(back); after > time.Second {
+				t.Errorf("an attempt %v after the bus was back", after)
+			}
+		}
+		if len(attempts) < feeds/2 {
+			t.Errorf("%d feeds made their attempts at %d different times", feeds, len(attempts))
+		}
+		for i := range topics {
+			if n := len(topics[i].Entities()); n != 3 {
+				t.Errorf("topic %d has %d entities, want 3", i, n)
+			}
+		}
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}
+
+// A bus that is reachable for three seconds in each eight, and elects a leader in the
+// first of them, is used each time: the backoff does not outlive an outage.
+func TestABusThatIsUpForMomentsMakesProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := newFlakyBus()
+		var topic sinktest.Memory
+		b := newBridge(upTo(100_000), topic.Open(bus.faults()))
+		b.Reconnected = bus.Reconnected
+		b.Limits.Entities = 2
+		stop := start(t, b)
+		for window := range 40 {
+			bus.set(true)
+			time.Sleep(5 * time.Second)
+			before := len(topic.Entities())
+			bus.announce()
+			time.Sleep(time.Second)
+			bus.mu.Lock()
+			bus.down = false
+			bus.mu.Unlock()
+			time.Sleep(2 * time.Second)
+			if len(topic.Entities()) == before {
+				t.Errorf("nothing was published in window %d", window)
+			}
+		}
+		stop()
+		if err := topic.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A reconnect to the bus is no reason to ask an upstream again that failed, or that asked
+// for a wait.
+func TestErrorsOfUpstreamAreNotRetriedEarly(t *testing.T) {
+	for name, fail := range map[string]error{
+		"it is down":         errors.New("down"),
+		"it asks for a wait": &laterError{10 * time.Minute},
+		"it is broken":       feed.Permanent(errors.New("no self link")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bus := newFlakyBus()
+				var topic sinktest.Memory
+				calls := 0
+				b := newBridge(sourceFunc(func(context.Context, feed.Cursor) (feed.Batch, error) {
+					calls++
+					return feed.Batch{}, fail
+				}), topic.Open(bus.faults()))
+				b.Reconnected = bus.Reconnected
+				seen := &diary{}
+				b.Observer = seen
+				stop := start(t, b)
+				time.Sleep(20 * time.Minute)
+				synctest.Wait()
+				for left := time.Until(seen.last().Until); left < 20*time.Second; left = time.Until(seen.last().Until) {
+					time.Sleep(max(left, 0) + time.Second)
+					synctest.Wait()
+				}
+				before, state := calls, seen.last().State
+				for range 5 {
+					bus.set(true)
+					time.Sleep(time.Second)
+					bus.set(false)
+					time.Sleep(2 * time.Second)
+				}
+				synctest.Wait()
+				if calls != before {
+					t.Errorf("%d calls of the upstream while the feed should wait", calls-before)
+				}
+				if now := seen.last().State; now != state || state != bridge.Retrying && state != bridge.Halted {
+					t.Errorf("the feed is %s, and was %s", now, state)
+				}
+				stop()
+			})
+		})
+	}
+}
