@@ -23,9 +23,11 @@ import (
 )
 
 // conn is a connection to a bus of any kind. It is kept up until it is closed;
-// Check says whether the bus answers.
+// Check returns an error unless the bus answers. Reconnected returns a channel that is
+// closed when the bus is next found reachable again after it was not.
 type conn interface {
 	Check(ctx context.Context) error
+	Reconnected() <-chan struct{}
 	Close()
 }
 

@@ -57,12 +57,13 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 			}
 			return &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log}, kind, err
 		},
-		Sink:      snk,
-		Every:     f.Every,
-		Limits:    limits,
-		ReadAhead: readAhead,
-		Log:       log,
-		Observer:  watchers,
+		Sink:        snk,
+		Reconnected: b.conns[f.To.Bus].Reconnected,
+		Every:       f.Every,
+		Limits:      limits,
+		ReadAhead:   readAhead,
+		Log:         log,
+		Observer:    watchers,
 	}, nil
 }
 

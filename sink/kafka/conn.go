@@ -37,6 +37,9 @@ type Conn struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	store  *store // the checkpoints
+	// reconnects outlives outages; stop ends its probing.
+	reconnects *reconnects
+	stop       context.CancelFunc
 	// decompressor is what fetches by hand share.
 	decompressor kgo.Decompressor
 
@@ -73,6 +76,8 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	if c.opts, err = cfg.options(log); err != nil {
 		return nil, feed.Permanent(fmt.Errorf("kafka: %w", err))
 	}
+	lifetime, stop := context.WithCancel(context.Background())
+	c.reconnects, c.stop = newReconnects(lifetime, c.ping), stop
 	c.opts = append(c.opts, kgo.WithHooks(hooks{c}))
 	if c.client, err = kgo.NewClient(c.opts...); err != nil {
 		return nil, feed.Permanent(fmt.Errorf("kafka: %w", err))
@@ -85,10 +90,13 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 type hooks struct{ conn *Conn }
 
 // OnBrokerConnect is called when a connection is ready for use, or is not to be.
-func (h hooks) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+func (h hooks) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		// The time for it was over, which says nothing about the broker.
 		return
+	}
+	if err != nil {
+		h.conn.reconnects.suspect(meta.NodeID, true)
 	}
 	h.conn.mu.Lock()
 	defer h.conn.mu.Unlock()
@@ -115,6 +123,7 @@ func (c *Conn) lastDown() error {
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closed = true
+	c.stop()
 	producers := slices.Collect(maps.Keys(c.producers))
 	c.mu.Unlock()
 	for _, p := range producers {

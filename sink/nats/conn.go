@@ -37,6 +37,8 @@ type Conn struct {
 	// heard is closed when the first attempt to connect has come to an end.
 	heard chan struct{}
 	once  sync.Once
+	// reconnected is closed, and replaced, when there is a connection again.
+	reconnected chan struct{}
 }
 
 // A session lasts from one connect to the next disconnect. What a sink found
@@ -74,7 +76,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("nats: %w", err))
 	}
-	c := &Conn{cfg: cfg, log: log, idle: max(time.Minute, 3*cfg.Timeout), heard: make(chan struct{}), sinks: map[string]int{}}
+	c := &Conn{cfg: cfg, log: log, idle: max(time.Minute, 3*cfg.Timeout), heard: make(chan struct{}), reconnected: make(chan struct{}), sinks: map[string]int{}}
 	for i, u := range servers {
 		if i > 0 {
 			c.servers += ", "
@@ -135,6 +137,14 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 // Close closes the connection. What the sinks have under way fails.
 func (c *Conn) Close() { c.nc.Close() }
 
+// Reconnected returns a channel that is closed when there is next a new connection, after
+// there was none. Each call after that returns a new one.
+func (c *Conn) Reconnected() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reconnected
+}
+
 func (c *Conn) connected(nc *nats.Conn) {
 	c.mu.Lock()
 	if c.session != nil {
@@ -143,6 +153,8 @@ func (c *Conn) connected(nc *nats.Conn) {
 	lost, end := context.WithCancel(context.Background())
 	c.session = &session{lost, end, nc.Stats().Reconnects}
 	c.down = nil
+	close(c.reconnected)
+	c.reconnected = make(chan struct{})
 	c.mu.Unlock()
 	c.once.Do(func() { close(c.heard) })
 	c.log.Info("connected to NATS", "server", nc.ConnectedServerName(), "version", nc.ConnectedServerVersion())

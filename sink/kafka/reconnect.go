@@ -1,0 +1,137 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+const (
+	// probeEvery is how often an unreachable broker is asked whether it answers.
+	probeEvery = time.Second
+	// probeTimeout is for how long it may take to answer.
+	probeTimeout = 2 * time.Second
+)
+
+// reconnects detects when a broker is reachable again after it was not. A Kafka client
+// connects only for a request, and while all feeds wait there is none. So a broker to
+// which a connection failed or ended is probed until it answers.
+type reconnects struct {
+	ctx context.Context // ends when the connection is closed
+	// ping returns nil if a broker answers, and errGone if the cluster no longer has it.
+	// An error that matches feed.ErrPermanent says that it answers and refuses.
+	ping func(ctx context.Context, broker int32) error
+
+	mu   sync.Mutex
+	next chan struct{} // closed when a broker is next found reachable again
+	// suspects are the brokers to probe, by ID. The value is true if it was found
+	// unreachable, and false if it is only known that a connection has ended. A goroutine
+	// runs while there are any.
+	suspects map[int32]bool
+}
+
+var errGone = errors.New("the cluster no longer has this broker")
+
+func newReconnects(ctx context.Context, ping func(context.Context, int32) error) *reconnects {
+	return &reconnects{ctx: ctx, ping: ping, next: make(chan struct{}), suspects: map[int32]bool{}}
+}
+
+// Reconnected returns a channel that is closed when a broker that was unreachable is next
+// found reachable again. Each call after that returns a new one.
+func (c *Conn) Reconnected() <-chan struct{} {
+	c.reconnects.mu.Lock()
+	defer c.reconnects.mu.Unlock()
+	return c.reconnects.next
+}
+
+// suspect has a broker probed. It does not block. Unreachable says that a connection to
+// the broker could not be made. Otherwise one has ended, which proves nothing: idle
+// connections end, too.
+func (r *reconnects) suspect(broker int32, unreachable bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() != nil {
+		return
+	}
+	if len(r.suspects) == 0 {
+		go r.probe()
+	}
+	r.suspects[broker] = r.suspects[broker] || unreachable
+}
+
+// probe asks all suspects until there are none.
+func (r *reconnects) probe() {
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for {
+		r.mu.Lock()
+		brokers := slices.Collect(maps.Keys(r.suspects))
+		r.mu.Unlock()
+		var asking sync.WaitGroup
+		for _, broker := range brokers {
+			asking.Go(func() { r.ask(broker) })
+		}
+		asking.Wait()
+		r.mu.Lock()
+		left := len(r.suspects)
+		r.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-r.ctx.Done():
+			return
+		}
+	}
+}
+
+// ask asks a suspect, and announces it if it is reachable again.
+func (r *reconnects) ask(broker int32) {
+	ctx, cancel := context.WithTimeout(r.ctx, probeTimeout)
+	defer cancel()
+	err := r.ping(ctx, broker)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.ctx.Err() != nil:
+	case err == nil:
+		if r.suspects[broker] {
+			close(r.next)
+			r.next = make(chan struct{})
+		}
+		delete(r.suspects, broker)
+	case errors.Is(err, errGone), errors.Is(err, feed.ErrPermanent):
+		// A broker that refuses is not asked again and again, which could lock the
+		// account. The feeds find out at their own pace.
+		delete(r.suspects, broker)
+	default:
+		r.suspects[broker] = true
+	}
+}
+
+// ping returns nil if a broker answers and takes the credentials; see [reconnects].
+func (c *Conn) ping(ctx context.Context, broker int32) error {
+	_, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.client.Broker(int(broker)))
+	switch {
+	case err == nil:
+		return nil
+	case err.Error() == "unknown broker": // kgo does not export it
+		return errGone
+	}
+	return c.explain(ctx, err)
+}
+
+// OnBrokerDisconnect is called when a connection has ended, for whatever reason.
+func (h hooks) OnBrokerDisconnect(meta kgo.BrokerMetadata, _ net.Conn) {
+	h.conn.reconnects.suspect(meta.NodeID, false)
+}
