@@ -486,23 +486,33 @@ func (s *stagingSink) CommitStaging(ctx context.Context, entities []feed.Entity,
 }
 
 func TestTheNextCommitIsAnnounced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var topic sinktest.Memory
-		sink := &stagingSink{Sink: topic.Open(sinktest.Faults{}), t: t}
-		b := newBridge(upTo(100), sink)
-		b.Limits = bridge.Limits{Entities: 30}
-		b.ReadAhead = 1 << 20
-		stop := start(t, b)
-		time.Sleep(time.Minute)
-		stop()
-		if got := len(topic.Entities()); got != 100 {
-			t.Errorf("the topic has %d entities, want 100", got)
-		}
-		// The first commit has what was at hand first, and nothing came before it.
-		if sink.ahead != sink.commits-1 || sink.commits > 6 {
-			t.Errorf("%d of %d commits were announced", sink.ahead, sink.commits)
-		}
-	})
+	for name, test := range map[string]struct {
+		limits    bridge.Limits
+		readAhead int
+	}{
+		"commits are limited by entities":        {bridge.Limits{Entities: 30}, 1 << 20},
+		"commits are limited by what is read":    {bridge.Limits{}, 100},
+		"commits are limited by bytes and ahead": {bridge.Limits{Bytes: 100}, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var topic sinktest.Memory
+				sink := &stagingSink{Sink: topic.Open(sinktest.Faults{}), t: t}
+				b := newBridge(upTo(100), sink)
+				b.Limits, b.ReadAhead = test.limits, test.readAhead
+				stop := start(t, b)
+				time.Sleep(time.Minute)
+				stop()
+				if got := len(topic.Entities()); got != 100 {
+					t.Errorf("the topic has %d entities, want 100", got)
+				}
+				// The first commit has what was at hand first, and nothing came before it.
+				if sink.ahead != sink.commits-1 || sink.commits > 6 {
+					t.Errorf("%d of %d commits were announced", sink.ahead, sink.commits)
+				}
+			})
+		})
+	}
 }
 
 func TestWhatCameBeforeAnErrorIsPublished(t *testing.T) {

@@ -35,6 +35,7 @@ type history struct {
 	stops    bool // copies end and start again
 	slow     bool // reading takes time
 	seldom   bool // polls are further apart than looks at the checkpoint
+	budget   int  // bytes that all copies together may read ahead
 	// repeats makes the feed repeat some IDs, which a gate leaves out.
 	repeats bool
 	// rewinds are the times at which the topic is restored from a backup, with its
@@ -73,6 +74,7 @@ func drawHistory(t *rapid.T) history {
 		stops:    rapid.Bool().Draw(t, "stops"),
 		slow:     rapid.Bool().Draw(t, "slow"),
 		seldom:   rapid.Bool().Draw(t, "seldom"),
+		budget:   rapid.IntRange(1, 300).Draw(t, "budget"),
 		repeats:  rapid.Bool().Draw(t, "repeats"),
 		rewinds: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) rewind {
 			return rewind{
@@ -131,6 +133,7 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 		if h.loss != nothing {
 			time.AfterFunc(h.lossAt, func() { end.lost, end.left = h.lose(topic) })
 		}
+		budget := bridge.NewBudget(int64(h.budget))
 		end.states = make([]bridge.State, h.copies)
 		var copies sync.WaitGroup
 		for n := range h.copies {
@@ -148,7 +151,7 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 					}
 					b := newBridge(src, snk)
 					b.Writer, b.Observer = fmt.Sprintf("copy-%d", n), seen
-					b.Limits.Entities = h.limit
+					b.Limits.Entities, b.Budget = h.limit, budget
 					if h.seldom {
 						b.Every = time.Minute
 					}
@@ -161,6 +164,9 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 			})
 		}
 		copies.Wait()
+		if !budget.Unused() {
+			t.Error("copies that have stopped have some of the budget")
+		}
 	})
 	return end
 }

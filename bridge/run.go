@@ -56,9 +56,12 @@ type Bridge struct {
 	// Limits is how large a commit may get by joining batches that are at
 	// hand. A batch that is larger by itself is committed as it is.
 	Limits Limits
-	// ReadAhead is how many bytes of entities may wait, read, for earlier
-	// commits. One more batch is read beyond it.
+	// ReadAhead is how many bytes of entities may be held that were read and are not
+	// committed yet, besides one batch. Batches are joined to commits of up to half of it.
 	ReadAhead int
+	// Budget is shared with other bridges and bounds what all of them read ahead. Nil
+	// means that only ReadAhead does.
+	Budget *Budget
 
 	// Reconnected returns a channel that is closed when the sink's bus is next found
 	// reachable again after it was not. A wait after an error of the sink ends then.
@@ -148,17 +151,18 @@ func (b *Bridge) session(ctx context.Context) error {
 		b.enter(Status{State: Reading})
 	}
 
-	r := b.startReading(ctx, cp.Cursor)
-	defer r.stop()
+	p := b.startPrefetching(ctx, cp.Cursor)
+	defer p.stop()
 	for looked := time.Now(); ctx.Err() == nil && time.Since(looked) < recheck; {
-		batch, err := r.next(ctx)
+		batch, err := p.next(ctx)
 		if err != nil {
 			return err
 		}
-		moved, err := b.settle(ctx, batch, r.ahead)
+		moved, err := b.settle(ctx, batch, p.ahead)
 		if err != nil {
 			return err
 		}
+		p.release()
 		if b.failing {
 			b.failing, b.failures = false, 0
 			b.enter(Status{State: Reading})
