@@ -49,6 +49,8 @@ var wrong = map[string]string{
 	"format_unknown":              `:4: feeds.orders.format: want auto, datareplication, atom or rss; did you mean "datareplication"?`,
 	"freshness_negative":          `:4: feeds.orders.freshness: must not be negative`,
 	"gap_unknown":                 `:4: feeds.orders.gap: want halt, resume-at-timestamp or restart`,
+	"read_ahead_too_small":        `:1: read_ahead.feed: must be 65536 or more`,
+	"read_ahead_total":            `:1: read_ahead.total: must be read_ahead.feed or more, which is 8388608`,
 	"grace_negative":              `:1: grace: must not be negative`,
 	"header_without_colon":        `:4: feeds.orders.headers[1]: ...`,
 	"header_without_quotes":       `:5: feeds.orders.headers[0]: want text; write an item with ": " in it in quotes`,

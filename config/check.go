@@ -48,6 +48,12 @@ func (l *loader) check(cfg *Config) {
 	if cfg.Grace < 0 {
 		l.wrong("grace", "must not be negative")
 	}
+	switch least := int64(1 << 16); {
+	case cfg.ReadAhead.Feed < least:
+		l.wrong("read_ahead.feed", fmt.Sprintf("must be %d or more", least))
+	case cfg.ReadAhead.Total < cfg.ReadAhead.Feed:
+		l.wrong("read_ahead.total", fmt.Sprintf("must be read_ahead.feed or more, which is %d", cfg.ReadAhead.Feed))
+	}
 	if cfg.Admin.Listen != "" {
 		l.checkListen("admin.listen", cfg.Admin.Listen, "; or off")
 	}

@@ -56,7 +56,8 @@ type Config struct {
 	DataDir string `yaml:"data_dir"`
 	Log     Log    `yaml:"log"`
 	// Grace is how long a stop may take before it is cut short. Default 30s.
-	Grace time.Duration `yaml:"grace"`
+	Grace     time.Duration `yaml:"grace"`
+	ReadAhead ReadAhead     `yaml:"read_ahead"`
 	// Buses are by name. Default: one called embedded, of that kind.
 	Buses map[string]Bus `yaml:"buses"`
 	// Feeds are by name; there is at least one, or one to serve.
@@ -73,6 +74,16 @@ type Log struct {
 	// Format is text, json, or auto: text on a terminal and JSON elsewhere.
 	// Default auto.
 	Format LogFormat `yaml:"format"`
+}
+
+// ReadAhead bounds the memory for entities that were read and are not published yet. Each
+// feed has one batch of up to 1 MiB besides, or one larger entity.
+type ReadAhead struct {
+	// Total is how many bytes all feeds together may hold. Default 64 MiB.
+	Total int64 `yaml:"total"`
+	// Feed is how many bytes of them one feed may hold, while it has a backlog. Half of
+	// it is the size of its commits at most. Default 8 MiB.
+	Feed int64 `yaml:"feed"`
 }
 
 // Level is debug, info, warn or error; slog.Level reads it as text.

@@ -37,12 +37,13 @@ func defaults(name, url string) Feed {
 // minimal is what a file with nothing but the feed orders amounts to.
 func minimal() *Config {
 	return &Config{
-		DataDir: "./feedbridge-data",
-		Log:     Log{Level: "info", Format: "auto"},
-		Grace:   30 * time.Second,
-		Buses:   map[string]Bus{"embedded": {Embedded: &Embedded{Listen: "127.0.0.1:4222"}}},
-		Feeds:   map[string]Feed{"orders": defaults("orders", "https://shop.example.com/feed")},
-		Admin:   Admin{Listen: "127.0.0.1:9321"},
+		DataDir:   "./feedbridge-data",
+		Log:       Log{Level: "info", Format: "auto"},
+		Grace:     30 * time.Second,
+		ReadAhead: ReadAhead{Total: 64 << 20, Feed: 8 << 20},
+		Buses:     map[string]Bus{"embedded": {Embedded: &Embedded{Listen: "127.0.0.1:4222"}}},
+		Feeds:     map[string]Feed{"orders": defaults("orders", "https://shop.example.com/feed")},
+		Admin:     Admin{Listen: "127.0.0.1:9321"},
 	}
 }
 
@@ -221,9 +222,10 @@ func full() *Config {
 	returns.Source.Auth.BearerFile = "/run/secrets/token"
 	returns.To.Bus = "here"
 	return &Config{
-		DataDir: "/var/lib/feedbridge",
-		Log:     Log{Level: "debug", Format: "json"},
-		Grace:   90 * time.Second,
+		DataDir:   "/var/lib/feedbridge",
+		Log:       Log{Level: "debug", Format: "json"},
+		Grace:     90 * time.Second,
+		ReadAhead: ReadAhead{Total: 32 << 20, Feed: 4 << 20},
 		Buses: map[string]Bus{
 			"main": {NATS: &nats.Config{
 				URL:             "nats://a.example.com:4222,nats://b.example.com:4222",

@@ -42,10 +42,11 @@ type spec struct {
 
 // root is the spec of the whole configuration.
 var root = specOf("", reflect.ValueOf(Config{
-	DataDir: "./feedbridge-data",
-	Log:     Log{Level: "info", Format: "auto"},
-	Grace:   30 * time.Second,
-	Admin:   Admin{Listen: "127.0.0.1:9321"},
+	DataDir:   "./feedbridge-data",
+	Log:       Log{Level: "info", Format: "auto"},
+	Grace:     30 * time.Second,
+	ReadAhead: ReadAhead{Total: 64 << 20, Feed: 8 << 20},
+	Admin:     Admin{Listen: "127.0.0.1:9321"},
 }))
 
 // presets returns a t with its defaults, where t is what a map or a pointer

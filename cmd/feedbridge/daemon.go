@@ -108,10 +108,11 @@ func (d *daemon) listen() (net.Listener, error) {
 // bridges wires all feeds, in the order of their names.
 func (d *daemon) bridges(writer string, buses *buses, adm *admin.Server) ([]*bridge.Bridge, error) {
 	hosts := &source.Hosts{}
+	reading := readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: bridge.NewBudget(d.cfg.ReadAhead.Total)}
 	var bridges []*bridge.Bridge
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(d.cfg.Feeds)) {
-		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, adm, d.watch, d.log)
+		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, reading, adm, d.watch, d.log)
 		bridges, errs = append(bridges, b), append(errs, err)
 	}
 	return bridges, errors.Join(errs...)

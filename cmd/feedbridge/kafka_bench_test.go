@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -34,6 +35,8 @@ const (
 // any feed. A rate is that of the topic: from its first record to its last, by
 // the broker's clock. It reports the medians, and what part of the bare rate the
 // copy has.
+//
+// The variable BENCH_READ_AHEAD sets read_ahead.feed, in bytes.
 //
 //	go test -tags integration -run '^$' -bench FeedToKafka -benchtime 11x ./cmd/feedbridge
 func BenchmarkFeedToKafka(b *testing.B) {
@@ -179,13 +182,17 @@ type copied struct {
 func (k *kafkaBench) bridged(compression string) copied {
 	k.b.Helper()
 	topic := k.newTopic()
-	cmd, status := runProgram(k.b, map[string]string{
+	env := map[string]string{
 		"BUSES_LAKE_KAFKA_BROKERS":     k.broker,
 		"BUSES_LAKE_KAFKA_COMPRESSION": compression,
 		"FEEDS_BENCH_URL":              k.feedURL,
 		"FEEDS_BENCH_TO_TOPIC":         topic,
 		"FEEDS_BENCH_LIMITS_RATE":      "100000",
-	})
+	}
+	if bytes := os.Getenv("BENCH_READ_AHEAD"); bytes != "" {
+		env["READ_AHEAD_FEED"] = bytes
+	}
+	cmd, status := runProgram(k.b, env)
 	waitUntil(k.b, func() bool { return published(k.b, status) >= kafkaBenchLength })
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()

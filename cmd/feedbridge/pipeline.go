@@ -21,12 +21,16 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// readAhead is how many bytes of entities may wait for the bus, for each feed.
-const readAhead = 1 << 20
+// readAhead is how much a feed may read ahead: its own bound in bytes, and the budget that
+// all feeds share.
+type readAhead struct {
+	feed   int
+	budget *bridge.Budget
+}
 
 // newBridge wires a feed to its topic: the source, the gate that leaves out
 // what the topic holds or the bus cannot take, the loop, and the sink.
-func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, adm *admin.Server, extra bridge.Observer, log *slog.Logger) (*bridge.Bridge, error) {
+func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, reading readAhead, adm *admin.Server, extra bridge.Observer, log *slog.Logger) (*bridge.Bridge, error) {
 	log = log.With("feed", name)
 	snk, limits := b.sink(name, f)
 	var observer *admin.Feed
@@ -61,7 +65,8 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 		Reconnected: b.conns[f.To.Bus].Reconnected,
 		Every:       f.Every,
 		Limits:      limits,
-		ReadAhead:   readAhead,
+		ReadAhead:   reading.feed,
+		Budget:      reading.budget,
 		Log:         log,
 		Observer:    watchers,
 	}, nil
