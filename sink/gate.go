@@ -21,8 +21,8 @@ const RepeatedID = "repeated_content_id"
 type Oversize string
 
 const (
-	// Stop publishes nothing from the entity's batch on, until a person
-	// decides.
+	// Stop publishes what comes before the entity and nothing from it on, until a
+	// person decides.
 	Stop Oversize = "stop"
 	// Skip leaves the entity out.
 	Skip Oversize = "skip"
@@ -50,6 +50,15 @@ type Source interface {
 	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
 }
 
+// A LimitedSource is a Source that can return the beginning of a batch as a batch of its
+// own, with the cursor behind it.
+type LimitedSource interface {
+	Source
+	// NextUpTo is Next with at most n entities in the batch, where n is 1 or more. It may
+	// follow a Next from the same cursor, whose batch is dropped then.
+	NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.Batch, error)
+}
+
 // A Gate is a source that leaves out of another what a topic already holds and
 // what its bus does not take. All of its fields must be set but Oversize.
 //
@@ -71,22 +80,37 @@ type Gate struct {
 
 // Next returns the next batch of the source without what is left out. Each
 // duplicate is counted and is a violation. Entities with marks are never
-// duplicates. An entity that the bus does not take
-// withholds its whole batch: the batch's cursor is behind that entity, and there
-// is no other to commit the ones before it with.
+// duplicates.
+//
+// An entity that the bus does not take is an error at the call at which it would be the
+// first of its batch. Those before it are returned first, if the source is a
+// [LimitedSource]; otherwise the whole batch is withheld, because there is no cursor to
+// commit its beginning with.
 func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	b, err := g.Source.Next(ctx, after)
 	if err != nil {
 		return b, err
 	}
+	tooLarge, fit, unfit := g.check(b.Entities)
+	for unfit != nil {
+		limited, ok := g.Source.(LimitedSource)
+		if fit == 0 || !ok {
+			return feed.Batch{}, unfit
+		}
+		most := fit
+		if b, err = limited.NextUpTo(ctx, after, most); err != nil {
+			return b, err
+		}
+		// Upstream may have others there now.
+		if tooLarge, fit, unfit = g.check(b.Entities); fit >= most && unfit != nil {
+			return feed.Batch{}, unfit
+		}
+	}
 	// The slices belong to the source: they are copied before they change.
 	var kept []feed.Entity
 	b.Violations = slices.Clip(b.Violations)
 	for i, e := range b.Entities {
-		pass, err := g.admit(e, &b)
-		if err != nil {
-			return feed.Batch{}, err
-		}
+		pass := g.admit(e, tooLarge[i], &b)
 		switch {
 		case pass && kept != nil:
 			kept = append(kept, e)
@@ -100,23 +124,39 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 	return b, nil
 }
 
-// admit says whether e may pass, and notes in b why not.
-func (g *Gate) admit(e feed.Entity, b *feed.Batch) (bool, error) {
-	switch err := g.Fits(e); {
-	case err == nil:
-	case !errors.Is(err, ErrTooLarge):
-		return false, feed.Permanent(fmt.Errorf("entity %q on %s: %w", e.ID, e.Page, err))
-	case g.Oversize != Skip:
-		return false, feed.Permanent(fmt.Errorf("entity %q on %s: %w, or set \"oversize: skip\" for this feed to leave such entities out", e.ID, e.Page, err))
-	default:
+// check finds the first entity that the bus does not take and that is not to be left out.
+// It returns the error about it, nil if there is none, and how many entities are before
+// it; and by their index the errors about those that are to be left out.
+func (g *Gate) check(entities []feed.Entity) (tooLarge map[int]error, fit int, unfit error) {
+	for i, e := range entities {
+		switch err := g.Fits(e); {
+		case err == nil:
+		case !errors.Is(err, ErrTooLarge):
+			return tooLarge, i, feed.Permanent(fmt.Errorf("entity %q on %s: %w", e.ID, e.Page, err))
+		case g.Oversize != Skip:
+			return tooLarge, i, feed.Permanent(fmt.Errorf("entity %q on %s: %w, or set \"oversize: skip\" for this feed to leave such entities out", e.ID, e.Page, err))
+		default:
+			if tooLarge == nil {
+				tooLarge = map[int]error{}
+			}
+			tooLarge[i] = err
+		}
+	}
+	return tooLarge, len(entities), nil
+}
+
+// admit reports whether e may pass, and records in b why not. tooLarge is the error about
+// its size, if there is one.
+func (g *Gate) admit(e feed.Entity, tooLarge error, b *feed.Batch) bool {
+	if tooLarge != nil {
 		b.Oversized++
-		g.Log.Warn("left out an entity that is too large for the bus", "id", e.ID, "page", e.Page, "size", e.Size(), "error", err)
-		return false, nil
+		g.Log.Warn("left out an entity that is too large for the bus", "id", e.ID, "page", e.Page, "size", e.Size(), "error", tooLarge)
+		return false
 	}
 	if e.Mark != "" {
 		// Its source has decided already that the topic should have it.
 		g.IDs.SetMark(e.ID, e.Mark)
-		return true, nil
+		return true
 	}
 	if !g.IDs.Add(e.ID) {
 		b.Duplicates++
@@ -125,7 +165,7 @@ func (g *Gate) admit(e feed.Entity, b *feed.Batch) (bool, error) {
 			Detail: fmt.Sprintf("the topic holds an entity with the Content-ID %q already; this one, modified %s, is left out",
 				e.ID, e.Modified.Format("2006-01-02T15:04:05Z")),
 		})
-		return false, nil
+		return false
 	}
-	return true, nil
+	return true
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -118,6 +119,77 @@ func TestGateStopsAtALargeEntity(t *testing.T) {
 	g.IDs.Rollback()
 	if !g.IDs.Add("a") {
 		t.Error("a rollback does not forget what was read before the large entity")
+	}
+}
+
+// limitedSource is a feed of entities with those IDs. Its cursor is a number. With other
+// set, upstream has that from the second call on.
+type limitedSource struct {
+	ids, other []string
+	calls      int
+	check      func()
+}
+
+func (s *limitedSource) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+	return s.NextUpTo(ctx, after, 100)
+}
+
+func (s *limitedSource) NextUpTo(_ context.Context, after feed.Cursor, n int) (feed.Batch, error) {
+	if s.calls++; s.calls > 1 && s.other != nil {
+		s.ids = s.other
+	}
+	if s.check != nil {
+		s.check()
+	}
+	at, _ := strconv.Atoi(string(after))
+	end := min(at+n, len(s.ids))
+	b := batchOf(s.ids[at:end]...)
+	b.Cursor, b.More = feed.Cursor(strconv.Itoa(end)), end < len(s.ids)
+	return b, nil
+}
+
+func TestGateReturnsWhatIsBeforeAnUnfitEntityFirst(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		ids, other []string
+		oversize   sink.Oversize
+		want       string
+		cursor     string
+		err        string // of the next call
+	}{
+		"a large one":                       {ids: []string{"a", "b", "large", "c"}, want: "a b", cursor: "2", err: `entity "large"`},
+		"one that cannot be sent":           {ids: []string{"a", "b", "unsendable", "c"}, oversize: sink.Skip, want: "a b", cursor: "2", err: `entity "unsendable"`},
+		"large ones are left out before it": {ids: []string{"a", "large", "b", "unsendable"}, oversize: sink.Skip, want: "a b", cursor: "3", err: `entity "unsendable"`},
+		"duplicates are left out before it": {ids: []string{"old", "large", "b"}, want: "", cursor: "1", err: `entity "large"`},
+		"upstream has another by then":      {ids: []string{"a", "b", "large"}, other: []string{"a", "large2", "c"}, want: "a", cursor: "1", err: `entity "large2"`},
+		"upstream has mended it by then":    {ids: []string{"a", "b", "large"}, other: []string{"a", "b", "c"}, want: "a b", cursor: "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _ := gate(feed.Batch{})
+			g.Oversize = test.oversize
+			src := &limitedSource{ids: test.ids, other: test.other}
+			// A source of marked entities leaves out what the topic is said to have. The
+			// batch that is dropped must not be among that.
+			src.check = func() {
+				if n := g.IDs.Len(); n != 1 {
+					t.Errorf("%d IDs are held when the batch is read, want the one of the topic", n)
+				}
+			}
+			g.Source = src
+			got, err := g.Next(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ids := strings.Join(idsOf(got), " "); ids != test.want || string(got.Cursor) != test.cursor || !got.More {
+				t.Errorf("the batch has %q up to %s, more is %v; want %q up to %s, and more", ids, got.Cursor, got.More, test.want, test.cursor)
+			}
+			src.check = nil
+			_, err = g.Next(t.Context(), got.Cursor)
+			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err) || !errors.Is(err, feed.ErrPermanent)) {
+				t.Errorf("then the error is %v, want %q", err, test.err)
+			}
+		})
 	}
 }
 

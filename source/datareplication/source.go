@@ -117,6 +117,14 @@ func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
 	return &Source{cfg: cfg, client: client, log: log, trust: trustETag - rand.N(trustETag/6)}
 }
 
+// NextUpTo is Next with at most n entities in the batch; n is 1 or more.
+func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.Batch, error) {
+	most := s.cfg.BatchEntities
+	defer func() { s.cfg.BatchEntities = most }()
+	s.cfg.BatchEntities = n
+	return s.Next(ctx, after)
+}
+
 // Next reads on from after: at most one page of new entities, or a stretch of
 // the way to the starting place.
 func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {

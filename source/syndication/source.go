@@ -56,6 +56,14 @@ func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source
 	return s
 }
 
+// NextUpTo is Next with at most n entities in the batch; n is 1 or more.
+func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.Batch, error) {
+	most := s.cfg.BatchEntities
+	defer func() { s.cfg.BatchEntities = most }()
+	s.cfg.BatchEntities = n
+	return s.Next(ctx, after)
+}
+
 // Next reads on from after: a part of a document at most.
 func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	if !bytes.Equal(after, s.expect) {

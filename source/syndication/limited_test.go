@@ -1,0 +1,58 @@
+package syndication_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+var _ sink.LimitedSource = (*syndication.Source)(nil)
+
+// All entities before one that the bus does not take are published, and reading continues
+// with that one when the bus takes it.
+func TestWhatIsBeforeAnUnfitEntityIsPublished(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(...edit) *reader{
+		"a window": func(edits ...edit) *reader { return newUpstream("/feed", atom("", "a b c d")).read(t, edits...) },
+		"a complete feed": func(edits ...edit) *reader {
+			return newUpstream("/feed", atom(complete, "a b c d")).read(t, edits...)
+		},
+		"archives": func(edits ...edit) *reader { return archived().read(t, edits...) },
+		"paged":    func(edits ...edit) *reader { return paged().read(t, edits...) },
+		"two parts": func(edits ...edit) *reader {
+			return newUpstream("/feed", atom("", "a b c d")).read(t, append(edits, func(c *syndication.Config) { c.BatchEntities = 2 })...)
+		},
+	} {
+		whole := open()
+		if err := whole.poll(); err != nil {
+			t.Fatal(err)
+		}
+		messages := strings.Fields(texts(whole.messages))
+		for i, e := range whole.messages {
+			t.Run(fmt.Sprintf("%s, %s is unfit", name, e.ID), func(t *testing.T) {
+				t.Parallel()
+				errUnfit := errors.New("it has no key")
+				r := open()
+				fits := r.src.Fits
+				r.src.Fits = func(of feed.Entity) error {
+					if of.ID == e.ID {
+						return errUnfit
+					}
+					return nil
+				}
+				r.wantError(true, strings.Join(messages[:i], " "), "no key")
+				r.wantError(true, "", "no key")
+				r.src.Fits = fits
+				if err := r.poll(); err != nil {
+					t.Errorf("error: %v", err)
+				}
+				r.wantLast(strings.Join(messages[i:], " "))
+			})
+		}
+	}
+}
