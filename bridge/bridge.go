@@ -9,23 +9,38 @@
 //
 // # Non-obvious
 //
-// Each of these has been got wrong once, and a test holds it now.
+// Each of these was once wrong in this package or in a prototype of it. A test covers each.
 //
-//   - Commit only what moves. A copy that commits empty batches while it has
-//     nothing to say beats the busy copy's compare-and-set for ever.
-//   - A batch that says More without moving must not be asked for again at
-//     once: the loop would spin.
-//   - Waits have jitter, or copies that failed together try again together.
-//   - Reading ahead ends, and has ended, before Resume is called again. What
-//     was read and not committed is gone with its session, for the sink's
-//     memory of IDs takes it back at Resume.
-//   - A stop lets the commit in flight finish: a commit whose answer nobody
-//     waits for is harmless, but the next start would have to find out.
-//   - A copy that sits idle looks at the checkpoint now and then. Nothing else
-//     tells it that a person has moved the checkpoint, or that another copy
-//     has published what it is about to read. If it finds the checkpoint moved,
-//     the session ends: the look has renewed the sink's fence, which would let
-//     a commit from the old place pass.
+//   - An empty batch that does not move the cursor is not committed. A copy that
+//     commits without need invalidates the fence of the busy copy again and again.
+//   - A batch that says More without moving the cursor is treated as the end of the
+//     feed for now. Otherwise the loop would spin.
+//   - Waits have jitter. Copies that failed together would retry together.
+//   - Reading ahead has ended before Resume is called again. Batches that were read
+//     and not committed are dropped with their session, and Resume makes the sink
+//     forget their IDs.
+//   - A stop lets the commit in flight finish. Nothing would be lost without that, but
+//     the next start would have to find out whether it took place.
+//   - An idle copy reads the checkpoint every 30 s. Otherwise it would not notice that
+//     a person has moved the checkpoint, that another copy has published, or that the
+//     topic went back to an earlier state. If the checkpoint is another one, the
+//     session ends: that look has renewed the sink's fence, so the sink would accept a
+//     commit that continues from the old cursor.
+//   - The topic may go back to an earlier state, as after a power cut or a restored
+//     backup, while copies hold newer knowledge. The bridge itself trusts only what
+//     Resume returns. The sink must compare more than a sequence number in its fence,
+//     because numbers are given out again, and must forget IDs unless the topic is a
+//     continuation of the one that they were loaded from.
+//   - The channel that announces a reconnect is taken before the session begins. If it
+//     were taken after the error, a reconnect in between would be missed, and the feed
+//     would wait for up to a minute on a bus that works.
+//   - A reconnect ends only waits after errors of the sink. An upstream that failed, or
+//     asked for a wait, has not changed because the bus is back.
+//   - A batch that is read while the feed holds no other needs no budget. Otherwise
+//     feeds that have the whole budget and are stuck, because their bus does not
+//     answer, would stop the feeds of every other bus.
+//   - Budget is taken before a batch is read. A feed that waits for it holds no batch
+//     beyond those that have some, and never waits in order to commit.
 package bridge
 
 import (

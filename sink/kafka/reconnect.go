@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +23,7 @@ const (
 
 // reconnects detects when a broker is reachable again after it was not. A Kafka client
 // connects only for a request, and while all feeds wait there is none. So a broker to
-// which a connection failed or ended is probed until it answers.
+// which a connection or a request failed is probed until it answers.
 type reconnects struct {
 	ctx context.Context // ends when the connection is closed
 	// ping returns nil if a broker answers, and errGone if the cluster no longer has it.
@@ -34,7 +33,7 @@ type reconnects struct {
 	mu   sync.Mutex
 	next chan struct{} // closed when a broker is next found reachable again
 	// suspects are the brokers to probe, by ID. The value is true if it was found
-	// unreachable, and false if it is only known that a connection has ended. A goroutine
+	// unreachable, and false if it is only known that a request has failed. A goroutine
 	// runs while there are any.
 	suspects map[int32]bool
 }
@@ -54,8 +53,8 @@ func (c *Conn) Reconnected() <-chan struct{} {
 }
 
 // suspect has a broker probed. It does not block. Unreachable says that a connection to
-// the broker could not be made. Otherwise one has ended, which proves nothing: idle
-// connections end, too.
+// the broker could not be made. Otherwise a request has failed, which proves nothing: a
+// client that is closed fails those that it has under way.
 func (r *reconnects) suspect(broker int32, unreachable bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +130,9 @@ func (c *Conn) ping(ctx context.Context, broker int32) error {
 	return c.explain(ctx, err)
 }
 
-// OnBrokerDisconnect is called when a connection has ended, for whatever reason.
-func (h hooks) OnBrokerDisconnect(meta kgo.BrokerMetadata, _ net.Conn) {
-	h.conn.reconnects.suspect(meta.NodeID, false)
+// OnBrokerE2E is called for every request, once it is answered or has failed.
+func (h hooks) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, request kgo.BrokerE2E) {
+	if request.Err() != nil {
+		h.conn.reconnects.suspect(meta.NodeID, false)
+	}
 }

@@ -24,7 +24,7 @@ func TestProbe(t *testing.T) {
 		want    bool
 		probes  int64 // within a minute
 	}{
-		"a connection has ended":            {answers: []error{nil}, want: false, probes: 1},
+		"a request has failed":              {answers: []error{nil}, want: false, probes: 1},
 		"no connection could be made":       {refused: true, answers: []error{nil}, want: true, probes: 1},
 		"the broker is away for seconds":    {answers: []error{unreachable, unreachable, unreachable, nil}, want: true, probes: 4},
 		"the broker stays away":             {refused: true, answers: []error{unreachable}, want: false, probes: 60},
@@ -110,4 +110,16 @@ func TestPingOfABrokerThatTheClusterDoesNotHave(t *testing.T) {
 	if err := c.ping(t.Context(), 99); !errors.Is(err, errGone) {
 		t.Errorf("ping of broker 99: %v, want that it is gone", err)
 	}
+}
+
+// Unreachable returns how many brokers were found unreachable and are probed.
+func (c *Conn) Unreachable() (n int) {
+	c.reconnects.mu.Lock()
+	defer c.reconnects.mu.Unlock()
+	for _, unreachable := range c.reconnects.suspects {
+		if unreachable {
+			n++
+		}
+	}
+	return n
 }

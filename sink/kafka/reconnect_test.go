@@ -2,10 +2,12 @@ package kafka_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -86,6 +88,44 @@ func TestAFeedContinuesWhenTheClusterIsBack(t *testing.T) {
 	if cp := resume(t, connect(t, cfg).Sink(orders())); cp.Count != 3 {
 		t.Errorf("%d entities are published, want 3", cp.Count)
 	}
+}
+
+// A broker that takes connections and does not answer, as a frozen process, is found
+// reachable again when it answers.
+func TestReconnectedAfterABrokerWasFrozen(t *testing.T) {
+	t.Parallel()
+	cluster := startCluster(t)
+	var frozen, silenced atomic.Bool
+	cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if frozen.Load() {
+			silenced.Store(true)
+		}
+		return nil, nil, frozen.Load()
+	})
+	cfg := at(cluster)
+	cfg.Timeout = time.Second
+	conn := connect(t, cfg)
+	s := conn.Sink(orders())
+	resume(t, s)
+	reconnected := conn.Reconnected()
+	frozen.Store(true)
+	for !silenced.Load() {
+		if _, err := s.Resume(t.Context()); err == nil {
+			t.Fatal("a resume on a frozen broker has succeeded")
+		}
+	}
+	// The probe has to find the broker silent before that ends.
+	for conn.Unreachable() == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	select {
+	case <-reconnected:
+		t.Error("the broker is announced while it is frozen")
+	default:
+	}
+	frozen.Store(false)
+	<-reconnected
 }
 
 // three is a feed of three entities.
