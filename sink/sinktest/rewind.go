@@ -39,7 +39,7 @@ const patience = time.Minute
 // be read back, too. It repeats transient errors.
 func resumeRestored(t *testing.T, topic Topic, s Sink) checkpoint.Checkpoint {
 	t.Helper()
-	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+	for begin := time.Now(); ; wait(t, 50*time.Millisecond) {
 		cp, err := s.Resume(t.Context())
 		if err == nil {
 			_, err = topic.Log.Span(t.Context())
@@ -50,6 +50,15 @@ func resumeRestored(t *testing.T, topic Topic, s Sink) checkpoint.Checkpoint {
 		if errors.Is(err, feed.ErrPermanent) || time.Since(begin) > patience {
 			t.Fatalf("resume after a restore: %v", err)
 		}
+	}
+}
+
+func wait(t *testing.T, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
 	}
 }
 
@@ -177,7 +186,7 @@ func rewoundSameSequence(t *testing.T, topic Topic) {
 	// commit is the first since it has looked.
 	commit(t, s, 3, 6)
 	wantCheckpoint(t, resume(t, s), At(6))
-	time.Sleep(topic.Pause)
+	wait(t, topic.Pause)
 	restore()
 	// Four others: an entity and three checkpoints.
 	other := topic.Open()
