@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,6 +53,19 @@ func (b *flakyBus) isDown() bool {
 	return b.down
 }
 
+func (b *flakyBus) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.resumes = nil
+}
+
+// attempts are the times at which a sink has resumed.
+func (b *flakyBus) attempts() []time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.resumes)
+}
+
 // faults fails what a sink does while the bus is down.
 func (b *flakyBus) faults() sinktest.Faults {
 	return sinktest.Faults{
@@ -88,13 +102,13 @@ func TestTheWaitEndsWhenTheBusIsReachableAgain(t *testing.T) {
 		}
 		// The waits are a minute long by now.
 		time.Sleep(10 * time.Minute)
-		bus.resumes = nil
+		bus.forget()
 		bus.set(false)
 		back := time.Now()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		attempts := map[time.Time]int{}
-		for _, at := range bus.resumes {
+		for _, at := range bus.attempts() {
 			attempts[at]++
 			if after := at.Sub(back); after > time.Second {
 				t.Errorf("an attempt %v after the bus was back", after)

@@ -45,9 +45,10 @@ func BenchmarkFeedToKafka(b *testing.B) {
 	// The broker's compiler needs some work to see what is worth its while.
 	bare.rate(bench.bridged("snappy").transactions)
 
-	var rates, bareRates, sizes []float64
+	var rates, bareRates, sizes, peaks []float64
 	for b.Loop() {
 		r := bench.bridged("snappy")
+		peaks = append(peaks, r.peak)
 		rates = append(rates, r.rate)
 		sizes = append(sizes, float64(kafkaBenchLength)/float64(len(r.transactions)))
 		bareRates = append(bareRates, bare.rate(r.transactions))
@@ -56,6 +57,7 @@ func BenchmarkFeedToKafka(b *testing.B) {
 	b.ReportMetric(median(rates), "feedbridge/s")
 	b.ReportMetric(100*median(rates)/median(bareRates), "%-of-bare")
 	b.ReportMetric(median(sizes), "entities/transaction")
+	b.ReportMetric(median(peaks), "MiB-peak")
 }
 
 // BenchmarkKafkaCompression copies the same feed with each compression, and
@@ -84,7 +86,7 @@ func BenchmarkKafkaCompression(b *testing.B) {
 
 // BenchmarkKafkaMemory copies 1 GB of feed to a real Kafka with the real program,
 // and reports its resident memory: the peak, what it had after the first tenth,
-// and what it had in the end.
+// and what it had in the end. BENCH_READ_AHEAD is as for FeedToKafka.
 //
 //	go test -tags integration -run '^$' -bench KafkaMemory -benchtime 1x ./cmd/feedbridge
 func BenchmarkKafkaMemory(b *testing.B) {
@@ -95,12 +97,12 @@ func BenchmarkKafkaMemory(b *testing.B) {
 	for b.Loop() {
 		broker := kafkatest.Start(b, kafkatest.Java("-XX:TieredStopAtLevel=4"))
 		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
-		cmd, status := runProgram(b, map[string]string{
+		cmd, status := runProgram(b, readingAhead(map[string]string{
 			"BUSES_LAKE_KAFKA_BROKERS": broker.Addr(),
 			"FEEDS_BIG_URL":            feedURL,
 			"FEEDS_BIG_LIMITS_RATE":    "100000",
 			"FEEDS_BIG_DEDUPE_WINDOW":  "100000",
-		})
+		}))
 		waitUntil(b, func() bool { return published(b, status) >= tenth })
 		early := memory(b, cmd.Process.Pid, "VmRSS")
 		waitUntil(b, func() bool { return published(b, status) >= length })
@@ -108,6 +110,14 @@ func BenchmarkKafkaMemory(b *testing.B) {
 		b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB-after-1GB")
 		b.ReportMetric(memory(b, cmd.Process.Pid, "VmHWM"), "MiB-peak")
 	}
+}
+
+// readingAhead adds to the variables of the program what BENCH_READ_AHEAD says.
+func readingAhead(env map[string]string) map[string]string {
+	if bytes := os.Getenv("BENCH_READ_AHEAD"); bytes != "" {
+		env["READ_AHEAD_FEED"] = bytes
+	}
+	return env
 }
 
 // kafkaBench is a feed, and a broker that may use both of its JVM's compilers.
@@ -175,6 +185,7 @@ func benchBody(i int) []byte {
 type copied struct {
 	rate         float64
 	bytes        int64
+	peak         float64 // resident memory of the program, in MiB
 	transactions []int // how many entities each has
 }
 
@@ -182,21 +193,18 @@ type copied struct {
 func (k *kafkaBench) bridged(compression string) copied {
 	k.b.Helper()
 	topic := k.newTopic()
-	env := map[string]string{
+	cmd, status := runProgram(k.b, readingAhead(map[string]string{
 		"BUSES_LAKE_KAFKA_BROKERS":     k.broker,
 		"BUSES_LAKE_KAFKA_COMPRESSION": compression,
 		"FEEDS_BENCH_URL":              k.feedURL,
 		"FEEDS_BENCH_TO_TOPIC":         topic,
 		"FEEDS_BENCH_LIMITS_RATE":      "100000",
-	}
-	if bytes := os.Getenv("BENCH_READ_AHEAD"); bytes != "" {
-		env["READ_AHEAD_FEED"] = bytes
-	}
-	cmd, status := runProgram(k.b, env)
+	}))
 	waitUntil(k.b, func() bool { return published(k.b, status) >= kafkaBenchLength })
+	peak := memory(k.b, cmd.Process.Pid, "VmHWM")
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	return copied{rate: k.rate(topic), bytes: k.size(topic), transactions: k.transactions(topic)}
+	return copied{peak: peak, rate: k.rate(topic), bytes: k.size(topic), transactions: k.transactions(topic)}
 }
 
 // newTopic creates a topic whose times are the broker's.
