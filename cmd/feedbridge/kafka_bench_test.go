@@ -186,7 +186,7 @@ type copied struct {
 	rate         float64
 	bytes        int64
 	peak         float64 // resident memory of the program, in MiB
-	transactions []int // how many entities each has
+	transactions []int   // how many entities each has
 }
 
 // bridged copies the feed with the real program into a topic of its own.
