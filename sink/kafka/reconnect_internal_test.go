@@ -112,6 +112,13 @@ func TestPingOfABrokerThatTheClusterDoesNotHave(t *testing.T) {
 	}
 }
 
+// Suspects returns how many brokers are probed.
+func (c *Conn) Suspects() int {
+	c.reconnects.mu.Lock()
+	defer c.reconnects.mu.Unlock()
+	return len(c.reconnects.suspects)
+}
+
 // Unreachable returns how many brokers were found unreachable and are probed.
 func (c *Conn) Unreachable() (n int) {
 	c.reconnects.mu.Lock()

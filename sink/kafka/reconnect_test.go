@@ -104,10 +104,13 @@ func TestReconnectedAfterABrokerWasFrozen(t *testing.T) {
 		return nil, nil, frozen.Load()
 	})
 	cfg := at(cluster)
-	cfg.Timeout = time.Second
+	// A short timeout, so on a busy machine a request may fail before the broker is frozen.
+	cfg.Timeout = 2 * time.Second
 	conn := connect(t, cfg)
 	s := conn.Sink(orders())
-	resume(t, s)
+	for _, err := s.Resume(t.Context()); err != nil || conn.Suspects() > 0; _, err = s.Resume(t.Context()) {
+		time.Sleep(10 * time.Millisecond)
+	}
 	reconnected := conn.Reconnected()
 	frozen.Store(true)
 	for !silenced.Load() {
