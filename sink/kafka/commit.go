@@ -11,16 +11,14 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
 )
 
-// How large a commit may get. A transaction costs a few milliseconds, whatever is
-// in it, and is held in memory until it is committed. Transactions of 500 and of
-// 1,400 entities of 1 KiB were about as fast on a broker of Kafka 4.3, so the
-// memory decides: what is read ahead makes most commits smaller than this.
+// MaxEntities and MaxBytes bound a commit. A transaction costs the broker some
+// milliseconds, whatever it has, and the next one of the same transactional id waits for
+// its end, so large commits are faster. A commit is held in memory until it is confirmed.
 const (
 	MaxEntities = 5_000
-	MaxBytes    = 4 << 20
+	MaxBytes    = 8 << 20
 )
 
 // Commit appends entities and stores cp in one transaction. It takes at most
@@ -50,32 +48,33 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 		s.abandon(ctx, err)
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Name, err)
 	}
-	// All of it is stored now. If the process ends here, Resume finds it so.
 	s.ids.Commit(entities)
 	s.ready = true
 	return nil
 }
 
+// commit makes one transaction. The checkpoint goes last, for it names the offsets at which
+// the entities end.
 func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
-	m := s.ahead
-	s.ahead = made{}
-	if !m.serves(entities) {
+	p := s.ahead
+	s.ahead = prepared{}
+	if !p.holds(entities) {
 		var err error
-		if m, err = s.makeRecords(entities); err != nil {
+		if p, err = s.prepare(entities); err != nil {
 			return err
 		}
 	}
-	if !s.open {
+	if s.producer == nil {
 		if err := s.takeOver(ctx); err != nil {
 			return err
 		}
-	}
-	w, other := &s.writers[s.turn], &s.writers[1-s.turn]
-	if err := s.healthy(ctx, w); err != nil {
+	} else if err := s.hung.awaitEnd(ctx); err != nil {
 		return err
 	}
-	records := append(m.records, s.checkpointRecord(cp))
-	err := send(ctx, w.producer, records, func() {
+	if err := s.producer.BeginTransaction(); err != nil {
+		return err
+	}
+	err := s.send(ctx, p.records, func() {
 		if next != nil {
 			s.stage(next())
 		}
@@ -83,26 +82,46 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	if err != nil {
 		return err
 	}
-	other.over = s.askWhetherOver(ctx, other.last)
-	last := lastOf(records)
-	if err := commitSent(ctx, w.producer, last); err != nil {
-		return err
+	ends := s.endsAfter(p.records)
+	record := []kgo.Record{s.checkpointRecord(cp, ends)}
+	if err := s.send(ctx, record, nil); err != nil {
+		return s.explainCheckpoint(err, len(record[0].Value))
 	}
-	newest := records[len(records)-1].Offset
-	s.fence, s.own, s.placed = newest, newest, true
-	s.seen.checkpoint = newest
-	w.last, w.over = last, nil
-	s.turn = 1 - s.turn
-	for i := range m.records {
-		// Nobody else writes for this feed, so the IDs in between are known.
-		if r := &records[i]; int(r.Partition) < len(s.seen.next) {
-			s.seen.next[r.Partition] = max(s.seen.next[r.Partition], r.Offset+1)
+	if s.fresh {
+		if err := s.confirmNewest(ctx, record[0].Offset); err != nil {
+			return err
 		}
 	}
-	// They hold on to the page that the entities were read from.
-	clear(records)
-	s.spare = records[:0]
+	last := append(lastOf(p.records), lastOf(record)...)
+	if err := commitSent(ctx, s.producer, last); err != nil {
+		return err
+	}
+	// All of it is stored now. If the process ends here, Resume finds it so.
+	s.fresh = false
+	s.newest = stored{offset: record[0].Offset, data: record[0].Value, ends: ends}
+	s.own, s.placed = record[0].Offset, true
+	s.seen.checkpoint, s.seen.next = s.newest, ends
+	s.hung.afterCommit(ctx, last)
+	// The records hold on to the page that the entities were read from.
+	clear(p.records)
+	s.spare = p.records[:0]
 	return nil
+}
+
+// endsAfter returns the offset behind the last record of each partition of the topic, as far
+// as this sink knows them, once records are committed: what they were when it resumed, and
+// what it has written since. Nobody else writes for this feed, so the IDs up to there are
+// known.
+func (s *Sink) endsAfter(records []kgo.Record) []int64 {
+	ends := slices.Clone(s.seen.next)
+	for i := range records {
+		r := &records[i]
+		for int(r.Partition) >= len(ends) {
+			ends = append(ends, 0) // of a partition that was added since
+		}
+		ends[r.Partition] = max(ends[r.Partition], r.Offset+1)
+	}
+	return ends
 }
 
 // lastOf returns where the last record of each partition lies.
@@ -117,73 +136,12 @@ func lastOf(records []kgo.Record) []spot {
 	return last
 }
 
-// askWhetherOver asks whether the transaction that wrote last is over in all of its
-// partitions, and does not wait for the answer. No may also mean that nobody knows.
-func (s *Sink) askWhetherOver(ctx context.Context, last []spot) <-chan bool {
-	ctx = context.WithoutCancel(ctx)
-	answer := make(chan bool, 1)
-	go func() {
-		now := slices.Clone(last)
-		err := s.conn.locate(ctx, now, stable)
-		over := err == nil
-		for i := range last {
-			over = over && last[i].offset < now[i].offset
-		}
-		answer <- over
-	}()
-	return answer
-}
-
-// errHangs is a reason to resume, which ends what hangs.
-var errHangs = errors.New("the last commit but one is not ended in all partitions, though the cluster takes it for ended")
-
-// healthy returns an error if the transaction hangs that a writer made last, or if
-// that cannot be told. If its next one were aborted, that one would be, too, though it
-// was committed.
-func (s *Sink) healthy(ctx context.Context, w *writer) error {
-	if w.last == nil || !s.conn.tells.Load() {
-		return nil
-	}
-	if over := w.over; over != nil {
-		w.over = nil
-		select {
-		case yes := <-over:
-			if yes {
-				return nil
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	for {
-		now, err := s.transaction(ctx, w)
-		if err != nil {
-			return err
-		}
-		if now.State == "PrepareCommit" {
-			// The markers are being written.
-			if err := sleep(ctx, time.Millisecond); err != nil {
-				return err
-			}
-			continue
-		}
-		open, err := s.stillOpen(ctx, now.ProducerID)
-		if err == nil && len(open) > 0 {
-			err = errHangs
-		}
-		return err
-	}
-}
-
-// send writes records in a transaction that it begins. It calls meanwhile, unless it
-// is nil, once they are on their way.
-func send(ctx context.Context, p *kgo.Client, records []kgo.Record, meanwhile func()) error {
-	// Closed, the client answers everything that is still waited for.
+// send writes records in the transaction that is open, and waits until they are
+// acknowledged. It calls meanwhile, unless that is nil, once they are on their way.
+func (s *Sink) send(ctx context.Context, records []kgo.Record, meanwhile func()) error {
+	p := s.producer
+	// A closed client fails everything that it waits for.
 	stop := context.AfterFunc(ctx, p.Close)
-	defer stop()
-	if err := p.BeginTransaction(); err != nil {
-		return err
-	}
 	promise := kgo.AbortingFirstErrPromise(p)
 	for i := range records {
 		p.Produce(ctx, &records[i], promise.Promise())
@@ -191,10 +149,14 @@ func send(ctx context.Context, p *kgo.Client, records []kgo.Record, meanwhile fu
 	if meanwhile != nil {
 		meanwhile()
 	}
-	if err := p.Flush(ctx); err != nil {
-		return causeOf(ctx, err)
+	err := p.Flush(ctx)
+	if err == nil {
+		err = promise.Err()
 	}
-	return causeOf(ctx, promise.Err())
+	if !stop() && err == nil {
+		err = context.Cause(ctx) // the client is closed by now
+	}
+	return causeOf(ctx, err)
 }
 
 // commitSent commits what was sent: all of it is in the log now, at and before last. If
@@ -232,31 +194,6 @@ func known(ctx context.Context, p *kgo.Client, partitions []spot) error {
 
 var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")
 
-// makeRecords returns the records of entities. It takes the spare memory for them.
-func (s *Sink) makeRecords(entities []feed.Entity) (made, error) {
-	records := s.spare
-	s.spare = nil
-	if n := len(entities) + 1; cap(records) < n {
-		records = make([]kgo.Record, 0, n)
-	}
-	var fields feed.Header
-	for i := range entities {
-		e := &entities[i]
-		fields = sink.AppendHeader(fields[:0], s.topic.Feed, *e)
-		key, err := s.keyOf(*e)
-		if err == nil {
-			err = s.fits(fields, len(key), len(e.Body))
-		}
-		if err != nil {
-			// The gate has asked already, but the topic may take less since.
-			return made{}, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
-		}
-		r := kgo.Record{Topic: s.topic.Name, Partition: int32(s.topic.Partition), Key: key, Value: s.value(e), Headers: headers(fields)}
-		records = append(records, r)
-	}
-	return made{entities, records}, nil
-}
-
 // value is what an entity's message has: a null value for a tombstone alone.
 func (s *Sink) value(e *feed.Entity) []byte {
 	switch {
@@ -282,13 +219,4 @@ func headers(fields feed.Header) []kgo.RecordHeader {
 		list[i] = kgo.RecordHeader{Key: f.Name, Value: values[from:len(values):len(values)]}
 	}
 	return list
-}
-
-// checkpointRecord is the record that has cp.
-func (s *Sink) checkpointRecord(cp checkpoint.Checkpoint) kgo.Record {
-	r := kgo.Record{Topic: s.conn.cfg.Checkpoints, Partition: s.place.partition, Key: []byte(s.name), Value: checkpoint.Encode(cp)}
-	if id := idText(s.id); id != "" {
-		r.Headers = []kgo.RecordHeader{{Key: topicID, Value: []byte(id)}}
-	}
-	return r
 }

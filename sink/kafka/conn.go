@@ -34,9 +34,9 @@ type Conn struct {
 	log     *slog.Logger
 	opts    []kgo.Opt // what every client has
 
-	client *kgo.Client
-	admin  *kadm.Client
-	store  *store // the checkpoints
+	client      *kgo.Client
+	admin       *kadm.Client
+	checkpoints *checkpointTopic
 	// reconnects outlives outages; stop ends its probing.
 	reconnects *reconnects
 	stop       context.CancelFunc
@@ -46,9 +46,10 @@ type Conn struct {
 	// refused says that a broker has hung up on the credentials, which is how
 	// some of them refuse, and that none has taken them since.
 	refused atomic.Bool
-	// What the cluster was found to have: it tells how a transaction stands (Kafka
-	// 3.0), and its transactions are of version 2 (KIP-890).
-	tells, transactions2 atomic.Bool
+	// What the cluster was found to have: it tells the state of a transaction (Kafka 3.0),
+	// its transactions are of version 2 (KIP-890), and they may hang (Kafka 4.0; see
+	// hungTransaction).
+	tells, transactions2, mayHang atomic.Bool
 
 	mu sync.Mutex
 	// down is why the newest attempt to connect to a broker failed, nil if it
@@ -71,7 +72,7 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	}
 	cfg = cfg.withDefaults()
 	c := &Conn{cfg: cfg, brokers: strings.Join(cfg.Brokers, ", "), log: log, producers: map[*kgo.Client]bool{}, decompressor: kgo.DefaultDecompressor()}
-	c.store = newStore(c)
+	c.checkpoints = newCheckpointTopic(c)
 	var err error
 	if c.opts, err = cfg.options(log); err != nil {
 		return nil, feed.Permanent(fmt.Errorf("kafka: %w", err))
@@ -214,6 +215,9 @@ func (c *Conn) checkVersions(ctx context.Context) error {
 	}
 	_, tells := most[kmsg.DescribeTransactions.Int16()]
 	c.tells.Store(tells)
+	c.mayHang.Store(slices.ContainsFunc(resp.SupportedFeatures, func(f kmsg.ApiVersionsResponseSupportedFeature) bool {
+		return f.Name == "transaction.version" && f.MaxVersion >= 2
+	}))
 	c.transactions2.Store(slices.ContainsFunc(resp.FinalizedFeatures, func(f kmsg.ApiVersionsResponseFinalizedFeature) bool {
 		return f.Name == "transaction.version" && f.MaxVersionLevel >= 2
 	}))

@@ -202,7 +202,7 @@ func rights() []kfake.ACL {
 		return acls
 	}
 	all := []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite, kmsg.ACLOperationCreate, kmsg.ACLOperationDescribeConfigs}
-	return slices.Concat(topic("shop.orders", all...), topic(checkpoints, all...), id(transactionalID), id(secondID))
+	return slices.Concat(topic("shop.orders", all...), topic(checkpoints, all...), id(transactionalID))
 }
 
 func TestRights(t *testing.T) {
@@ -235,14 +235,6 @@ func TestRights(t *testing.T) {
 		"none to the transactional id": {
 			func(a kfake.ACL) bool { return a.Resource == kmsg.ACLResourceTypeTransactionalId }, true,
 			[]string{`this user may not use the transactional id "feedbridge.shop.orders/orders"`, "--operation Write --operation Describe --transactional-id"},
-		},
-		"none to the second transactional id": {
-			func(a kfake.ACL) bool { return a.Name == secondID }, true,
-			[]string{`this user may not use the transactional id "feedbridge.shop.orders/orders" or "feedbridge.shop.orders/orders/2"`},
-		},
-		"none to the first transactional id": {
-			func(a kfake.ACL) bool { return a.Name == transactionalID }, true,
-			[]string{`this user may not use the transactional id "feedbridge.shop.orders/orders" or "feedbridge.shop.orders/orders/2"`},
 		},
 		"none to write under the transactional id": {
 			func(a kfake.ACL) bool {

@@ -47,16 +47,13 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, feed.ErrPermanent), errors.Is(err, checkpoint.ErrConflict):
 		return err
-	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.InvalidTxnState):
-		// The last of them is what is left of a transaction that was aborted to
-		// fence its producer; or because it timed out, which nobody can tell
-		// apart and which is cured in the same way.
-		return fmt.Errorf("%w: another producer has taken the transactional id %q or %q (%w); if no other copy of this feed runs, "+
-			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, s.writers[0].id, s.writers[1].id, err)
+	case isFenced(err):
+		return fmt.Errorf("%w: another producer has taken the transactional id %q (%w); if no other copy of this feed runs, "+
+			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, s.transactionalID, err)
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q or %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
-			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q --transactional-id %[2]q'",
-			s.writers[0].id, s.writers[1].id, err, s.conn.cfg.Brokers[0], either(s.conn.cfg.SASL.Username, "NAME")))
+		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
+			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q'",
+			s.transactionalID, err, s.conn.cfg.Brokers[0], either(s.conn.cfg.SASL.Username, "NAME")))
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		// It does not say which one.
 		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
@@ -71,6 +68,22 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 		return s.errNone(s.topic.Name)
 	}
 	return s.conn.explain(ctx, err)
+}
+
+// isFenced reports whether another producer has initialized the transactional id. The last of
+// the errors is that of a transaction that the cluster aborted for that, or because it timed
+// out. These are indistinguishable, so both are handled alike.
+func isFenced(err error) bool {
+	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidTxnState)
+}
+
+// explainCheckpoint is for an error of writing a checkpoint that has size bytes.
+func (s *Sink) explainCheckpoint(err error, size int) error {
+	if !errors.Is(err, kerr.MessageTooLarge) && !errors.Is(err, kerr.RecordListTooLarge) {
+		return err
+	}
+	return feed.Permanent(fmt.Errorf("the checkpoint is too large: it has %d bytes, and topic %s does not take them (%s); run "+
+		"'kafka-configs.sh --bootstrap-server %s --alter --topic %[2]s --add-config max.message.bytes=1048588'", size, s.conn.cfg.Checkpoints, err, s.conn.cfg.Brokers[0]))
 }
 
 func (c *Conn) explain(ctx context.Context, err error) error {

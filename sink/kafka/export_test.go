@@ -39,7 +39,7 @@ func (c *Conn) Producers() int {
 
 // Settle waits until all that the partition has now is committed or aborted.
 func (l *Log) Settle(ctx context.Context) error {
-	_, err := l.conn.settle(ctx, l.topic, []int32{l.partition}, l.conn.cfg.Timeout, nil)
+	_, err := l.conn.waitStable(ctx, l.topic, []int32{l.partition}, nil, l.conn.cfg.Timeout, nil)
 	return err
 }
 
@@ -53,9 +53,5 @@ func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {
 	return string(key)
 }
 
-// Doubt makes s not know whether its commits are over.
-func (s *Sink) Doubt() {
-	for i := range s.writers {
-		s.writers[i].over = nil
-	}
-}
+// Doubt makes s not know whether its last commit is ended.
+func (s *Sink) Doubt() { s.hung.ended = nil }

@@ -3,13 +3,10 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/feedbridge/feedbridge/checkpoint"
 )
 
 // newProducer returns a client that commits under a transactional id. It does
@@ -62,15 +59,16 @@ func (c *Conn) closeProducer(p *kgo.Client) {
 	delete(c.producers, p)
 }
 
-// begin takes the transactional id: what any other producer has under way with
-// it is aborted, and none of them can commit from then on.
-func begin(ctx context.Context, p *kgo.Client) error {
+// initProducerID initializes the transactional id of p. The coordinator answers when the
+// transaction that was open under the id is aborted, or ended as its producer has asked. From
+// then on no other producer can commit with the id.
+func initProducerID(ctx context.Context, p *kgo.Client) error {
 	id, _, err := p.ProducerID(ctx)
 	if err != nil {
 		return err
 	}
 	if id < 0 {
-		// franz-go goes on without, if the brokers know of none.
+		// franz-go goes on without one if the brokers do not know the request.
 		return errNoProducerID
 	}
 	return nil
@@ -78,24 +76,12 @@ func begin(ctx context.Context, p *kgo.Client) error {
 
 var errNoProducerID = errors.New("the cluster gave no producer id")
 
-// A writer is a transactional id, and what this sink has committed with it. A sink
-// has two and commits with them by turns, so that a commit need not wait until the
-// cluster has written the markers of the one before.
-type writer struct {
-	id       string
-	producer *kgo.Client // nil unless the sink is open
-	// last is where the last commit wrote, nil before the first, and over whether it
-	// is known to be over there; nil if nobody was asked.
-	last []spot
-	over <-chan bool
+// transactionalID is that of a feed's sinks, in all processes.
+func (c *Conn) transactionalID(topic, feedName string) string {
+	return c.cfg.TransactionalIDPrefix + topic + "/" + feedName
 }
 
-// transactionalIDs are those of the writers of a feed's sinks.
-func (c *Conn) transactionalIDs(topic, feedName string) [2]string {
-	id := c.cfg.TransactionalIDPrefix + topic + "/" + feedName
-	return [2]string{id, id + "/2"}
-}
-
+// endTransaction aborts the transaction that is open under a transactional id.
 func (c *Conn) endTransaction(ctx context.Context, transactionalID string) error {
 	p, err := c.newProducer(transactionalID, defaultBatch)
 	if err != nil {
@@ -104,79 +90,60 @@ func (c *Conn) endTransaction(ctx context.Context, transactionalID string) error
 	defer c.closeProducer(p)
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	return causeOf(ctx, begin(ctx, p))
+	return causeOf(ctx, initProducerID(ctx, p))
 }
 
-// close closes the producers.
+// close closes the producer. The next commit takes over again.
 func (s *Sink) close() {
-	for i := range s.writers {
-		if w := &s.writers[i]; w.producer != nil {
-			s.conn.closeProducer(w.producer)
-			w.producer = nil
-		}
+	if s.producer != nil {
+		s.conn.closeProducer(s.producer)
+		s.producer = nil
 	}
-	s.open = false
 }
 
-// abandon closes the producers after an error, and first aborts what is under way
-// if it still can: an open transaction hides what all others write to the same
-// partitions, until its timeout.
+// abandon closes the producer after an error, and first aborts its transaction if it
+// still can: an open one hides what all others write to the same partitions, until its
+// timeout.
 //
-// That is of no use for knowing what became of a commit. If it took place, this
-// changes nothing; if it has yet to arrive, it is refused.
+// It does not decide whether a commit took place: if it did, this changes nothing; if the
+// request is still under way, the cluster refuses it.
 func (s *Sink) abandon(ctx context.Context, why error) {
-	if !s.open {
+	if s.producer == nil {
 		return
 	}
-	if !errors.Is(why, checkpoint.ErrConflict) {
-		s.abort(ctx, &s.writers[s.turn])
+	if !isFenced(why) {
+		s.abort(ctx)
 	}
 	s.close()
 }
 
-func (s *Sink) abort(ctx context.Context, w *writer) {
+func (s *Sink) abort(ctx context.Context) {
 	ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
 	defer cancel()
 	var now *kadm.DescribedTransaction // nil if the cluster does not tell
 	if s.conn.tells.Load() {
-		// One that has ended may hang. To abort what is none any more franz-go
-		// takes the transactional id anew: see takeOver. What cannot be told now
-		// the next Resume will see.
+		// One that has ended may hang. To abort what is not open franz-go initializes the
+		// transactional id: see takeOver. What is unknown now the next Resume will see.
 		var err error
-		if now, err = s.transaction(ctx, w); err != nil || now.State != "Ongoing" {
+		if now, err = s.conn.transaction(ctx, s.transactionalID); err != nil || now.State != "Ongoing" {
 			return
 		}
 	}
 	if s.conn.transactions2.Load() {
-		if w.producer.AbortBufferedRecords(ctx) == nil {
-			_ = w.producer.EndTransaction(ctx, kgo.TryAbort)
+		if s.producer.AbortBufferedRecords(ctx) == nil {
+			_ = s.producer.EndTransaction(ctx, kgo.TryAbort)
 		}
 		return
 	}
 	// In version 1 the markers of what a producer aborts itself have its own epoch. A
 	// broker before 3.6 takes records of that epoch which arrive later, and the next
-	// commit with the id would publish them. The markers of what is aborted by taking
-	// the id have the next epoch, and late records are refused. It is not taken from
-	// another copy that has a transaction under way, where the cluster tells.
-	w.producer.Close()
-	if _, epoch, _ := w.producer.ProducerID(ctx); now == nil || now.ProducerEpoch == epoch {
-		_ = s.conn.endTransaction(ctx, w.id)
+	// commit with the id would publish them. Initializing the id aborts with the next
+	// epoch, so late records are refused. The id is not taken from another copy that has a
+	// transaction open, where the cluster tells.
+	s.producer.Close()
+	if _, epoch, _ := s.producer.ProducerID(ctx); now == nil || now.ProducerEpoch == epoch {
+		_ = s.conn.endTransaction(ctx, s.transactionalID)
 	}
-}
-
-// takeOver makes the producers. From its success on the newest checkpoint is the
-// one that it has resumed from, and nobody else can commit before this sink has, or
-// has failed to: see the package comment for why the first writer must be the first
-// to commit.
-func (s *Sink) takeOver(ctx context.Context) error {
-	// A stale writer finds out here, without disturbing anyone. A commit that
-	// is under way is worth waiting for: it will make this one stale. One that
-	// does not end is for Resume, which sees whether it hangs: taking the id
-	// would make the cluster forget how it ended.
-	if err := s.compare(ctx, s.conn.grace(), true); err != nil {
-		return err
-	}
-	return s.take(ctx, s.largestBatch(), true)
 }
 
 // largestRequest is the largest batch that franz-go makes, in bytes.
@@ -184,87 +151,6 @@ const largestRequest = 64 << 20
 
 // largestBatch is what the topic takes, within what franz-go does.
 func (s *Sink) largestBatch() int32 { return int32(min(max(s.limit.Load(), 512), largestRequest)) }
-
-// take opens the sink: it takes the transactional ids in their order, which fences
-// all others off, and looks once more at what they have left. It minds other feeds'
-// checkpoints if alone says so.
-func (s *Sink) take(ctx context.Context, batch int32, alone bool) error {
-	s.open, s.turn, s.batch = true, 0, batch
-	err := s.takeAll(ctx)
-	if err == nil {
-		err = s.settled(ctx)
-	}
-	if err == nil {
-		// All that the predecessor has committed is in the log by now, but not to
-		// be seen behind another feed's transaction.
-		err = s.compare(ctx, s.conn.cfg.Timeout, alone)
-	}
-	if err != nil {
-		s.close()
-	}
-	return err
-}
-
-func (s *Sink) takeAll(ctx context.Context) error {
-	for i := range s.writers {
-		w := &s.writers[i]
-		p, err := s.conn.newProducer(w.id, s.batch)
-		if err != nil {
-			return err
-		}
-		w.producer, w.over = p, nil
-		bounded, cancel := s.conn.bounded(ctx)
-		err = causeOf(bounded, begin(bounded, p))
-		cancel()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// settled returns an error unless all that the topic has now gets committed or
-// aborted. What was aborted when the ids were taken may hang, and the next commit in
-// the same partitions would commit it.
-func (s *Sink) settled(ctx context.Context) error {
-	d, err := s.conn.describe(ctx, s.topic.Name)
-	switch {
-	case missing(err):
-		return nil // the commit will say so, unless it has no entities
-	case err != nil:
-		return err
-	}
-	_, err = s.conn.settle(ctx, d.name, d.partitions(), s.conn.cfg.Timeout, nil)
-	return err
-}
-
-// compare returns [checkpoint.ErrConflict] unless the newest checkpoint is the
-// one that this sink has seen.
-func (s *Sink) compare(ctx context.Context, patience time.Duration, alone bool) error {
-	c := s.conn
-	at, err := c.store.find(ctx, s.topic, false)
-	if err != nil {
-		return err
-	}
-	if at != s.place {
-		return fmt.Errorf("topic %q for checkpoints is another one since the sink resumed", c.cfg.Checkpoints)
-	}
-	feeds, err := s.feeds(ctx, at, patience, nil)
-	if err != nil {
-		return err
-	}
-	now := int64(-1)
-	if last, ok := feeds[s.topic.Feed]; ok {
-		now = last.offset
-	}
-	if now != s.fence {
-		return fmt.Errorf("%w: the newest checkpoint has offset %d, not %d", checkpoint.ErrConflict, now, s.fence)
-	}
-	if !alone {
-		return nil
-	}
-	return s.foreign(feeds)
-}
 
 // partitioner places a record with a key where the Java client does, and any
 // other where it says itself.

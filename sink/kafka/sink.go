@@ -19,12 +19,12 @@ import (
 // Sink appends to one topic and keeps its checkpoint beside it; see the package
 // comment. But for IDs, Fits and Messages it is used by one goroutine at a time.
 type Sink struct {
-	conn    *Conn
-	topic   Topic
-	key     keyer  // nil if there are none
-	name    string // the checkpoint's key
-	writers [2]writer
-	ids     *sink.IDs
+	conn            *Conn
+	topic           Topic
+	key             keyer  // nil if there are none
+	name            string // the checkpoint's key
+	transactionalID string
+	ids             *sink.IDs
 
 	// limit is the largest batch of records that the topic takes, in bytes; 0
 	// before the first Resume.
@@ -36,31 +36,30 @@ type Sink struct {
 	place place
 	// id is the topic's.
 	id kadm.TopicID
-	// placed says that there has been a checkpoint, as far as this sink knows.
+	// placed reports that there has been a checkpoint, as far as this sink knows.
 	placed bool
-	// fence is the offset of the newest checkpoint that this sink has seen; -1
-	// if there is none. A commit is refused unless it still is the newest.
-	fence int64
+	// newest is the newest checkpoint that this sink has seen. A commit is refused unless it
+	// still is.
+	newest stored
 
-	// open says that the writers have their producers: from the first commit on,
-	// until any error of one. They may have been fenced since.
-	open  bool
-	turn  int          // the writer whose turn the next commit is
-	batch int32        // the largest batch of the producers
-	own   int64        // the offset of the checkpoint that was committed last
-	cure  *cure        // nil unless one is under way
-	ahead made         // the records of what the next commit may have
-	spare []kgo.Record // what they may be made in; empty, and used by no producer
+	// producer has initialized the transactional id; nil before the first commit, and after
+	// any error. Another copy may have initialized the id since.
+	producer *kgo.Client
+	fresh    bool  // the producer has committed nothing yet
+	batch    int32 // the largest batch of the producer
+	own      int64 // the offset of the checkpoint that was committed last
+	hung     hungTransaction
+	ahead    prepared     // what the next commit may have
+	spare    []kgo.Record // memory for its records; empty, and used by no producer
 
-	// seen says up to where in each partition ids has been caught up, of what
-	// topic, and since which move of the place by a person. It outlives errors.
+	// seen says up to where in each partition ids has been caught up, of which topic, with
+	// which checkpoint, and since which move of the position by a person. It outlives errors.
 	seen struct {
-		id    kadm.TopicID
-		known bool
-		moved time.Time
-		next  []int64
-		// checkpoint is the offset of the newest checkpoint then.
-		checkpoint int64
+		id         kadm.TopicID
+		known      bool
+		moved      time.Time
+		next       []int64
+		checkpoint stored
 	}
 }
 
@@ -70,12 +69,13 @@ func (c *Conn) Sink(t Topic) *Sink {
 	t.Partitions = max(1, t.Partitions)
 	s := &Sink{
 		conn: c, topic: t, key: t.Key.keyer(),
-		name: t.Name + "/" + t.Feed,
-		ids:  sink.NewIDs(t.Window),
+		name:            t.Name + "/" + t.Feed,
+		transactionalID: c.transactionalID(t.Name, t.Feed),
+		ids:             sink.NewIDs(t.Window),
+		newest:          stored{offset: -1},
 	}
-	for i, id := range c.transactionalIDs(t.Name, t.Feed) {
-		s.writers[i].id = id
-	}
+	s.hung.sink = s
+	s.seen.checkpoint = stored{offset: -1}
 	return s
 }
 
@@ -88,7 +88,7 @@ func (s *Sink) IDs() *sink.IDs { return s.ids }
 // caught up IDs with it. It disturbs no copy that is alive.
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.ready = false
-	s.ahead = made{} // they were measured by what the topic took then
+	s.ahead = prepared{} // they were measured by what the topic took then
 	s.ids.Rollback()
 	var cp checkpoint.Checkpoint
 	err := s.ask(ctx, func(ctx context.Context) (err error) {
@@ -106,58 +106,43 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	if err != nil {
 		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
 	}
-	if s.open && (s.fence != s.own || s.batch != s.largestBatch()) {
-		// They have been fenced by whoever made the newest checkpoint, or the
-		// topic takes other batches now.
+	if s.producer != nil && (s.newest.offset != s.own || s.batch != s.largestBatch()) {
+		// It has been fenced by the copy that made the newest checkpoint, or the topic
+		// takes other batches now.
 		s.close()
 	}
-	if s.cure != nil {
-		// Another copy has ended what hung. To go on with it would disturb that copy.
-		s.conn.closeProducer(s.cure.producer)
-		s.cure = nil
-	}
+	s.hung.drop()
 	s.ready = true
 	return cp, nil
 }
 
 func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool, err error) {
-	at, err := s.conn.store.find(ctx, s.topic, s.topic.Create)
+	was := s.place
+	at, feeds, err := s.findCheckpoint(ctx, s.topic.Create, s.conn.cfg.Timeout, s.watchTransaction().check)
 	if err != nil {
 		return cp, false, err
 	}
-	if at != s.place {
-		// What was committed last lies nowhere any more.
+	if at != was {
+		// The checkpoint that was committed last is nowhere any more.
 		s.close()
-		s.place, s.seen.checkpoint = at, -1
-	}
-	feeds, err := s.feeds(ctx, s.place, s.conn.cfg.Timeout, s.watch().look)
-	if err != nil {
-		return cp, false, err
+		s.seen.known, s.seen.checkpoint = s.seen.known && was == place{}, stored{offset: -1}
 	}
 	if err := s.foreign(feeds); err != nil {
 		return cp, false, err
 	}
-	last, found := feeds[s.topic.Feed]
-	s.fence = -1
+	s.newest = feeds.of(s.topic.Feed)
+	found := s.newest.offset >= 0
 	if found {
-		s.fence, s.placed = last.offset, true
-		if cp, err = decode(last.data, s.topic.Feed); err != nil {
+		s.placed = true
+		if cp, err = decode(s.newest.data, s.topic.Feed); err != nil {
 			return cp, false, err
 		}
 	}
-	d, err := s.checkTopic(ctx, last, cp)
+	d, err := s.checkTopic(ctx, s.newest, cp)
 	if err != nil {
 		return cp, false, err
 	}
 	if !found {
-		// With another number of partitions it lies elsewhere.
-		if elsewhere, err := s.elsewhere(ctx); err != nil || elsewhere {
-			if err == nil {
-				err = fmt.Errorf("%w (topic %s has one of this feed in another partition: somebody has changed the number of its partitions)",
-					s.errMissing(), s.conn.cfg.Checkpoints)
-			}
-			return cp, false, err
-		}
 		if s.placed {
 			return cp, false, s.errMissing()
 		}
@@ -167,7 +152,7 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 		}
 		if !written {
 			s.forget(d)
-			s.seen.next = ends
+			s.seen.next, s.seen.checkpoint = ends, s.newest
 			return cp, false, nil
 		}
 	} else if err := s.catchUp(ctx, d, cp); err != nil {
@@ -180,7 +165,7 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 	if !found && now < 0 {
 		return cp, false, s.errMissing()
 	}
-	return cp, now != s.fence, nil
+	return cp, now != s.newest.offset, nil
 }
 
 func decode(data []byte, feedName string) (checkpoint.Checkpoint, error) {
@@ -196,38 +181,32 @@ func (s *Sink) errMissing() error {
 		"or start the feed over with 'feedbridge checkpoint reset %[2]s'", checkpoint.ErrMissing, s.topic.Feed))
 }
 
-// feeds returns the checkpoints of the topic, by feed, once all that the partition
-// has is committed or aborted.
-func (s *Sink) feeds(ctx context.Context, at place, patience time.Duration, meanwhile func(context.Context, time.Duration) error) (map[string]stored, error) {
+// feeds returns the checkpoints of the topic in one partition, once every transaction there
+// has ended.
+func (s *Sink) feeds(ctx context.Context, at place, patience time.Duration, meanwhile func(context.Context, time.Duration) error) (checkpoints, error) {
 	c := s.conn
-	ends, err := c.settle(ctx, c.cfg.Checkpoints, []int32{at.partition}, patience, meanwhile)
+	ends, err := c.waitStable(ctx, c.cfg.Checkpoints, []int32{at.partition}, nil, patience, meanwhile)
 	if err != nil {
 		return nil, err
 	}
-	return c.store.read(ctx, at, ends[0], s.topic.Name)
+	return c.checkpoints.read(ctx, at, ends[0], s.topic.Name)
 }
 
 // current returns the offset of the newest checkpoint that is committed, -1 if
-// there is none. It does not wait for transactions that are under way.
+// there is none. It does not wait for transactions that are open.
 func (s *Sink) current(ctx context.Context) (int64, error) {
 	c := s.conn
 	ends, err := c.offsets(ctx, c.cfg.Checkpoints, []int32{s.place.partition}, stable)
 	if err != nil {
 		return 0, err
 	}
-	feeds, err := c.store.read(ctx, s.place, ends[0], s.topic.Name)
-	if err != nil {
-		return 0, err
-	}
-	if last, ok := feeds[s.topic.Feed]; ok {
-		return last.offset, nil
-	}
-	return -1, nil
+	feeds, err := c.checkpoints.read(ctx, s.place, ends[0], s.topic.Name)
+	return feeds.of(s.topic.Feed).offset, err
 }
 
 // foreign returns an error that matches [checkpoint.ErrForeign] if another feed
 // writes into the topic and it is not shared.
-func (s *Sink) foreign(feeds map[string]stored) error {
+func (s *Sink) foreign(feeds checkpoints) error {
 	if s.topic.Shared {
 		return nil
 	}
@@ -256,7 +235,7 @@ func (s *Sink) ask(ctx context.Context, f func(context.Context) error) error {
 // and up to where in each partition it has looked.
 func (s *Sink) written(ctx context.Context, d description) (bool, []int64, error) {
 	c := s.conn
-	ends, err := s.settleTopic(ctx, d)
+	ends, err := s.waitTopic(ctx, d, nil)
 	if err != nil {
 		return false, nil, err
 	}
@@ -300,29 +279,3 @@ func (s *Sink) mine(r *kgo.Record) bool {
 
 // missing says whether an error is that a topic does not exist.
 func missing(err error) bool { return errors.Is(err, kerr.UnknownTopicOrPartition) }
-
-// elsewhere says whether another partition has a checkpoint of this feed: the
-// topic for checkpoints has another number of partitions now.
-func (s *Sink) elsewhere(ctx context.Context) (bool, error) {
-	d, err := s.conn.describe(ctx, s.conn.cfg.Checkpoints)
-	if err != nil {
-		return false, err
-	}
-	ends, err := s.conn.offsets(ctx, d.name, d.partitions(), stable)
-	if err != nil {
-		return false, err
-	}
-	for p, to := range ends {
-		if int32(p) == s.place.partition || to == 0 {
-			continue
-		}
-		feeds, err := s.conn.store.read(ctx, place{s.place.id, int32(p)}, to, s.topic.Name)
-		if err != nil {
-			return false, err
-		}
-		if _, ok := feeds[s.topic.Feed]; ok {
-			return true, nil
-		}
-	}
-	return false, nil
-}

@@ -49,8 +49,17 @@ func TestOutcomeOfAHangingTransactionWhoseCheckpointStands(t *testing.T) {
 			t.Errorf("%s: %v, known %v, want %v", state, how, known, want)
 		}
 	}
-	once, twice := committer{1, 6}, committer{1, 5}
-	if by := []committer{twice, twice, once}; !stands(by, once) || stands(by, twice) || stands(by, committer{2, 6}) {
-		t.Error("one of version 2 has an epoch of its own")
+	c := committer{1, 6}
+	for _, test := range []struct {
+		cp   stored
+		want bool
+	}{
+		{stored{by: c, byBefore: committer{1, 5}}, true},
+		{stored{by: c, byBefore: c}, false}, // of version 1, and either may hang
+		{stored{by: committer{2, 6}}, false},
+	} {
+		if got := test.cp.committedBy(c); got != test.want {
+			t.Errorf("%+v was committed by %+v: %v, want %v", test.cp, c, got, test.want)
+		}
 	}
 }

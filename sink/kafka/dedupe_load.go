@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -21,10 +23,47 @@ func (s *Sink) window() int { return either(max(0, s.topic.Window), sink.Default
 // aborted or compacted away, and other feeds'.
 func (s *Sink) reach() int64 { return 16 * int64(s.window()) }
 
-// settleTopic waits until all that the topic has now is committed or aborted, and
-// returns the ends of its partitions.
-func (s *Sink) settleTopic(ctx context.Context, d description) ([]int64, error) {
-	return s.conn.settle(ctx, d.name, d.partitions(), s.conn.cfg.Timeout, s.watch().look)
+// waitTopic waits until every transaction in the topic has ended, and its partitions have
+// reached atLeast. It returns the ends of the partitions. A partition that is shorter for all
+// of the configured timeout has lost messages. Before, the broker that answers may have been
+// deposed as its leader, and not know what was committed since.
+func (s *Sink) waitTopic(ctx context.Context, d description, atLeast []int64) ([]int64, error) {
+	c := s.conn
+	if len(atLeast) > len(d.leaders) {
+		return nil, s.errLost(len(d.leaders), 0, atLeast[len(d.leaders)])
+	}
+	ends, err := c.waitStable(ctx, d.name, d.partitions(), atLeast, c.cfg.Timeout, s.watchTransaction().check)
+	var unstable *unstableError
+	if errors.As(err, &unstable) {
+		if lost := s.lost(ctx, d, atLeast); lost != nil {
+			return nil, lost
+		}
+	}
+	return ends, err
+}
+
+// lost returns an error that matches [checkpoint.ErrLost] if a partition of the topic does
+// not reach atLeast.
+func (s *Sink) lost(ctx context.Context, d description, atLeast []int64) error {
+	ends, err := s.conn.offsets(ctx, d.name, d.partitions(), end)
+	if err != nil {
+		return err
+	}
+	for p, n := range atLeast {
+		switch {
+		case p >= len(ends):
+			return s.errLost(p, 0, n)
+		case ends[p] < n:
+			return s.errLost(p, ends[p], n)
+		}
+	}
+	return nil
+}
+
+func (s *Sink) errLost(partition int, end, want int64) error {
+	return feed.Permanent(fmt.Errorf("%w: partition %d ends at offset %d, and its checkpoint says at least %d; restore them, "+
+		"or read on at the place from which they are missing with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[5]s'",
+		checkpoint.ErrLost, partition, end, want, s.topic.Feed))
 }
 
 // forget starts ids over, for a topic that is as d says.
@@ -38,7 +77,7 @@ func (s *Sink) forget(d description) {
 // and of a topic without marks never much more than the window, unless other
 // messages lie between.
 func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpoint) error {
-	ends, err := s.settleTopic(ctx, d)
+	ends, err := s.waitTopic(ctx, d, s.newest.ends)
 	if err != nil {
 		return err
 	}
@@ -46,14 +85,14 @@ func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpo
 	if err != nil {
 		return err
 	}
-	gone, err := s.lastGone(ctx, ends)
+	committed, err := s.isCommitted(ctx, s.seen.checkpoint)
 	if err != nil {
 		return err
 	}
-	if gone || !s.follows(d, starts, ends) || !cp.Moved.Equal(s.seen.moved) {
-		// The topic is another one, or has lost messages, or a person has moved
-		// the place, perhaps after deleting some; or a commit that the cluster
-		// had confirmed may be gone: what ids has may be gone too.
+	if !committed || !s.follows(d, starts, ends) || !cp.Moved.Equal(s.seen.moved) {
+		// The topic is another one, or has lost messages; or a person has moved the
+		// position, perhaps after deleting some; or the cluster has lost the checkpoint with
+		// which ids was caught up, and so perhaps the messages before it.
 		s.forget(d)
 		s.seen.moved = cp.Moved
 		if err := s.tail(ctx, starts, ends, cp.Count > 0); err != nil {
@@ -68,49 +107,29 @@ func (s *Sink) catchUp(ctx context.Context, d description, cp checkpoint.Checkpo
 			return fmt.Errorf("read what the topic holds: %w", err)
 		}
 	}
-	s.seen.next, s.seen.checkpoint = ends, s.fence
+	s.seen.next, s.seen.checkpoint = ends, s.newest
 	return nil
 }
 
-// lastGone says whether a commit that the cluster has confirmed is gone, as one that
-// hung may be. It can only be the last of one of this sink's writers: a later one
-// of the same writer in the same partitions would have ended it as it had ended. If
-// another copy has gone on since, its messages tell.
-func (s *Sink) lastGone(ctx context.Context, ends []int64) (bool, error) {
-	if s.fence < s.seen.checkpoint {
+// isCommitted reports whether a checkpoint of this feed that this sink has seen is in the
+// log still. If it is, so is all that was committed before it. A cluster can lose even what it has
+// confirmed, and another copy may have filled its place since, with other
+// commits. A checkpoint that was compacted away counts as lost.
+func (s *Sink) isCommitted(ctx context.Context, cp stored) (found bool, err error) {
+	switch {
+	case cp.offset < 0:
 		return true, nil
+	case cp.offset >= s.newest.offset:
+		return cp.is(s.newest), nil
 	}
-	if s.fence == s.own || s.seen.checkpoint != s.own {
-		return false, nil
-	}
-	for i := range s.writers {
-		for _, l := range s.writers[i].last {
-			if l.topic != s.topic.Name {
-				continue
-			}
-			there, err := s.there(ctx, l.partition, l.offset, ends)
-			if err != nil || !there {
-				return !there, err
-			}
-		}
-	}
-	return false, nil
-}
-
-// there says whether there is a message at an offset of the topic, which ends at
-// ends.
-func (s *Sink) there(ctx context.Context, partition int32, offset int64, ends []int64) (there bool, err error) {
-	if int(partition) >= len(ends) || offset >= ends[partition] {
-		return false, nil
-	}
-	err = s.conn.scan(ctx, s.topic.Name, partition, offset, offset+1, func(r *kgo.Record) (bool, error) {
-		there = r.Offset == offset
+	err = s.conn.scan(ctx, s.conn.cfg.Checkpoints, s.place.partition, cp.offset, cp.offset+1, func(r *kgo.Record) (bool, error) {
+		found = r.Offset == cp.offset && bytes.Equal(r.Value, cp.data)
 		return false, nil
 	})
 	if errors.Is(err, kerr.OffsetOutOfRange) {
 		return false, nil
 	}
-	return there, err
+	return found, err
 }
 
 // follows says whether what ids has is what the topic holds up to seen.next.

@@ -243,9 +243,6 @@ func (c *Conn) creation(topic string, partitions int, config []string) string {
 	return cmd
 }
 
-// topicID is the header of a checkpoint that names the feed's topic.
-const topicID = "Feedbridge-Topic-Id"
-
 // idText is a topic's id as Kafka's tools show it; empty if the cluster gives
 // none.
 func idText(id kadm.TopicID) string {

@@ -1,0 +1,383 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// This file is all that feedbridge does about KAFKA-20734. It can be deleted, with its
+// callers, when no supported broker has that bug any more.
+//
+// Kafka 4 may take a transaction for ended and leave it open in partitions that have no
+// leader when the coordinator writes the markers of its end, as when brokers crash. Such a
+// transaction hangs: read_committed consumers do not get past it, no timeout ends it, and
+// the next transaction of its producer in that partition joins it, so that both
+// are committed, or both aborted. A transaction of the same producer without records, on
+// the same partitions and with the same end, ends it properly. That takes no rights but
+// those of any commit.
+//
+// As soon as somebody initializes the transactional id, its coordinator forgets how the
+// hung transaction had ended. So:
+//
+//   - before an id is reused: a sink initializes its id only while nothing is open in the
+//     feed's partitions, and waits once more after it (beforeReuse);
+//   - after a commit: the next commit of the same sink waits until the markers of
+//     the last one are written (afterCommit, awaitEnd);
+//   - while Resume waits for a partition: a hung transaction of the feed is ended as the
+//     coordinator says that it ended (find).
+
+// hungTransaction finds and ends hung transactions of a feed's transactional id.
+type hungTransaction struct {
+	sink *Sink
+	// last is where the last commit wrote, nil if it is known to be ended in all of these
+	// partitions; ended gets whether it was soon after the commit.
+	last  []spot
+	ended <-chan bool
+	cure  *cure // nil unless one is under way
+}
+
+// cure is an empty transaction that ends a hung one. It is under way from when the
+// transactional id is initialized for it: from then on the coordinator no longer tells how
+// the hung transaction had ended.
+type cure struct {
+	producer *kgo.Client
+	where    kadm.TopicsSet
+	how      outcome
+}
+
+// outcome is how a hung transaction ended.
+type outcome bool
+
+const (
+	aborted   outcome = false
+	committed outcome = true
+)
+
+func (o outcome) String() string {
+	if o {
+		return "commit"
+	}
+	return "abort"
+}
+
+// possible reports whether the cluster may have the bug: Kafka 4.0 and newer, which know
+// transactions of version 2, whether or not they are turned on. No fixed version is known.
+func (h *hungTransaction) possible() bool { return h.sink.conn.mayHang.Load() }
+
+// beforeReuse returns an error unless every transaction is ended in the feed's partitions.
+// The sink has just initialized its id, which aborted what was open; that may hang, and the
+// next commit would commit it.
+func (h *hungTransaction) beforeReuse(ctx context.Context) error {
+	if !h.possible() {
+		return nil
+	}
+	s := h.sink
+	if _, err := s.conn.waitStable(ctx, s.conn.cfg.Checkpoints, []int32{s.place.partition}, nil, s.conn.cfg.Timeout, nil); err != nil {
+		return err
+	}
+	d, err := s.conn.describe(ctx, s.topic.Name)
+	switch {
+	case missing(err):
+		return nil // the commit reports it, unless it has no entities
+	case err != nil:
+		return err
+	}
+	_, err = s.conn.waitStable(ctx, d.name, d.partitions(), nil, s.conn.cfg.Timeout, nil)
+	return err
+}
+
+// endsWithin is how long the markers of a commit are expected to take. After that, or if
+// another program's transaction holds a partition back, the coordinator is asked.
+const endsWithin = 100 * time.Millisecond
+
+// afterCommit starts to watch whether a commit is ended where it wrote. The next commit
+// waits for the answer: a transaction that begins before the markers of the last one are
+// written is made to wait 20 ms and more by the broker
+// (add.partitions.to.txn.retry.backoff.ms).
+func (h *hungTransaction) afterCommit(ctx context.Context, last []spot) {
+	h.last, h.ended = nil, nil
+	if !h.possible() {
+		return
+	}
+	answer := make(chan bool, 1)
+	h.last, h.ended = last, answer
+	ctx, cancel := h.sink.conn.within(context.WithoutCancel(ctx), endsWithin)
+	go func() {
+		defer cancel()
+		now := slices.Clone(last)
+		for wait := time.Millisecond; ; wait *= 2 {
+			err := h.sink.conn.locate(ctx, now, stable)
+			ended := err == nil
+			for i := range last {
+				ended = ended && last[i].offset < now[i].offset
+			}
+			if ended || err != nil || sleep(ctx, wait) != nil {
+				answer <- ended
+				return
+			}
+		}
+	}()
+}
+
+// errHangs is a reason to resume, which ends the hung transaction.
+var errHangs = errors.New("the last commit is not ended in all partitions, though the cluster takes it for ended")
+
+// awaitEnd waits until the last commit of this sink is ended wherever it wrote. It returns
+// an error if it hangs, or if the cluster does not tell.
+func (h *hungTransaction) awaitEnd(ctx context.Context) error {
+	if h.last == nil {
+		return nil
+	}
+	if h.ended != nil {
+		select {
+		case ended := <-h.ended:
+			if h.ended = nil; ended {
+				h.last = nil
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for {
+		now, err := h.sink.conn.transaction(ctx, h.sink.transactionalID)
+		if err != nil {
+			return err
+		}
+		if now.State == "PrepareCommit" {
+			// The markers are being written.
+			if err := sleep(ctx, time.Millisecond); err != nil {
+				return err
+			}
+			continue
+		}
+		open, err := h.stillOpen(ctx, now.ProducerID)
+		if err == nil && len(open) > 0 {
+			err = errHangs
+		}
+		if err == nil {
+			h.last = nil
+		}
+		return err
+	}
+}
+
+// openPartition is a partition in which a transaction is open, and the epoch of that.
+type openPartition struct {
+	topic     string
+	partition int32
+	epoch     int16
+}
+
+// stillOpen returns where a producer has a transaction open, among the partitions of
+// the feed's topic and the partition of its checkpoint.
+func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]openPartition, error) {
+	s := h.sink
+	ctx, cancel := s.conn.within(ctx, s.conn.grace())
+	defer cancel()
+	var asked kadm.TopicsSet
+	asked.Add(s.conn.cfg.Checkpoints, s.place.partition)
+	d, err := s.conn.describe(ctx, s.topic.Name)
+	switch {
+	case err == nil:
+		asked.Add(s.topic.Name, d.partitions()...)
+	case !missing(err):
+		return nil, err
+	}
+	producers, err := s.conn.admin.DescribeProducers(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	var open []openPartition
+	for topic, partitions := range asked {
+		for partition := range partitions {
+			described := producers[topic].Partitions[partition]
+			if described.Err != nil {
+				return nil, described.Err
+			}
+			for _, p := range described.ActiveProducers {
+				if p.ProducerID == producer && p.CurrentTxnStartOffset >= 0 {
+					open = append(open, openPartition{topic, partition, p.ProducerEpoch})
+				}
+			}
+		}
+	}
+	return open, nil
+}
+
+// find ends the feed's transaction if it hangs; now is the state of the transactional id.
+// It does nothing if the outcome is unknown.
+//
+// If the process dies between the two requests of the cure, the outcome is
+// forgotten, and the next Resume aborts the transaction where it hangs. After an error
+// the sink's next Resume goes on with the cure.
+func (h *hungTransaction) find(ctx context.Context, now *kadm.DescribedTransaction) error {
+	if !h.possible() {
+		return nil
+	}
+	where, how, err := h.hanging(ctx, now)
+	if err != nil || len(where) == 0 {
+		return nil
+	}
+	// If the state is the same still, no transaction was under way meanwhile, and the open
+	// one was not a living copy's.
+	s := h.sink
+	again, err := s.conn.transaction(ctx, s.transactionalID)
+	if err != nil || again.State != now.State || again.StartTimestamp != now.StartTimestamp || again.ProducerEpoch != now.ProducerEpoch {
+		return nil
+	}
+	s.conn.log.Warn("ending a transaction that the cluster has left open in some partitions",
+		"transactional_id", s.transactionalID, "partitions", fmt.Sprint(where), "outcome", how)
+	s.close()
+	p, err := s.conn.newProducer(s.transactionalID, defaultBatch)
+	if err != nil {
+		return err
+	}
+	h.cure = &cure{p, where, how}
+	return h.goOn(ctx)
+}
+
+// hanging returns the partitions in which the feed's transaction hangs, if it ended in
+// the same way in all of them.
+func (h *hungTransaction) hanging(ctx context.Context, now *kadm.DescribedTransaction) (where kadm.TopicsSet, how outcome, err error) {
+	open, err := h.stillOpen(ctx, now.ProducerID)
+	if err != nil || len(open) == 0 {
+		return nil, aborted, err
+	}
+	s := h.sink
+	ends, err := s.conn.offsets(ctx, s.conn.cfg.Checkpoints, []int32{s.place.partition}, stable)
+	if err != nil {
+		return nil, aborted, err
+	}
+	feeds, err := s.conn.checkpoints.read(ctx, s.place, ends[0], s.topic.Name)
+	if err != nil {
+		return nil, aborted, err
+	}
+	newest, version2 := feeds[s.topic.Feed], s.conn.transactions2.Load()
+	for i, o := range open {
+		ended, known := outcomeOf(now, o.epoch, version2, version2 && newest.committedBy(committer{now.ProducerID, o.epoch}))
+		if !known || i > 0 && ended != how {
+			return nil, aborted, nil
+		}
+		how = ended
+		where.Add(o.topic, o.partition)
+	}
+	return where, how, nil
+}
+
+// committer is a transaction of version 2, as a partition knows it: each has an epoch of
+// its own.
+type committer struct {
+	producer int64
+	epoch    int16
+}
+
+// committedBy reports whether the transaction c, and no other, committed the checkpoint.
+// If the checkpoint before it has the same epoch, they are of version 1, and which of them
+// hangs is unknown.
+func (s stored) committedBy(c committer) bool { return s.by == c && s.byBefore != c }
+
+// outcomeOf returns how a hung transaction ended, as far as the current state of its
+// transactional id tells. In version 2 each transaction has an epoch of its own, and its end
+// raises it by one. In version 1 the transactions of a client have one epoch, and
+// initializing the id raises it.
+//
+// A transaction whose checkpoint is committed was committed, whoever has initialized the id
+// since. While its end is under way it does not hang.
+func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2, hasCheckpoint bool) (_ outcome, known bool) {
+	if hasCheckpoint && (now.State == "CompleteCommit" || now.State == "CompleteAbort" || now.State == "Empty") {
+		return committed, true
+	}
+	last := version2 && epoch == now.ProducerEpoch-1
+	switch now.State {
+	case "CompleteCommit":
+		// A sink makes no transaction after one that it has aborted, so all of one epoch
+		// were committed if the last one was.
+		return committed, last || epoch == now.ProducerEpoch
+	case "CompleteAbort":
+		return aborted, last
+	case "Empty":
+		// Somebody has initialized the id since, which aborts an open transaction. A
+		// committed one is ended before anybody does so, except by a copy that does so at
+		// the moment of the commit, or that died between the two requests of a cure; its
+		// checkpoint may tell.
+		return aborted, epoch < now.ProducerEpoch
+	}
+	return aborted, false
+}
+
+// curing reports whether a cure has begun and is not done.
+func (h *hungTransaction) curing() bool { return h.cure != nil }
+
+// drop forgets a cure that another copy has completed. To go on with it would disturb that
+// copy.
+func (h *hungTransaction) drop() {
+	if h.cure != nil {
+		h.sink.conn.closeProducer(h.cure.producer)
+		h.cure = nil
+	}
+}
+
+// goOn does the rest of the cure that is under way.
+func (h *hungTransaction) goOn(ctx context.Context) error {
+	c := h.sink.conn
+	// The caller's end does not come between the two requests.
+	ctx, cancel := c.within(context.WithoutCancel(ctx), 3*c.cfg.Timeout)
+	defer cancel()
+	err := initProducerID(ctx, h.cure.producer)
+	if err == nil {
+		err = h.cure.end(ctx, h.sink.transactionalID)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.InvalidProducerIDMapping):
+		// Another copy has initialized the id, and ends the transaction.
+	default:
+		return causeOf(ctx, err)
+	}
+	h.drop()
+	return nil
+}
+
+// end makes a transaction of the partitions without any record, and ends it.
+func (c *cure) end(ctx context.Context, transactionalID string) error {
+	id, epoch, err := c.producer.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	add := kmsg.NewPtrAddPartitionsToTxnRequest()
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch = transactionalID, id, epoch
+	c.where.EachPartitions(func(topic string, partitions []int32) {
+		t := kmsg.NewAddPartitionsToTxnRequestTopic()
+		t.Topic, t.Partitions = topic, partitions
+		add.Topics = append(add.Topics, t)
+	})
+	added, err := add.RequestWith(ctx, c.producer)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, t := range added.Topics {
+		for _, partition := range t.Partitions {
+			failed = append(failed, kerr.ErrorForCode(partition.ErrorCode))
+		}
+	}
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	end := kmsg.NewPtrEndTxnRequest()
+	end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = transactionalID, id, epoch, bool(c.how)
+	ended, err := end.RequestWith(ctx, c.producer)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(ended.ErrorCode)
+}

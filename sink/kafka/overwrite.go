@@ -1,0 +1,107 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Overwrite stores what next makes of the checkpoint that [Sink.Checkpoint] would
+// return, the zero one if the topic has none or one that cannot be read, and
+// discards those of other feeds unless the topic is shared. It first fences every copy that
+// writes to the topic, so copies that are busy do not get ahead of it; one that takes over
+// at the same moment can, which is [checkpoint.ErrConflict]. It is for a person who moves a
+// feed's position; the sink must Resume afterwards.
+func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
+	s.ready = false
+	s.close()
+	err := s.ask(ctx, func(ctx context.Context) error {
+		err := s.overwrite(ctx, next)
+		if err != nil {
+			s.abandon(ctx, err)
+		}
+		s.close()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("overwrite: %w", err)
+	}
+	return nil
+}
+
+func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
+	c := s.conn
+	at, feeds, err := s.findCheckpoint(ctx, s.topic.Create, c.cfg.Timeout, s.watchTransaction().check)
+	if err != nil {
+		return err
+	}
+	d, err := c.describe(ctx, s.topic.Name)
+	if err != nil && !missing(err) {
+		return err
+	}
+	s.id = d.id
+	if err == nil {
+		// A transaction that hangs there is ended before the id is initialized.
+		if _, err := s.waitTopic(ctx, d, nil); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := c.within(ctx, 3*c.cfg.Timeout)
+	defer cancel()
+	var records []kgo.Record
+	if !s.topic.Shared {
+		for _, name := range slices.Sorted(maps.Keys(feeds)) {
+			if name == s.topic.Feed {
+				continue
+			}
+			if err := c.endTransaction(ctx, c.transactionalID(s.topic.Name, name)); err != nil {
+				return err
+			}
+			records = append(records, kgo.Record{Topic: c.cfg.Checkpoints, Partition: at.partition, Key: []byte(s.topic.Name + "/" + name)})
+		}
+	}
+	if err := s.initialize(ctx, defaultBatch); err != nil {
+		return err
+	}
+	// No copy can commit any more that has not initialized its id since.
+	if feeds, err = s.feeds(ctx, at, c.cfg.Timeout, nil); err != nil {
+		return err
+	}
+	var ends []int64
+	if d.name != "" {
+		if ends, err = c.offsets(ctx, d.name, d.partitions(), stable); err != nil {
+			return err
+		}
+	}
+	replaced := s.newestOf(feeds)
+	old, _ := checkpoint.Decode(replaced.data) // the person was told if it cannot be read
+	records = append(records, s.checkpointRecord(next(old), ends))
+	if err := s.producer.BeginTransaction(); err != nil {
+		return err
+	}
+	if err := s.send(ctx, records, nil); err != nil {
+		return s.explainCheckpoint(err, len(records[len(records)-1].Value))
+	}
+	if feeds, err = s.readBelow(ctx, records[0].Offset); err != nil {
+		return err
+	}
+	if now := s.newestOf(feeds); !now.is(replaced) {
+		return fmt.Errorf("%w: the newest checkpoint has offset %d, not %d", checkpoint.ErrConflict, now.offset, replaced.offset)
+	}
+	return commitSent(ctx, s.producer, lastOf(records))
+}
+
+// errNone says that a topic is missing and is not to be created.
+func (s *Sink) errNone(topic string) error {
+	partitions, config := s.topic.Partitions, append([]string{"retention.ms=-1"}, s.topic.Config...)
+	if topic == s.conn.cfg.Checkpoints {
+		partitions, config = checkpointPartitions, checkpointConfig
+	}
+	return feed.Permanent(fmt.Errorf("there is no topic %s, and create is off; create it with '%s'", topic, s.conn.creation(topic, partitions, config)))
+}

@@ -1,0 +1,157 @@
+package kafka_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// depose makes the broker answer ListOffsets and Fetch for the checkpoint topic like a
+// leader that was replaced at this moment and does not know it: with the offsets that it
+// has now. Producers have found the new leader. It ends some answers after the second write to
+// the checkpoint topic, as a client finds the new leader some time later. The returned
+// function reports how many stale answers were given.
+func depose(t *testing.T, c *kfake.Cluster) (stale func() int) {
+	t.Helper()
+	var (
+		mu              sync.Mutex
+		answers, writes int
+		extra           = 6
+	)
+	old := map[int32]kfake.PartitionInfo{}
+	for _, p := range c.PartitionInfos(checkpoints) {
+		old[p.Partition] = *p
+	}
+	id := c.TopicInfo(checkpoints).TopicID
+	// answered counts a stale answer, and reports whether it may be given.
+	answered := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if writes >= 2 {
+			extra--
+		}
+		if extra <= 0 {
+			return false
+		}
+		answers++
+		return true
+	}
+	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		for _, of := range r.(*kmsg.ProduceRequest).Topics {
+			if of.Topic == checkpoints || of.TopicID == id {
+				mu.Lock()
+				writes++
+				mu.Unlock()
+			}
+		}
+		return nil, nil, false
+	})
+	c.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		req := r.(*kmsg.ListOffsetsRequest)
+		if len(req.Topics) != 1 || req.Topics[0].Topic != checkpoints || req.Topics[0].Partitions[0].Timestamp != -1 || !answered() {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		of := kmsg.NewListOffsetsResponseTopic()
+		of.Topic = checkpoints
+		for _, p := range req.Topics[0].Partitions {
+			sp := kmsg.NewListOffsetsResponseTopicPartition()
+			sp.Partition, sp.Offset = p.Partition, old[p.Partition].HighWatermark
+			if req.IsolationLevel == 1 {
+				sp.Offset = old[p.Partition].LastStableOffset
+			}
+			of.Partitions = append(of.Partitions, sp)
+		}
+		resp.Topics = append(resp.Topics, of)
+		return resp, nil, true
+	})
+	c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		req := r.(*kmsg.FetchRequest)
+		if len(req.Topics) != 1 || req.Topics[0].TopicID != id {
+			return nil, nil, false
+		}
+		asked := req.Topics[0].Partitions[0]
+		if asked.FetchOffset < old[asked.Partition].LastStableOffset || !answered() {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		of := kmsg.NewFetchResponseTopic()
+		of.TopicID = id
+		p := kmsg.NewFetchResponseTopicPartition()
+		p.Partition, p.HighWatermark, p.LastStableOffset = asked.Partition, old[asked.Partition].HighWatermark, old[asked.Partition].LastStableOffset
+		of.Partitions = append(of.Partitions, p)
+		resp.Topics = append(resp.Topics, of)
+		return resp, nil, true
+	})
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return answers
+	}
+}
+
+// A broker that no longer leads the partition of the checkpoint answers with old
+// offsets. A copy that has resumed before another copy's commits must not commit the
+// same entities again.
+func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
+	t.Parallel()
+	for name, resumes := range map[string]bool{"it resumed before": false, "it resumes from the deposed leader": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t)
+			s, other := connect(t, at(c)).Sink(orders()), connect(t, at(c)).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			resume(t, other)
+			stale := depose(t, c)
+			// s holds the transactional id and reads no offset of the checkpoint.
+			commit(t, s, 2, 4)
+			if resumes {
+				if cp := resume(t, other); cp.Count != 2 {
+					t.Fatalf("checkpoint %+v, want the one that the deposed leader knows", cp)
+				}
+			}
+			wantError(t, other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5)), false, checkpoint.ErrConflict)
+			if stale() == 0 {
+				t.Error("no stale answer was given")
+			}
+			wantFeed(t, other, 4)
+			if cp := resume(t, other); cp.Count != 4 {
+				t.Errorf("checkpoint %+v, want the newest", cp)
+			}
+			commit(t, other, 4, 5)
+			wantFeed(t, other, 5)
+		})
+	}
+}
+
+// A copy that has committed last goes on without another look at its checkpoint.
+func TestCommitsAfterTheFirstReadNoCheckpoint(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	s := connect(t, at(c)).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 1)
+	var fetches atomic.Int32
+	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		fetches.Add(1)
+		return nil, nil, false
+	})
+	for n := 1; n < 5; n++ {
+		commit(t, s, n, n+1)
+	}
+	if n := fetches.Load(); n > 0 {
+		t.Errorf("%d fetches, want none", n)
+	}
+	wantFeed(t, s, 5)
+}
