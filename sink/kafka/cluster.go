@@ -132,8 +132,9 @@ func (c *Conn) locate(ctx context.Context, spots []spot, of boundary) error {
 	}
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		err := c.locateOnce(ctx, req, spots)
-		// Of those who ask at once franz-go tries again for one alone.
-		if !errors.Is(err, kerr.NotLeaderForPartition) || sleep(ctx, wait) != nil {
+		// kgo retries NOT_LEADER for only one of several concurrent requests, so retry here. A
+		// leader that was just elected does not know its offsets at first.
+		if !errors.Is(err, kerr.NotLeaderForPartition) && !errors.Is(err, kerr.OffsetNotAvailable) || sleep(ctx, wait) != nil {
 			return err
 		}
 	}
@@ -188,18 +189,29 @@ type reader struct {
 // fetch returns committed records from an offset on and before another, with
 // perhaps some more, and the offset behind what it has read, which may be
 // transaction markers and aborted records alone. It waits for a partition that has
-// no leader, or another one.
+// no leader, or another one, and for a broker that withholds its answer because of a quota.
 func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
-	ctx, cancel := r.conn.bounded(ctx)
-	defer cancel()
+	caller := ctx
+	ctx, cancel := r.conn.bounded(caller)
+	defer func() { cancel() }()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		known := r.known != nil
 		records, next, err := r.fetchOnce(ctx, from, to, atMost)
+		var throttled *throttledError
 		switch {
 		case err == nil && next > from:
 			r.recalled = false
 			return records, next, nil
-		case err != nil:
+		case err == nil:
+			// The broker may have been deposed as the leader, and have no more.
+			r.known = nil
+		case errors.As(err, &throttled):
+			// The broker answers, so the time starts over. franz-go sends it nothing for
+			// that long.
+			cancel()
+			ctx, cancel = r.conn.within(caller, r.conn.cfg.Timeout+throttled.wait)
+			continue
+		default:
 			r.known = nil
 			if known && !errors.Is(err, kerr.OffsetOutOfRange) {
 				continue // its leader may be another by now
@@ -217,6 +229,14 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 			return nil, 0, cause
 		}
 	}
+}
+
+// throttledError says that a broker has answered a fetch without any partition, as it does for
+// a client that is over its quota. It takes the next fetch after some time.
+type throttledError struct{ wait time.Duration }
+
+func (e *throttledError) Error() string {
+	return fmt.Sprintf("the broker withholds records for %v, as this client is over its quota", e.wait)
 }
 
 // passes says whether an error is of the kind that goes by.
@@ -296,6 +316,8 @@ func (r *reader) ask(ctx context.Context, from int64, atMost int32, wait time.Du
 		return nil, errors.New("the cluster answered a fetch with something else")
 	case resp.ErrorCode != 0:
 		return nil, kerr.ErrorForCode(resp.ErrorCode)
+	case len(resp.Topics) == 0 && resp.ThrottleMillis > 0:
+		return nil, &throttledError{time.Duration(resp.ThrottleMillis) * time.Millisecond}
 	case len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
 		return nil, errors.New("the cluster answered a fetch with another partition")
 	}
