@@ -55,3 +55,13 @@ func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {
 
 // Doubt makes s not know whether its last commit is ended.
 func (s *Sink) Doubt() { s.hung.ended = nil }
+
+// StoredEnds returns the ends of the topic that the newest checkpoint has.
+func (s *Sink) StoredEnds(t testing.TB) []int64 {
+	t.Helper()
+	last, err := s.inspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return last.ends
+}

@@ -1,0 +1,142 @@
+package kafka_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// lose replaces a partition's directory in dir by the one that saved has.
+func lose(t *testing.T, dir, saved, partition string) {
+	t.Helper()
+	var found string
+	err := filepath.WalkDir(saved, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == partition {
+			found = path
+		}
+		return err
+	})
+	if err != nil || found == "" {
+		t.Fatalf("no directory of %s: %v", partition, err)
+	}
+	name, err := filepath.Rel(saved, found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(found)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The cluster loses the newest messages of a partition, and not their checkpoint.
+func TestTopicHasLostMessages(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]kafka.Key{"one partition": "", "one of three": "/n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, saved := t.TempDir(), t.TempDir()
+			port := freePort(t)
+			c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			topic := orders()
+			if topic.Key = key; key != "" {
+				topic.Partitions = 3
+			}
+			cfg := at(c)
+			cfg.Timeout = 2 * time.Second
+			s := connect(t, cfg).Sink(topic)
+			resume(t, s)
+			commit(t, s, 0, 20)
+			c.Close()
+			if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			resume(t, s)
+			commit(t, s, 20, 40)
+			// The partitions that this one does not write to are still known.
+			if err := s.Commit(t.Context(), nil, sinktest.At(40)); err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			lose(t, dir, saved, "shop.orders-0")
+			startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+
+			late := connect(t, cfg).Sink(topic)
+			for _, s := range []*kafka.Sink{s, late} {
+				_, err := s.Resume(t.Context())
+				wantError(t, err, true, checkpoint.ErrLost, "partition 0 ends at offset ", "and its checkpoint says at least ",
+					"'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
+				_, err = s.Checkpoint(t.Context())
+				wantError(t, err, true, checkpoint.ErrLost)
+			}
+			// A person goes on where they are missing.
+			if err := late.Overwrite(t.Context(), sinktest.MoveTo(move(20))); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []*kafka.Sink{late, s} {
+				if cp := resume(t, s); cp.Count != 20 {
+					t.Errorf("checkpoint %+v, want the one that was set", cp)
+				}
+			}
+			if held := s.IDs().Len(); key == "" && held != 20 {
+				t.Errorf("%d IDs are held, want those of the 20 that are left", held)
+			}
+			commit(t, s, 20, 40)
+			if key == "" {
+				wantFeed(t, s, 40)
+			}
+		})
+	}
+}
+
+// Retention and DeleteRecords take the oldest messages of a topic. That is no loss.
+func TestOldMessagesAreDeleted(t *testing.T) {
+	t.Parallel()
+	s, c, more := open(t, orders())
+	commit(t, s, 0, 5)
+	if err := c.DeleteRecords("shop.orders", 0, -1); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*kafka.Sink{s, more()} {
+		if cp := resume(t, s); cp.Count != 5 {
+			t.Errorf("checkpoint %+v, want that of the commit", cp)
+		}
+	}
+}
+
+// A checkpoint of an older version does not say where the topic ends.
+func TestCheckpointWithoutEnds(t *testing.T) {
+	t.Parallel()
+	s, c, more := open(t, orders())
+	commit(t, s, 0, 5)
+	cl, _ := admin(t, c)
+	r := beside(t, c)
+	r.Key, r.Value = []byte("shop.orders/orders"), checkpoint.Encode(sinktest.At(5))
+	for _, ends := range []string{"", "?", "6", "1,", "-1"} {
+		if ends != "" {
+			r.Headers = []kgo.RecordHeader{{Key: "Feedbridge-Topic-Ends", Value: []byte(ends)}}
+		}
+		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		resume(t, more())
+	}
+	// From the next commit on they do.
+	resume(t, s)
+	commit(t, s, 5, 6)
+	if ends := s.StoredEnds(t); len(ends) != 1 || ends[0] != 7 {
+		t.Errorf("the checkpoint says that the topic ends at %v, want 7", ends)
+	}
+}
