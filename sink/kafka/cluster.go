@@ -20,14 +20,14 @@ type description struct {
 	name    string
 	id      kadm.TopicID // zero before Kafka 2.8
 	leaders []int32      // by partition; below zero for one that has none
-	allowed int32        // bits of what this user may do, or unknownOperations
+	inSync  []int        // by partition: how many replicas are in sync
+	// allowed is what this user may do; nil before Kafka 2.3, which does not tell.
+	allowed []kadm.ACLOperation
 }
 
-const unknownOperations = -1 << 31
-
-// may says whether this user may do op to the topic, as far as is known.
-func (d description) may(op kmsg.ACLOperation) bool {
-	return d.allowed == unknownOperations || d.allowed&(1<<op) != 0
+// may reports whether this user may do op to the topic, as far as is known.
+func (d description) may(op kadm.ACLOperation) bool {
+	return d.allowed == nil || slices.Contains(d.allowed, op)
 }
 
 // partitions are the topic's.
@@ -44,32 +44,24 @@ func (d description) partitions() []int32 {
 func (c *Conn) describe(ctx context.Context, topic string) (description, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	req := kmsg.NewPtrMetadataRequest()
-	req.AllowAutoTopicCreation = false
-	req.IncludeTopicAuthorizedOperations = true
-	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = kmsg.StringPtr(topic)
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, c.client)
+	topics, err := c.admin.ListTopicsWithInternal(kadm.WithAuthorizedOps(ctx), topic)
 	if err != nil {
 		return description{}, causeOf(ctx, err)
 	}
-	if len(resp.Topics) != 1 {
+	t, ok := topics[topic]
+	if !ok {
 		return description{}, errors.New("the cluster describes another topic than it was asked about")
 	}
-	said := resp.Topics[0]
-	if err := kerr.ErrorForCode(said.ErrorCode); err != nil {
-		return description{}, err
+	if t.Err != nil {
+		return description{}, t.Err
 	}
-	d := description{name: topic, id: said.TopicID, leaders: make([]int32, len(said.Partitions)), allowed: said.AuthorizedOperations}
-	if resp.Version < 8 {
-		d.allowed = unknownOperations
-	}
-	for _, p := range said.Partitions {
-		if int(p.Partition) >= len(d.leaders) {
-			return description{}, fmt.Errorf("the cluster names partition %d of %d", p.Partition, len(d.leaders))
+	n := len(t.Partitions)
+	d := description{name: topic, id: t.ID, leaders: make([]int32, n), inSync: make([]int, n), allowed: t.AuthorizedOperations}
+	for i, p := range t.Partitions {
+		if int(i) >= n {
+			return description{}, fmt.Errorf("the cluster names partition %d of %d", i, n)
 		}
-		d.leaders[p.Partition] = p.Leader
+		d.leaders[i], d.inSync[i] = p.Leader, len(p.ISR)
 	}
 	return d, nil
 }

@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -300,5 +302,40 @@ func TestConnectIsCancelled(t *testing.T) {
 	cancel()
 	if _, err := kafka.Connect(ctx, at(startCluster(t)), silent); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The address is that of another kind of server.
+func TestServerIsNoBroker(t *testing.T) {
+	t.Parallel()
+	for greeting, want := range map[string]string{
+		"INFO {\"server_id\":\"NX\"}\r\n":  `is no Kafka broker: it begins with "INFO"; check brokers`,
+		"HTTP/1.1 400 Bad Request\r\n\r\n": `is no Kafka broker: it begins with "HTTP"; check brokers`,
+		"\x15\x03\x01\x00\x02\x02\x16":     "expects TLS on this port; set tls.enabled",
+	} {
+		t.Run(fmt.Sprintf("%.4q", greeting), func(t *testing.T) {
+			t.Parallel()
+			l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					t.Cleanup(func() { c.Close() })
+					if _, err := c.Write([]byte(greeting)); err != nil {
+						return
+					}
+				}
+			}()
+			conn := connect(t, kafka.Config{Brokers: []string{l.Addr().String()}, Timeout: 2 * time.Second})
+			wantError(t, conn.Check(t.Context()), true, nil, want)
+			_, err = conn.Sink(orders()).Resume(t.Context())
+			wantError(t, err, true, nil, want)
+		})
 	}
 }

@@ -3,10 +3,12 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -77,13 +79,33 @@ func isFenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidTxnState)
 }
 
-// explainCheckpoint is for an error of writing a checkpoint that has size bytes.
+// explainCheckpoint is for an error of writing a checkpoint that has size bytes. It is no
+// [sink.ErrTooLarge], for that is about an entity.
 func (s *Sink) explainCheckpoint(err error, size int) error {
 	if !errors.Is(err, kerr.MessageTooLarge) && !errors.Is(err, kerr.RecordListTooLarge) {
 		return err
 	}
-	return feed.Permanent(fmt.Errorf("the checkpoint is too large: it has %d bytes, and topic %s does not take them (%s); run "+
-		"'kafka-configs.sh --bootstrap-server %s --alter --topic %[2]s --add-config max.message.bytes=1048588'", size, s.conn.cfg.Checkpoints, err, s.conn.cfg.Brokers[0]))
+	if size > defaultBatch-batchOverhead-recordOverhead {
+		return feed.Permanent(fmt.Errorf("the checkpoint is too large: it has %d bytes, and may have %d; its cursor grows with what the feed "+
+			"repeats, so report the feed, or move the position with 'feedbridge checkpoint set %s'", size, defaultBatch, s.topic.Feed))
+	}
+	return feed.Permanent(fmt.Errorf("the checkpoint is too large: it has %d bytes, which topic %s does not take; run "+
+		"'kafka-configs.sh --bootstrap-server %s --alter --topic %[2]s --add-config max.message.bytes=1048588'", size, s.conn.cfg.Checkpoints, s.conn.cfg.Brokers[0]))
+}
+
+// notKafka returns the first bytes that a server has sent which does not speak Kafka's protocol.
+// kgo takes them for the size of an answer, and has no error to match.
+func notKafka(err error) (text string, ok bool) {
+	_, rest, ok := strings.Cut(err.Error(), "invalid large response size ")
+	if !ok {
+		return "", false
+	}
+	number, _, _ := strings.Cut(rest, " ")
+	size, bad := strconv.ParseUint(number, 10, 32)
+	if bad != nil {
+		return "", false
+	}
+	return string(binary.BigEndian.AppendUint32(nil, uint32(size))), true
 }
 
 func (c *Conn) explain(ctx context.Context, err error) error {
@@ -117,9 +139,14 @@ func (c *Conn) explain(ctx context.Context, err error) error {
 		op        *net.OpError
 		late      net.Error
 	)
+	first, foreign := notKafka(err)
 	switch {
 	case errors.Is(err, feed.ErrPermanent), errors.Is(err, context.Canceled), errors.As(err, &token):
 		return err
+	case foreign && first[0] == 21: // a TLS alert
+		return feed.Permanent(fmt.Errorf("Kafka at %s expects TLS on this port; set tls.enabled, or name the port without it in brokers", c.brokers))
+	case foreign:
+		return feed.Permanent(fmt.Errorf("the server at %s is no Kafka broker: it begins with %q; check brokers", c.brokers, first))
 	case errors.As(err, &untrusted):
 		return feed.Permanent(fmt.Errorf("the certificate of Kafka at %s is not trusted: %w; check the brokers' names and tls.server_name, or set tls.ca_file", c.brokers, untrusted.Err))
 	case errors.As(err, &plaintext):

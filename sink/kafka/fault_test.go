@@ -1,7 +1,10 @@
 package kafka_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -15,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
@@ -654,4 +658,70 @@ func TestBrokerRestartsWithATransactionPending(t *testing.T) {
 		commit(t, s, int(cp.Count), int(cp.Count)+1)
 	}
 	wantFeed(t, s, 4)
+}
+
+// The checkpoint is too large, and not an entity, which would be skipped for it.
+func TestCheckpointIsTooLarge(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit string
+		size  int
+		want  []string
+	}{
+		"for its topic": {"2000", 3000, []string{"which topic feedbridge.checkpoints does not take; run 'kafka-configs.sh", "--topic feedbridge.checkpoints --add-config max.message.bytes=1048588'"}},
+		"for any topic": {"5000000", 1 << 20, []string{"and may have 1000000", "'feedbridge checkpoint set orders'"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t)
+			if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact", "max.message.bytes": test.limit}); err != nil {
+				t.Fatal(err)
+			}
+			s := connect(t, at(c)).Sink(orders())
+			resume(t, s)
+			large := sinktest.At(2)
+			large.Cursor = make([]byte, test.size)
+			_, _ = rand.NewChaCha8([32]byte{}).Read(large.Cursor) // which never fails, and cannot be compressed
+			err := s.Commit(t.Context(), sinktest.Entities(0, 2), large)
+			wantError(t, err, true, nil, append(test.want, "the checkpoint is too large: it has ")...)
+			if errors.Is(err, sink.ErrTooLarge) {
+				t.Errorf("%v is about an entity", err)
+			}
+			resume(t, s)
+			commit(t, s, 0, 2)
+			wantFeed(t, s, 2)
+		})
+	}
+}
+
+// The caller ends while the records of a commit are acknowledged. The error says so.
+func TestCallerEndsWithinACommit(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	s := connect(t, at(c)).Sink(orders())
+	for n := 0; n < 20; n++ {
+		resume(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := s.CommitStaging(ctx, sinktest.Entities(0, 1), sinktest.At(1), func() []feed.Entity { cancel(); return nil })
+		if err == nil {
+			t.Fatal("the commit took place")
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want that the caller has ended", err)
+		}
+	}
+}
+
+// A partition with too few replicas in sync takes no markers of transactions either.
+func TestTooFewReplicasInSync(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	if err := c.CreateTopic("shop.orders", 1, map[string]string{"min.insync.replicas": "2"}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := at(c)
+	cfg.Timeout = time.Second
+	begin(t, c, "someone's", &kgo.Record{Topic: "shop.orders", Value: []byte("open")})
+	_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())
+	wantError(t, err, false, nil, "partition 0 of shop.orders has 1 replicas in sync, and min.insync.replicas is 2; are brokers down?")
 }

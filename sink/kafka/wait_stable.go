@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -79,9 +80,27 @@ func (e *unstableError) Error() string {
 		"the documentation says how to do it by hand", e.partition, e.topic, whose, e.after.Round(time.Millisecond))
 }
 
+// inSyncError reports that a partition takes no records, and so no markers of
+// transactions, because too few of its replicas are in sync.
+type inSyncError struct {
+	topic     string
+	partition int32
+	has, want int
+}
+
+func (e *inSyncError) Error() string {
+	return fmt.Sprintf("partition %d of %s has %d replicas in sync, and min.insync.replicas is %d; are brokers down?", e.partition, e.topic, e.has, e.want)
+}
+
 // explainUnstable returns the reason why the last stable offset of a partition does not
 // advance.
 func (c *Conn) explainUnstable(ctx context.Context, topic string, partition int32, after time.Duration) error {
+	if d, err := c.describe(ctx, topic); err == nil && int(partition) < len(d.inSync) {
+		config, _ := c.config(ctx, topic) // without it the default is assumed
+		if want, err := strconv.Atoi(config["min.insync.replicas"]); err == nil && d.inSync[partition] < want {
+			return &inSyncError{topic, partition, d.inSync[partition], want}
+		}
+	}
 	return &unstableError{topic, partition, after, c.openTransactions(ctx, topic, partition)}
 }
 
