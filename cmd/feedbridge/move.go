@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -61,18 +62,41 @@ func (a *app) move(ctx context.Context, name, position string, yes bool) error {
 			return err
 		}
 	}
-	err = t.sink.Overwrite(ctx, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
+	err = overwrite(ctx, t.sink, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
 		// A daemon may have published since what was shown.
 		return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: writerName(), Moved: time.Now()}
 	})
 	if err != nil {
-		if errors.Is(err, checkpoint.ErrConflict) {
-			return fmt.Errorf("%w: %w, as a running daemon does all the time while it catches up; try again, or stop it first", errUnchanged, err)
-		}
 		return err
 	}
 	p.line("moved; a running daemon takes it up within half a minute")
 	return p.err
+}
+
+// overwriteFor is how long a checkpoint that a person sets is tried beside a daemon that
+// publishes at the same time.
+const overwriteFor = time.Minute
+
+// overwrite stores what next makes of the checkpoint, and tries again while a daemon commits
+// before it.
+func overwrite(ctx context.Context, s stored, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
+	end := time.NewTimer(overwriteFor)
+	defer end.Stop()
+	for {
+		err := s.Overwrite(ctx, next)
+		if !errors.Is(err, checkpoint.ErrConflict) {
+			return err
+		}
+		again := time.NewTimer(rand.N(500 * time.Millisecond))
+		select {
+		case <-again.C:
+			continue
+		case <-end.C:
+		case <-ctx.Done():
+		}
+		again.Stop()
+		return fmt.Errorf("%w: %w, as a running daemon does while it catches up; stop it first", errUnchanged, err)
+	}
 }
 
 // target returns the cursor of a position, and its kind: the configured one, or
@@ -104,7 +128,7 @@ func (t *topic) target(ctx context.Context, old checkpoint.Checkpoint, position 
 // can be cured by another one.
 func (t *topic) checkpoint(ctx context.Context) (cp checkpoint.Checkpoint, broken, err error) {
 	cp, err = t.sink.Checkpoint(ctx)
-	if errors.Is(err, checkpoint.ErrMissing) || errors.Is(err, checkpoint.ErrUnreadable) || errors.Is(err, feed.ErrNoTopic) {
+	if errors.Is(err, checkpoint.ErrMissing) || errors.Is(err, checkpoint.ErrUnreadable) || errors.Is(err, checkpoint.ErrLost) || errors.Is(err, feed.ErrNoTopic) {
 		return checkpoint.Checkpoint{}, err, nil
 	}
 	return cp, nil, err

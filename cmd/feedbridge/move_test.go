@@ -2,11 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
@@ -75,4 +81,42 @@ func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
 			}
 		})
 	}
+}
+
+// busy is a checkpoint beside a daemon that gets ahead of whoever sets it, so many times.
+type busy struct {
+	stored
+	times int
+}
+
+func (b *busy) Overwrite(_ context.Context, next func(checkpoint.Checkpoint) checkpoint.Checkpoint) error {
+	next(checkpoint.Checkpoint{})
+	if b.times--; b.times >= 0 {
+		return fmt.Errorf("overwrite: %w", checkpoint.ErrConflict)
+	}
+	return nil
+}
+
+func TestPlaceIsMovedBesideABusyDaemon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		next := func(cp checkpoint.Checkpoint) checkpoint.Checkpoint { asked++; return cp }
+		if err := overwrite(t.Context(), &busy{times: 5}, next); err != nil || asked != 6 {
+			t.Errorf("after %d attempts: %v", asked, err)
+		}
+		began := time.Now()
+		err := overwrite(t.Context(), &busy{times: 1e9}, next)
+		if !errors.Is(err, errUnchanged) || !errors.Is(err, checkpoint.ErrConflict) {
+			t.Errorf("got %v, want that nothing was changed", err)
+		}
+		if took := time.Since(began); took < overwriteFor || took > 2*overwriteFor {
+			t.Errorf("it gave up after %v, want %v", took, overwriteFor)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := overwrite(ctx, &busy{times: 1e9}, next); !errors.Is(err, errUnchanged) {
+			t.Errorf("got %v, want that nothing was changed", err)
+		}
+	})
 }

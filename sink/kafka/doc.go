@@ -1,120 +1,97 @@
-// Package kafka is the sink for Apache Kafka 2.5 or newer, and for what speaks
+// Package kafka is the sink for Apache Kafka 2.5 or newer, and for other systems that speak
 // its protocol with transactions.
 //
-// [Connect] makes a connection to a cluster, [Conn.Sink] makes a [Sink] for a
-// topic on it. The checkpoints of all feeds lie in one compacted topic,
-// feedbridge.checkpoints, each under the key <topic>/<feed>, those of one topic in
-// one partition. [Conn.Log] reads a topic back, whoever wrote it.
+// [Connect] makes a connection to a cluster, [Conn.Sink] makes a [Sink] for a topic on it. The
+// checkpoints of all feeds are in one compacted topic, feedbridge.checkpoints, each under the
+// key <topic>/<feed>, those of one topic in one partition. [Conn.Log] reads a topic back,
+// whoever wrote it.
 //
-// Consumers must read with isolation.level=read_committed. Others see what was
-// aborted, too.
+// Consumers must read with isolation.level=read_committed. Others see aborted records, too.
 //
 // # How a commit works
 //
-// A commit is one transaction: the entities, and the checkpoint. The cluster
-// commits both or neither. What keeps two copies apart are two transactional ids,
-// feedbridge.<topic>/<feed> and the same with /2: whoever initializes them last is
-// the only one that can commit, and what others have under way with them is
-// aborted. A sink commits with them by turns, for after a commit the cluster takes
-// some milliseconds to write the markers of the transaction, and the next of the
-// same id would have to wait for that.
+// A commit is one transaction: the entities, and behind them the checkpoint. A feed has one
+// transactional id, feedbridge.<topic>/<feed>. Initializing it fences every other copy: from
+// then on they cannot commit, and what they have open is aborted.
 //
-// Initializing them disturbs whoever is at work. Therefore [Sink.Resume] only reads:
-// a copy that sits idle resumes now and then, and two copies would stop each other
-// for ever. The first [Sink.Commit] after a Resume, by a sink that is not the one
-// to have committed last,
+// [Sink.Resume] only reads, so that idle copies do not fence busy ones. The first
+// [Sink.Commit] after a Resume, by a sink that has not committed last,
 //
-//  1. compares the newest checkpoint with the one that it has resumed from. If
-//     they differ it is [checkpoint.ErrConflict], and nobody was disturbed;
-//  2. makes two clients and initializes the transactional ids (the fence), the
-//     first one first. The cluster answers when what was under way is aborted, or
-//     committed if its writer had said so already;
-//  3. waits until all that the topic and the partition of checkpoints have by then
-//     is committed or aborted (their last stable offsets pass their ends). Before
-//     that, a checkpoint that the predecessor has committed may be hidden behind a
-//     transaction of another feed, and entities that were aborted may hang (see
-//     below);
-//  4. compares once more;
-//  5. commits with the first id.
+//  1. compares the newest checkpoint with the one that it has resumed from. This is a
+//     courtesy: most stale copies get [checkpoint.ErrConflict] here and disturb nobody;
+//  2. initializes the transactional id;
+//  3. begins a transaction and writes the entities, and then the checkpoint, whose
+//     acknowledgement has its offset O;
+//  4. waits until the last stable offset of that partition reaches O, reads up to it, and
+//     aborts with ErrConflict if the newest checkpoint below O is not the one of step 1;
+//  5. commits the transaction.
 //
-// Later commits are the fifth step alone, with each id in its turn, for as long as
-// nothing goes wrong: if another copy has taken the id, the cluster refuses them.
-// After any error the clients are closed, and the next Commit starts with the first
-// step.
+// Later commits are the steps 3 and 5, without the read. After any error the producer is
+// closed, and the next Commit begins with step 1.
 //
-// Why nothing is lost or comes twice: that the first commit succeeds shows that
-// nobody has initialized the first id since this sink has. Whoever else holds the
-// second id has held it from before, and lost it to this sink, or has initialized it
-// without holding the first, and fails at its own first commit. So between a sink's
-// second comparison and its first commit nobody else can commit; and who does later
-// has initialized both ids before its second comparison, which finds all that this
-// sink has committed. A commit whose answer was lost is never repeated: the clients
-// are closed, and Resume reads what became of it. It may still be on its way when
-// Resume reads; then it takes place before its id is initialized anew, and the
-// comparison after that finds it; or it comes later, and is refused. So once the
-// next commit has succeeded, no commit from before can take place.
+// # Why nothing is lost or comes twice
 //
-// Why two copies make progress: a copy that is fenced gets ErrConflict, and stands
-// by before it tries again. Whoever has fenced last is at a commit that only
-// another fence can stop, and every other copy's Resume waits for that commit to
-// end before it returns, for as long as a living copy's commit should take (see
-// below). On a cluster that is slower than that, two copies get less done than one.
+// Let S be a sink whose first commit succeeds, and C any other commit of the feed.
+//
+//   - If C was confirmed to its coordinator before S initialized the id, its checkpoint has an
+//     offset below O, and C has ended when the last stable offset reaches O. So S reads it.
+//     The read is linearizable: only a broker that knows everything below O can say that
+//     the last stable offset has reached O (see readBelow). A deposed leader, which answers
+//     other reads with old offsets, cannot.
+//   - If another sink initialized the id after S did and before S committed, S fails.
+//   - If C comes after S, its sink has initialized the id after S committed. Its own step 4
+//     finds the checkpoint of S.
+//
+// The commits of S after that need no read: while they succeed, nobody has initialized the
+// id since. A commit whose answer was lost is never repeated. It takes place before the id is
+// initialized again, so step 4 finds it, or it is refused. So once the next commit has
+// succeeded, no commit from before can take place.
+//
+// What Resume reads may be old. It is bound to the checkpoint that Resume has found: if that
+// is not the newest, the whole commit is refused. If it is, Resume has loaded the IDs of all
+// messages before it, for the checkpoint names the offset that each partition had reached,
+// and Resume waits until the last stable offsets reach these.
+//
+// # Several copies
+//
+// A copy that is fenced gets ErrConflict, and stands by before it tries again. A Resume waits
+// for open transactions in the feed's partitions, so it sees a commit that is under way. A
+// copy that dies within a transaction leaves it open; Resume aborts the feed's own
+// transaction when it has been open for a fifth of the configured timeout (abandonedTransaction).
+// On a cluster where a commit takes longer than that, two copies achieve less than one. A
+// transaction of another feed or program is left alone; Resume reports whose it is.
+//
+// # Messages that are lost
+//
+// The header Feedbridge-Topic-Ends of a checkpoint has, by partition, an offset that the
+// topic had reached with that commit. A partition that is shorter has lost messages, which is
+// [checkpoint.ErrLost]. Retention removes messages at the other end. The header
+// Feedbridge-Topic-Id has the topic's id: a topic that was deleted and created again is
+// not the one that its checkpoint is about. The IDs in memory are loaded again unless the
+// checkpoint that they belong to is still in the log.
 //
 // # What is not obvious
 //
-//   - A copy that dies within a transaction leaves it open. It hides everything
-//     behind its first record, in each partition that it has written to, until its
-//     timeout. Resume asks the cluster how the transactional ids stand: if the
-//     same transaction stays open for about a fifth of the configured timeout, it
-//     initializes its id, which aborts it. A cluster before 3.0 does not tell, and
-//     ends the transaction itself at transaction_timeout. A commit that is slower than that, by a
-//     copy that is alive, is aborted too if another copy resumes meanwhile; it
-//     is ErrConflict for it. If the transaction is another feed's or another
-//     program's, Resume leaves it alone, and says whose it is when the timeout is
-//     over.
-//   - With one transactional id a busy sink would wait: records that come before the
-//     markers of the id's last transaction are written wait for 20 ms in the broker,
-//     and to ask first costs about half of what a commit takes. With two ids both
-//     transactions lie in the same partitions, in their order, and readers see the
-//     second when the first is ended, too.
-//   - Kafka 4 may take a transaction for ended and leave it open in partitions that
-//     have no leader at that moment (KAFKA-20734), as when brokers crash. No timeout
-//     ends that. Resume sees it, for a transaction that is open while its
-//     coordinator says otherwise hangs, and ends it in the way in which the
-//     coordinator says that it ended. Therefore no sink takes a transactional id
-//     while its transaction is open, as far as it can see: the cluster would
-//     forget how it ended. If it does, the checkpoint tells, for its batch has the
-//     transaction's epoch: where that can be seen, the rest was committed, too.
-//     Nor does a sink commit with an id whose last transaction hangs, for if that
-//     commit were aborted, both would be. While a commit is confirmed, the sink asks
-//     whether the one before it is over. A commit that was confirmed can be gone all
-//     the same, if all of it hung when the id was taken: the newest checkpoint is
-//     older than one that was seen then, and the IDs are read anew.
-//   - Before Kafka 4 the transactions of a client have one epoch, and a broker before
-//     3.6 takes records of that epoch also when the transaction has ended: such as
-//     arrive after their abort would be published by the next commit. So a sink has
-//     the cluster abort what fails, by taking the id, which raises the epoch.
-//   - The markers of a transaction are written partition by partition, after the
-//     cluster has said that it is committed. So Resume waits for the partitions of
-//     the topic, too, before it loads their IDs.
-//   - The last offset of a partition is mostly that of a marker. What has been read
-//     is counted in offsets, not in records.
-//   - Records that were aborted, as by a first commit that failed, are no messages:
-//     a topic that has only such is empty. One that has lost messages is not.
-//   - A topic that was deleted and created anew is not the one that its
-//     checkpoint is about. The checkpoint names the topic's id, in the header
-//     Feedbridge-Topic-Id, and a Resume that finds another stops.
-//   - max.message.bytes is about a batch as it is stored, compressed. franz-go
-//     compares before compression, and sends a batch uncompressed that grows by
-//     it. [Sink.Fits] counts without compression, and so is safe.
-//   - The time of a message is that of its commit. With the entity's own,
-//     retention by time would delete old entities at once.
-//   - franz-go may have written to a topic, and have the answer, before it has noted
-//     the topic's partitions. A transaction that it ends then it aborts, and says that
-//     it is committed. So a commit waits for the note.
-//   - A transactional id is initialized again by franz-go itself after some
-//     errors. From Kafka 2.5 on the cluster refuses that if another has taken it
-//     meanwhile (KIP-360). Before, it would fence the successor.
+//   - KAFKA-20734 leaves transactions open that their coordinator takes for ended. All about it
+//     is in hung_transaction.go.
+//   - Before Kafka 4 the transactions of a producer have one epoch, and a broker before 3.6
+//     takes records of that epoch also after the transaction has ended: records that arrive
+//     after their abort would be published by the next commit. So a sink aborts by initializing
+//     the id, which raises the epoch.
+//   - The coordinator writes the markers of a transaction after it has confirmed the commit,
+//     partition by partition. So Resume waits for the partitions of the topic, too.
+//   - The last offset of a partition is mostly that of a marker. Progress is counted in offsets,
+//     not in records.
+//   - A topic that has only aborted records is empty. One whose messages were deleted is not.
+//   - max.message.bytes limits a batch as it is stored, compressed. kgo compares before
+//     compression, and sends a batch uncompressed if compression makes it larger. [Sink.Fits]
+//     counts without compression.
+//   - The time of a message is that of its commit. With the entity's own, retention by time
+//     would delete old entities at once.
+//   - kgo race: EndTransaction before kgo has stored the topic's metadata sends an abort and
+//     returns nil. So a commit waits until PartitionLeader is known.
+//   - kgo initializes a transactional id again by itself after some errors. From Kafka 2.5 on
+//     the cluster refuses that if another producer has initialized it since (KIP-360).
 //
 // # Keys, partitions, compaction
 //
@@ -142,8 +119,8 @@
 //
 // # Errors
 //
-// What befalls a commit, and what it becomes. "R" is what franz-go tries again by
-// itself, until the configured timeout.
+// The errors of a commit, and what they become. kgo retries those with "R" until the
+// configured timeout.
 //
 //	R  NOT_LEADER_OR_FOLLOWER, LEADER_NOT_AVAILABLE,     transient
 //	   REQUEST_TIMED_OUT, NETWORK_EXCEPTION,
@@ -160,7 +137,7 @@
 //	   UNKNOWN_SERVER_ERROR                              transient
 //	   PRODUCER_FENCED, INVALID_PRODUCER_EPOCH           [checkpoint.ErrConflict]: another has taken the id,
 //	                                                     or the transaction timed out
-//	   INVALID_TXN_STATE                                 the same, seen while the fence is being put up
+//	   INVALID_TXN_STATE                                 the same
 //	   MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE          permanent, [sink.ErrTooLarge]
 //	   INVALID_RECORD                                    permanent: compacted, and no key
 //	   INVALID_TRANSACTION_TIMEOUT                       permanent: lower transaction_timeout
@@ -187,8 +164,7 @@
 //	Create                 topics T and C, unless they are there
 //	DescribeConfigs        topics T and C, to say what is wrong with them; without it a
 //	                       topic is taken to be as Kafka's defaults have it
-//	Write, Describe        transactional ids feedbridge.T/<feed> and feedbridge.T/<feed>/2, or
-//	                       the prefix "feedbridge."
+//	Write, Describe        transactional id feedbridge.T/<feed>, or the prefix "feedbridge."
 //	IdempotentWrite        the cluster, before Kafka 2.8
 //
 // A [Log] needs Read on its topic, and DescribeConfigs to notice that it is compacted.
