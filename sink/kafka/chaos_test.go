@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +23,7 @@ import (
 
 // Two copies write the same feed while all goes wrong that can: answers are lost
 // after the broker has acted, requests fail, leaders and coordinators move, and
-// copies die in the middle of a commit. The topic must hold the feed.
+// copies die in the middle of a commit, and deposed leaders answer. The topic must hold the feed.
 func TestTwoCopiesAndEveryTrouble(t *testing.T) {
 	t.Parallel()
 	for range 3 {
@@ -99,13 +101,16 @@ func life(t *testing.T, random *rand.Rand, cfg kafka.Config, topic kafka.Topic, 
 	return false
 }
 
-// trouble makes some until ctx ends. Compaction is not among it, for kfake compacts
+// trouble makes some until ctx ends, once there is a checkpoint. Compaction is not among it, for kfake compacts
 // what is not committed yet, too, and so loses the newest checkpoint that is.
 func trouble(ctx context.Context, random *rand.Rand, c *kfake.Cluster, w *wire) {
 	keys := []kmsg.Key{kmsg.Produce, kmsg.Produce, kmsg.EndTxn, kmsg.EndTxn, kmsg.InitProducerID, kmsg.ListOffsets, kmsg.Fetch}
 	codes := []*kerr.Error{
 		kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.CoordinatorNotAvailable, kerr.NotCoordinator,
 		kerr.NotEnoughReplicasAfterAppend, kerr.UnknownServerError, kerr.ConcurrentTransactions, kerr.KafkaStorageError,
+	}
+	for ctx.Err() == nil && !slices.ContainsFunc(c.PartitionInfos(checkpoints), func(p *kfake.PartitionInfo) bool { return p.LastStableOffset > 0 }) {
+		time.Sleep(time.Millisecond)
 	}
 	var mu sync.Mutex // of random, which connections use too
 	roll := func(n int) int {
@@ -114,13 +119,29 @@ func trouble(ctx context.Context, random *rand.Rand, c *kfake.Cluster, w *wire) 
 		return random.IntN(n)
 	}
 	w.losing(func(key kmsg.Key) bool { return key != kmsg.ApiVersions && roll(150) == 0 })
+	// While leader is set it was deposed, and answers who reads.
+	var leader atomic.Pointer[deposed]
+	control := func(key kmsg.Key, of func(*deposed, kmsg.Request) kmsg.Response) {
+		c.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			if d := leader.Load(); d != nil {
+				resp := of(d, r)
+				return resp, nil, resp != nil
+			}
+			return nil, nil, false
+		})
+	}
+	control(kmsg.ListOffsets, (*deposed).offsets)
+	control(kmsg.Fetch, (*deposed).records)
 	for ctx.Err() == nil {
 		var fault *kfake.FaultHandle
-		switch roll(8) {
+		switch roll(10) {
 		case 0:
 			c.ShufflePartitionLeaders()
 		case 1:
 			c.RehashCoordinators()
+		case 2, 3:
+			leader.Store(newDeposed(c, []string{checkpoints, "shop.orders"}[roll(2)]))
 		default:
 			fault = c.Fault(kfake.Fault{Keys: []kmsg.Key{keys[roll(len(keys))]}, Err: codes[roll(len(codes))], Count: 1 + roll(2)})
 		}
@@ -128,6 +149,7 @@ func trouble(ctx context.Context, random *rand.Rand, c *kfake.Cluster, w *wire) 
 		case <-ctx.Done():
 		case <-time.After(time.Duration(10+roll(60)) * time.Millisecond):
 		}
+		leader.Store(nil)
 		if fault != nil {
 			fault.Remove()
 		}

@@ -140,3 +140,46 @@ func TestCheckpointWithoutEnds(t *testing.T) {
 		t.Errorf("the checkpoint says that the topic ends at %v, want 7", ends)
 	}
 }
+
+// The cluster goes back to an earlier state while the connection of an idle copy stays, and
+// another copy's checkpoint gets the very offset of the one that the idle copy knows.
+func TestAnotherCheckpointHasTheSameOffset(t *testing.T) {
+	t.Parallel()
+	dir, saved := t.TempDir(), t.TempDir()
+	port := freePort(t)
+	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+	cfg := at(c)
+	s, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	c.Close()
+	if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+	resume(t, s)
+	commit(t, s, 2, 4)
+	resume(t, idle)
+	ends := c.PartitionInfos(checkpoints)
+	c.Close()
+	c = startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
+	other := connect(t, cfg).Sink(orders())
+	if cp := resume(t, other); cp.Count != 2 {
+		t.Fatalf("checkpoint %+v, want the earlier one", cp)
+	}
+	commit(t, other, 2, 3)
+	for i, p := range c.PartitionInfos(checkpoints) {
+		if p.HighWatermark != ends[i].HighWatermark {
+			t.Fatalf("partition %d ends at %d, want %d as before", i, p.HighWatermark, ends[i].HighWatermark)
+		}
+	}
+	wantError(t, idle.Commit(t.Context(), sinktest.Entities(4, 2), sinktest.At(6)), false, checkpoint.ErrConflict)
+	if cp := resume(t, idle); cp.Count != 3 {
+		t.Errorf("checkpoint %+v, want the other copy's", cp)
+	}
+	if n := idle.IDs().Len(); n != 3 {
+		t.Errorf("%d IDs are held, want those of the 3 that are there", n)
+	}
+	commit(t, idle, 3, 5)
+	wantFeed(t, idle, 5)
+}

@@ -12,11 +12,68 @@ import (
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
-// depose makes the broker answer ListOffsets and Fetch for the checkpoint topic like a
-// leader that was replaced at this moment and does not know it: with the offsets that it
-// has now. Producers have found the new leader. It ends some answers after the second write to
-// the checkpoint topic, as a client finds the new leader some time later. The returned
-// function reports how many stale answers were given.
+// deposed answers for the partitions of one topic like a broker that was replaced as their
+// leader at some moment and does not know it: with the offsets that they had then.
+type deposed struct {
+	topic string
+	id    [16]byte
+	old   map[int32]kfake.PartitionInfo
+}
+
+func newDeposed(c *kfake.Cluster, topic string) *deposed {
+	d := &deposed{topic, c.TopicInfo(topic).TopicID, map[int32]kfake.PartitionInfo{}}
+	for _, p := range c.PartitionInfos(topic) {
+		d.old[p.Partition] = *p
+	}
+	return d
+}
+
+// offsets answers a request for the ends of partitions, or returns nil if it is about others.
+func (d *deposed) offsets(r kmsg.Request) kmsg.Response {
+	req := r.(*kmsg.ListOffsetsRequest)
+	if len(req.Topics) != 1 || req.Topics[0].Topic != d.topic || req.Topics[0].Partitions[0].Timestamp != -1 {
+		return nil
+	}
+	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	of := kmsg.NewListOffsetsResponseTopic()
+	of.Topic = d.topic
+	for _, p := range req.Topics[0].Partitions {
+		sp := kmsg.NewListOffsetsResponseTopicPartition()
+		sp.Partition, sp.Offset = p.Partition, d.old[p.Partition].HighWatermark
+		if req.IsolationLevel == 1 {
+			sp.Offset = d.old[p.Partition].LastStableOffset
+		}
+		of.Partitions = append(of.Partitions, sp)
+	}
+	resp.Topics = append(resp.Topics, of)
+	return resp
+}
+
+// records answers a fetch of records that it does not have, or returns nil.
+func (d *deposed) records(r kmsg.Request) kmsg.Response {
+	req := r.(*kmsg.FetchRequest)
+	if len(req.Topics) != 1 || req.Topics[0].TopicID != d.id {
+		return nil
+	}
+	asked := req.Topics[0].Partitions[0]
+	old := d.old[asked.Partition]
+	if asked.FetchOffset < old.LastStableOffset {
+		return nil
+	}
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	of := kmsg.NewFetchResponseTopic()
+	of.TopicID = d.id
+	p := kmsg.NewFetchResponseTopicPartition()
+	p.Partition, p.HighWatermark, p.LastStableOffset = asked.Partition, old.HighWatermark, old.LastStableOffset
+	of.Partitions = append(of.Partitions, p)
+	resp.Topics = append(resp.Topics, of)
+	return resp
+}
+
+// depose makes the broker answer ListOffsets and Fetch for the checkpoint topic like a leader
+// that was deposed at this moment. Producers have found the new leader. It ends some answers
+// after the second write to the checkpoint topic, as a client finds the new leader some time
+// later. The returned function reports how many stale answers were given.
 func depose(t *testing.T, c *kfake.Cluster) (stale func() int) {
 	t.Helper()
 	var (
@@ -24,28 +81,28 @@ func depose(t *testing.T, c *kfake.Cluster) (stale func() int) {
 		answers, writes int
 		extra           = 6
 	)
-	old := map[int32]kfake.PartitionInfo{}
-	for _, p := range c.PartitionInfos(checkpoints) {
-		old[p.Partition] = *p
-	}
-	id := c.TopicInfo(checkpoints).TopicID
-	// answered counts a stale answer, and reports whether it may be given.
-	answered := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if writes >= 2 {
-			extra--
+	d := newDeposed(c, checkpoints)
+	// answer gives a stale answer, unless it is over.
+	answer := func(of func(kmsg.Request) kmsg.Response) func(kmsg.Request) (kmsg.Response, error, bool) {
+		return func(r kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			mu.Lock()
+			defer mu.Unlock()
+			resp := of(r)
+			if resp == nil || extra == 0 {
+				return nil, nil, false
+			}
+			if writes >= 2 {
+				extra--
+			}
+			answers++
+			return resp, nil, true
 		}
-		if extra <= 0 {
-			return false
-		}
-		answers++
-		return true
 	}
 	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		for _, of := range r.(*kmsg.ProduceRequest).Topics {
-			if of.Topic == checkpoints || of.TopicID == id {
+			if of.Topic == checkpoints || of.TopicID == d.id {
 				mu.Lock()
 				writes++
 				mu.Unlock()
@@ -53,45 +110,8 @@ func depose(t *testing.T, c *kfake.Cluster) (stale func() int) {
 		}
 		return nil, nil, false
 	})
-	c.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		req := r.(*kmsg.ListOffsetsRequest)
-		if len(req.Topics) != 1 || req.Topics[0].Topic != checkpoints || req.Topics[0].Partitions[0].Timestamp != -1 || !answered() {
-			return nil, nil, false
-		}
-		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
-		of := kmsg.NewListOffsetsResponseTopic()
-		of.Topic = checkpoints
-		for _, p := range req.Topics[0].Partitions {
-			sp := kmsg.NewListOffsetsResponseTopicPartition()
-			sp.Partition, sp.Offset = p.Partition, old[p.Partition].HighWatermark
-			if req.IsolationLevel == 1 {
-				sp.Offset = old[p.Partition].LastStableOffset
-			}
-			of.Partitions = append(of.Partitions, sp)
-		}
-		resp.Topics = append(resp.Topics, of)
-		return resp, nil, true
-	})
-	c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		req := r.(*kmsg.FetchRequest)
-		if len(req.Topics) != 1 || req.Topics[0].TopicID != id {
-			return nil, nil, false
-		}
-		asked := req.Topics[0].Partitions[0]
-		if asked.FetchOffset < old[asked.Partition].LastStableOffset || !answered() {
-			return nil, nil, false
-		}
-		resp := req.ResponseKind().(*kmsg.FetchResponse)
-		of := kmsg.NewFetchResponseTopic()
-		of.TopicID = id
-		p := kmsg.NewFetchResponseTopicPartition()
-		p.Partition, p.HighWatermark, p.LastStableOffset = asked.Partition, old[asked.Partition].HighWatermark, old[asked.Partition].LastStableOffset
-		of.Partitions = append(of.Partitions, p)
-		resp.Topics = append(resp.Topics, of)
-		return resp, nil, true
-	})
+	c.ControlKey(int16(kmsg.ListOffsets), answer(d.offsets))
+	c.ControlKey(int16(kmsg.Fetch), answer(d.records))
 	return func() int {
 		mu.Lock()
 		defer mu.Unlock()
