@@ -142,6 +142,7 @@ func (s *Sink) send(ctx context.Context, records []kgo.Record, meanwhile func())
 	p := s.producer
 	// A closed client fails everything that it waits for.
 	stop := context.AfterFunc(ctx, p.Close)
+	defer stop()
 	promise := kgo.AbortingFirstErrPromise(p)
 	for i := range records {
 		p.Produce(ctx, &records[i], promise.Promise())
@@ -149,14 +150,10 @@ func (s *Sink) send(ctx context.Context, records []kgo.Record, meanwhile func())
 	if meanwhile != nil {
 		meanwhile()
 	}
-	err := p.Flush(ctx)
-	if err == nil {
-		err = promise.Err()
+	if err := p.Flush(ctx); err != nil {
+		return causeOf(ctx, err)
 	}
-	if !stop() && err == nil {
-		err = context.Cause(ctx) // the client is closed by now
-	}
-	return causeOf(ctx, err)
+	return causeOf(ctx, promise.Err())
 }
 
 // commitSent commits what was sent: all of it is in the log now, at and before last. If

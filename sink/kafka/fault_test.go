@@ -1,7 +1,6 @@
 package kafka_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
@@ -691,24 +689,6 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 			commit(t, s, 0, 2)
 			wantFeed(t, s, 2)
 		})
-	}
-}
-
-// The caller ends while the records of a commit are acknowledged. The error says so.
-func TestCallerEndsWithinACommit(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t)
-	s := connect(t, at(c)).Sink(orders())
-	for n := 0; n < 20; n++ {
-		resume(t, s)
-		ctx, cancel := context.WithCancel(t.Context())
-		err := s.CommitStaging(ctx, sinktest.Entities(0, 1), sinktest.At(1), func() []feed.Entity { cancel(); return nil })
-		if err == nil {
-			t.Fatal("the commit took place")
-		}
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want that the caller has ended", err)
-		}
 	}
 }
 

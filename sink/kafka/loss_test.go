@@ -145,6 +145,15 @@ func TestCheckpointWithoutEnds(t *testing.T) {
 // another copy's checkpoint gets the very offset of the one that the idle copy knows.
 func TestAnotherCheckpointHasTheSameOffset(t *testing.T) {
 	t.Parallel()
+	for name, further := range map[string]bool{"it is the newest": false, "there is a newer one": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sameOffset(t, further)
+		})
+	}
+}
+
+func sameOffset(t *testing.T, further bool) {
 	dir, saved := t.TempDir(), t.TempDir()
 	port := freePort(t)
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
@@ -173,13 +182,26 @@ func TestAnotherCheckpointHasTheSameOffset(t *testing.T) {
 			t.Fatalf("partition %d ends at %d, want %d as before", i, p.HighWatermark, ends[i].HighWatermark)
 		}
 	}
+	n := 3
+	if further {
+		// The feed goes on with others than those that were lost.
+		n = 6
+		if err := other.Commit(t.Context(), sinktest.Entities(100, 3), sinktest.At(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	wantError(t, idle.Commit(t.Context(), sinktest.Entities(4, 2), sinktest.At(6)), false, checkpoint.ErrConflict)
-	if cp := resume(t, idle); cp.Count != 3 {
+	if cp := resume(t, idle); cp.Count != uint64(n) {
 		t.Errorf("checkpoint %+v, want the other copy's", cp)
 	}
-	if n := idle.IDs().Len(); n != 3 {
-		t.Errorf("%d IDs are held, want those of the 3 that are there", n)
+	if held := idle.IDs().Len(); held != n {
+		t.Errorf("%d IDs are held, want those of the %d that are there", held, n)
 	}
-	commit(t, idle, 3, 5)
-	wantFeed(t, idle, 5)
+	if lost := sinktest.Entities(3, 1)[0].ID; !idle.IDs().Add(lost) {
+		t.Errorf("%s counts as one that the topic holds", lost)
+	}
+	if !further {
+		commit(t, idle, 3, 5)
+		wantFeed(t, idle, 5)
+	}
 }
