@@ -480,3 +480,54 @@ func TestPartitionsAreAdded(t *testing.T) {
 		}
 	}
 }
+
+// A copy commits all the time while a person moves the position. The move fences it, and then
+// follows the newest checkpoint.
+func TestPositionIsMovedBesideABusyCopy(t *testing.T) {
+	t.Parallel()
+	s, c, more := open(t, orders())
+	commit(t, s, 0, 1)
+	held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
+	moved := make(chan error, 1)
+	var old checkpoint.Checkpoint
+	person := more()
+	go func() {
+		moved <- person.Overwrite(t.Context(), func(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
+			old = cp
+			return sinktest.At(0)
+		})
+	}()
+	<-held
+	commit(t, s, 1, 2)
+	commit(t, s, 2, 3)
+	release()
+	if err := <-moved; err != nil {
+		t.Fatal(err)
+	}
+	if old.Count != 3 {
+		t.Errorf("checkpoint %+v was replaced, want the newest", old)
+	}
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(3, 1), sinktest.At(4)), false, checkpoint.ErrConflict)
+	if cp := resume(t, s); cp.Count != 0 {
+		t.Errorf("checkpoint %+v, want the one that was set", cp)
+	}
+}
+
+// What a person would replace was read from a broker that no longer leads. Nothing is changed.
+func TestPositionIsMovedFromADeposedLeader(t *testing.T) {
+	t.Parallel()
+	s, c, more := open(t, orders())
+	commit(t, s, 0, 2)
+	stale := depose(t, c)
+	commit(t, s, 2, 4)
+	err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1)))
+	wantError(t, err, false, checkpoint.ErrConflict)
+	if stale() == 0 {
+		t.Error("no stale answer was given")
+	}
+	if cp := resume(t, s); cp.Count != 4 {
+		t.Errorf("checkpoint %+v, want the newest", cp)
+	}
+	commit(t, s, 4, 5)
+	wantFeed(t, s, 5)
+}
