@@ -39,6 +39,7 @@ var layers = map[string][]string{
 	"sink/kafka/kafkatest": {},
 
 	"serve": {"feed"},
+	"chaos": {},
 
 	"config":         {"feed", "secret", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},

@@ -1,0 +1,65 @@
+//go:build chaos && linux
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+)
+
+// TestCrashMatrix injects faults into feedbridge and its buses, and compares the
+// topics with the feeds. It prints the table of docs/crash-matrix.md.
+func TestCrashMatrix(t *testing.T) {
+	fmt.Printf("seed %d\n", flags.seed)
+	for _, kind := range []string{"nats", "kafka"} {
+		if flags.bus != "" && flags.bus != kind {
+			continue
+		}
+		t.Run(kind, func(t *testing.T) {
+			if missing := os.Getenv(noKafkaVariable); kind == "kafka" && missing != "" {
+				t.Skip(missing)
+			}
+			t.Parallel()
+			tab := newTable()
+			runScenarios(t, kind, tab)
+			printMutex.Lock()
+			defer printMutex.Unlock()
+			fmt.Printf("\n%s, seed %d\n\n", kind, flags.seed)
+			tab.print(os.Stdout, faultNames())
+		})
+	}
+}
+
+var printMutex sync.Mutex
+
+// runScenarios runs all scenarios of a bus side by side.
+func runScenarios(t *testing.T, kind string, tab *table) {
+	var all []*scenario
+	for _, nodes := range []int{1, 3} {
+		if flags.nodes != 0 && flags.nodes != nodes {
+			continue
+		}
+		for number := range flags.side {
+			s, err := newScenario(t, kind, nodes, number+1, tab)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, s)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), flags.duration)
+	defer cancel()
+	tab.limit(flags.faults, cancel)
+	var running sync.WaitGroup
+	for _, s := range all {
+		running.Go(func() {
+			if err := s.run(ctx); err != nil {
+				t.Errorf("%s: %v", s.name, err)
+			}
+		})
+	}
+	running.Wait()
+}

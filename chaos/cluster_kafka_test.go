@@ -1,0 +1,277 @@
+//go:build chaos && linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+)
+
+// kafkaStoreSize is how much space a broker has, in bytes.
+const kafkaStoreSize = 1 << 30
+
+// kafkaBus is a Kafka broker, or a cluster of three. Each node is a controller, too.
+type kafkaBus struct {
+	nodes  []*node
+	seeds  []string
+	admin  *kadm.Client
+	client *kgo.Client
+
+	mu    sync.Mutex
+	tails map[string]*kafkaTail // by topic
+}
+
+func newKafka(scenario string, nodes int) (bus, error) {
+	b := &kafkaBus{tails: map[string]*kafkaTail{}}
+	var voters []string
+	ports := make([][2]int, nodes)
+	for i := range nodes {
+		n, err := newNode(scenario, i+1, kafkaStoreSize)
+		if err != nil {
+			return nil, err
+		}
+		for j := range ports[i] {
+			if ports[i][j], err = freePort(n.listenHost()); err != nil {
+				return nil, err
+			}
+		}
+		b.nodes = append(b.nodes, n)
+		b.seeds = append(b.seeds, n.address(ports[i][0]))
+		voters = append(voters, fmt.Sprintf("%d@%s", i+1, n.address(ports[i][1])))
+	}
+	for i, n := range b.nodes {
+		server := kafkatest.Node{ID: i + 1, Dir: n.dir, Store: n.store, Properties: map[string]string{
+			"controller.quorum.voters": strings.Join(voters, ","),
+			"listeners":                fmt.Sprintf("PLAIN://%s,CONTROLLER://%s", b.seeds[i], n.address(ports[i][1])),
+			"advertised.listeners":     "PLAIN://" + b.seeds[i],
+			// Little memory and few threads: several brokers share the machine.
+			"num.network.threads":                       "1",
+			"num.io.threads":                            "2",
+			"num.recovery.threads.per.data.dir":         "1",
+			"background.threads":                        "2",
+			"log.segment.bytes":                         "16777216",
+			"log.index.size.max.bytes":                  "262144",
+			"transaction.state.log.segment.bytes":       "4194304",
+			"metadata.log.segment.bytes":                "16777216",
+			"transaction.partition.verification.enable": "true",
+		}}
+		if nodes > 1 {
+			for name, value := range map[string]string{
+				"default.replication.factor":                       "3",
+				"min.insync.replicas":                              "2",
+				"offsets.topic.replication.factor":                 "3",
+				"transaction.state.log.replication.factor":         "3",
+				"transaction.state.log.min.isr":                    "2",
+				"share.coordinator.state.topic.replication.factor": "3",
+				"share.coordinator.state.topic.min.isr":            "2",
+				"controller.quorum.election.timeout.ms":            "1000",
+				"controller.quorum.fetch.timeout.ms":               "2000",
+				"controller.quorum.election.backoff.max.ms":        "500",
+				"broker.session.timeout.ms":                        "3000",
+				"broker.heartbeat.interval.ms":                     "500",
+				"replica.lag.time.max.ms":                          "10000",
+			} {
+				server.Properties[name] = value
+			}
+		}
+		n.command = func() (*exec.Cmd, error) {
+			return server.Command("-Xmx256m", "-XX:-UsePerfData")
+		}
+		n.ready = func(ctx context.Context) error { return b.registered(ctx, i) }
+	}
+	var err error
+	b.client, err = kgo.NewClient(kgo.SeedBrokers(b.seeds...), kgo.MetadataMinAge(100*time.Millisecond), kgo.MetadataMaxAge(2*time.Second))
+	if err != nil {
+		return nil, err
+	}
+	b.admin = kadm.NewClient(b.client)
+	return b, nil
+}
+
+// registered returns nil if a broker answers, and knows that it is part of the
+// cluster.
+func (b *kafkaBus) registered(ctx context.Context, i int) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.seeds[i]), kgo.RequestRetries(0))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	brokers, err := kadm.NewClient(cl).ListBrokers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, broker := range brokers {
+		if int(broker.NodeID) == i+1 {
+			return nil
+		}
+	}
+	return errors.New("it is not registered")
+}
+
+func (b *kafkaBus) servers() []*node { return b.nodes }
+
+func (b *kafkaBus) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.tails {
+		t.client.Close()
+	}
+	b.client.Close()
+}
+
+func (b *kafkaBus) configure() (bus, topic string) {
+	bus = fmt.Sprintf("kafka: {brokers: [%s], timeout: 2s, transaction_timeout: 10s}", strings.Join(b.seeds, ", "))
+	return bus, "kafka: {create: true}"
+}
+
+func (b *kafkaBus) leader(ctx context.Context, topic string) (*node, error) {
+	topics, err := b.admin.ListTopics(ctx, topic)
+	if err == nil {
+		err = topics.Error()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.numbered(topics[topic].Partitions[0].Leader)
+}
+
+func (b *kafkaBus) controller(ctx context.Context) (*node, error) {
+	r := kmsg.NewPtrDescribeQuorumRequest()
+	t := kmsg.NewDescribeQuorumRequestTopic()
+	t.Topic = "__cluster_metadata"
+	t.Partitions = append(t.Partitions, kmsg.NewDescribeQuorumRequestTopicPartition())
+	r.Topics = append(r.Topics, t)
+	resp, err := r.RequestWith(ctx, b.client)
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.Topics) == 0 || len(resp.Topics[0].Partitions) == 0 {
+		return nil, fmt.Errorf("no quorum: %w", kerr.ErrorForCode(resp.ErrorCode))
+	}
+	return b.numbered(resp.Topics[0].Partitions[0].LeaderID)
+}
+
+func (b *kafkaBus) numbered(id int32) (*node, error) {
+	if id < 1 || int(id) > len(b.nodes) {
+		return nil, fmt.Errorf("no node leads: %d", id)
+	}
+	return b.nodes[id-1], nil
+}
+
+// stable returns the last stable offset of a topic; -1 if there is no topic.
+func (b *kafkaBus) stable(ctx context.Context, topic string) (int64, error) {
+	offsets, err := b.admin.ListCommittedOffsets(ctx, topic)
+	if err != nil {
+		return 0, err
+	}
+	end, ok := offsets.Lookup(topic, 0)
+	if !ok || errors.Is(end.Err, kerr.UnknownTopicOrPartition) {
+		return -1, nil
+	}
+	return end.Offset, end.Err
+}
+
+// kafkaTail counts what a consumer has read of a topic.
+type kafkaTail struct {
+	client *kgo.Client
+	next   int64 // where it reads on
+	n      int
+	last   string
+}
+
+func (b *kafkaBus) tip(ctx context.Context, topic string) (int, string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	end, err := b.stable(ctx, topic)
+	if err != nil || end < 0 {
+		return 0, "", err
+	}
+	t := b.tails[topic]
+	if t != nil && end < t.next {
+		// The topic has lost its tail.
+		t.client.Close()
+		t = nil
+	}
+	if t == nil {
+		t = &kafkaTail{}
+		if t.client, err = b.consume(topic); err != nil {
+			return 0, "", err
+		}
+		b.tails[topic] = t
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err = t.readTo(ctx, end, func(r *kgo.Record) { t.last = contentID(r) })
+	return t.n, t.last, err
+}
+
+// readTo reads until an offset or ctx ends.
+func (t *kafkaTail) readTo(ctx context.Context, end int64, each func(*kgo.Record)) error {
+	for t.next < end {
+		fetches := t.client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			t.next = r.Offset + 1
+			// Control records say where transactions end.
+			if !r.Attrs.IsControl() {
+				t.n++
+				each(r)
+			}
+		})
+	}
+	return nil
+}
+
+// consume returns a consumer of a topic from its first record. It reads what is
+// committed.
+func (b *kafkaBus) consume(topic string) (*kgo.Client, error) {
+	return kgo.NewClient(
+		kgo.SeedBrokers(b.seeds...),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(0)}}),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(),
+		kgo.FetchMaxWait(100*time.Millisecond),
+		kgo.MetadataMinAge(100*time.Millisecond),
+		kgo.MetadataMaxAge(2*time.Second),
+	)
+}
+
+func (b *kafkaBus) read(ctx context.Context, topic string) ([]message, error) {
+	end, err := b.stable(ctx, topic)
+	if err != nil || end < 0 {
+		return nil, err
+	}
+	client, err := b.consume(topic)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var all []message
+	err = (&kafkaTail{client: client}).readTo(ctx, end, func(r *kgo.Record) {
+		all = append(all, message{contentID(r), string(r.Value)})
+	})
+	return all, err
+}
+
+func contentID(r *kgo.Record) string {
+	for _, h := range r.Headers {
+		if h.Key == "Content-ID" {
+			return string(h.Value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,329 @@
+//go:build chaos && linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// fault is something that goes wrong, and is healed again when inject returns.
+type fault struct {
+	name string
+	bus  string // nats or kafka; empty for both
+	// nodes is the size of the cluster that it is for; 0 for any.
+	nodes int
+	// needs tells why the machine does not allow it; nil if every machine does.
+	needs  func() string
+	inject func(ctx context.Context, s *scenario) error
+}
+
+// errNotInjected says that there was no occasion for a fault.
+var errNotInjected = errors.New("not injected")
+
+// faults are all faults, in the order of the table.
+var faults = []fault{
+	{name: "SIGKILL of a copy", inject: func(ctx context.Context, s *scenario) error {
+		return s.killCopy(ctx, s.anyCopy(), s.between(0, 500))
+	}},
+	{name: "SIGSTOP of a copy", inject: func(ctx context.Context, s *scenario) error {
+		return s.freezeCopy(ctx, s.anyCopy(), s.between(200, 4000))
+	}},
+	{name: "SIGKILL of all copies", inject: killAllCopies},
+	{name: "SIGTERM of a node", inject: func(ctx context.Context, s *scenario) error {
+		return restart(ctx, s, s.anyNode(), (*node).stop)
+	}},
+	{name: "SIGKILL of a node", inject: func(ctx context.Context, s *scenario) error {
+		return restart(ctx, s, s.anyNode(), (*node).kill)
+	}},
+	{name: "SIGKILL of all nodes", nodes: 3, inject: killAllNodes},
+	{name: "SIGSTOP of a node", inject: func(ctx context.Context, s *scenario) error {
+		return freeze(ctx, s, s.anyNode(), s.between(200, 3000))
+	}},
+	{name: "SIGSTOP of a topic's leader", nodes: 3, inject: func(ctx context.Context, s *scenario) error {
+		n, err := s.leader(ctx)
+		if err != nil {
+			return err
+		}
+		return freeze(ctx, s, n, s.between(500, 9000))
+	}},
+	{name: "SIGSTOP of the controller", nodes: 3, inject: func(ctx context.Context, s *scenario) error {
+		n, err := s.bus.controller(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errNotInjected, err)
+		}
+		return freeze(ctx, s, n, s.between(500, 9000))
+	}},
+	{name: "loss of the tail of a node", inject: loseTail},
+	{name: "loss of the end of a block", bus: "nats", nodes: 1, inject: tearBlock},
+	{name: "backup restored on all nodes", inject: restoreBackup},
+	{name: "disk full", needs: needsMounts, inject: fillDisk},
+	{name: "checkpoint set to its own position", inject: setSameCheckpoint},
+	{name: "checkpoint set back", inject: setCheckpointBack},
+	{name: "node cut off from everyone", nodes: 3, needs: needsNetwork, inject: func(ctx context.Context, s *scenario) error {
+		n := s.anyNode()
+		return s.cutOff(ctx, []*node{n}, n.unplug, n.plug)
+	}},
+	{name: "leader cut off from the other nodes", nodes: 3, needs: needsNetwork, inject: cutLeaderOff},
+	{name: "leader cut off from the controller", nodes: 3, needs: needsNetwork, inject: cutLeaderOffController},
+}
+
+func needsMounts() string {
+	if machine.mounts {
+		return ""
+	}
+	return machine.why
+}
+
+func needsNetwork() string {
+	if machine.network {
+		return ""
+	}
+	return machine.why
+}
+
+// faultNames returns the names of all faults, in the order of the table.
+func faultNames() (names []string) {
+	for _, f := range faults {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// killCopy kills a copy and starts it again after some time.
+func (s *scenario) killCopy(ctx context.Context, p *program, d time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.kill(); err != nil {
+		return err
+	}
+	_ = pause(ctx, d)
+	return p.start()
+}
+
+func (s *scenario) freezeCopy(ctx context.Context, p *program, d time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.freeze()
+	defer p.thaw()
+	_ = pause(ctx, d)
+	return nil
+}
+
+func killAllCopies(ctx context.Context, s *scenario) error {
+	for _, p := range s.copies {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+	}
+	for _, p := range s.copies {
+		if err := p.kill(); err != nil {
+			return err
+		}
+	}
+	_ = pause(ctx, s.between(0, 500))
+	for _, p := range s.copies {
+		if err := p.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restart ends a node and starts it again.
+func restart(ctx context.Context, s *scenario, n *node, end func(*node)) error {
+	end(n)
+	_ = pause(ctx, s.between(0, 2000))
+	return n.start(ctx)
+}
+
+func killAllNodes(ctx context.Context, s *scenario) error {
+	for _, n := range s.nodes {
+		n.kill()
+	}
+	_ = pause(ctx, s.between(0, 1000))
+	return startAll(ctx, s.nodes)
+}
+
+// freeze stops a node's process for a time. The feeds grow meanwhile.
+func freeze(ctx context.Context, s *scenario, n *node, d time.Duration) error {
+	n.freeze()
+	_ = pause(ctx, d/2)
+	s.burst()
+	_ = pause(ctx, d/2)
+	return n.thaw(ctx)
+}
+
+// loseTail takes from one node what it has stored in the last moments, as a power
+// cut does.
+func loseTail(ctx context.Context, s *scenario) error {
+	return rewind(ctx, s, []*node{s.anyNode()}, s.between(100, 2000))
+}
+
+// restoreBackup takes all nodes back to an earlier moment.
+func restoreBackup(ctx context.Context, s *scenario) error {
+	return rewind(ctx, s, s.nodes, s.between(3000, 8000))
+}
+
+func rewind(ctx context.Context, s *scenario, nodes []*node, age time.Duration) error {
+	saved, err := saveAll(nodes)
+	if err != nil {
+		return err
+	}
+	_ = pause(ctx, age/2)
+	s.burst()
+	_ = pause(ctx, age/2)
+	for _, n := range nodes {
+		n.kill()
+	}
+	for i, n := range nodes {
+		if err := n.restore(saved[i]); err != nil {
+			return err
+		}
+	}
+	return startAll(ctx, nodes)
+}
+
+// tearBlock cuts bytes off the newest block of a stream.
+func tearBlock(ctx context.Context, s *scenario) error {
+	n := s.anyNode()
+	n.kill()
+	files, err := filepath.Glob(filepath.Join(n.store, "jetstream", "$G", "streams", s.anyFeed().name, "msgs", "*.blk"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return errors.Join(errNotInjected, n.start(ctx))
+	}
+	newest := slices.MaxFunc(files, func(a, b string) int { return blockNumber(a) - blockNumber(b) })
+	info, err := os.Stat(newest)
+	if err != nil {
+		return err
+	}
+	if err := os.Truncate(newest, max(0, info.Size()-int64(1+s.random.IntN(32<<10)))); err != nil {
+		return err
+	}
+	return n.start(ctx)
+}
+
+func blockNumber(path string) (n int) {
+	_, _ = fmt.Sscanf(filepath.Base(path), "%d.blk", &n)
+	return n
+}
+
+// fillDisk leaves a node no space for some time. It is restarted when there is space
+// again: nats-server turns JetStream off, and a broker ends.
+func fillDisk(ctx context.Context, s *scenario) error {
+	n := s.anyNode()
+	free, err := n.fill()
+	if err != nil {
+		return err
+	}
+	s.burst()
+	_ = pause(ctx, s.between(1000, 4000))
+	if err := free(); err != nil {
+		return err
+	}
+	n.kill()
+	return n.start(ctx)
+}
+
+func setSameCheckpoint(ctx context.Context, s *scenario) error {
+	p, f := s.anyCopy(), s.anyFeed()
+	cursor, err := p.cursor(ctx, f)
+	if err == nil && cursor == "" {
+		err = errors.New("nothing is published")
+	}
+	if err == nil {
+		_, err = p.checkpoint(ctx, "set", "--yes", f.name, cursor)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotInjected, err)
+	}
+	return nil
+}
+
+// setCheckpointBack has some of the feed, or all, read again. The copies leave out what
+// the topic has.
+func setCheckpointBack(ctx context.Context, s *scenario) error {
+	f := s.anyFeed()
+	position := "beginning"
+	if n := f.end().n; n > 0 && s.random.IntN(4) > 0 {
+		position = f.position(s.random.IntN(n))
+	}
+	if _, err := s.anyCopy().checkpoint(ctx, "set", "--yes", f.name, position); err != nil {
+		return fmt.Errorf("%w: %w", errNotInjected, err)
+	}
+	return nil
+}
+
+// cutOff lets some nodes be unreachable for a time. The feeds grow meanwhile. Nodes
+// that clients reach still count as up.
+func (s *scenario) cutOff(ctx context.Context, unreachable []*node, cut, heal func() error) error {
+	for _, n := range unreachable {
+		n.up.Store(false)
+	}
+	if err := cut(); err != nil {
+		return err
+	}
+	d := s.between(500, 9000)
+	_ = pause(ctx, d/2)
+	s.burst()
+	_ = pause(ctx, d/2)
+	if err := heal(); err != nil {
+		return err
+	}
+	for _, n := range s.nodes {
+		if err := n.waitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cutLeaderOff cuts the leader of a topic off from the other nodes. Clients reach it,
+// and it does not know yet that it does not lead any more.
+func cutLeaderOff(ctx context.Context, s *scenario) error {
+	n, err := s.leader(ctx)
+	if err != nil {
+		return err
+	}
+	return s.block(ctx, n, func(other *node) bool { return true })
+}
+
+// cutLeaderOffController lets the leader reach all nodes but the controller.
+func cutLeaderOffController(ctx context.Context, s *scenario) error {
+	n, err := s.leader(ctx)
+	if err != nil {
+		return err
+	}
+	controller, err := s.bus.controller(ctx)
+	if err == nil && controller == n {
+		err = errors.New("the leader is the controller")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotInjected, err)
+	}
+	return s.block(ctx, n, func(other *node) bool { return other == controller })
+}
+
+// block drops all packets between a node and some of the others for a time.
+func (s *scenario) block(ctx context.Context, n *node, from func(other *node) bool) error {
+	change := func(change func(place) error) func() error {
+		return func() error {
+			for _, other := range s.nodes {
+				if other != n && from(other) {
+					if err := change(other.place); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}
+	}
+	return s.cutOff(ctx, nil, change(n.block), change(n.unblock))
+}

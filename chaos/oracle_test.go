@@ -1,0 +1,185 @@
+//go:build chaos && linux
+
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	entity "github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+const pageSize = 50
+
+// feed is a feed that the test serves. It knows what its topic has to hold.
+type feed struct {
+	name string // and the topic's
+	url  string
+	*sample.Feed
+
+	mu  sync.Mutex
+	tip tip
+}
+
+// tip is what is known of the end of a topic, see scenario.watch.
+type tip struct {
+	n        int    // entities
+	last     string // Content-ID
+	progress time.Time
+	stalled  time.Duration // the longest stall of this round
+}
+
+// grow adds n entities.
+func (f *feed) grow(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.SetLen(f.Len() + n)
+}
+
+// observe records what the topic ends with, or that it cannot be read. The topic
+// cannot move before since: too much of the cluster was away.
+func (f *feed) observe(n int, last string, err error, since time.Time) {
+	length, newest := f.newest()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	moved := err == nil && (n != f.tip.n || last != f.tip.last)
+	if err == nil {
+		f.tip.n, f.tip.last = n, last
+	}
+	if moved || length == 0 || err == nil && last == newest {
+		f.tip.progress = now
+		return
+	}
+	if since.After(f.tip.progress) {
+		f.tip.progress = since
+	}
+	f.tip.stalled = max(f.tip.stalled, now.Sub(f.tip.progress))
+}
+
+// end returns the end of the topic as it was seen last.
+func (f *feed) end() tip {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tip
+}
+
+// takeStall returns the longest stall since it was called last.
+func (f *feed) takeStall() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := f.tip.stalled
+	f.tip.stalled = 0
+	return d
+}
+
+// upstream serves the feeds of a scenario.
+type upstream struct {
+	mux    *http.ServeMux
+	server *httptest.Server
+}
+
+func newUpstream() *upstream {
+	mux := http.NewServeMux()
+	return &upstream{mux, httptest.NewServer(mux)}
+}
+
+var feedsBegin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// add adds an empty feed. Each entity has an ID and a body that no other feed of the
+// scenario has.
+func (u *upstream) add(name string) *feed {
+	f := sample.New(sample.Options{PageSize: pageSize, Base: "/" + name, Entity: func(i int) entity.Entity {
+		return entity.Entity{
+			ID: contentIDOf(name, i), Op: entity.Put,
+			// Four share a second.
+			Modified: feedsBegin.Add(time.Duration(i/4) * time.Second),
+			Body:     []byte(bodyOf(name, i)),
+		}
+	}})
+	u.mux.Handle("/"+name+"/", f)
+	return &feed{name: name, url: u.server.URL + "/" + name + "/latest", Feed: f, tip: tip{progress: time.Now()}}
+}
+
+func contentIDOf(feed string, i int) string { return fmt.Sprintf("%d@%s", i, feed) }
+
+// bodyOf returns a body of 20 to 500 bytes.
+func bodyOf(feed string, i int) string {
+	return fmt.Sprintf(`{"feed":%q,"number":%d,"fill":%q}`, feed, i, strings.Repeat("x", i*7919%480))
+}
+
+// position returns entity i as "feedbridge checkpoint set" takes it: reading goes on
+// behind it.
+func (f *feed) position(i int) string {
+	at := feedsBegin.Add(time.Duration(i/4) * time.Second).Format(time.RFC3339)
+	return "id:" + contentIDOf(f.name, i) + "@" + at
+}
+
+// newest returns the number of entities and the ID of the last.
+func (f *feed) newest() (n int, id string) {
+	n = f.Len()
+	return n, contentIDOf(f.name, n-1)
+}
+
+// defects are the differences between a topic and its feed.
+type defects struct{ lost, repeated, disordered, foreign int }
+
+func (d defects) String() string {
+	return fmt.Sprintf("%d lost, %d repeated, %d out of order, %d not of the feed", d.lost, d.repeated, d.disordered, d.foreign)
+}
+
+func (d *defects) add(more defects) {
+	d.lost += more.lost
+	d.repeated += more.repeated
+	d.disordered += more.disordered
+	d.foreign += more.foreign
+}
+
+// compare compares a topic with the first n entities of the feed. An entity is
+// repeated if it is there a second time, and out of order if its first message is
+// behind that of a later entity. Where is the first difference, in words.
+func (f *feed) compare(topic []message, n int) (d defects, where string) {
+	seen := make([]bool, n)
+	note := func(position int, what string, m message) {
+		if where == "" {
+			where = fmt.Sprintf("message %d, %s, is %s", position, m.id, what)
+		}
+	}
+	next := 0 // behind the latest entity so far
+	for position, m := range topic {
+		digits, isOurs := strings.CutSuffix(m.id, "@"+f.name)
+		i, err := strconv.Atoi(digits)
+		switch {
+		case !isOurs || err != nil || i < 0 || i >= n || m.body != bodyOf(f.name, i):
+			d.foreign++
+			note(position, "not of the feed", m)
+			continue
+		case seen[i]:
+			d.repeated++
+			note(position, "repeated", m)
+			continue
+		case i < next:
+			d.disordered++
+			note(position, "out of order", m)
+		case i > next:
+			note(position, fmt.Sprintf("not entity %d", next), m)
+		}
+		seen[i] = true
+		next = max(next, i+1)
+	}
+	for i, ok := range seen {
+		if !ok {
+			d.lost++
+			if where == "" {
+				where = fmt.Sprintf("the topic ends before entity %d", i)
+			}
+		}
+	}
+	return d, where
+}

@@ -1,0 +1,123 @@
+//go:build chaos && linux
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// program is one copy of feedbridge. All copies of a scenario have the same
+// configuration but for the address of their status.
+type program struct {
+	name    string
+	config  string
+	address string // of its status
+
+	mu  sync.Mutex // is held while a fault is injected into the copy
+	run *process
+	up  atomic.Bool // it runs and is not frozen
+}
+
+func newProgram(scenario string, number int) (*program, error) {
+	port, err := freePort("127.0.0.1")
+	name := fmt.Sprintf("copy%d", number)
+	return &program{name: name, config: chaosDir(scenario, name+".yaml"), address: fmt.Sprintf("127.0.0.1:%d", port)}, err
+}
+
+// configure writes the configuration. It is read at the next start.
+func (p *program) configure(b bus, feeds []*feed) error {
+	busConfig, topicConfig := b.configure()
+	var text strings.Builder
+	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q}\nbuses:\n  main:\n    %s\nfeeds:\n", p.address, busConfig)
+	for _, f := range feeds {
+		fmt.Fprintf(&text, "  %s:\n    url: %s\n    every: 200ms\n    limits: {rate: 100}\n    to: {%s}\n", f.name, f.url, topicConfig)
+	}
+	return os.WriteFile(p.config, []byte(text.String()), 0o600)
+}
+
+func (p *program) start() error {
+	var err error
+	p.run, err = startLogged(exec.Command(chaosDir("feedbridge"), "run", "-c", p.config), p.log())
+	p.up.Store(err == nil)
+	return err
+}
+
+// kill kills the copy. A copy that has ended by itself is a defect.
+func (p *program) kill() error {
+	p.up.Store(false)
+	if p.run.ended() {
+		return fmt.Errorf("%s ended by itself: %w", p.name, p.run.err)
+	}
+	p.run.kill()
+	return nil
+}
+
+func (p *program) freeze() {
+	p.up.Store(false)
+	p.run.signal(syscall.SIGSTOP)
+}
+
+func (p *program) thaw() {
+	p.run.signal(syscall.SIGCONT)
+	p.up.Store(true)
+}
+
+// checkpointTimeout is how long a command may take. The bus may be away.
+const checkpointTimeout = 20 * time.Second
+
+// checkpoint runs "feedbridge checkpoint" and returns what it prints.
+func (p *program) checkpoint(ctx context.Context, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, chaosDir("feedbridge"), append([]string{"checkpoint", args[0], "-c", p.config}, args[1:]...)...)
+	cmd.Env = environment()
+	out, err := cmd.Output()
+	if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output wraps it in nothing
+		err = fmt.Errorf("checkpoint %q: %w: %s", args, err, exit.Stderr)
+	}
+	return out, err
+}
+
+// cursor returns the position of a feed.
+func (p *program) cursor(ctx context.Context, f *feed) (string, error) {
+	out, err := p.checkpoint(ctx, "show", "--json", f.name)
+	if err != nil {
+		return "", err
+	}
+	var position struct{ Cursor string }
+	if err := json.Unmarshal(out, &position); err != nil {
+		return "", err
+	}
+	return position.Cursor, nil
+}
+
+// explain returns what the copy says about a feed.
+func (p *program) explain(ctx context.Context, f *feed) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var status struct {
+		Feeds []struct{ Feed, State, Explanation string }
+	}
+	if err := getJSON(ctx, "http://"+p.address+"/status", &status); err != nil {
+		return err.Error()
+	}
+	for _, s := range status.Feeds {
+		if s.Feed == f.name {
+			return s.State + ": " + s.Explanation
+		}
+	}
+	return "it does not know the feed"
+}
+
+// log is the path of the log.
+func (p *program) log() string { return filepath.Join(filepath.Dir(p.config), p.name+".log") }

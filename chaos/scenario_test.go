@@ -1,0 +1,377 @@
+//go:build chaos && linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	feedsPerScenario  = 4
+	copiesPerScenario = 3
+	// settleTimeout is how long the topics may take to catch up when all is healed.
+	settleTimeout = 2 * time.Minute
+	// doubtTimeout is how long a topic that ends like its feed may differ from it.
+	// A replica may be behind.
+	doubtTimeout = 10 * time.Second
+)
+
+// scenario is a cluster, copies of the program and feeds.
+type scenario struct {
+	t      *testing.T
+	name   string
+	kind   string // of bus
+	bus    bus
+	nodes  []*node
+	copies []*program
+	table  *table
+	// random draws the faults. Goroutines beside the rounds have their own.
+	random *rand.Rand
+
+	upstream *upstream
+	made     int // feeds
+	mu       sync.Mutex
+	feeds    []*feed // that are published; replaced, never changed
+}
+
+// newScenario starts a scenario.
+func newScenario(t *testing.T, kind string, nodes, number int, tab *table) (*scenario, error) {
+	s := &scenario{
+		t: t, name: fmt.Sprintf("%s%d-%d", kind, nodes, number), kind: kind, table: tab, upstream: newUpstream(),
+		random: rand.New(rand.NewPCG(flags.seed, uint64(number)<<16|uint64(nodes)<<8|uint64(len(kind)))),
+	}
+	t.Cleanup(s.close)
+	if err := os.MkdirAll(chaosDir(s.name), 0o700); err != nil {
+		return nil, err
+	}
+	open := newNATS
+	if kind == "kafka" {
+		open = newKafka
+	}
+	var err error
+	if s.bus, err = open(s.name, nodes); err != nil {
+		return nil, err
+	}
+	s.nodes = s.bus.servers()
+	if err := startAll(t.Context(), s.nodes); err != nil {
+		return nil, err
+	}
+	for i := range copiesPerScenario {
+		p, err := newProgram(s.name, i+1)
+		if err != nil {
+			return nil, err
+		}
+		s.copies = append(s.copies, p)
+	}
+	return s, s.replaceFeeds(nil)
+}
+
+// close ends all processes. If the test has failed it keeps the stores.
+func (s *scenario) close() {
+	for _, p := range s.copies {
+		if p.run != nil {
+			p.run.kill()
+		}
+	}
+	if s.bus != nil {
+		s.bus.close()
+	}
+	for _, n := range s.nodes {
+		if n.run != nil {
+			n.run.kill()
+		}
+		if s.t.Failed() {
+			if err := n.keepStore(); err != nil {
+				s.t.Error(err)
+			}
+		}
+	}
+	s.upstream.server.Close()
+}
+
+// run injects faults until ctx ends.
+func (s *scenario) run(ctx context.Context) error {
+	watching, stop := context.WithCancel(s.t.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watch(watching) })
+	defer watch.Wait()
+	defer stop()
+	// The topics exist before the first fault.
+	s.burst()
+	if err := s.settle("start"); err != nil {
+		return err
+	}
+	var queue []fault
+	for ctx.Err() == nil {
+		if len(queue) == 0 {
+			if queue = s.applicable(); len(queue) == 0 {
+				return nil
+			}
+		}
+		f := queue[0]
+		queue = queue[1:]
+		if err := s.round(ctx, f); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+// applicable returns the faults for this scenario, shuffled.
+func (s *scenario) applicable() (list []fault) {
+	for _, f := range faults {
+		if f.bus != "" && f.bus != s.kind || f.nodes != 0 && f.nodes != len(s.nodes) || !strings.Contains(f.name, flags.only) {
+			continue
+		}
+		if f.needs != nil && f.needs() != "" {
+			s.table.skip(f.name, f.needs())
+			continue
+		}
+		list = append(list, f)
+	}
+	s.random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list
+}
+
+// round injects a fault one to three times while copies are killed and frozen and the
+// feeds grow, and compares the topics with the feeds when all is healed.
+func (s *scenario) round(ctx context.Context, f fault) error {
+	s.table.update(f.name, func(*row) {}) // it has a row, whether there is an occasion or not
+	beside, stop := context.WithCancel(s.t.Context())
+	defer stop()
+	var others sync.WaitGroup
+	defer others.Wait()
+	others.Go(s.own(func(r *rand.Rand) { s.grow(beside, r) }))
+	for _, p := range s.copies {
+		others.Go(s.own(func(r *rand.Rand) { s.disturb(beside, r, p) }))
+	}
+	for range 1 + s.random.IntN(3) {
+		s.burst()
+		_ = pause(ctx, s.between(0, 300))
+		if ctx.Err() != nil {
+			break
+		}
+		// What has begun is healed, also if the time is over.
+		err := f.inject(s.t.Context(), s)
+		switch {
+		case errors.Is(err, errNotInjected):
+			s.t.Logf("%s: %s: %v", s.name, f.name, err)
+		case err != nil:
+			return err
+		default:
+			s.table.injected(f.name)
+		}
+	}
+	stop()
+	others.Wait()
+	return s.settle(f.name)
+}
+
+// own gives a goroutine its own source of random numbers.
+func (s *scenario) own(run func(*rand.Rand)) func() {
+	r := rand.New(rand.NewPCG(s.random.Uint64(), 0))
+	return func() { run(r) }
+}
+
+// grow lets feeds grow until ctx ends.
+func (s *scenario) grow(ctx context.Context, r *rand.Rand) {
+	for pause(ctx, time.Duration(100+r.IntN(400))*time.Millisecond) == nil {
+		feeds := s.published()
+		f := feeds[r.IntN(len(feeds))]
+		f.grow(1 + r.IntN(40))
+	}
+}
+
+// disturb kills and freezes a copy until ctx ends.
+func (s *scenario) disturb(ctx context.Context, r *rand.Rand, p *program) {
+	for pause(ctx, time.Duration(500+r.IntN(4000))*time.Millisecond) == nil {
+		name, err := "SIGKILL of a copy", error(nil)
+		if r.IntN(2) == 0 {
+			err = s.killCopy(ctx, p, time.Duration(r.IntN(500))*time.Millisecond)
+		} else {
+			name = "SIGSTOP of a copy"
+			err = s.freezeCopy(ctx, p, time.Duration(200+r.IntN(3000))*time.Millisecond)
+		}
+		if err != nil {
+			s.t.Errorf("%s: %v", s.name, err)
+			return
+		}
+		s.table.injected(name)
+	}
+}
+
+// burst lets all feeds grow.
+func (s *scenario) burst() {
+	for _, f := range s.published() {
+		f.grow(20 + s.random.IntN(150))
+	}
+}
+
+func (s *scenario) between(least, most int) time.Duration {
+	return time.Duration(least+s.random.IntN(most-least)) * time.Millisecond
+}
+
+func (s *scenario) anyNode() *node    { return s.nodes[s.random.IntN(len(s.nodes))] }
+func (s *scenario) anyCopy() *program { return s.copies[s.random.IntN(len(s.copies))] }
+func (s *scenario) anyFeed() *feed    { return s.published()[s.random.IntN(len(s.published()))] }
+
+// leader returns the node that leads the topic of some feed.
+func (s *scenario) leader(ctx context.Context) (*node, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	n, err := s.bus.leader(ctx, s.anyFeed().name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotInjected, err)
+	}
+	return n, nil
+}
+
+// published returns the feeds that are published now.
+func (s *scenario) published() []*feed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.feeds
+}
+
+// replaceFeeds puts new feeds into the place of those whose topics have defects, and
+// restarts the copies. What is wrong with a topic stays so; in the next rounds it
+// would be found again and again.
+func (s *scenario) replaceFeeds(bad map[*feed]bool) error {
+	var feeds []*feed
+	for _, f := range s.published() {
+		if !bad[f] {
+			feeds = append(feeds, f)
+		}
+	}
+	for len(feeds) < feedsPerScenario {
+		s.made++
+		feeds = append(feeds, s.upstream.add(fmt.Sprintf("feed%d", s.made)))
+	}
+	s.mu.Lock()
+	s.feeds = feeds
+	s.mu.Unlock()
+	for _, p := range s.copies {
+		if err := p.configure(s.bus, feeds); err != nil {
+			return err
+		}
+		if p.run != nil {
+			p.run.kill()
+		}
+		if err := p.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// available reports whether a quorum of the nodes and one copy are up.
+func (s *scenario) available() bool {
+	nodes, copies := 0, 0
+	for _, n := range s.nodes {
+		if n.up.Load() {
+			nodes++
+		}
+	}
+	for _, p := range s.copies {
+		if p.up.Load() {
+			copies++
+		}
+	}
+	return 2*nodes > len(s.nodes) && copies > 0
+}
+
+// watch looks at the ends of the topics until ctx ends, and measures how long they
+// do not move though their feeds have more and the cluster and a copy are up.
+func (s *scenario) watch(ctx context.Context) {
+	since := time.Now() // when all was up, again
+	for pause(ctx, 100*time.Millisecond) == nil {
+		for _, f := range s.published() {
+			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+			n, last, err := s.bus.tip(attempt, f.name)
+			cancel()
+			if !s.available() {
+				since = time.Now()
+			}
+			f.observe(n, last, err, since)
+		}
+	}
+}
+
+// settle waits until the topics have caught up with the feeds, compares them, and
+// counts differences for a fault.
+func (s *scenario) settle(fault string) error {
+	ctx, cancel := context.WithTimeout(s.t.Context(), settleTimeout)
+	defer cancel()
+	bad := map[*feed]bool{}
+	for _, f := range s.published() {
+		d, where, err := s.catchUp(ctx, f)
+		if s.t.Context().Err() != nil {
+			return context.Cause(s.t.Context())
+		}
+		stalled := f.takeStall()
+		s.table.update(fault, func(r *row) {
+			r.add(d)
+			r.stall = max(r.stall, stalled)
+			if err != nil {
+				r.behind++
+			}
+		})
+		if d == (defects{}) && err == nil {
+			continue
+		}
+		bad[f] = true
+		s.t.Errorf("%s: %s: %s: of %d entities %v: %s: %v", time.Now().Format(time.TimeOnly), s.name, fault, f.Len(), d, f.name+": "+where, err)
+		for _, p := range s.copies {
+			s.t.Logf("%s: %s: %s", p.name, f.name, p.explain(s.t.Context(), f))
+		}
+	}
+	if len(bad) > 0 {
+		return s.replaceFeeds(bad)
+	}
+	return nil
+}
+
+// catchUp waits until a topic is its feed, and returns the differences that remain. An
+// error says that the topic has not reached the end of the feed.
+func (s *scenario) catchUp(ctx context.Context, f *feed) (d defects, where string, err error) {
+	n, last := f.newest()
+	var reached time.Time // when the topic ended like the feed
+	for ctx.Err() == nil {
+		switch tip := f.end(); {
+		case tip.last != last:
+			reached = time.Time{}
+		case reached.IsZero():
+			reached = time.Now()
+			continue
+		case tip.n == n || time.Since(reached) > doubtTimeout:
+			var topic []message
+			if topic, err = s.read(f); err == nil {
+				d, where = f.compare(topic, n)
+				if d == (defects{}) || time.Since(reached) > doubtTimeout {
+					return d, where, nil
+				}
+			}
+		}
+		_ = pause(ctx, 200*time.Millisecond)
+	}
+	topic, err := s.read(f)
+	if err != nil {
+		return d, where, fmt.Errorf("the topic cannot be read %v after all was healed: %w", settleTimeout, err)
+	}
+	d, where = f.compare(topic, n)
+	return d, where, fmt.Errorf("it has not caught up %v after all was healed", settleTimeout)
+}
+
+func (s *scenario) read(f *feed) ([]message, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	return s.bus.read(ctx, f.name)
+}

@@ -1,0 +1,103 @@
+//go:build chaos && linux
+
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// row is what a fault did on one bus.
+type row struct {
+	injected int
+	defects
+	behind int // feeds that did not catch up
+	stall  time.Duration
+}
+
+// table counts faults and defects of all scenarios of one bus.
+type table struct {
+	mu      sync.Mutex
+	rows    map[string]*row // by fault
+	skipped map[string]string
+	reached func() // is called when there are most faults
+	most    int    // 0 for no limit
+}
+
+func newTable() *table {
+	return &table{rows: map[string]*row{}, skipped: map[string]string{}}
+}
+
+// update changes the row of a fault.
+func (t *table) update(fault string, change func(*row)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.rows[fault]
+	if r == nil {
+		r = &row{}
+		t.rows[fault] = r
+	}
+	change(r)
+}
+
+// limit has reached called when so many faults are counted.
+func (t *table) limit(most int, reached func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.most, t.reached = most, reached
+}
+
+// injected counts a fault.
+func (t *table) injected(fault string) {
+	t.update(fault, func(r *row) { r.injected++ })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, r := range t.rows {
+		n += r.injected
+	}
+	if n == t.most {
+		t.reached()
+	}
+}
+
+// skip notes why a fault cannot be injected.
+func (t *table) skip(fault, why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.skipped[fault] = why
+}
+
+// print writes the table as Markdown, with the faults in the given order.
+func (t *table) print(w io.Writer, names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintln(w, "| Fault | Injected | Lost | Repeated | Out of order | Not caught up | Longest stall |")
+	fmt.Fprintln(w, "|---|--:|--:|--:|--:|--:|--:|")
+	var sum row
+	for _, name := range names {
+		r := t.rows[name]
+		if r == nil {
+			if why, ok := t.skipped[name]; ok {
+				fmt.Fprintf(w, "| %s | skipped: %s | | | | | |\n", name, why)
+			}
+			continue
+		}
+		r.print(w, name)
+		sum.injected += r.injected
+		sum.add(r.defects)
+		sum.behind += r.behind
+		sum.stall = max(sum.stall, r.stall)
+	}
+	sum.print(w, "**all**")
+}
+
+func (r *row) print(w io.Writer, name string) {
+	lost := fmt.Sprint(r.lost)
+	if r.foreign > 0 {
+		lost += fmt.Sprintf(" (%d foreign)", r.foreign)
+	}
+	fmt.Fprintf(w, "| %s | %d | %s | %d | %d | %d | %.1f s |\n", name, r.injected, lost, r.repeated, r.disordered, r.behind, r.stall.Seconds())
+}
