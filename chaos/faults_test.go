@@ -295,20 +295,22 @@ func cutLeaderOff(ctx context.Context, s *scenario) error {
 	return s.block(ctx, n, func(other *node) bool { return true })
 }
 
-// cutLeaderOffController lets the leader reach all nodes but the controller.
+// cutLeaderOffController lets a leader reach all nodes but the controller.
 func cutLeaderOffController(ctx context.Context, s *scenario) error {
-	n, err := s.leader(ctx)
-	if err != nil {
-		return err
-	}
 	controller, err := s.bus.controller(ctx)
-	if err == nil && controller == n {
-		err = errors.New("the leader is the controller")
-	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotInjected, err)
 	}
-	return s.block(ctx, n, func(other *node) bool { return other == controller })
+	for _, f := range s.published() {
+		n, err := s.bus.leader(ctx, f.name)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errNotInjected, err)
+		}
+		if n != controller {
+			return s.block(ctx, n, func(other *node) bool { return other == controller })
+		}
+	}
+	return fmt.Errorf("%w: the controller leads all topics", errNotInjected)
 }
 
 // block drops all packets between a node and some of the others for a time.
