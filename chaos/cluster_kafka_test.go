@@ -57,15 +57,14 @@ func newKafka(scenario string, nodes int) (bus, error) {
 			"listeners":                fmt.Sprintf("PLAIN://%s,CONTROLLER://%s", b.seeds[i], n.address(ports[i][1])),
 			"advertised.listeners":     "PLAIN://" + b.seeds[i],
 			// Little memory and few threads: several brokers share the machine.
-			"num.network.threads":                       "1",
-			"num.io.threads":                            "2",
-			"num.recovery.threads.per.data.dir":         "1",
-			"background.threads":                        "2",
-			"log.segment.bytes":                         "16777216",
-			"log.index.size.max.bytes":                  "262144",
-			"transaction.state.log.segment.bytes":       "4194304",
-			"metadata.log.segment.bytes":                "16777216",
-			"transaction.partition.verification.enable": "true",
+			"num.network.threads":                 "1",
+			"num.io.threads":                      "2",
+			"num.recovery.threads.per.data.dir":   "1",
+			"background.threads":                  "2",
+			"log.segment.bytes":                   "16777216",
+			"log.index.size.max.bytes":            "262144",
+			"transaction.state.log.segment.bytes": "4194304",
+			"metadata.log.segment.bytes":          "16777216",
 		}}
 		if nodes > 1 {
 			for name, value := range map[string]string{
@@ -82,6 +81,9 @@ func newKafka(scenario string, nodes int) (bus, error) {
 				"broker.session.timeout.ms":                        "3000",
 				"broker.heartbeat.interval.ms":                     "500",
 				"replica.lag.time.max.ms":                          "10000",
+				// Leaders move back to where they were, and do not gather on one node.
+				"leader.imbalance.check.interval.seconds": "5",
+				"leader.imbalance.per.broker.percentage":  "0",
 			} {
 				server.Properties[name] = value
 			}
@@ -265,6 +267,17 @@ func (b *kafkaBus) read(ctx context.Context, topic string) ([]message, error) {
 		all = append(all, message{contentID(r), string(r.Value)})
 	})
 	return all, err
+}
+
+func (b *kafkaBus) remove(ctx context.Context, topic string) error {
+	b.mu.Lock()
+	if t := b.tails[topic]; t != nil {
+		t.client.Close()
+		delete(b.tails, topic)
+	}
+	b.mu.Unlock()
+	_, err := b.admin.DeleteTopic(ctx, topic)
+	return err
 }
 
 func contentID(r *kgo.Record) string {

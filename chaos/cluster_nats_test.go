@@ -186,6 +186,10 @@ func (b *natsBus) read(ctx context.Context, topic string) ([]message, error) {
 	return all, nil
 }
 
+func (b *natsBus) remove(ctx context.Context, topic string) error {
+	return b.js.DeleteStream(ctx, topic)
+}
+
 // getJSON reads a JSON document from a server.
 func getJSON(ctx context.Context, url string, v any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

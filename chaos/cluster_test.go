@@ -41,6 +41,8 @@ type bus interface {
 	tip(ctx context.Context, topic string) (n int, last string, err error)
 	// read returns the whole topic.
 	read(ctx context.Context, topic string) ([]message, error)
+	// remove deletes a topic that is not published any more.
+	remove(ctx context.Context, topic string) error
 	close()
 }
 

@@ -60,6 +60,7 @@ var faults = []fault{
 		return freeze(ctx, s, n, s.between(500, 9000))
 	}},
 	{name: "loss of the tail of a node", inject: loseTail},
+	{name: "loss of the tail, and of the copy that fills it", inject: loseTailAndCopy},
 	{name: "loss of the end of a block", bus: "nats", nodes: 1, inject: tearBlock},
 	{name: "backup restored on all nodes", inject: restoreBackup},
 	{name: "disk full", needs: needsMounts, inject: fillDisk},
@@ -164,6 +165,48 @@ func loseTail(ctx context.Context, s *scenario) error {
 	return rewind(ctx, s, []*node{s.anyNode()}, s.between(100, 2000))
 }
 
+// loseTailAndCopy has one copy publish a lost tail again, in smaller commits, and kills it
+// at that. The others know what the topic had before.
+func loseTailAndCopy(ctx context.Context, s *scenario) error {
+	saved, err := saveAll(s.nodes)
+	if err != nil {
+		return err
+	}
+	for _, f := range s.published() {
+		f.slowDown(0)
+		f.grow(500 + s.random.IntN(1500))
+	}
+	_ = pause(ctx, s.between(100, 2000))
+	filling := s.anyCopy()
+	for _, p := range s.copies {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p != filling {
+			p.freeze()
+		}
+	}
+	for _, f := range s.published() {
+		f.slowDown(time.Millisecond)
+	}
+	if err := takeBack(ctx, s.nodes, saved); err != nil {
+		return err
+	}
+	// One that has just started does not wait before it tries again.
+	filling.run.kill()
+	if err := filling.start(); err != nil {
+		return err
+	}
+	_ = pause(ctx, s.between(200, 1500))
+	err = filling.kill()
+	for _, p := range s.copies {
+		if p != filling {
+			p.thaw()
+		}
+	}
+	_ = pause(ctx, s.between(0, 3000))
+	return errors.Join(err, filling.start())
+}
+
 // restoreBackup takes all nodes back to an earlier moment.
 func restoreBackup(ctx context.Context, s *scenario) error {
 	return rewind(ctx, s, s.nodes, s.between(3000, 8000))
@@ -177,6 +220,11 @@ func rewind(ctx context.Context, s *scenario, nodes []*node, age time.Duration) 
 	_ = pause(ctx, age/2)
 	s.burst()
 	_ = pause(ctx, age/2)
+	return takeBack(ctx, nodes, saved)
+}
+
+// takeBack kills nodes, and starts them with saved stores.
+func takeBack(ctx context.Context, nodes []*node, saved []string) error {
 	for _, n := range nodes {
 		n.kill()
 	}

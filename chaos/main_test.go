@@ -26,6 +26,7 @@ var flags struct {
 	duration time.Duration
 	side     int
 	seed     uint64
+	keep     bool
 }
 
 func init() {
@@ -36,6 +37,7 @@ func init() {
 	flag.DurationVar(&flags.duration, "duration", time.Minute, "how long faults are injected")
 	flag.IntVar(&flags.side, "side", 1, "the number of scenarios of each bus and size side by side")
 	flag.Uint64Var(&flags.seed, "seed", 0, "draws the faults; 0 for a random one")
+	flag.BoolVar(&flags.keep, "keep", false, "keep logs also if nothing was wrong")
 }
 
 // The variables that the first process sets for the second, see TestMain.
@@ -69,7 +71,7 @@ func runIsolated() (code int, err error) {
 		return 1, err
 	}
 	defer func() {
-		if code == 0 && err == nil {
+		if code == 0 && err == nil && !flags.keep {
 			_ = os.RemoveAll(dir)
 		} else {
 			fmt.Fprintln(os.Stderr, "chaos: logs and stores are in", dir)

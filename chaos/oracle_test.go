@@ -9,19 +9,27 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	entity "github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
-const pageSize = 50
+// fullLength is the number of entities from which on a feed is replaced: it would take
+// ever longer to compare.
+const fullLength = 20_000
 
 // feed is a feed that the test serves. It knows what its topic has to hold.
 type feed struct {
 	name string // and the topic's
 	url  string
 	*sample.Feed
+	pageSize int
+
+	// slow is how long the server takes for a page, in nanoseconds. Commits are larger
+	// when it is 0.
+	slow atomic.Int64
 
 	mu  sync.Mutex
 	tip tip
@@ -41,6 +49,9 @@ func (f *feed) grow(n int) {
 	defer f.mu.Unlock()
 	f.SetLen(f.Len() + n)
 }
+
+// slowDown makes the server take some time for each entity.
+func (f *feed) slowDown(each time.Duration) { f.slow.Store(int64(f.pageSize) * int64(each)) }
 
 // observe records what the topic ends with, or that it cannot be read. The topic
 // cannot move before since: too much of the cluster was away.
@@ -92,10 +103,11 @@ func newUpstream() *upstream {
 
 var feedsBegin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// add adds an empty feed. Each entity has an ID and a body that no other feed of the
+// add adds an empty feed with so many entities on a page. Each entity has an ID and a body that no other feed of the
 // scenario has.
-func (u *upstream) add(name string) *feed {
-	f := sample.New(sample.Options{PageSize: pageSize, Base: "/" + name, Entity: func(i int) entity.Entity {
+func (u *upstream) add(name string, pageSize int) *feed {
+	f := &feed{name: name, url: u.server.URL + "/" + name + "/latest", pageSize: pageSize, tip: tip{progress: time.Now()}}
+	f.Feed = sample.New(sample.Options{PageSize: pageSize, Base: "/" + name, Entity: func(i int) entity.Entity {
 		return entity.Entity{
 			ID: contentIDOf(name, i), Op: entity.Put,
 			// Four share a second.
@@ -103,8 +115,11 @@ func (u *upstream) add(name string) *feed {
 			Body:     []byte(bodyOf(name, i)),
 		}
 	}})
-	u.mux.Handle("/"+name+"/", f)
-	return &feed{name: name, url: u.server.URL + "/" + name + "/latest", Feed: f, tip: tip{progress: time.Now()}}
+	u.mux.HandleFunc("/"+name+"/", func(w http.ResponseWriter, r *http.Request) {
+		_ = pause(r.Context(), time.Duration(f.slow.Load()))
+		f.ServeHTTP(w, r)
+	})
+	return f
 }
 
 func contentIDOf(feed string, i int) string { return fmt.Sprintf("%d@%s", i, feed) }

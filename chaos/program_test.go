@@ -40,7 +40,7 @@ func (p *program) configure(b bus, feeds []*feed) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "log: {format: text}\nadmin: {listen: %q}\nbuses:\n  main:\n    %s\nfeeds:\n", p.address, busConfig)
 	for _, f := range feeds {
-		fmt.Fprintf(&text, "  %s:\n    url: %s\n    every: 200ms\n    limits: {rate: 100}\n    to: {%s}\n", f.name, f.url, topicConfig)
+		fmt.Fprintf(&text, "  %s:\n    url: %s\n    every: 200ms\n    limits: {rate: 1000}\n    to: {%s}\n", f.name, f.url, topicConfig)
 	}
 	return os.WriteFile(p.config, []byte(text.String()), 0o600)
 }

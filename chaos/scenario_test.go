@@ -24,6 +24,9 @@ const (
 	doubtTimeout = 10 * time.Second
 )
 
+// pageSizes are those of the feeds. Small pages make small commits.
+var pageSizes = []int{5, 20, 50, 5}
+
 // scenario is a cluster, copies of the program and feeds.
 type scenario struct {
 	t      *testing.T
@@ -150,8 +153,9 @@ func (s *scenario) round(ctx context.Context, f fault) error {
 	var others sync.WaitGroup
 	defer others.Wait()
 	others.Go(s.own(func(r *rand.Rand) { s.grow(beside, r) }))
+	calm := s.between(200, 4000)
 	for _, p := range s.copies {
-		others.Go(s.own(func(r *rand.Rand) { s.disturb(beside, r, p) }))
+		others.Go(s.own(func(r *rand.Rand) { s.disturb(beside, r, p, calm) }))
 	}
 	for range 1 + s.random.IntN(3) {
 		s.burst()
@@ -169,6 +173,8 @@ func (s *scenario) round(ctx context.Context, f fault) error {
 		default:
 			s.table.injected(f.name)
 		}
+		// The copies are disturbed also while they recover.
+		_ = pause(ctx, s.between(0, 2000))
 	}
 	stop()
 	others.Wait()
@@ -190,9 +196,9 @@ func (s *scenario) grow(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// disturb kills and freezes a copy until ctx ends.
-func (s *scenario) disturb(ctx context.Context, r *rand.Rand, p *program) {
-	for pause(ctx, time.Duration(500+r.IntN(4000))*time.Millisecond) == nil {
+// disturb kills and freezes a copy until ctx ends, with up to twice calm between.
+func (s *scenario) disturb(ctx context.Context, r *rand.Rand, p *program, calm time.Duration) {
+	for pause(ctx, 200*time.Millisecond+time.Duration(r.Int64N(int64(2*calm)))) == nil {
 		name, err := "SIGKILL of a copy", error(nil)
 		if r.IntN(2) == 0 {
 			err = s.killCopy(ctx, p, time.Duration(r.IntN(500))*time.Millisecond)
@@ -208,10 +214,19 @@ func (s *scenario) disturb(ctx context.Context, r *rand.Rand, p *program) {
 	}
 }
 
-// burst lets all feeds grow.
+// burst lets all feeds grow, and one of them, now and then, by a lot. Some get slow and
+// some fast: entities that are published again after a loss are then in commits of
+// other sizes than before.
 func (s *scenario) burst() {
 	for _, f := range s.published() {
+		f.slowDown(0)
+		if s.random.IntN(2) == 0 {
+			f.slowDown(s.between(0, 1000) / 1000)
+		}
 		f.grow(20 + s.random.IntN(150))
+	}
+	if s.random.IntN(2) == 0 {
+		s.anyFeed().grow(500 + s.random.IntN(2000))
 	}
 }
 
@@ -241,19 +256,23 @@ func (s *scenario) published() []*feed {
 	return s.feeds
 }
 
-// replaceFeeds puts new feeds into the place of those whose topics have defects, and
-// restarts the copies. What is wrong with a topic stays so; in the next rounds it
-// would be found again and again.
-func (s *scenario) replaceFeeds(bad map[*feed]bool) error {
+// replaceFeeds puts new feeds into the place of some, and restarts the copies. A defect
+// of a topic stays there; in the next rounds it would be found again and again.
+func (s *scenario) replaceFeeds(old map[*feed]bool) error {
+	for _, p := range s.copies {
+		if p.run != nil {
+			p.run.kill()
+		}
+	}
 	var feeds []*feed
 	for _, f := range s.published() {
-		if !bad[f] {
+		if !old[f] {
 			feeds = append(feeds, f)
 		}
 	}
 	for len(feeds) < feedsPerScenario {
 		s.made++
-		feeds = append(feeds, s.upstream.add(fmt.Sprintf("feed%d", s.made)))
+		feeds = append(feeds, s.upstream.add(fmt.Sprintf("feed%d", s.made), pageSizes[s.made%len(pageSizes)]))
 	}
 	s.mu.Lock()
 	s.feeds = feeds
@@ -261,9 +280,6 @@ func (s *scenario) replaceFeeds(bad map[*feed]bool) error {
 	for _, p := range s.copies {
 		if err := p.configure(s.bus, feeds); err != nil {
 			return err
-		}
-		if p.run != nil {
-			p.run.kill()
 		}
 		if err := p.start(); err != nil {
 			return err
@@ -310,7 +326,7 @@ func (s *scenario) watch(ctx context.Context) {
 func (s *scenario) settle(fault string) error {
 	ctx, cancel := context.WithTimeout(s.t.Context(), settleTimeout)
 	defer cancel()
-	bad := map[*feed]bool{}
+	old := map[*feed]bool{} // to be replaced
 	for _, f := range s.published() {
 		d, where, err := s.catchUp(ctx, f)
 		if s.t.Context().Err() != nil {
@@ -327,14 +343,31 @@ func (s *scenario) settle(fault string) error {
 		if d == (defects{}) && err == nil {
 			continue
 		}
-		bad[f] = true
+		old[f] = true
 		s.t.Errorf("%s: %s: %s: of %d entities %v: %s: %v", time.Now().Format(time.TimeOnly), s.name, fault, f.Len(), d, f.name+": "+where, err)
 		for _, p := range s.copies {
 			s.t.Logf("%s: %s: %s", p.name, f.name, p.explain(s.t.Context(), f))
 		}
 	}
-	if len(bad) > 0 {
-		return s.replaceFeeds(bad)
+	var full []*feed
+	for _, f := range s.published() {
+		if f.Len() > fullLength && !old[f] {
+			full = append(full, f)
+		}
+	}
+	if len(old)+len(full) == 0 {
+		return nil
+	}
+	for _, f := range full {
+		old[f] = true
+	}
+	if err := s.replaceFeeds(old); err != nil {
+		return err
+	}
+	for _, f := range full {
+		if err := s.bus.remove(s.t.Context(), f.name); err != nil {
+			return fmt.Errorf("remove %s: %w", f.name, err)
+		}
 	}
 	return nil
 }
