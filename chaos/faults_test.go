@@ -172,11 +172,14 @@ func loseTailAndCopy(ctx context.Context, s *scenario) error {
 	if err != nil {
 		return err
 	}
+	measure := s.anyFeed()
+	kept := measure.end().n
 	for _, f := range s.published() {
 		f.slowDown(0)
-		f.grow(500 + s.random.IntN(1500))
+		f.grow(300 + s.random.IntN(1200))
 	}
-	_ = pause(ctx, s.between(100, 2000))
+	_ = pause(ctx, s.between(100, 3000))
+	lost := measure.end().n - kept
 	filling := s.anyCopy()
 	for _, p := range s.copies {
 		p.mu.Lock()
@@ -196,7 +199,13 @@ func loseTailAndCopy(ctx context.Context, s *scenario) error {
 	if err := filling.start(); err != nil {
 		return err
 	}
-	_ = pause(ctx, s.between(200, 1500))
+	half := kept + int(float64(lost)*(0.5+s.random.Float64()/2))
+	for range 50 {
+		if measure.end().n >= half {
+			break
+		}
+		_ = pause(ctx, 100*time.Millisecond)
+	}
 	err = filling.kill()
 	for _, p := range s.copies {
 		if p != filling {

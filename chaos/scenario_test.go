@@ -25,7 +25,7 @@ const (
 )
 
 // pageSizes are those of the feeds. Small pages make small commits.
-var pageSizes = []int{5, 20, 50, 5}
+var pageSizes = []int{1, 5, 20, 50}
 
 // scenario is a cluster, copies of the program and feeds.
 type scenario struct {
