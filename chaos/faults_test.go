@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -72,6 +74,8 @@ var faults = []fault{
 	}},
 	{name: "leader cut off from the other nodes", nodes: 3, needs: needsNetwork, inject: cutLeaderOff},
 	{name: "leader cut off from the controller", nodes: 3, needs: needsNetwork, inject: cutLeaderOffController},
+	{name: "leader and copies frozen together", nodes: 3, inject: freezeLeaderAndCopies},
+	{name: "leader cut off while copies are frozen", nodes: 3, needs: needsNetwork, inject: cutLeaderOffFromFrozenCopies},
 }
 
 func needsMounts() string {
@@ -165,6 +169,26 @@ func loseTail(ctx context.Context, s *scenario) error {
 	return rewind(ctx, s, []*node{s.anyNode()}, s.between(100, 2000))
 }
 
+// freezeAllButOne freezes copies, and returns the one that goes on. No other fault is
+// injected into the frozen ones until thaw is called. It may be called again.
+func (s *scenario) freezeAllButOne() (awake *program, thaw func()) {
+	awake = s.anyCopy()
+	var frozen []*program
+	for _, p := range s.copies {
+		if p != awake {
+			p.mu.Lock()
+			p.freeze()
+			frozen = append(frozen, p)
+		}
+	}
+	return awake, sync.OnceFunc(func() {
+		for _, p := range frozen {
+			p.thaw()
+			p.mu.Unlock()
+		}
+	})
+}
+
 // loseTailAndCopy has one copy publish a lost tail again, in smaller commits, and kills it
 // at that. The others know what the topic had before.
 func loseTailAndCopy(ctx context.Context, s *scenario) error {
@@ -180,14 +204,10 @@ func loseTailAndCopy(ctx context.Context, s *scenario) error {
 	}
 	_ = pause(ctx, s.between(100, 3000))
 	lost := measure.end().n - kept
-	filling := s.anyCopy()
-	for _, p := range s.copies {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p != filling {
-			p.freeze()
-		}
-	}
+	filling, thaw := s.freezeAllButOne()
+	defer thaw()
+	filling.mu.Lock()
+	defer filling.mu.Unlock()
 	for _, f := range s.published() {
 		f.slowDown(time.Millisecond)
 	}
@@ -207,11 +227,7 @@ func loseTailAndCopy(ctx context.Context, s *scenario) error {
 		_ = pause(ctx, 100*time.Millisecond)
 	}
 	err = filling.kill()
-	for _, p := range s.copies {
-		if p != filling {
-			p.thaw()
-		}
-	}
+	thaw()
 	_ = pause(ctx, s.between(0, 3000))
 	return errors.Join(err, filling.start())
 }
@@ -349,33 +365,45 @@ func cutLeaderOff(ctx context.Context, s *scenario) error {
 	if err != nil {
 		return err
 	}
-	return s.block(ctx, n, func(other *node) bool { return true })
+	cut, heal := s.links(n, s.nodes)
+	return s.cutOff(ctx, nil, cut, heal)
 }
 
 // cutLeaderOffController lets a leader reach all nodes but the controller.
 func cutLeaderOffController(ctx context.Context, s *scenario) error {
-	controller, err := s.bus.controller(ctx)
+	n, controller, err := s.leaderAndController(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errNotInjected, err)
+		return err
 	}
-	for _, f := range s.published() {
-		n, err := s.bus.leader(ctx, f.name)
-		if err != nil {
-			return fmt.Errorf("%w: %w", errNotInjected, err)
-		}
-		if n != controller {
-			return s.block(ctx, n, func(other *node) bool { return other == controller })
-		}
-	}
-	return fmt.Errorf("%w: the controller leads all topics", errNotInjected)
+	cut, heal := s.links(n, []*node{controller})
+	return s.cutOff(ctx, nil, cut, heal)
 }
 
-// block drops all packets between a node and some of the others for a time.
-func (s *scenario) block(ctx context.Context, n *node, from func(other *node) bool) error {
-	change := func(change func(place) error) func() error {
+// leaderAndController returns the leader of some topic, and the controller, which is
+// another node.
+func (s *scenario) leaderAndController(ctx context.Context) (leader, controller *node, err error) {
+	controller, err = s.bus.controller(ctx)
+	for _, f := range s.published() {
+		if err == nil {
+			leader, err = s.bus.leader(ctx, f.name)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", errNotInjected, err)
+		}
+		if leader != controller {
+			return leader, controller, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("%w: the controller leads all topics", errNotInjected)
+}
+
+// links returns functions that drop all packets between a node and others, and that
+// let them through again.
+func (s *scenario) links(n *node, others []*node) (cut, heal func() error) {
+	each := func(change func(place) error) func() error {
 		return func() error {
-			for _, other := range s.nodes {
-				if other != n && from(other) {
+			for _, other := range others {
+				if other != n {
 					if err := change(other.place); err != nil {
 						return err
 					}
@@ -384,5 +412,45 @@ func (s *scenario) block(ctx context.Context, n *node, from func(other *node) bo
 			return nil
 		}
 	}
-	return s.cutOff(ctx, nil, change(n.block), change(n.unblock))
+	return each(n.block), each(n.unblock)
+}
+
+// freezeLeaderAndCopies freezes a leader until another node leads, and all copies but
+// one. When they go on, neither the leader nor the copies know what was committed.
+func freezeLeaderAndCopies(ctx context.Context, s *scenario) error {
+	n, err := s.leader(ctx)
+	if err != nil {
+		return err
+	}
+	_, thaw := s.freezeAllButOne()
+	defer thaw()
+	n.freeze()
+	s.burst()
+	_ = pause(ctx, s.between(4000, 9000))
+	n.run.signal(syscall.SIGCONT)
+	thaw()
+	return n.waitReady(ctx)
+}
+
+// cutLeaderOffFromFrozenCopies lets the leader of a topic be deposed by the controller,
+// which it cannot reach, and then asked by copies that take it for the leader still.
+func cutLeaderOffFromFrozenCopies(ctx context.Context, s *scenario) error {
+	n, controller, err := s.leaderAndController(ctx)
+	if err != nil {
+		return err
+	}
+	_, thaw := s.freezeAllButOne()
+	defer thaw()
+	cut, heal := s.links(n, []*node{controller})
+	if err := cut(); err != nil {
+		return err
+	}
+	s.burst()
+	_ = pause(ctx, s.between(4000, 9000))
+	thaw()
+	_ = pause(ctx, s.between(200, 2000))
+	if err := heal(); err != nil {
+		return err
+	}
+	return n.waitReady(ctx)
 }
