@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -13,6 +14,9 @@ import (
 // TestCrashMatrix injects faults into feedbridge and its buses, and compares the
 // topics with the feeds. It prints the table of docs/crash-matrix.md.
 func TestCrashMatrix(t *testing.T) {
+	if !slices.Contains([]string{"", "nats", "kafka"}, flags.bus) || !slices.Contains([]int{0, 1, 3}, flags.nodes) {
+		t.Fatalf("invalid flags -bus %q -nodes %d: want nats or kafka, and 1 or 3", flags.bus, flags.nodes)
+	}
 	fmt.Printf("seed %d\n", flags.seed)
 	for _, kind := range []string{"nats", "kafka"} {
 		if flags.bus != "" && flags.bus != kind {
@@ -39,7 +43,7 @@ var printMutex sync.Mutex
 func runScenarios(t *testing.T, kind string, tab *table) {
 	var all []*scenario
 	for _, nodes := range []int{1, 3} {
-		if flags.nodes != 0 && flags.nodes != nodes {
+		if flags.nodes != 0 && flags.nodes != nodes || len(applicable(kind, nodes, tab)) == 0 {
 			continue
 		}
 		for number := range flags.side {
@@ -49,6 +53,9 @@ func runScenarios(t *testing.T, kind string, tab *table) {
 			}
 			all = append(all, s)
 		}
+	}
+	if len(all) == 0 {
+		t.Fatalf("no fault whose name contains %q can be injected", flags.only)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), flags.duration)
 	defer cancel()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -98,6 +99,22 @@ func faultNames() (names []string) {
 		names = append(names, f.name)
 	}
 	return names
+}
+
+// applicable returns the faults for a cluster of a size. It notes in the table which
+// ones the machine does not allow.
+func applicable(bus string, nodes int, tab *table) (list []fault) {
+	for _, f := range faults {
+		if f.bus != "" && f.bus != bus || f.nodes != 0 && f.nodes != nodes || !strings.Contains(f.name, flags.only) {
+			continue
+		}
+		if f.needs != nil && f.needs() != "" {
+			tab.skip(f.name, f.needs())
+			continue
+		}
+		list = append(list, f)
+	}
+	return list
 }
 
 // killCopy kills a copy and starts it again after some time.

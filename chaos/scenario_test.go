@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,8 +35,10 @@ type scenario struct {
 	nodes  []*node
 	copies []*program
 	table  *table
-	// random draws the faults. Goroutines beside the rounds have their own.
-	random *rand.Rand
+	// draw draws the fault of each round, and random what happens in the round. What
+	// happens depends on the moment, and must not change the rounds that follow.
+	// Goroutines beside the rounds have their own.
+	draw, random *rand.Rand
 
 	upstream *upstream
 	made     int // feeds
@@ -49,8 +50,9 @@ type scenario struct {
 func newScenario(t *testing.T, kind string, nodes, number int, tab *table) (*scenario, error) {
 	s := &scenario{
 		t: t, name: fmt.Sprintf("%s%d-%d", kind, nodes, number), kind: kind, table: tab, upstream: newUpstream(),
-		random: rand.New(rand.NewPCG(flags.seed, uint64(number)<<16|uint64(nodes)<<8|uint64(len(kind)))),
+		draw: rand.New(rand.NewPCG(flags.seed, uint64(number)<<16|uint64(nodes)<<8|uint64(len(kind)))),
 	}
+	s.random = rand.New(rand.NewPCG(s.draw.Uint64(), 0))
 	t.Cleanup(s.close)
 	if err := os.MkdirAll(chaosDir(s.name), 0o700); err != nil {
 		return nil, err
@@ -115,9 +117,8 @@ func (s *scenario) run(ctx context.Context) error {
 	var queue []fault
 	for ctx.Err() == nil {
 		if len(queue) == 0 {
-			if queue = s.applicable(); len(queue) == 0 {
-				return nil
-			}
+			queue = applicable(s.kind, len(s.nodes), s.table)
+			s.draw.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
 		}
 		f := queue[0]
 		queue = queue[1:]
@@ -128,30 +129,18 @@ func (s *scenario) run(ctx context.Context) error {
 	return nil
 }
 
-// applicable returns the faults for this scenario, shuffled.
-func (s *scenario) applicable() (list []fault) {
-	for _, f := range faults {
-		if f.bus != "" && f.bus != s.kind || f.nodes != 0 && f.nodes != len(s.nodes) || !strings.Contains(f.name, flags.only) {
-			continue
-		}
-		if f.needs != nil && f.needs() != "" {
-			s.table.skip(f.name, f.needs())
-			continue
-		}
-		list = append(list, f)
-	}
-	s.random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	return list
-}
-
 // round injects a fault one to three times while copies are killed and frozen and the
 // feeds grow, and compares the topics with the feeds when all is healed.
 func (s *scenario) round(ctx context.Context, f fault) error {
 	s.table.update(f.name, func(*row) {}) // it has a row, whether there is an occasion or not
-	beside, stop := context.WithCancel(s.t.Context())
-	defer stop()
+	s.random = rand.New(rand.NewPCG(s.draw.Uint64(), 0))
+	beside, cancel := context.WithCancel(s.t.Context())
 	var others sync.WaitGroup
-	defer others.Wait()
+	stop := func() {
+		cancel()
+		others.Wait()
+	}
+	defer stop()
 	others.Go(s.own(func(r *rand.Rand) { s.grow(beside, r) }))
 	calm := s.between(200, 4000)
 	for _, p := range s.copies {
@@ -177,7 +166,6 @@ func (s *scenario) round(ctx context.Context, f fault) error {
 		_ = pause(ctx, s.between(0, 2000))
 	}
 	stop()
-	others.Wait()
 	return s.settle(f.name)
 }
 
