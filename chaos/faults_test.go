@@ -186,6 +186,15 @@ func loseTail(ctx context.Context, s *scenario) error {
 	return rewind(ctx, s, []*node{s.anyNode()}, s.between(100, 2000))
 }
 
+// rest lets no feed grow until all copies are idle. Then each copy knows the newest
+// checkpoint, and commits at once when its feed has grown. Call grow to go on.
+func (s *scenario) rest(ctx context.Context) (grow func()) {
+	s.quiet.Store(true)
+	// A copy that has lost a race looks twice, a second apart.
+	_ = pause(ctx, 3*time.Second)
+	return func() { s.quiet.Store(false) }
+}
+
 // freezeAllButOne freezes copies, and returns the one that goes on. No other fault is
 // injected into the frozen ones until thaw is called. It may be called again.
 func (s *scenario) freezeAllButOne() (awake *program, thaw func()) {
@@ -439,6 +448,7 @@ func freezeLeaderAndCopies(ctx context.Context, s *scenario) error {
 	if err != nil {
 		return err
 	}
+	defer s.rest(ctx)()
 	_, thaw := s.freezeAllButOne()
 	defer thaw()
 	n.freeze()
@@ -456,14 +466,17 @@ func cutLeaderOffFromFrozenCopies(ctx context.Context, s *scenario) error {
 	if err != nil {
 		return err
 	}
+	defer s.rest(ctx)()
 	_, thaw := s.freezeAllButOne()
 	defer thaw()
 	cut, heal := s.links(n, []*node{controller})
 	if err := cut(); err != nil {
 		return err
 	}
+	// What comes before another node leads, this one knows, too.
+	_ = pause(ctx, s.between(3500, 6000))
 	s.burst()
-	_ = pause(ctx, s.between(4000, 9000))
+	_ = pause(ctx, s.between(500, 3000))
 	thaw()
 	_ = pause(ctx, s.between(200, 2000))
 	if err := heal(); err != nil {

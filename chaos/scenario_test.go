@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -40,6 +41,7 @@ type scenario struct {
 	// Goroutines beside the rounds have their own.
 	draw, random *rand.Rand
 
+	quiet    atomic.Bool // feeds grow by bursts only
 	upstream *upstream
 	made     int // feeds
 	mu       sync.Mutex
@@ -179,8 +181,10 @@ func (s *scenario) own(run func(*rand.Rand)) func() {
 func (s *scenario) grow(ctx context.Context, r *rand.Rand) {
 	for pause(ctx, time.Duration(100+r.IntN(400))*time.Millisecond) == nil {
 		feeds := s.published()
-		f := feeds[r.IntN(len(feeds))]
-		f.grow(1 + r.IntN(40))
+		f, n := feeds[r.IntN(len(feeds))], 1+r.IntN(40)
+		if !s.quiet.Load() {
+			f.grow(n)
+		}
 	}
 }
 
