@@ -138,15 +138,29 @@ func (b *kafkaBus) configure() (bus, topic string) {
 	return bus, "kafka: {create: true}"
 }
 
-func (b *kafkaBus) leader(ctx context.Context, topic string) (*node, error) {
-	topics, err := b.admin.ListTopics(ctx, topic)
+// checkpoints is the topic where feedbridge keeps the checkpoints of all feeds. The
+// partition depends on the feed's topic.
+const checkpoints = "feedbridge.checkpoints"
+
+func (b *kafkaBus) leaders(ctx context.Context, topic string) ([]*node, error) {
+	details, err := b.admin.ListTopics(ctx, topic, checkpoints)
 	if err == nil {
-		err = topics.Error()
+		err = details.Error()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return b.numbered(topics[topic].Partitions[0].Leader)
+	n := len(details[checkpoints].Partitions)
+	partition := kgo.StickyKeyPartitioner(nil).ForTopic(checkpoints).Partition(&kgo.Record{Key: []byte(topic)}, n)
+	var leaders []*node
+	for _, id := range []int32{details[topic].Partitions[0].Leader, details[checkpoints].Partitions[int32(partition)].Leader} {
+		leader, err := b.numbered(id)
+		if err != nil {
+			return nil, err
+		}
+		leaders = append(leaders, leader)
+	}
+	return leaders, nil
 }
 
 func (b *kafkaBus) controller(ctx context.Context) (*node, error) {

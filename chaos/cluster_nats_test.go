@@ -103,15 +103,17 @@ func (b *natsBus) stream(ctx context.Context, topic string) (jetstream.Stream, *
 	return s, info, err
 }
 
-func (b *natsBus) leader(ctx context.Context, topic string) (*node, error) {
+// leaders returns one node: the checkpoint is in the same stream.
+func (b *natsBus) leaders(ctx context.Context, topic string) ([]*node, error) {
 	_, info, err := b.stream(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	if info.Cluster == nil || len(b.nodes) == 1 {
-		return b.nodes[0], nil
+	if info.Cluster == nil {
+		return b.nodes[:1], nil
 	}
-	return b.named(info.Cluster.Leader)
+	n, err := b.named(info.Cluster.Leader)
+	return []*node{n}, err
 }
 
 func (b *natsBus) controller(ctx context.Context) (*node, error) {

@@ -32,9 +32,9 @@ type bus interface {
 	// configure returns what the configuration of feedbridge has for the bus, and
 	// for the topic of each feed.
 	configure() (bus, topic string)
-	// leader returns the node that leads a topic, and controller the one that
-	// leads the cluster.
-	leader(ctx context.Context, topic string) (*node, error)
+	// leaders returns the nodes that lead a topic and its checkpoints, and controller
+	// the one that leads the cluster.
+	leaders(ctx context.Context, topic string) ([]*node, error)
 	controller(ctx context.Context) (*node, error)
 	// tip returns the number of entities in a topic and the Content-ID of the last.
 	// A topic that is missing has none.

@@ -49,7 +49,7 @@ var faults = []fault{
 		return freeze(ctx, s, s.anyNode(), s.between(200, 3000))
 	}},
 	{name: "SIGSTOP of a topic's leader", nodes: 3, inject: func(ctx context.Context, s *scenario) error {
-		n, err := s.leader(ctx)
+		n, err := s.leader(ctx, nil)
 		if err != nil {
 			return err
 		}
@@ -387,7 +387,7 @@ func (s *scenario) cutOff(ctx context.Context, unreachable []*node, cut, heal fu
 // cutLeaderOff cuts the leader of a topic off from the other nodes. Clients reach it,
 // and it does not know yet that it does not lead any more.
 func cutLeaderOff(ctx context.Context, s *scenario) error {
-	n, err := s.leader(ctx)
+	n, err := s.leader(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -405,22 +405,14 @@ func cutLeaderOffController(ctx context.Context, s *scenario) error {
 	return s.cutOff(ctx, nil, cut, heal)
 }
 
-// leaderAndController returns the leader of some topic, and the controller, which is
-// another node.
+// leaderAndController returns a leader, and the controller, which is another node.
 func (s *scenario) leaderAndController(ctx context.Context) (leader, controller *node, err error) {
 	controller, err = s.bus.controller(ctx)
-	for _, f := range s.published() {
-		if err == nil {
-			leader, err = s.bus.leader(ctx, f.name)
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", errNotInjected, err)
-		}
-		if leader != controller {
-			return leader, controller, nil
-		}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errNotInjected, err)
 	}
-	return nil, nil, fmt.Errorf("%w: the controller leads all topics", errNotInjected)
+	leader, err = s.leader(ctx, controller)
+	return leader, controller, err
 }
 
 // links returns functions that drop all packets between a node and others, and that
@@ -444,7 +436,7 @@ func (s *scenario) links(n *node, others []*node) (cut, heal func() error) {
 // freezeLeaderAndCopies freezes a leader until another node leads, and all copies but
 // one. When they go on, neither the leader nor the copies know what was committed.
 func freezeLeaderAndCopies(ctx context.Context, s *scenario) error {
-	n, err := s.leader(ctx)
+	n, err := s.leader(ctx, nil)
 	if err != nil {
 		return err
 	}

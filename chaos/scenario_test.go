@@ -230,15 +230,27 @@ func (s *scenario) anyNode() *node    { return s.nodes[s.random.IntN(len(s.nodes
 func (s *scenario) anyCopy() *program { return s.copies[s.random.IntN(len(s.copies))] }
 func (s *scenario) anyFeed() *feed    { return s.published()[s.random.IntN(len(s.published()))] }
 
-// leader returns the node that leads the topic of some feed.
-func (s *scenario) leader(ctx context.Context) (*node, error) {
+// leader returns a node that leads the topic of some feed or its checkpoints, but not the
+// given one.
+func (s *scenario) leader(ctx context.Context, not *node) (*node, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	n, err := s.bus.leader(ctx, s.anyFeed().name)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNotInjected, err)
+	var candidates []*node
+	for _, f := range s.published() {
+		leaders, err := s.bus.leaders(ctx, f.name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errNotInjected, err)
+		}
+		for _, n := range leaders {
+			if n != not {
+				candidates = append(candidates, n)
+			}
+		}
 	}
-	return n, nil
+	if len(candidates) == 0 {
+		return nil, fmt.Errorf("%w: the controller leads everything", errNotInjected)
+	}
+	return candidates[s.random.IntN(len(candidates))], nil
 }
 
 // published returns the feeds that are published now.
