@@ -525,6 +525,8 @@ func TestPositionIsMovedFromADeposedLeader(t *testing.T) {
 	if stale() == 0 {
 		t.Error("no stale answer was given")
 	}
+	// It has fenced the copy all the same.
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
 	if cp := resume(t, s); cp.Count != 4 {
 		t.Errorf("checkpoint %+v, want the newest", cp)
 	}
