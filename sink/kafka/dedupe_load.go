@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -23,23 +24,33 @@ func (s *Sink) window() int { return either(max(0, s.topic.Window), sink.Default
 // aborted or compacted away, and other feeds'.
 func (s *Sink) reach() int64 { return 16 * int64(s.window()) }
 
+// lostAfter is how long a partition must be too short before its messages count as lost. The
+// broker that answers may have been deposed as its leader, and not know what was committed
+// since. Kafka replaces a leader after 9 s (broker.session.timeout.ms).
+const lostAfter = 10 * time.Second
+
 // waitTopic waits until every transaction in the topic has ended, and its partitions have
-// reached atLeast. It returns the ends of the partitions. A partition that is shorter for all
-// of the configured timeout has lost messages. Before, the broker that answers may have been
-// deposed as its leader, and not know what was committed since.
+// reached atLeast. It returns the ends of the partitions. A partition that stays shorter has
+// lost messages.
 func (s *Sink) waitTopic(ctx context.Context, d description, atLeast []int64) ([]int64, error) {
 	c := s.conn
 	if len(atLeast) > len(d.leaders) {
 		return nil, s.errLost(len(d.leaders), 0, atLeast[len(d.leaders)])
 	}
-	ends, err := c.waitStable(ctx, d.name, d.partitions(), atLeast, c.cfg.Timeout, s.watchTransaction().check)
-	var unstable *unstableError
-	if errors.As(err, &unstable) {
-		if lost := s.lost(ctx, d, atLeast); lost != nil {
+	for began := time.Now(); ; {
+		ends, err := c.waitStable(ctx, d.name, d.partitions(), atLeast, c.cfg.Timeout, s.watchTransaction().check)
+		var unstable *unstableError
+		if !errors.As(err, &unstable) {
+			return ends, err
+		}
+		lost := s.lost(ctx, d, atLeast)
+		switch {
+		case lost == nil:
+			return nil, err
+		case time.Since(began) >= lostAfter:
 			return nil, lost
 		}
 	}
-	return ends, err
 }
 
 // lost returns an error that matches [checkpoint.ErrLost] if a partition of the topic does

@@ -4,11 +4,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -203,5 +205,36 @@ func sameOffset(t *testing.T, further bool) {
 	if !further {
 		commit(t, idle, 3, 5)
 		wantFeed(t, idle, 5)
+	}
+}
+
+// A broker that no longer leads the partition of the topic answers with old offsets, for longer
+// than it may take to answer. That is no loss, and a copy that starts waits for the IDs of all
+// messages.
+func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
+	t.Parallel()
+	s, c, _ := open(t, orders())
+	commit(t, s, 0, 2)
+	d := newDeposed(c, "shop.orders")
+	commit(t, s, 2, 4)
+	var answers atomic.Int32
+	for key, of := range map[kmsg.Key]func(kmsg.Request) kmsg.Response{kmsg.ListOffsets: d.offsets, kmsg.Fetch: d.records} {
+		c.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			resp := of(r)
+			if resp == nil || answers.Add(1) > 40 {
+				return nil, nil, false
+			}
+			return resp, nil, true
+		})
+	}
+	cfg := at(c)
+	cfg.Timeout = time.Second
+	fresh := connect(t, cfg).Sink(orders())
+	if cp := resume(t, fresh); cp.Count != 4 || fresh.IDs().Len() != 4 {
+		t.Errorf("checkpoint %+v and %d IDs, want four", cp, fresh.IDs().Len())
+	}
+	if n := answers.Load(); n <= 40 {
+		t.Errorf("the leader was asked %d times, want more than 40", n)
 	}
 }
