@@ -3,7 +3,8 @@
 //
 // Start gives a test a broker of its own, which it may kill and restart; Shared
 // gives it one that all tests of the process use. ReadJava and JavaPartitions
-// ask the Java client, which most consumers are, what it makes of a topic.
+// ask the Java client, which most consumers are, what it makes of a topic. A [Node] is
+// for tests that run a cluster themselves.
 //
 // # What it needs
 //
