@@ -470,7 +470,7 @@ func cutLeaderOffFromFrozenCopies(ctx context.Context, s *scenario) error {
 	s.burst()
 	_ = pause(ctx, s.between(500, 3000))
 	thaw()
-	_ = pause(ctx, s.between(200, 2000))
+	_ = pause(ctx, s.between(500, 4000))
 	if err := heal(); err != nil {
 		return err
 	}

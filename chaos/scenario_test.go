@@ -144,7 +144,7 @@ func (s *scenario) round(ctx context.Context, f fault) error {
 	}
 	defer stop()
 	others.Go(s.own(func(r *rand.Rand) { s.grow(beside, r) }))
-	calm := s.between(200, 4000)
+	calm := s.between(200, 8000)
 	for _, p := range s.copies {
 		others.Go(s.own(func(r *rand.Rand) { s.disturb(beside, r, p, calm) }))
 	}
