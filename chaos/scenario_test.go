@@ -348,7 +348,10 @@ func (s *scenario) settle(fault string) error {
 			continue
 		}
 		old[f] = true
-		s.t.Errorf("%s: %s: %s: of %d entities %v: %s: %v", time.Now().Format(time.TimeOnly), s.name, fault, f.Len(), d, f.name+": "+where, err)
+		if err != nil {
+			where += "; " + err.Error()
+		}
+		s.t.Errorf("%s: %s: %s: %s of %d entities: %v: %s", time.Now().Format(time.TimeOnly), s.name, fault, f.name, f.Len(), d, where)
 		for _, p := range s.copies {
 			s.t.Logf("%s: %s: %s", p.name, f.name, p.explain(s.t.Context(), f))
 		}
