@@ -35,7 +35,7 @@ func (r *Reader) appendLink(links []Link, in *scope) []Link {
 	for _, a := range r.attrs {
 		switch string(a.name) {
 		case "rel":
-			rel = relation(trim(a.value))
+			rel = relations(trim(a.value))
 		case "href":
 			l.Raw, hasHref = trim(attrValue(a.value)), true
 		case "type":
@@ -64,15 +64,16 @@ func (r *Reader) appendLink(links []Link, in *scope) []Link {
 		l.Rel = rel
 		return append(links, l)
 	}
-	for _, one := range strings.Fields(rel) {
-		l.Rel = relation([]byte(one))
+	for one := range strings.FieldsSeq(rel) {
+		l.Rel = normalRelation(one)
 		links = append(links, l)
 	}
 	return links
 }
 
-// relation returns a relation in the form that it is compared in.
-func relation(written []byte) string {
+// relations returns the value of an attribute rel: one relation in the form that
+// it is compared in, or several with white space between them.
+func relations(written []byte) string {
 	switch string(written) { // without an allocation
 	case "":
 		return ""
@@ -87,7 +88,11 @@ func relation(written []byte) string {
 	case "enclosure":
 		return "enclosure"
 	}
-	rel := trim(attrValue(written))
+	return normalRelation(trim(attrValue(written)))
+}
+
+// normalRelation returns a relation in the form that it is compared in.
+func normalRelation(rel string) string {
 	if len(rel) > len(relationPrefix) && strings.EqualFold(rel[:len(relationPrefix)], relationPrefix) {
 		rel = rel[len(relationPrefix):]
 	}
