@@ -3,6 +3,7 @@ package datareplication
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ const (
 	// maxIndex is how large the index of a snapshot may be, in bytes. It is held
 	// in memory; pages are not.
 	maxIndex = 16 << 20
+	// longestAddress is how long the URL of an index, that of one of its pages, and
+	// the id of a snapshot may be, in bytes.
+	longestAddress = 8 << 10
 )
 
 // snapshot is a place in a snapshot, which is published before the feed is read
@@ -82,9 +86,26 @@ type index struct {
 	url     string // after redirects
 	id      string
 	created time.Time
-	pages   []string
+	// pages are the URLs of the pages as written; base is what they are relative to.
+	// They are resolved one at a time: behind a redirect to a long URL, a small index
+	// would become gigabytes.
+	pages []string
+	base  *url.URL
 	// latest is the newest time that created can have been.
 	latest time.Time
+}
+
+// page returns the URL of a page.
+func (ix *index) page(n int) (string, error) {
+	ref, err := url.Parse(ix.pages[n])
+	if err != nil {
+		return "", broken(BadIndex, pageName(ix.base), "page %d in the index of the snapshot is %q, which is no URL", n, excerpt(ix.pages[n]))
+	}
+	at := ix.base.ResolveReference(ref).String()
+	if len(at) > longestAddress {
+		return "", broken(BadIndex, pageName(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, where %d are the most: %s", n, len(at), longestAddress, excerpt(at))
+	}
+	return at, nil
 }
 
 // from is where the feed goes on after the snapshot, in Unix seconds. Feeds have
@@ -269,7 +290,10 @@ func (l *loader) findPlace(ctx context.Context) error {
 // or finds it cured.
 func (l *loader) readPage(ctx context.Context, ix *index) error {
 	s, sn := l.s, l.sn
-	at := ix.pages[sn.Page]
+	at, err := ix.page(sn.Page)
+	if err != nil {
+		return err
+	}
 	kept, first := s.at != nil, sn.Entity
 	for {
 		ended := false
@@ -434,6 +458,8 @@ func (s *Source) getIndex(ctx context.Context, at string, seen *sightings) (*ind
 	switch {
 	case doc.ID == nil || *doc.ID == "":
 		return nil, broken(BadIndex, name, "the index of the snapshot has no id")
+	case len(*doc.ID) > longestAddress:
+		return nil, broken(BadIndex, name, "the index of the snapshot has an id of %d bytes, where %d are the most", len(*doc.ID), longestAddress)
 	case doc.Created == nil:
 		return nil, broken(BadIndex, name, "the index of the snapshot has no createdAt, so the place in the feed that goes with it cannot be told")
 	case doc.Pages == nil:
@@ -443,8 +469,11 @@ func (s *Source) getIndex(ctx context.Context, at string, seen *sightings) (*ind
 	if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 {
 		return nil, broken(BadIndex, name, "the index of the snapshot has the createdAt %q, which is not like 2026-01-01T00:00:00Z", excerpt(*doc.Created))
 	}
-	ix := &index{url: resp.URL.String(), id: *doc.ID, created: created.UTC(), latest: resp.Date}
-	twice, relative := make(map[string]bool, len(doc.Pages)), false
+	ix := &index{url: resp.URL.String(), id: *doc.ID, created: created.UTC(), latest: resp.Date, base: resp.URL}
+	if len(ix.url) > longestAddress {
+		return nil, broken(BadIndex, name, "the index of the snapshot has a URL of %d bytes, where %d are the most", len(ix.url), longestAddress)
+	}
+	twice, relative := make(map[[sha256.Size]byte]bool, len(doc.Pages)), false
 	for i, link := range doc.Pages {
 		if link == nil || *link == "" {
 			return nil, broken(BadIndex, name, "page %d in the index of the snapshot has no URL", i)
@@ -457,12 +486,16 @@ func (s *Source) getIndex(ctx context.Context, at string, seen *sightings) (*ind
 			relative = true
 			seen.add(violation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, excerpt(*link)))
 		}
-		page := resp.URL.ResolveReference(ref).String()
-		if twice[page] {
-			return nil, broken(BadIndex, name, "the index of the snapshot names the page %s twice", excerpt(page))
+		ix.pages = append(ix.pages, *link)
+		page, err := ix.page(i)
+		if err != nil {
+			return nil, err
 		}
-		twice[page] = true
-		ix.pages = append(ix.pages, page)
+		if sum := sha256.Sum256([]byte(page)); twice[sum] {
+			return nil, broken(BadIndex, name, "the index of the snapshot names the page %s twice", excerpt(page))
+		} else {
+			twice[sum] = true
+		}
 	}
 	return ix, nil
 }

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -242,6 +247,66 @@ func TestBadSnapshotIndexes(t *testing.T) {
 			r.wantIDs(t, "")
 			r.wantError(t, true, BadIndex, tt.words, snapshotIndex)
 			readOn(t, src, r.cursor).want(t, "a c e f g")
+		})
+	}
+}
+
+// The URLs of the pages of an index are not held resolved: a small index behind a
+// long URL became gigabytes.
+func TestMemoryOfSnapshotIndexes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		path  int
+		words string
+	}{
+		"behind a redirect to a long URL":         {50_000, "has a URL of 50"},
+		"behind a redirect to the longest URL":    {longestAddress - 1000, ""},
+		"with pages of URLs that become too long": {longestAddress - 100, "page 0 in the index"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var index strings.Builder
+			first := strings.Repeat("p", 200)
+			index.WriteString(`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["` + first + `"`)
+			for i := range 20_000 {
+				fmt.Fprintf(&index, `,"%d"`, i)
+			}
+			index.WriteString(`]}`)
+			long := "/" + strings.Repeat("x", tt.path) + "/"
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != long {
+					http.Redirect(w, r, long, http.StatusFound)
+					return
+				}
+				_, _ = io.WriteString(w, index.String())
+			}))
+			defer server.Close()
+			cfg := Config{Config: source.Defaults()}
+			cfg.URL = server.URL + "/latest"
+			client, err := source.NewClient(cfg.Config, source.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.CloseIdle()
+			src := New(cfg, client, slog.New(slog.DiscardHandler))
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			ix, err := src.getIndex(t.Context(), server.URL+"/snapshot", &sightings{})
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 16<<20 {
+				t.Errorf("an index of %d bytes takes %d", index.Len(), grown)
+			}
+			switch {
+			case tt.words != "" && (err == nil || !strings.Contains(err.Error(), tt.words)):
+				t.Errorf("got the error %.300v", err)
+			case tt.words == "" && err != nil:
+				t.Errorf("got the error %.300v", err)
+			case tt.words == "":
+				if at, err := ix.page(0); at != server.URL+long+first || err != nil {
+					t.Errorf("page 0 is %.50s, %v", at, err)
+				}
+			}
+			runtime.KeepAlive(ix)
 		})
 	}
 }
