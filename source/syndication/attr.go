@@ -68,13 +68,12 @@ func (r *Reader) inner(outer *scope, b []byte, t tag) scope {
 		case "xmlns":
 			s.bindings = append(s.bindings, r.bind("", attrValue(a.value)))
 		case "xml:base":
-			if base, ok := resolve(s.base, attrValue(a.value)); ok {
-				s.base = base
-			} else {
-				r.violation(BadHref, "the xml:base %q is no URI, and is ignored", excerpt(a.value))
+			base, ok := resolveLink(s.base, attrValue(a.value))
+			if !ok {
+				r.violation(BadHref, "the xml:base %q is no URI, or one of more than %d bytes, and is ignored", excerpt(a.value), longestAddress)
 				continue
 			}
-			s.based = true
+			s.base, s.based = base, true
 		case "xml:lang":
 			s.lang = attrValue(a.value)
 		default:

@@ -4,16 +4,12 @@ import (
 	"encoding/xml"
 	"slices"
 	"strings"
+	"time"
 )
 
 // children reads the children of an entry that mean something. It returns where
 // in the body those are that do not count in the hash.
 func (r *Reader) children(e *Entry, p *parts, b []byte, outer *scope) (without []span) {
-	e.Links = r.links[:0]
-	defer func() {
-		r.links = e.Links[:0]
-		e.Links = append([]Link(nil), e.Links...)
-	}()
 	for i := range r.element.children {
 		c := &r.element.children[i]
 		s := outer
@@ -40,16 +36,12 @@ func (r *Reader) entryChild(e *Entry, p *parts, s *scope, in space, local, conte
 	isOwn := in == r.own && r.meta.Format != Atom
 	switch {
 	case in == atom && name == "link" && (!isOwn || len(r.attrs) > 0):
-		e.Links = r.appendLink(e.Links, s)
-		if n := len(e.Links); p.link == "" && r.meta.Format == Atom && n > 0 && e.Links[n-1].Rel == "alternate" {
-			p.link = e.Links[n-1].Href
+		if r.meta.Format == Atom && !p.hasLink {
+			p.link, p.hasLink = r.alternate()
+			p.base = s.base
 		}
 	case isOwn && name == "link":
-		link := text(content)
-		if p.link == "" {
-			p.link = link
-		}
-		e.Links = r.appendPlainLink(e.Links, link, s)
+		first(&p.link, content)
 	case in == atom && name == "id":
 		first(&p.id, content)
 	case isOwn && name == "guid":
@@ -59,10 +51,12 @@ func (r *Reader) entryChild(e *Entry, p *parts, s *scope, in space, local, conte
 	case isOwn && name == "description", in == atom && (name == "summary" || name == "content"):
 		keep(&p.description, content)
 	case e.Deleted && name == "comment" && (in == tombstones || in == atom):
-		first(&e.Comment, content)
+		if e.Comment == "" {
+			e.Comment = clip(text(content), longestAddress)
+		}
 	case e.Deleted && name == "by" && (in == tombstones || in == atom):
 		if e.By == "" {
-			e.By = textOf(content, "name")
+			e.By = clip(textOf(content, "name"), longestAddress)
 		}
 	case e.Deleted:
 		// A tombstone has its time in an attribute.
@@ -104,6 +98,16 @@ func first(at *string, content []byte) {
 	}
 }
 
+// firstClipped is [first] for what describes a document, which is held longer than
+// an entry.
+func firstClipped(at *string, content []byte) {
+	if *at == "" {
+		*at = clipText(text(content))
+	}
+}
+
+func clipText(s string) string { return strings.Clone(clip(s, longestAddress)) }
+
 func keep(at *[]byte, content []byte) {
 	if *at == nil {
 		*at = content
@@ -141,21 +145,30 @@ func (r *Reader) date(from, raw string) Date {
 	if raw == "" {
 		return Date{}
 	}
-	t, ok := parseDate(raw)
+	t, ok := time.Time{}, false
+	if len(raw) <= longestDate {
+		t, ok = parseDate(raw)
+	}
 	if !ok {
 		r.violation(BadDate, "%s is no date: %s", excerpt(from), excerpt(raw))
+		raw = strings.Clone(clip(raw, longestDate))
 	}
 	return Date{Time: t, Raw: raw, From: from}
 }
 
-// appendPlainLink appends the link of an RSS channel or item.
-func (r *Reader) appendPlainLink(links []Link, link string, s *scope) []Link {
-	if link == "" {
-		return links
+// alternate returns the href of the link in r.attrs, as written, if it is an
+// "alternate", by the last of its relations.
+func (r *Reader) alternate() (href string, ok bool) {
+	last := "alternate"
+	for _, a := range r.attrs {
+		switch string(a.name) {
+		case "rel":
+			for rel := range strings.FieldsSeq(relations(trim(a.value))) {
+				last = normalRelation(rel)
+			}
+		case "href":
+			href, ok = trim(attrValue(a.value)), true
+		}
 	}
-	href, ok := resolve(s.base, link)
-	if !ok {
-		r.violation(BadHref, "the link %q is relative, and to what is not known", excerpt(link))
-	}
-	return append(links, Link{Rel: "alternate", Href: href, Raw: link})
+	return href, ok && last == "alternate"
 }

@@ -67,7 +67,7 @@ func (r *Reader) child() (e Entry, found bool, err error) {
 		if r.own != atom && r.meta.ID == "" {
 			r.attrs = attributes(r.attrs[:0], b, t)
 			about, _ := r.attribute(&scope, rdf, "about")
-			r.meta.ID = trim(about)
+			r.meta.ID = clipText(trim(about))
 		}
 		err = r.enter(t, scope)
 		return Entry{}, false, err
@@ -101,7 +101,11 @@ func (r *Reader) enter(t tag, s scope) error {
 	}
 	r.tellUndefined()
 	if !t.empty {
-		r.open = append(r.open, container{name: string(r.in.unread()[1:t.nameEnd]), scope: s, inherit: newInheritance(&s)})
+		inherit := newInheritance(&s)
+		if size := inherit.size(); size > mostInherited {
+			return r.failed(ErrTooLarge, 0, "the entries would inherit %d bytes of namespaces, xml:base and xml:lang, where %d are the most", size, mostInherited)
+		}
+		r.open = append(r.open, container{name: string(r.in.unread()[1:t.nameEnd]), scope: s, inherit: inherit})
 	}
 	r.in.skip(t.end)
 	return nil

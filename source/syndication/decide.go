@@ -74,7 +74,7 @@ func (s *Source) decide(cur *cursor, d *document, it *item) feed.Operation {
 			c = d.updated
 		}
 		if !complete && was != 0 && (c != 0 && c <= was || c == 0 && d.archive) {
-			d.seen.add(StaleDropped, d.url, "entry %s is from before it was deleted", it.ID)
+			d.seen.add(StaleDropped, d.url, "entry %s is from before it was deleted", excerpt(it.ID))
 			return ""
 		}
 		return feed.Put
@@ -83,14 +83,14 @@ func (s *Source) decide(cur *cursor, d *document, it *item) feed.Operation {
 	case complete:
 		// What a complete document has is the state, whatever its dates say.
 		if c != 0 && was != 0 && c < was {
-			d.seen.add(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", it.ID, it.Updated.Raw)
+			d.seen.add(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", excerpt(it.ID), it.Updated.Raw)
 		}
 		return feed.Put
 	case d.dialect == Snapshots && !d.old:
 		return feed.Put // the newer document counts, and they come in order
 	}
 	stale := func() feed.Operation {
-		d.seen.add(StaleDropped, d.url, "entry %s is older than what is published of it", it.ID)
+		d.seen.add(StaleDropped, d.url, "entry %s is older than what is published of it", excerpt(it.ID))
 		return ""
 	}
 	before := trusted(m.document)
@@ -115,12 +115,12 @@ func (s *Source) decideTombstone(d *document, it *item, m mark, held bool) feed.
 	case !held && s.cfg.TombstoneUnknown == "publish":
 		return feed.Delete
 	case !held:
-		d.seen.add(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have (tombstone_unknown)", it.ID)
+		d.seen.add(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have (tombstone_unknown)", excerpt(it.ID))
 		return ""
 	case m.deleted:
 		return ""
 	case was != 0 && when < was:
-		d.seen.add(StaleDropped, d.url, "the tombstone of %s is older than what is published of it", it.ID)
+		d.seen.add(StaleDropped, d.url, "the tombstone of %s is older than what is published of it", excerpt(it.ID))
 		return ""
 	}
 	return feed.Delete

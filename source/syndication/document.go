@@ -74,6 +74,25 @@ type document struct {
 	seen                  sightings
 }
 
+// mostNotFeed is how many URLs are remembered that answer with something else.
+const mostNotFeed = 1000
+
+// weight is about what a document takes in memory while it waits to be published,
+// in bytes.
+func (d *document) weight() int {
+	n := d.window.size + len(d.url) + len(d.meta.ID) + len(d.meta.Title) + 2000
+	for _, l := range d.meta.Links {
+		n += len(l.Href) + len(l.Raw) + len(l.Type) + len(l.Title) + len(l.Lang) + len(l.Rel) + 150
+	}
+	for name, values := range d.response.Header {
+		n += len(name) + 50
+		for _, v := range values {
+			n += len(v) + 20
+		}
+	}
+	return n
+}
+
 // errNotFeed says how often a URL has answered with something else in a row.
 type errNotFeed struct {
 	err   error
@@ -141,12 +160,15 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 				"and start it over with 'feedbridge checkpoint reset'", q.url, excerpt(contentType)))
 		}
 		if errors.Is(err, ErrNotFeed) {
-			s.notFeed[q.url]++
-			return nil, &errNotFeed{err, s.notFeed[q.url]}
+			if len(s.notFeed) == mostNotFeed {
+				clear(s.notFeed) // a feed may make up URLs for ever
+			}
+			s.notFeed[keyOf(q.url)]++
+			return nil, &errNotFeed{err, s.notFeed[keyOf(q.url)]}
 		}
 		return nil, err
 	}
-	delete(s.notFeed, q.url)
+	delete(s.notFeed, keyOf(q.url))
 	d.meta = *r.Meta()
 	d.identify()
 	s.judge(cur, d)
@@ -183,10 +205,10 @@ func (s *Source) take(cur *cursor, d *document, e Entry, wanted func(*item) bool
 		return // the reader has told of it
 	}
 	fmt.Fprintf(d.digest, "%q %v %x\n", e.ID, e.Deleted, e.Hash)
-	e.ID, e.Links = headerSafe(e.ID), nil
+	e.ID = headerSafe(e.ID)
 	updated := s.trusted(instantOf(e.Updated.Time), d.now)
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
-		d.seen.add(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", e.ID, e.Updated.Raw)
+		d.seen.add(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", excerpt(e.ID), e.Updated.Raw)
 	}
 	raw, held := s.held.Mark(e.ID)
 	switch {

@@ -22,8 +22,6 @@ type Entry struct {
 	Updated Date
 	// Published is when the entry was published first.
 	Published Date
-	// Links are in the order of the document.
-	Links []Link
 	// By and Comment are who deleted the entry, and why.
 	By, Comment string
 	// Body is the entry's own XML, byte for byte but for its start tag: that has
@@ -82,7 +80,7 @@ func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) 
 	without := r.children(&e, &own, b, s)
 	e.Hash = contentHash(e.Body, without)
 	if !deleted {
-		own.identify(&e)
+		r.identify(&e, &own)
 		r.dates.add(e.Updated, e.Published)
 		if e.IDFrom.Weak() {
 			r.violation(WeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
@@ -98,7 +96,7 @@ func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) 
 // tombstone reads the attributes of an at:deleted-entry (RFC 6721, section 3).
 func (r *Reader) tombstone(e *Entry, s *scope) {
 	ref, _ := r.attribute(s, noSpace, "ref")
-	e.ID, e.IDFrom = trim(ref), FromID
+	e.ID, e.IDFrom = r.shortID(trim(ref)), FromID
 	if e.ID == "" {
 		r.violation(MissingRef, "the tombstone at byte %d does not say what was deleted", e.Offset)
 	}
@@ -111,20 +109,27 @@ func (r *Reader) tombstone(e *Entry, s *scope) {
 
 // parts are what an entry can be identified by.
 type parts struct {
-	id, attribute, guid, about, link string
+	id, attribute, guid, about string
+	// link is as written, and base what it is relative to, in Atom.
+	link, base string
+	hasLink    bool
 	// What the last resort is made of: contents of elements.
 	title, description, published []byte
 	// How good the dates are that were found so far.
 	updatedRank, publishedRank int
 }
 
-func (p *parts) identify(e *Entry) {
+func (r *Reader) identify(e *Entry, p *parts) {
+	link := p.link
+	if p.hasLink && p.guid == "" && p.id == "" {
+		link, _ = resolveLink(p.base, link)
+	}
 	for _, try := range []struct {
 		id   string
 		from IDSource
-	}{{p.guid, FromGUID}, {p.id, FromID}, {trim(p.attribute), FromAttribute}, {trim(p.about), FromAbout}, {p.link, FromLink}} {
+	}{{p.guid, FromGUID}, {p.id, FromID}, {trim(p.attribute), FromAttribute}, {trim(p.about), FromAbout}, {link, FromLink}} {
 		if try.id != "" {
-			e.ID, e.IDFrom = try.id, try.from
+			e.ID, e.IDFrom = r.shortID(try.id), try.from
 			return
 		}
 	}

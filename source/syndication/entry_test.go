@@ -173,7 +173,6 @@ func TestTombstones(t *testing.T) {
 	whole := Entry{ID: "urn:1", IDFrom: FromID, Deleted: true, Updated: Date{Time: when, Raw: "2005-11-29T12:11:12Z", From: "when"}}
 	explained := whole
 	explained.By, explained.Comment = "Jane <Doe>", "Removed because of spam."
-	explained.Links = []Link{{Rel: "related", Href: "http://x.example/why", Raw: "/why"}}
 	timeless := Entry{ID: "urn:1", IDFrom: FromID, Deleted: true}
 	invalid := timeless
 	invalid.Updated = Date{Raw: "then", From: "when"}

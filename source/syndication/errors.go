@@ -56,6 +56,8 @@ const (
 	BadHint          = "invalid_polling_hint"
 	RepeatedFlag     = "repeated_flag"
 	WeakID           = "weak_identity"
+	LongID           = "long_id"
+	TooManyLinks     = "too_many_links"
 	MissingRef       = "missing_ref"
 	MissingWhen      = "missing_when"
 )

@@ -41,7 +41,7 @@ func (s *Source) judge(cur *cursor, d *document) {
 		d.seen.addAll([]feed.Violation{v})
 	}
 	if d.fold.times > 0 {
-		d.seen.add(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.fold.times, d.fold.repeated)
+		d.seen.add(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.fold.times, excerpt(d.fold.repeated))
 	}
 	switch d.order = s.profile.order; {
 	case d.order != NoOrder:

@@ -27,8 +27,8 @@ type Link struct {
 // section 4.2.7.2).
 const relationPrefix = "http://www.iana.org/assignments/relation/"
 
-// appendLink appends the link in r.attrs, which is an Atom link's.
-func (r *Reader) appendLink(links []Link, in *scope) []Link {
+// readLink adds the link in r.attrs, which is an Atom link's, to the document's.
+func (r *Reader) readLink(in *scope) {
 	l := Link{Rel: "alternate"}
 	hasHref := false
 	rel := ""
@@ -36,14 +36,18 @@ func (r *Reader) appendLink(links []Link, in *scope) []Link {
 		switch string(a.name) {
 		case "rel":
 			rel = relations(trim(a.value))
+			if len(rel) > longestAddress {
+				r.violation(BadHref, "a link has a rel of %d bytes, and is ignored", len(rel))
+				return
+			}
 		case "href":
 			l.Raw, hasHref = trim(attrValue(a.value)), true
 		case "type":
-			l.Type = known(trim(a.value))
+			l.Type = clip(known(trim(a.value)), longestAddress)
 		case "title":
-			l.Title = attrValue(a.value)
+			l.Title = clip(attrValue(a.value), longestAddress)
 		case "hreflang":
-			l.Lang = trim(attrValue(a.value))
+			l.Lang = clip(trim(attrValue(a.value)), longestAddress)
 		case "length":
 			if n, err := strconv.ParseInt(trim(attrValue(a.value)), 10, 64); err == nil && n > 0 {
 				l.Length = n
@@ -51,24 +55,61 @@ func (r *Reader) appendLink(links []Link, in *scope) []Link {
 		}
 	}
 	if !hasHref {
-		return links
-	}
-	var ok bool
-	if l.Href, ok = resolve(in.base, l.Raw); !ok {
-		r.violation(BadHref, "the link %q is relative, and to what is not known", excerpt(l.Raw))
-	}
-	if rel == "" {
-		return append(links, l)
+		return
 	}
 	if !strings.ContainsAny(rel, " \t\r\n") {
-		l.Rel = rel
-		return append(links, l)
+		if rel != "" {
+			l.Rel = rel
+		}
+		r.addLink(l, in)
+		return
 	}
+	n := 0
 	for one := range strings.FieldsSeq(rel) {
+		if n++; n > mostRelations {
+			r.violation(TooManyLinks, "the link %q has more than %d relations; the others are ignored", excerpt(l.Raw), mostRelations)
+			return
+		}
 		l.Rel = normalRelation(one)
-		links = append(links, l)
+		r.addLink(l, in)
 	}
-	return links
+}
+
+// readPlainLink adds the link of an RSS channel to the document's.
+func (r *Reader) readPlainLink(link string, in *scope) {
+	if link != "" {
+		r.addLink(Link{Rel: "alternate", Raw: link}, in)
+	}
+}
+
+// addLink resolves a link and adds it to the document's.
+func (r *Reader) addLink(l Link, in *scope) {
+	m := &r.meta
+	if len(m.Links) == mostLinks {
+		if !r.manyLinks {
+			r.violation(TooManyLinks, "the document has more than %d links; the others are ignored", mostLinks)
+		}
+		r.manyLinks = true
+		return
+	}
+	if len(l.Raw) > longestAddress {
+		r.badLink("link", l.Raw, in)
+		return
+	}
+	var ok bool
+	if l.Href, ok = resolveLink(in.base, l.Raw); !ok {
+		r.badLink("link", l.Raw, in)
+	}
+	m.Links = append(m.Links, l)
+}
+
+// badLink reports a reference that could not be resolved.
+func (r *Reader) badLink(what, raw string, in *scope) {
+	if len(raw) > longestAddress || len(in.base) > 0 {
+		r.violation(BadHref, "the %s %q leads to a URL of more than %d bytes, and is ignored", what, excerpt(raw), longestAddress)
+		return
+	}
+	r.violation(BadHref, "the %s %q is relative, and to what is not known", what, excerpt(raw))
 }
 
 // relations returns the value of an attribute rel: one relation in the form that

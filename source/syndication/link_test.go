@@ -77,10 +77,16 @@ func TestLinks(t *testing.T) {
 	})
 	t.Run("of entries", func(t *testing.T) {
 		t.Parallel()
-		entries, _, _ := mustRead(t, based("b/", `<entry xml:base="e/"><id>1</id><link href="1"/><link rel="edit" href="/2"/></entry>`))
-		want := []Link{{Rel: "alternate", Href: "http://x.example/a/b/e/1", Raw: "1"}, {Rel: "edit", Href: "http://x.example/2", Raw: "/2"}}
-		if diff := cmp.Diff(want, entries[0].Links); diff != "" {
-			t.Error(diff)
+		for content, want := range map[string]string{
+			`<link rel="edit" href="/2"/><link href="1"/><link href="3"/>`: "http://x.example/a/b/e/1",
+			`<link href=""/><link href="3"/>`:                              "http://x.example/a/b/e/",
+			`<link xml:base="f/" rel="related alternate" href="1"/>`:       "http://x.example/a/b/e/f/1",
+			`<link rel=""/><link rel="" href="4"/>`:                        "http://x.example/a/b/e/4",
+		} {
+			entries, _, _ := mustRead(t, based("b/", `<entry xml:base="e/">`+content+`</entry>`))
+			if entries[0].ID != want || entries[0].IDFrom != FromLink {
+				t.Errorf("%s: got %q from %s, want %q", content, entries[0].ID, entries[0].IDFrom, want)
+			}
 		}
 	})
 }

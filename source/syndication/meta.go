@@ -96,13 +96,13 @@ func (r *Reader) describe(s *scope, in space, local []byte, declared bool) {
 	case in == syndication:
 		r.readSyndication(name, content)
 	case in == atom && name == "link" && (!isOwn || len(r.attrs) > 0):
-		m.Links = r.appendLink(m.Links, s)
+		r.readLink(s)
 	case isOwn && name == "link":
-		m.Links = r.appendPlainLink(m.Links, text(content), s)
+		r.readPlainLink(text(content), s)
 	case in == atom && name == "id":
-		first(&m.ID, content)
+		firstClipped(&m.ID, content)
 	case (in == atom || isOwn) && name == "title":
-		first(&m.Title, content)
+		firstClipped(&m.Title, content)
 	case (in == atom || isOwn) && name == "generator":
 		if m.Generator == (Generator{}) {
 			uri, _ := r.attribute(s, noSpace, "uri")
@@ -110,12 +110,12 @@ func (r *Reader) describe(s *scope, in space, local []byte, declared bool) {
 				uri, _ = r.attribute(s, noSpace, "url") // Atom 0.3
 			}
 			version, _ := r.attribute(s, noSpace, "version")
-			m.Generator = Generator{Name: text(content), URI: trim(uri), Version: trim(version)}
+			m.Generator = Generator{Name: clipText(text(content)), URI: clipText(trim(uri)), Version: clipText(trim(version))}
 		}
 	case in == admin && name == "generatorAgent":
 		if m.Generator == (Generator{}) {
 			uri, _ := r.attribute(s, rdf, "resource")
-			m.Generator.URI = trim(uri)
+			m.Generator.URI = clipText(trim(uri))
 		}
 	case documentRank(in, name, isOwn) > 0:
 		r.better(&m.Updated, &r.updatedRank, documentRank(in, name, isOwn), name, content)
@@ -173,11 +173,11 @@ func (r *Reader) readHistory(s *scope, local string, content []byte) {
 		if raw == "" || m.PrevRaw != "" {
 			return
 		}
-		href, ok := resolve(s.base, raw)
+		href, ok := resolveLink(s.base, raw)
 		if !ok {
-			r.violation(BadHref, "fh:prev %q is relative, and to what is not known", excerpt(raw))
+			r.badLink("fh:prev", raw, s)
 		}
-		m.Prev, m.PrevRaw = href, raw
+		m.Prev, m.PrevRaw = href, clipText(raw)
 	}
 }
 

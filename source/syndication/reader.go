@@ -87,11 +87,11 @@ type Reader struct {
 	element element
 	names   []span // of the elements that are open in element
 	attrs   []attr
-	links   []Link // of the entry at hand
 	dates   dateOrder
 	entries int
 
-	updatedRank int // of meta.Updated
+	updatedRank int  // of meta.Updated
+	manyLinks   bool // that the document has more than mostLinks was reported
 	// What sy:updatePeriod and sy:updateFrequency say.
 	syPeriod    time.Duration
 	syFrequency int

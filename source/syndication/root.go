@@ -58,7 +58,7 @@ func (r *Reader) readRoot() (e Entry, found bool, err error) {
 	case RSS:
 		r.attrs = attributes(r.attrs[:0], b, t)
 		version, _ := r.attribute(&scope, noSpace, "version")
-		r.meta.Version = trim(version)
+		r.meta.Version = clipText(trim(version))
 		r.own, r.rssURI = in.space, in.uri
 		if in.space == foreign {
 			r.own = rss

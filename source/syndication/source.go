@@ -36,7 +36,7 @@ type Source struct {
 	job    *job
 	expect feed.Cursor
 	// notFeed counts how often in a row a URL has answered with something else.
-	notFeed map[string]int
+	notFeed map[key]int
 	// ignored are the children of entries that do not count as changes.
 	ignored []xml.Name
 	newest  instant
@@ -49,7 +49,7 @@ type Source struct {
 // again.
 func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source {
 	cfg.BatchEntities, cfg.BatchBytes = cmp.Or(cfg.BatchEntities, 999), cmp.Or(cfg.BatchBytes, 1<<20)
-	s := &Source{cfg: cfg, profile: cfg.profile(), client: client, held: held, log: log, notFeed: map[string]int{}}
+	s := &Source{cfg: cfg, profile: cfg.profile(), client: client, held: held, log: log, notFeed: map[key]int{}}
 	for _, name := range cfg.IgnoreChangesIn {
 		s.ignored = append(s.ignored, childName(name))
 	}

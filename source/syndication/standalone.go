@@ -49,6 +49,14 @@ func newInheritance(s *scope) inheritance {
 	return h
 }
 
+// size is how many bytes an entry has more if it uses all of it.
+func (h *inheritance) size() (n int) {
+	for _, in := range h.all {
+		n += len(in.text)
+	}
+	return n
+}
+
 // markUsed finds out which of the prefixes an entry uses. One counts as used
 // where it stands before a colon, be it in a name, in a value such as that of
 // xsi:type, or in mere text: a declaration too many does no harm. Nothing is

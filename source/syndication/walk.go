@@ -18,7 +18,9 @@ type job struct {
 	// frontier is the URL to walk on at; "" when the walk is done.
 	frontier string
 	visited  map[key]bool
-	dialect  Dialect
+	// weight is about what steps and visited take in memory, without documents.
+	weight  int64
+	dialect Dialect
 	// lasts has the IDs that the topic held when the walk began.
 	lasts map[key]last
 	// sub is the subscription document, if it is still held. url, hash and
@@ -47,6 +49,14 @@ type job struct {
 	// err is what the next call fails with.
 	err error
 }
+
+const (
+	// stepBytes is about what a document takes in a job without its entries and
+	// its URL, in bytes.
+	stepBytes = 300
+	// leastWalk is how many bytes the URLs of a walk may always take.
+	leastWalk = 1 << 20
+)
 
 // step is a document to publish. It is read again if it was not kept.
 type step struct {
@@ -78,6 +88,14 @@ func (r *turn) walk(ctx context.Context) error {
 		case known, r.cur.gap(url) >= 0 && url != j.healing:
 			j.frontier = ""
 			return r.pincer(ctx, !known)
+		case j.weight > max(s.cfg.Bounds.Memory, leastWalk):
+			later := "what is behind them is read later"
+			if short(url) == "" {
+				later = "what is behind them is not read, because URLs of more than 500 bytes are not remembered"
+			}
+			r.skip(url, WalkLimit, fmt.Errorf("the URLs of %d documents take %d bytes, which is all that a walk may hold (bounds.memory); %s", len(j.steps), j.weight, later))
+			j.frontier = ""
+			return nil
 		case len(j.steps) >= s.cfg.Bounds.Documents:
 			r.skip(url, WalkLimit, fmt.Errorf("%d documents are all that are read in one go (bounds.documents); what is behind them is read later", len(j.steps)))
 			j.frontier = ""
@@ -130,6 +148,7 @@ func (j *job) push(r *turn, d *document, old bool) {
 		st.key = withoutFragment(this.Href)
 	}
 	j.steps = append(j.steps, st)
+	j.weight += int64(len(st.url) + len(st.key) + stepBytes)
 	d.depth = len(j.steps)
 	if !j.late {
 		j.note(d)
@@ -140,12 +159,12 @@ func (j *job) push(r *turn, d *document, old bool) {
 		if st.doc == nil {
 			continue
 		}
-		size += st.doc.window.size
+		size += st.doc.weight()
 		if i < len(j.steps)-1 && (size > int(r.s.cfg.Bounds.Memory) || !st.doc.window.whole) {
 			st.doc = nil
 		}
 	}
-	if j.sub != nil && (size+j.sub.window.size > int(r.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
+	if j.sub != nil && (size+j.sub.weight() > int(r.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
 		j.sub = nil
 	}
 }
@@ -164,9 +183,14 @@ func (r *turn) pincer(ctx context.Context, gap bool) error {
 	d, err := s.read(ctx, &r.cur, question{url: r.cur.Newest, archive: true, old: true, believe: j.believe, order: r.expected()})
 	var found []*document
 	seen := map[key]bool{}
+	size, joined := 0, true
 	for err == nil && !d.unmodified {
 		next, _ := d.meta.Link(rel)
 		url := withoutFragment(next.Href)
+		if int64(size) > max(s.cfg.Bounds.Memory, leastWalk) {
+			joined = false
+			break
+		}
 		if url == "" || seen[keyOf(url)] || j.visited[keyOf(url)] || r.cur.has(url) || len(j.steps)+len(found) >= s.cfg.Bounds.Documents {
 			break
 		}
@@ -174,6 +198,7 @@ func (r *turn) pincer(ctx context.Context, gap bool) error {
 		d, err = s.read(ctx, &r.cur, question{url: url, archive: true, believe: j.believe, order: r.expected()})
 		if err == nil && !d.unmodified {
 			found = append(found, d)
+			size += d.weight()
 		}
 	}
 	if err != nil && gapKind(err) == "" {
@@ -182,7 +207,7 @@ func (r *turn) pincer(ctx context.Context, gap bool) error {
 	for _, d := range slices.Backward(found) {
 		j.push(r, d, false)
 	}
-	if last := len(r.cur.Gaps) - 1; len(found) > 0 && last >= 0 {
+	if last := len(r.cur.Gaps) - 1; len(found) > 0 && last >= 0 && joined {
 		r.s.log.Info("the missing archive is bridged from its older side", "gap", r.cur.Gaps[last].URL, "from", found[0].url)
 		r.cur.Gaps = slices.Clone(r.cur.Gaps[:last])
 	}

@@ -34,7 +34,9 @@ type item struct {
 }
 
 // weight is about what an item takes in memory.
-func (it *item) weight() int { return len(it.Body) + len(it.ID) + 400 }
+func (it *item) weight() int {
+	return len(it.Body) + len(it.ID) + len(it.By) + len(it.Comment) + len(it.Updated.Raw) + len(it.Published.Raw) + 400
+}
 
 // window holds entries of a document, those that are published first. It is a
 // heap with the last of them on top.
