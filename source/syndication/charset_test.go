@@ -42,6 +42,14 @@ func TestEncodings(t *testing.T) {
 		{"they say the same by two names", charmap.Windows1252, `<?xml version="1.0" encoding="latin1"?>`, `text/xml; charset=ISO-8859-1`, "é", "", nil},
 		{"the mark goes before both", nil, `<?xml version="1.0" encoding="ISO-8859-1"?>`, `text/xml; charset=ISO-8859-1`, "é", "\ufeff", []string{CharsetMismatch}},
 		{"bytes that cannot be UTF-16", nil, `<?xml version="1.0" encoding="utf-16"?>`, "", "é", "", []string{CharsetMismatch}},
+		{"UTF-8 labelled as ASCII", nil, `<?xml version="1.0" encoding="us-ascii"?>`, "", "é€日", "", nil},
+		{"UTF-8 that is sent as ASCII", nil, `<?xml version="1.0" encoding="utf-8"?>`, "text/xml; charset=us-ascii", "é€日", "", nil},
+		{"windows-1252 labelled as ASCII", charmap.Windows1252, `<?xml version="1.0" encoding="US-ASCII"?>`, "", "café “ü", "", nil},
+		{"utf_8", nil, `<?xml version="1.0" encoding="utf_8"?>`, "", "é€日", "", nil},
+		{"'utf-8' in quotes", nil, "", `text/xml; charset='utf-8'`, "é€日", "", nil},
+		{"none", nil, "", `text/xml; charset=none`, "é€日", "", nil},
+		{"none, and a declaration", charmap.KOI8R, `<?xml version="1.0" encoding="koi8-r"?>`, `text/xml; charset=none`, "день", "", nil},
+		{"a declaration of none", nil, `<?xml version="1.0" encoding="none"?>`, "", "é€日", "", nil},
 		{"a Content-Type that cannot be read", nil, "", `text/xml; charset=`, "é", "", nil},
 	}
 	for _, tt := range tests {

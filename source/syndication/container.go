@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 )
 
 // container is an element whose children the reader looks at one by one.
@@ -16,36 +17,79 @@ type container struct {
 // step reads what comes next in the innermost container. found says that it was
 // an entry.
 func (r *Reader) step() (e Entry, found bool, err error) {
-	limit := r.opts.Limits.Head
 	if err := r.skipText(); err != nil {
-		return Entry{}, false, err
+		return Entry{}, false, r.repairOr(err)
 	}
-	in := &r.open[len(r.open)-1]
-	switch b := r.in.unread(); {
-	case isNameStart[b[1]]:
+	if isNameStart[r.in.unread()[1]] {
 		return r.child()
-	case b[1] == '/':
+	}
+	return Entry{}, false, r.repairOr(r.between())
+}
+
+// repairOr skips what could not be read between the children of a container, if
+// the reader is lenient, and else returns the error.
+func (r *Reader) repairOr(err error) error {
+	if err == nil || !r.mayRepair(err) {
+		return err
+	}
+	r.scan.undefined = ""
+	return r.repairBetween(err)
+}
+
+// between reads an end tag, or markup that is no tag, in the innermost container.
+func (r *Reader) between() error {
+	limit := r.opts.Limits.Head
+	in := &r.open[len(r.open)-1]
+	switch r.in.unread()[1] {
+	case '/':
 		end, err := r.token(limit, func(b []byte) (int, *syntaxError) { return endTag(b, 0, []byte(in.name)) })
 		if err != nil {
-			return Entry{}, false, err
+			return err
 		}
 		r.in.skip(end)
 		r.open = r.open[:len(r.open)-1]
 	default:
 		end, err := r.token(limit, func(b []byte) (int, *syntaxError) { return markup(b, 0) })
 		if err != nil {
-			return Entry{}, false, err
+			return err
 		}
 		if err := r.check(end, &in.scope); err != nil {
-			return Entry{}, false, err
+			return err
 		}
 		r.in.skip(end)
 	}
-	return Entry{}, false, nil
+	return nil
 }
 
-// child reads a child of the innermost container.
+// child reads a child of the innermost container. If the reader is lenient, a
+// child that is not well-formed is repaired, its start tag first, and read again.
 func (r *Reader) child() (e Entry, found bool, err error) {
+	for range 3 {
+		violations := len(r.violations)
+		var c childState
+		for again := true; again; {
+			again = false
+			r.violations = r.violations[:violations]
+			e, found, err = r.readChild(&c, &again)
+		}
+		if err == nil || !r.mayRepair(err) {
+			return e, found, err
+		}
+		r.violations, r.scan.undefined = r.violations[:violations], ""
+		if err := r.repairChild(c, err); err != nil || len(r.open) == 0 {
+			return Entry{}, false, err
+		}
+	}
+	return e, found, err
+}
+
+// childState is how far a child was read: whether its start tag was, and whether
+// it is an entry.
+type childState struct{ tagRead, isEntry bool }
+
+// readChild reads a child of the innermost container. After an error, nothing is
+// skipped. It asks to be called again where entities have been expanded.
+func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err error) {
 	var t tag
 	limits := r.opts.Limits
 	if _, err := r.token(max(limits.Entry, limits.Head), func(b []byte) (end int, err *syntaxError) {
@@ -54,6 +98,11 @@ func (r *Reader) child() (e Entry, found bool, err error) {
 	}); err != nil {
 		return Entry{}, false, err
 	}
+	if r.expandHere(t.end) {
+		*again = true
+		return Entry{}, false, nil
+	}
+	c.tagRead = true
 	if len(r.open) >= limits.Depth {
 		return Entry{}, false, r.malformed(&syntaxError{detail: tooDeep}, limits.Entry)
 	}
@@ -73,14 +122,23 @@ func (r *Reader) child() (e Entry, found bool, err error) {
 		return Entry{}, false, err
 	case r.isEntry(in.space, local):
 		deleted := in.space == tombstones
+		c.isEntry = true
 		if err := r.readElement(t, limits.Entry); err != nil {
 			return Entry{}, false, err
+		}
+		if r.expandHere(r.element.end) {
+			*again = true
+			return Entry{}, false, nil
 		}
 		e, err = r.entry(outer, &scope, deleted)
 		return e, err == nil, err
 	}
 	if err := r.readElement(t, limits.Head-r.head); err != nil {
 		return Entry{}, false, err
+	}
+	if r.expandHere(r.element.end) {
+		*again = true
+		return Entry{}, false, nil
 	}
 	r.head += r.element.end
 	if err := r.check(r.element.end, &outer.scope); err != nil {
@@ -94,6 +152,22 @@ func (r *Reader) child() (e Entry, found bool, err error) {
 	return Entry{}, false, nil
 }
 
+// expandHere expands the declared entities in the n unread bytes that were read as
+// an element or as a tag. It reports whether there were any; then these bytes have to
+// be read again.
+func (r *Reader) expandHere(n int) bool {
+	if r.scan.undefined == "" || len(r.entities) == 0 {
+		return false
+	}
+	expanded, changed := r.expand(r.in.unread()[:n])
+	if !changed {
+		return false
+	}
+	r.in.replace(n, expanded)
+	r.scan.undefined = ""
+	return true
+}
+
 // enter goes into the element whose tag the unread bytes start with.
 func (r *Reader) enter(t tag, s scope) error {
 	if err := r.check(t.end, &s); err != nil {
@@ -104,6 +178,9 @@ func (r *Reader) enter(t tag, s scope) error {
 		inherit := newInheritance(&s)
 		if size := inherit.size(); size > mostInherited {
 			return r.failed(ErrTooLarge, 0, "the entries would inherit %d bytes of namespaces, xml:base and xml:lang, where %d are the most", size, mostInherited)
+		}
+		if r.root == nil {
+			defer func() { r.root = slices.Clone(r.open) }()
 		}
 		r.open = append(r.open, container{name: string(r.in.unread()[1:t.nameEnd]), scope: s, inherit: inherit})
 	}

@@ -46,6 +46,7 @@ func syntax(at int, format string, args ...any) *syntaxError {
 // The kinds of violation that are seen while a document is read and that do not
 // stop the reading.
 const (
+	NotWellFormed    = "not_well_formed" // what a lenient reader repaired
 	UndefinedEntity  = "undefined_entity"
 	UndeclaredPrefix = "undeclared_prefix"
 	CharsetMismatch  = "charset_mismatch"
@@ -77,7 +78,30 @@ func (r *Reader) failed(kind error, at int, format string, args ...any) error {
 	if page == "" {
 		page = "the document"
 	}
-	return fmt.Errorf("%s: %s, at byte %d: %w", page, fmt.Sprintf(format, args...), r.in.offset+int64(at), kind)
+	return fmt.Errorf("%s: %s%s%s: %w", page, r.where(at), fmt.Sprintf(format, args...), r.near(at), kind)
+}
+
+// where is the place of an unread byte, for errors.
+func (r *Reader) where(at int) string {
+	line, column := r.in.position(at)
+	return fmt.Sprintf("line %d, column %d: ", line, column)
+}
+
+// near quotes the text at an unread byte, for errors, with a little of what is
+// before it. It does not depend on how the bytes arrive.
+func (r *Reader) near(at int) string {
+	const before = 20
+	for len(r.in.unread()) <= at+longestExcerpt && r.in.fill() == nil {
+	}
+	b := r.in.unread()
+	at = min(max(at-before, 0), len(b))
+	for at > 0 && at < len(b) && !utf8.RuneStart(b[at]) {
+		at--
+	}
+	if text := excerpt(b[at:]); text != "" {
+		return fmt.Sprintf(", near %q", text)
+	}
+	return ""
 }
 
 // longestExcerpt is how much of a document an error quotes, in bytes.

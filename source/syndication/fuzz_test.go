@@ -54,7 +54,7 @@ func FuzzDocument(f *testing.F) {
 		// The reader looks at its URL for a base; an entity that XML does not
 		// define is undone as in HTML. Otherwise they agree on what is XML.
 		format, _ := Detect(strings.NewReader(doc), Options{})
-		if charsetOf(doc) == "utf-8" && format != "" {
+		if charsetOf(doc) == "utf-8" && format != "" && !strings.Contains(doc, "<!ENTITY") {
 			compareWithOracle(t, doc, entries, err, checkErr)
 		}
 		if err == nil {
@@ -139,11 +139,11 @@ func isStricter(err error) bool {
 }
 
 func charsetOf(doc string) string {
-	_, charset, _, err := decode(strings.NewReader(doc), "")
+	d, err := decode(strings.NewReader(doc), "", false)
 	if err != nil {
 		return ""
 	}
-	return charset
+	return d.charset
 }
 
 // cutAnywhere checks that a document which is cut is known to be cut, and that
@@ -208,6 +208,10 @@ func readEveryWay(t *testing.T, doc string, opts Options) ([]Entry, error) {
 		}
 		if diff := cmp.Diff(wantMeta, *again.Meta()); diff != "" {
 			t.Fatalf("%s: %q: %s", how, doc, diff)
+		}
+		// How far is read behind an error depends on it.
+		if got, want := again.Faults().String(), first.Faults().String(); got != want && err == nil {
+			t.Fatalf("%s: %q: got %s; at once: %s", how, doc, got, want)
 		}
 		if diff := cmp.Diff(wantOdd, again.Violations()); diff != "" {
 			t.Fatalf("%s: %q: %s", how, doc, diff)

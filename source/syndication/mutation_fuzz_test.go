@@ -92,6 +92,30 @@ func checkMutated(t *testing.T, doc string) {
 	} {
 		_, _ = read(NewReader(strings.NewReader(doc), opts))
 	}
+	checkLenient(t, doc)
+}
+
+// checkLenient reads a document leniently. Its entries are well-formed, and those of
+// a document that is well-formed are the same.
+func checkLenient(t *testing.T, doc string) {
+	t.Helper()
+	opts := Options{URL: "http://x.example/a/feed"}
+	strict, strictErr := read(NewReader(strings.NewReader(doc), opts))
+	opts.Lenient = true
+	r := NewReader(strings.NewReader(doc), opts)
+	entries, err := read(r)
+	checkBodies(t, doc, entries)
+	if strictErr != nil {
+		return
+	}
+	if err != nil || r.Faults().Count > 0 || len(entries) != len(strict) {
+		t.Fatalf("%q: %d entries, %v, %s; strictly there are %d", doc, len(entries), err, r.Faults(), len(strict))
+	}
+	for i, e := range entries {
+		if e.ID != strict[i].ID || e.Hash != strict[i].Hash || e.Undefined == "" && string(e.Body) != string(strict[i].Body) {
+			t.Fatalf("%q: got %q, %s, and strictly %q, %s", doc, e.ID, e.Body, strict[i].ID, strict[i].Body)
+		}
+	}
 }
 
 // FuzzMutatedDocument breaks whole documents token by token. Random bytes seldom
@@ -105,7 +129,12 @@ func FuzzMutatedDocument(f *testing.F) {
 		if len(script) > 60 {
 			return
 		}
-		checkMutated(t, mutate(mutationSeeds[int(seed)%len(mutationSeeds)], script))
+		doc := mutate(mutationSeeds[int(seed)%len(mutationSeeds)], script)
+		checkMutated(t, doc)
+		if len(doc) < 1<<12 {
+			_, _ = readEveryWay(t, doc, Options{Lenient: true})
+			_, _ = readEveryWay(t, doc, Options{Lenient: true, Limits: Limits{Entry: 400, Head: 300, Depth: 5, Attributes: 3}})
+		}
 	})
 }
 

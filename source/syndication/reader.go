@@ -44,6 +44,10 @@ type Options struct {
 	// Check has all of the document read by encoding/xml too, and refuses what
 	// that refuses and what it overlooks. Reading takes some seven times as long.
 	Check bool
+	// Lenient has documents read that are not well-formed: what is wrong is repaired,
+	// and costs at most the entry that it stands in. [Reader.Faults] says what was.
+	// Entries are well-formed all the same. Check has to be off.
+	Lenient bool
 	// HashWithout are children of entries that do not count in [Entry.Hash],
 	// such as those that change with every request. The namespace * is any.
 	HashWithout []xml.Name
@@ -72,9 +76,11 @@ type Reader struct {
 
 	meta       Meta
 	violations []feed.Violation
+	faults     Faults
 
 	begun bool
 	open  []container // that the reader is in, the root first
+	root  []container // the root, if it is one; a lenient reader may go on in it
 	named bool        // the document had what its format asks for, such as a channel
 	head  int         // bytes of elements that are not entries
 	err   error       // what Next has returned, and returns from then on
@@ -90,8 +96,16 @@ type Reader struct {
 	dates   dateOrder
 	entries int
 
-	updatedRank int  // of meta.Updated
-	manyLinks   bool // that the document has more than mostLinks was reported
+	updatedRank int // of meta.Updated
+	// entities are those that the document declares, and expanded is how many bytes
+	// references to them have become.
+	entities map[string]string
+	expanded int
+	// rootRepaired is one more than the offset of the root's start tag, if that was
+	// repaired; htmlDoctype says that the document is HTML by its declaration.
+	rootRepaired int64
+	htmlDoctype  bool
+	manyLinks    bool // that the document has more than mostLinks was reported
 	// What sy:updatePeriod and sy:updateFrequency say.
 	syPeriod    time.Duration
 	syFrequency int
@@ -108,15 +122,20 @@ func NewReader(r io.Reader, opts Options) *Reader {
 	orDefault(&opts.Limits.Head, 8<<20)
 	orDefault(&opts.Limits.Depth, 256)
 	orDefault(&opts.Limits.Attributes, 256)
-	return &Reader{
-		opts: opts, in: input{r: r}, meta: Meta{URL: opts.URL},
+	reader := &Reader{
+		opts: opts, in: input{r: r, repair: opts.Lenient}, meta: Meta{URL: opts.URL},
 		scan: scanner{maxAttributes: opts.Limits.Attributes},
 	}
+	reader.in.tell = reader.repairedCharacter
+	return reader
 }
 
 // Meta returns what the document has said of itself so far. Its format is known
 // after the first call of Next, the rest when Next has returned [io.EOF].
 func (r *Reader) Meta() *Meta { return &r.meta }
+
+// Faults returns what was repaired so far, if the reader is lenient.
+func (r *Reader) Faults() *Faults { return &r.faults }
 
 // Violations returns what was seen since it was last called, and did not stop
 // the reading. It keeps the first hundred.
@@ -145,15 +164,29 @@ func (r *Reader) next() (Entry, error) {
 			return e, err
 		}
 	}
-	for len(r.open) > 0 {
-		if e, found, err := r.step(); found || err != nil {
-			return e, err
+	for {
+		for len(r.open) > 0 {
+			if e, found, err := r.step(); found || err != nil {
+				return e, err
+			}
+		}
+		err := r.end()
+		if !r.reopen(err) {
+			return Entry{}, err
 		}
 	}
-	if !r.named {
-		return Entry{}, r.failed(ErrNotFeed, 0, "the document has no channel")
+}
+
+// end reads what follows the root element.
+func (r *Reader) end() error {
+	if !r.named && r.opts.Lenient && r.entries > 0 {
+		r.named = true
+		r.repaired(ErrMalformed, 0, "the document has no channel")
 	}
-	return Entry{}, r.trailer()
+	if !r.named {
+		return r.failed(ErrNotFeed, 0, "the document has no channel")
+	}
+	return r.trailer()
 }
 
 // tellUndefined tells of an entity that XML does not define, once for each

@@ -16,6 +16,33 @@ func (r *Reader) readRoot() (e Entry, found bool, err error) {
 			return Entry{}, false, err
 		}
 	}
+	for {
+		e, found, err := r.readRootElement()
+		if err == nil {
+			return e, found, nil
+		}
+		if err := r.repairRoot(err); err != nil {
+			return Entry{}, false, err
+		}
+	}
+}
+
+// repairRoot repairs the start tag of the root element, or skips what stands before
+// it, so that reading can start over. It returns cause if it cannot.
+func (r *Reader) repairRoot(cause error) error {
+	if !r.opts.Lenient || r.meta.Format != "" {
+		return cause
+	}
+	b := r.in.unread()
+	if errors.Is(cause, ErrMalformed) && r.rootRepaired != r.in.offset+1 && rootTag.Match(b[:min(len(b), 100)]) && rootTag.FindIndex(b)[0] == 0 && isNameStart[b[1]] {
+		r.rootRepaired = r.in.offset + 1
+		return r.repairChild(childState{}, cause)
+	}
+	return r.skipJunk(cause)
+}
+
+// readRootElement is [Reader.readRoot] behind what is known of the encoding.
+func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	if err := r.prolog(); err != nil {
 		return Entry{}, false, err
 	}
@@ -41,6 +68,9 @@ func (r *Reader) readRoot() (e Entry, found bool, err error) {
 	}); err != nil {
 		return Entry{}, false, err
 	}
+	if r.expandHere(t.end) {
+		return r.readRootElement()
+	}
 	base, _ := resolve("", r.opts.URL)
 	outer := container{scope: scope{base: base, bindings: []binding{{prefix: "xml", uri: xmlURI}}}}
 	b := r.in.unread()
@@ -50,6 +80,9 @@ func (r *Reader) readRoot() (e Entry, found bool, err error) {
 		return Entry{}, false, r.failed(ErrNotFeed, 0, "the prefix of the root element %s is not declared", excerpt(b[1:t.nameEnd]))
 	}
 	format, single := formatOf(in, string(local))
+	if format == "" && r.htmlDoctype {
+		return Entry{}, false, r.isHTML()
+	}
 	if format == "" {
 		return Entry{}, false, r.notFeed(in.uri, string(local))
 	}
@@ -79,21 +112,28 @@ func (r *Reader) readRoot() (e Entry, found bool, err error) {
 	if err := r.readElement(t, r.opts.Limits.Entry); err != nil {
 		return Entry{}, false, err
 	}
+	if r.expandHere(r.element.end) {
+		return r.readRootElement()
+	}
 	e, err = r.entry(&outer, &scope, in.space == tombstones)
 	return e, err == nil, err
 }
 
 // decode looks at the first bytes for the document's encoding.
 func (r *Reader) decode() error {
-	decoded, charset, mismatch, err := decode(r.in.r, r.opts.ContentType)
+	d, err := decode(r.in.r, r.opts.ContentType, r.opts.Lenient)
 	if err != nil {
+		r.in.err = err // nothing of it can be read, or quoted
 		return r.failed(ErrCharset, 0, "the document's encoding is %s", err.Error())
 	}
-	if mismatch != "" {
-		r.violation(CharsetMismatch, "%s", mismatch)
+	if d.mismatch != "" {
+		r.violation(CharsetMismatch, "%s", d.mismatch)
 	}
-	r.in.r, r.charset = decoded, charset
-	r.in.replaced = !strings.HasPrefix(charset, "utf-")
+	r.in.r, r.charset = d.r, d.charset
+	r.in.replaced, r.in.mixed = !strings.HasPrefix(d.charset, "utf-"), d.mixed
+	if d.fault != "" {
+		r.repaired(ErrCharset, 0, d.fault)
+	}
 	return nil
 }
 
@@ -122,7 +162,10 @@ func (r *Reader) prolog() error {
 		if len(b) > len(openDoctype) && bytes.EqualFold(openDoctype, b[:len(openDoctype)]) {
 			name := bytes.TrimLeft(b[len(openDoctype):], " \t\r\n")
 			if len(name) >= 4 && bytes.EqualFold(name[:4], []byte("html")) {
-				return r.isHTML()
+				if !r.opts.Lenient {
+					return r.isHTML()
+				}
+				r.htmlDoctype = true // some feeds begin like that
 			}
 			if err == nil && !bytes.HasPrefix(b, openDoctype) {
 				err = r.failed(ErrMalformed, 0, "a declaration begins with %s", excerpt(b[:len(openDoctype)]))
@@ -147,6 +190,7 @@ func (r *Reader) prolog() error {
 			if err := r.checkDoctype(end); err != nil {
 				return err
 			}
+			r.readEntities(token)
 		default:
 			return r.failed(ErrMalformed, 0, "there is text before the root element")
 		}
