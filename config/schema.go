@@ -50,7 +50,7 @@ func scalarSchema(s *spec) object {
 	case s.typ == keyType:
 		form["pattern"] = `^(/.*|header:.+)$`
 	case enums[s.typ] != nil:
-		form["enum"] = enums[s.typ]
+		form = object{"enum": enumValues(enums[s.typ])}
 	case s.typ.Kind() == reflect.Bool:
 		form["type"] = "boolean"
 		preset = s.preset == "true"
@@ -71,6 +71,19 @@ func scalarSchema(s *spec) object {
 		schema["default"] = preset
 	}
 	return schema
+}
+
+// enumValues returns the words of an enumeration, and those that YAML reads as
+// booleans as such too.
+func enumValues(words []string) []any {
+	var values []any
+	for _, word := range words {
+		values = append(values, word)
+		if b, err := strconv.ParseBool(word); err == nil {
+			values = append(values, b)
+		}
+	}
+	return values
 }
 
 // isText reports whether any text will do for s.

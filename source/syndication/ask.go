@@ -31,11 +31,39 @@ func (r *turn) ask(ctx context.Context, now time.Time) (*document, error) {
 		return nil, &goneError{err}
 	}
 	if err != nil {
-		return nil, err
+		return nil, s.unreadable(err)
 	}
+	s.unread = 0
 	r.goOn(d)
 	s.redirected(cur, q.url, d.response)
 	return d, nil
+}
+
+// unreadTimes is how often in a row the subscription document may be unreadable
+// until only its provider can help. Documents that are just being written, and error
+// pages with the status 200, are gone by then as a rule.
+const unreadTimes = 5
+
+// unreadable returns the error that a poll fails with if the subscription document
+// could not be read.
+func (s *Source) unreadable(err error) error {
+	if !isUnreadable(err) {
+		return err
+	}
+	if s.unread++; s.unread < unreadTimes {
+		return err
+	}
+	return feed.Permanent(fmt.Errorf("the document could not be read %d times in a row, so its provider has to act: %w", s.unread, err))
+}
+
+// isUnreadable reports whether an error is about what a document consists of.
+func isUnreadable(err error) bool {
+	for _, kind := range []error{ErrNotFeed, ErrTruncated, ErrMalformed, ErrTrailing, ErrTooLarge, ErrCharset} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // goneError says that the feed has ended: 410, which providers send on purpose.

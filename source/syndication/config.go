@@ -78,9 +78,16 @@ type Settings struct {
 	// TrustAhead is how far in the future an update time may be for it to be
 	// compared with others. Default 24h.
 	TrustAhead time.Duration `yaml:"trust_ahead"`
+	// Lenient says whether documents are read that are not well-formed: "true",
+	// "false", or "auto", which does so for windows and paged feeds. Those of a complete
+	// feed never are, and nothing is deleted on the evidence of such a document.
+	Lenient Leniency `yaml:"lenient"`
 	// Bounds bound what the feed may make this program do.
 	Bounds Bounds `yaml:"bounds"`
 }
+
+// Leniency is "auto", "true" or "false".
+type Leniency string
 
 // DialectName is what the configuration calls a dialect, or "auto".
 type DialectName string
@@ -134,6 +141,7 @@ func Defaults() Config {
 			Hints:            "heed",
 			RecheckArchives:  Recheck{Every: 24 * time.Hour},
 			TrustAhead:       24 * time.Hour,
+			Lenient:          "auto",
 			Bounds:           Bounds{Documents: 10_000, Entries: 1_000_000, Depth: 256, Memory: 8 << 20},
 		},
 	}
@@ -169,6 +177,9 @@ func (c Settings) Validate() []error {
 	}
 	if c.Hints != "heed" && c.Hints != "ignore" {
 		fail("hints: %q is none: want heed or ignore", c.Hints)
+	}
+	if c.Lenient != "auto" && c.Lenient != "true" && c.Lenient != "false" {
+		fail("lenient: invalid value %q: want auto, true or false", c.Lenient)
 	}
 	for i, name := range c.IgnoreChangesIn {
 		if n := childName(name); n.Local == "" || strings.ContainsAny(n.Local, ":<>/{} ") {

@@ -112,6 +112,10 @@ func (s *Source) decide(cur *cursor, d *document, it *item) feed.Operation {
 func (s *Source) decideTombstone(d *document, it *item, m mark, held bool) feed.Operation {
 	when, was := instantOf(it.Updated.Time), s.trusted(m.updated, d.now)
 	switch {
+	case d.broken && (held && !m.deleted || s.cfg.TombstoneUnknown == "publish"):
+		d.withheld = true
+		d.seen.add(DeletesWithheld, d.url, "there is a tombstone of %s in a document that is not well-formed; it is not deleted", excerpt(it.ID))
+		return ""
 	case !held && s.cfg.TombstoneUnknown == "publish":
 		return feed.Delete
 	case !held:

@@ -57,6 +57,9 @@ type document struct {
 	dialect Dialect
 	// depth is how many documents of the walk are newer.
 	depth int
+	// broken says that it is not well-formed, so that nothing is deleted on its
+	// evidence, and repair that its entries are published well-formed all the same.
+	broken, repair bool
 	// deletes says that what it does not have was deleted, and withheld that it
 	// would be if the document were well-formed.
 	deletes, withheld bool
@@ -150,10 +153,13 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 	}
 	d.digest = sha256.New()
 	r := NewReader(resp.Body, Options{
-		URL: base.String(), ContentType: resp.Header.Get("Content-Type"), Check: q.strict,
+		URL: base.String(), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
 		Limits: Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
 	})
 	if err := s.readEntries(r, cur, d); err != nil {
+		if broken := r.Faults().Err(); broken != nil && !s.mayBeBroken(cur, d) {
+			err = broken
+		}
 		contentType := resp.Header.Get("Content-Type")
 		if errors.Is(err, ErrNotFeed) && !q.archive && strings.HasPrefix(strings.ToLower(contentType), "multipart/") {
 			return nil, feed.Permanent(fmt.Errorf("%s: the answer is %s, as of a datareplication feed, and this one is read as Atom or RSS; if that is right, set its format to auto, "+
@@ -173,7 +179,36 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 	d.identify()
 	s.judge(cur, d)
 	d.seen.addAll(r.Violations())
+	d.broken = r.Faults().Count > 0 || d.meta.Undefined != ""
+	d.repair = s.mayBeBroken(cur, d)
+	if f := r.Faults(); f.Count > 0 {
+		if !d.repair {
+			return nil, f.Err()
+		}
+		d.seen.add(NotWellFormed, d.url, "%s", f)
+	}
 	return d, nil
+}
+
+// mayBeBroken reports whether a document is published although it is not
+// well-formed. What the feed was before counts too: a document that breaks off may
+// lack what it says of itself.
+func (s *Source) mayBeBroken(cur *cursor, d *document) bool {
+	if s.cfg.Lenient == "false" {
+		return false
+	}
+	for _, dialect := range []Dialect{d.dialect, cur.Dialect} {
+		switch dialect {
+		case Complete:
+			return false
+		case "", Window, Incremental, Paged:
+		default:
+			if s.cfg.Lenient != "true" {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // readEntries reads the entries of a document into its window.

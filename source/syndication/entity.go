@@ -38,6 +38,10 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 		hash: it.hash, page: keyOf(d.url).page(),
 	}
 	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modified(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
+	if it.Undefined != "" && d.repair {
+		// The hash stays that of what was written, which the topic knows it by.
+		e.Body = withoutUndefined(e.Body)
+	}
 	contentType := d.meta.Format.ContentType()
 	if op == feed.Delete {
 		contentType = "application/atomdeleted+xml"

@@ -79,10 +79,6 @@ func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) 
 	}
 	without := r.children(&e, &own, b, s)
 	e.Hash = contentHash(e.Body, without)
-	if r.opts.Lenient && e.Undefined != "" {
-		// The hash stays that of what was written, which topics know the entry by.
-		e.Body = withoutUndefined(e.Body)
-	}
 	if !deleted {
 		r.identify(&e, &own)
 		r.dates.add(e.Updated, e.Published)

@@ -72,7 +72,7 @@ func (r *Reader) isEntry(in space, local []byte) bool {
 // does, the error matches [ErrTruncated]; if it is no feed, it matches
 // [ErrNotFeed].
 func Detect(document io.Reader, opts Options) (Format, error) {
-	opts.Limits = Limits{Head: 1 << 20, Entry: 1 << 20}
+	opts.Limits, opts.Lenient = Limits{Head: 1 << 20, Entry: 1 << 20}, true
 	r := NewReader(document, opts)
 	_, _, err := r.readRoot()
 	if r.meta.Format != "" {

@@ -269,7 +269,7 @@ var rootTag = regexp.MustCompile(`<\?xml\s|<(?:[A-Za-z0-9_.-]+:)?(?:rss|feed|RDF
 // unread bytes start with, such as the warnings of a script. It returns cause if
 // there is no such place.
 func (r *Reader) skipJunk(cause error) error {
-	if !r.opts.Lenient || errors.Is(cause, ErrTooLarge) || errors.Is(cause, ErrCharset) || r.in.offset >= mostJunk {
+	if !errors.Is(cause, ErrNotFeed) && !errors.Is(cause, ErrMalformed) || r.in.offset >= mostJunk {
 		return cause
 	}
 	for r.moreJunk() {

@@ -19,14 +19,13 @@ var twoColons = regexp.MustCompile(`:[^\s<>="':]*:`)
 func checkBodies(t *testing.T, doc string, entries []Entry) {
 	t.Helper()
 	for _, e := range entries {
-		d := xml.NewDecoder(bytes.NewReader(e.Body))
-		d.Entity = map[string]string{e.Undefined: "x"}
+		d := xml.NewDecoder(bytes.NewReader(withoutUndefined(e.Body)))
 		for {
 			_, err := d.Token()
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil && (strings.Contains(err.Error(), "invalid character entity") || strings.Contains(err.Error(), "unescaped ]]>") || twoColons.Match(e.Body)) {
+			if err != nil && (strings.Contains(err.Error(), "unescaped ]]>") || twoColons.Match(e.Body)) {
 				break
 			}
 			if err != nil {
@@ -65,8 +64,8 @@ func TestBrokenDocuments(t *testing.T) {
 		"a bare ampersand in an attribute":      {within(`<item><enclosure url="http://x/?a=1&b=2"/><guid>2</guid></item>`), three, 1, `<item><enclosure url="http://x/?a=1&amp;b=2"/><guid>2</guid></item>`, ""},
 		"a bare ampersand in the head":          {`<rss version="2.0"><channel><title>A & B</title>` + item1 + end, []string{"1"}, 1, "", ""},
 		"a bare ampersand between items":        {within(`& <item><guid>2</guid></item> a & b`), three, 2, "", ""},
-		"an undefined entity":                   {within(`<item><title>a&nbsp;b</title><guid>2</guid></item>`), three, 0, "<item><title>a&#160;b</title><guid>2</guid></item>", ""},
-		"an entity that nobody defines":         {within(`<item><title>a&foo;b</title><guid>2</guid></item>`), three, 0, "<item><title>a&amp;foo;b</title><guid>2</guid></item>", ""},
+		"an undefined entity":                   {within(`<item><title>a&nbsp;b</title><guid>2</guid></item>`), three, 0, "<item><title>a&nbsp;b</title><guid>2</guid></item>", ""},
+		"an entity that nobody defines":         {within(`<item><title>a&foo;b</title><guid>2</guid></item>`), three, 0, "<item><title>a&foo;b</title><guid>2</guid></item>", ""},
 		"a reference to no character":           {within(`<item><title>a&#0;b&#x1f;</title><guid>2</guid></item>`), three, 2, "<item><title>ab</title><guid>2</guid></item>", ""},
 		"a control character":                   {within("<item><title>a\x0bb</title><guid>2</guid></item>"), three, 1, "<item><title>ab</title><guid>2</guid></item>", "line 1, column 102: there is the character U+000B"},
 		"a control character in a tag":          {within("<it\x01em><guid>2</guid></item>"), three, 1, "", ""},

@@ -46,7 +46,8 @@ type Options struct {
 	Check bool
 	// Lenient has documents read that are not well-formed: what is wrong is repaired,
 	// and costs at most the entry that it stands in. [Reader.Faults] says what was.
-	// Entries are well-formed all the same. Check has to be off.
+	// Entries are well-formed all the same, but for
+	// entities that XML does not define. Check has to be off.
 	Lenient bool
 	// HashWithout are children of entries that do not count in [Entry.Hash],
 	// such as those that change with every request. The namespace * is any.

@@ -40,6 +40,8 @@ type Source struct {
 	// ignored are the children of entries that do not count as changes.
 	ignored []xml.Name
 	newest  instant
+	// unread counts how often in a row the subscription document could not be read.
+	unread int
 	// round has the pages that were read in mode tail since the last pause.
 	round map[key]bool
 }

@@ -1,0 +1,93 @@
+package syndication_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+func lenient(l syndication.Leniency) edit {
+	return func(c *syndication.Config) { c.Lenient = l }
+}
+
+// What is wrong in one entry does not keep the others from the topic, and nothing is
+// deleted on the evidence of a document that is not well-formed.
+func TestBrokenFeeds(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { t.Parallel(); f(t) })
+	}
+	broken := func(doc string) string { return strings.Replace(doc, "BAD", "a & b", 1) }
+	run("a window", func(t *testing.T) {
+		r := newUpstream("/feed", broken(rss("", "c@3:a b@2:BAD a@1:a"))).read(t)
+		r.want("a:a b:a &amp; b c:a", syndication.NotWellFormed)
+		if d := r.details[0].Detail; !strings.Contains(d, "1 fault was repaired: line 1, column ") || !strings.Contains(d, `a & b</description>`) {
+			t.Errorf("detail %s", d)
+		}
+		r.want("")
+		// It is mended.
+		r.u.set("/feed", rss("", "c@3:a b@2:a&amp;b a@1:a"))
+		r.want("b:a&amp;b")
+	})
+	run("a window that breaks off", func(t *testing.T) {
+		doc := rss("", "c@3:a b@2:a a@1:a")
+		r := newUpstream("/feed", doc[:strings.LastIndex(doc, "<guid>")]).read(t)
+		r.want("b:a c:a", syndication.NotWellFormed)
+		r.u.set("/feed", doc)
+		r.want("a:a")
+	})
+	run("a window, strictly", func(t *testing.T) {
+		r := newUpstream("/feed", broken(rss("", "c@3:a b@2:BAD a@1:a"))).read(t, lenient("false"))
+		r.wantError(false, "", "line 1, column ", "a & b", "until the provider has mended it")
+	})
+	run("a paged feed", func(t *testing.T) {
+		r := newUpstream(
+			"/feed", broken(atom(link("next", "/2"), "c@3:BAD")),
+			"/2", broken(atom("", "b@2:a a@1:BAD")),
+		).read(t)
+		r.want("a:a &amp; b b:a c:a &amp; b", syndication.PagedLossy, syndication.NotWellFormed, syndication.NotWellFormed)
+	})
+	run("an archived feed", func(t *testing.T) {
+		docs := []string{"/a1", broken(atom(archive, "a@1:BAD")), "/feed", atom(prev("/a1"), "b@2:a")}
+		newUpstream(docs...).read(t).wantError(false, "", "a & b")
+		newUpstream(docs...).read(t, lenient("true")).want("a:a &amp; b b:a", syndication.NotWellFormed)
+	})
+	run("a complete feed", func(t *testing.T) {
+		r := newUpstream("/feed", atom(complete, "a b")).read(t, lenient("true"))
+		r.want("b a")
+		r.u.set("/feed", broken(atom(complete, "a:BAD c")))
+		r.wantError(false, "", "a & b")
+		// It breaks off before it says that it is complete.
+		doc := strings.Replace(atom("", "a c"), "</feed>", complete+"</feed>", 1)
+		r.u.set("/feed", doc[:strings.Index(doc, complete)])
+		r.wantError(false, "", "breaks off")
+		r.u.set("/feed", doc)
+		r.want("c -b")
+	})
+	run("a tombstone", func(t *testing.T) {
+		r := newUpstream("/feed", atom("", "b@1 a@1")).read(t)
+		r.want("a b")
+		r.u.set("/feed", broken(atom("", "-b@5 c@4:BAD a@1")))
+		r.want("c:a &amp; b", syndication.NotWellFormed, syndication.DeletesWithheld)
+		r.u.set("/feed", strings.Replace(atom("", "-b@5 c@4:BAD a@1"), "BAD", "a&nbsp;b", 1))
+		r.want("c:a&#160;b", syndication.UndefinedEntity, syndication.DeletesWithheld)
+		r.u.set("/feed", atom("", "-b@5 c@4:BAD a@1"))
+		r.want("c:BAD -b")
+	})
+	run("a tombstone of what nobody has", func(t *testing.T) {
+		newUpstream("/feed", broken(atom("", "-b@5 c@4:BAD"))).read(t, func(c *syndication.Config) { c.TombstoneUnknown = "publish" }).
+			want("c:a &amp; b", syndication.NotWellFormed, syndication.DeletesWithheld)
+	})
+	run("a feed that nobody can read", func(t *testing.T) {
+		r := newUpstream("/feed", "<rss><channel>").read(t, lenient("false"))
+		for range 4 {
+			r.wantError(false, "", "breaks off")
+		}
+		r.wantError(true, "", "5 times in a row", "its provider has to act", "breaks off")
+		r.u.set("/feed", rss("", "a"))
+		r.want("a")
+		r.u.set("/feed", "{}")
+		r.wantError(false, "", "JSON")
+	})
+}
