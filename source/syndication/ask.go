@@ -145,7 +145,7 @@ func (r *turn) foreign(d *document) error {
 // verdict takes note of what the feed is.
 func (r *turn) verdict(d *document) {
 	cur := &r.cur
-	if cur.Dialect == "" {
+	if cur.Dialect == "" && !d.truncated {
 		r.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
 		cur.Rewalk = r.s.holdsAny(cur)
 	}
@@ -153,7 +153,7 @@ func (r *turn) verdict(d *document) {
 		r.seen.add(DialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)
 		r.s.log.Warn("the feed has changed its dialect", "url", d.url, "before", string(cur.Dialect), "now", string(d.dialect))
 	}
-	if d.dialect == Paged && cur.Dialect != Paged && !r.s.profile.tail {
+	if d.dialect == Paged && cur.Dialect != Paged && !r.s.profile.tail && !r.s.profile.steady {
 		r.seen.add(PagedLossy, d.url, "the feed is paged: its pages change while they are read, so entries may be missed (RFC 5005, section 3)")
 	}
 	if d.partial {
@@ -162,11 +162,11 @@ func (r *turn) verdict(d *document) {
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots && cur.Doc == nil && cur.has(withoutFragment(this.Href)) {
 		r.seen.add(NotPermanent, d.url, "the document says that it is %s, which was another before", this.Href)
 	}
-	isWindow := d.dialect == Window || d.dialect == Incremental
-	if isWindow && cur.Dialect != "" && cur.Doc == nil && d.fresh > 0 && d.known == 0 && !d.partial && r.s.holdsAny(cur) {
-		r.seen.add(PossibleOverrun, d.url, "none of the %d entries was there at the last poll: some may have come and gone; poll more often", d.fresh)
+	cur.Format = d.meta.Format
+	if cur.Dialect == "" && d.truncated {
+		return // the links to older documents may be missing; the next document will tell
 	}
-	cur.Dialect, cur.Format = d.dialect, d.meta.Format
+	cur.Dialect = d.dialect
 	if d.meta.Order == NewestFirst || d.meta.Order == OldestFirst {
 		cur.Order = d.meta.Order
 	}

@@ -222,12 +222,21 @@ func childName(text string) xml.Name {
 // profile is what a configured dialect stands for.
 type profile struct {
 	forced Dialect // "" finds out
-	// older and newer are relations; "" takes what the dialect that was found
-	// has.
-	older, newer string
-	order        Order
-	tail         bool
+	// older and newer are relations, of older the first counts that a document has;
+	// without one it is that of the dialect which was found.
+	older []string
+	newer string
+	order Order
+	tail  bool
+	// steady says that pages do not shift: a link to one names the entry that it
+	// begins behind.
+	steady bool
 }
+
+// pagedOlder are the relations to the next older page. Atom Hopper links its live
+// pages with next, and the last of them with next-archive to its archives, which
+// have next-archive too, where RFC 5005 has prev-archive.
+var pagedOlder = []string{"next", "next-archive"}
 
 var profiles = map[DialectName]profile{
 	"auto":       {},
@@ -240,11 +249,11 @@ var profiles = map[DialectName]profile{
 	"fh-02":      {forced: ArchivedElement},
 	"fh-03":      {forced: ArchivedElement},
 	"fh-04":      {forced: ArchivedElement},
-	"fh-05":      {forced: Archived, older: "previous"},
+	"fh-05":      {forced: Archived, older: []string{"previous"}},
 	"pace":       {forced: Snapshots},
-	"atomhopper": {forced: Archived, older: "next-archive", newer: "prev-archive"},
+	"atomhopper": {forced: Paged, older: pagedOlder, newer: "prev-archive", steady: true},
 	"ict4h":      {forced: Archived, order: OldestFirst, newer: "next-archive"},
-	"kurrent":    {forced: Paged, older: "next", newer: "previous", tail: true},
+	"kurrent":    {forced: Paged, older: []string{"next"}, newer: "previous", tail: true},
 }
 
 var orders = map[OrderName]Order{"auto": NoOrder, "newest_first": NewestFirst, "oldest_first": OldestFirst, "updated": Mixed}
@@ -252,7 +261,7 @@ var orders = map[OrderName]Order{"auto": NoOrder, "newest_first": NewestFirst, "
 func (c Settings) profile() profile {
 	p := profiles[c.Dialect]
 	if c.OlderRel != "" {
-		p.older = c.OlderRel
+		p.older = []string{c.OlderRel}
 	}
 	if c.NewerRel != "" {
 		p.newer = c.NewerRel

@@ -87,6 +87,17 @@ func (m *Meta) Dialect() (dialect Dialect, deletes bool, odd []feed.Violation) {
 	return dialect, false, odd
 }
 
+// isAtomHopper reports whether a subscription document is that of an Atom Hopper:
+// nothing is newer than it, so its next-archive leads to an older document.
+func (m *Meta) isAtomHopper() bool {
+	_, newer := m.Link("prev-archive")
+	_, older := m.Link("next-archive")
+	current, n := m.Link("current")
+	self, _ := m.Link("self")
+	isCurrent := n == 0 || current.Href == m.URL || current.Href == self.Href
+	return older > 0 && newer == 0 && isCurrent && !m.Archive && !m.Complete
+}
+
 // deletes looks for what speaks against a document that says it is complete.
 func (m *Meta) deletes(has func(...string) string, tell func(kind, format string, args ...any)) bool {
 	links := []string{"prev-archive", "next-archive", "next", "previous", "first", "last"}

@@ -60,6 +60,8 @@ type document struct {
 	// broken says that it is not well-formed, so that nothing is deleted on its
 	// evidence, and repair that its entries are published well-formed all the same.
 	broken, repair bool
+	// truncated says that it breaks off, and may lack what it says of itself.
+	truncated bool
 	// deletes says that what it does not have was deleted, and withheld that it
 	// would be if the document were well-formed.
 	deletes, withheld bool
@@ -180,6 +182,7 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 	s.judge(cur, d)
 	d.seen.addAll(r.Violations())
 	d.broken = r.Faults().Count > 0 || d.meta.Undefined != ""
+	d.truncated = r.Faults().Truncated
 	d.repair = s.mayBeBroken(cur, d)
 	if f := r.Faults(); f.Count > 0 {
 		if !d.repair {
@@ -194,7 +197,7 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 // well-formed. What the feed was before counts too: a document that breaks off may
 // lack what it says of itself.
 func (s *Source) mayBeBroken(cur *cursor, d *document) bool {
-	if s.cfg.Lenient == "false" {
+	if s.cfg.Lenient == "false" || d.truncated && (cur.Start != "" || s.profile.tail) {
 		return false
 	}
 	for _, dialect := range []Dialect{d.dialect, cur.Dialect} {

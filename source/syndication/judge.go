@@ -64,6 +64,8 @@ func (s *Source) judge(cur *cursor, d *document) {
 func (s *Source) dialect(m *Meta) (Dialect, bool, []feed.Violation) {
 	found, deletes, odd := m.Dialect()
 	switch forced := s.profile.forced; {
+	case forced == "" && found == Archived && s.cfg.OlderRel == "" && m.isAtomHopper():
+		return Paged, false, odd
 	case forced == "":
 		return found, deletes, odd
 	case forced == Complete && found != Complete:

@@ -18,6 +18,8 @@ type Faults struct {
 	// Count is how many there were, and Lost how many entries could not be read
 	// whole, and were left out.
 	Count, Lost int
+	// Truncated says that the document breaks off.
+	Truncated bool
 	// first are the first of them, in the order of the document.
 	first []placedFault
 }
@@ -66,6 +68,7 @@ func (f *Faults) add(one placedFault) {
 
 // repaired takes note of a fault at an unread byte.
 func (r *Reader) repaired(kind error, at int, detail string) {
+	r.faults.Truncated = r.faults.Truncated || errors.Is(kind, ErrTruncated)
 	r.faults.add(placedFault{r.in.offsetOf(at), r.where(at) + detail + r.near(at), r.failed(kind, at, "%s", detail)})
 }
 

@@ -96,10 +96,12 @@ func (r *turn) nextDocument(ctx context.Context) (*document, error) {
 		if err != nil && j.dialect != Paged {
 			r.skip(st.url, kind, err)
 		}
+		j.lacking = true
 		j.steps = j.steps[:len(j.steps)-1]
 		return nil, nil
 	}
 	r.goOn(d)
+	r.noteTorn(d)
 	d.dialect, d.depth = j.dialectOf(d), len(j.steps)
 	d.forgetIDs()
 	st.doc = d
@@ -124,6 +126,7 @@ func (r *turn) subDocument(ctx context.Context) (*document, error) {
 		return nil, err
 	}
 	r.goOn(d)
+	r.noteTorn(d)
 	// What it has not was looked at strictly, or found to be all there.
 	d.deletes, d.withheld = d.deletes && j.deletes, j.withheld
 	d.forgetIDs()
@@ -200,6 +203,8 @@ func (r *turn) finishArchive() {
 		if j.dialect != Snapshots {
 			r.cur.Newest = short(st.url)
 		}
+	} else if st.permanent && !j.lacking {
+		r.cur.add(st.key)
 	} else if j.late {
 		newest := r.cur.Newest
 		r.cur.add(st.key)
@@ -235,10 +240,18 @@ func (r *turn) finish(d *document) time.Duration {
 	switch {
 	case j.shifted:
 		cur.unsettle()
+	case j.torn:
+		// All pages are read again at the next poll.
+		cur.unsettle()
+		cur.Walked = 0
 	case j.full:
 		cur.Walked = d.now.Unix()
 	default:
 		cur.Walked = j.walked
+	}
+	if d.truncated {
+		// They may be those of the whole document.
+		cur.ETag, cur.Modified = "", ""
 	}
 	cur.Hints = hintsOf(&d.meta)
 	return r.s.fresh(d.response, cur.Hints, d.now)

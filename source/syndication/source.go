@@ -155,6 +155,7 @@ func (r *turn) poll(ctx context.Context) (batch feed.Batch, done bool, err error
 			return feed.Batch{}, false, nil
 		}
 	}
+	watched := r.cur.Dialect != "" && r.cur.Doc == nil && s.holdsAny(&r.cur)
 	d, err := r.ask(ctx, now)
 	if err != nil {
 		return feed.Batch{}, false, err
@@ -185,6 +186,7 @@ func (r *turn) poll(ctx context.Context) (batch feed.Batch, done bool, err error
 		return feed.Batch{Fresh: fresh()}, started, err
 	}
 	r.begin(d)
+	s.job.watched = watched && !d.partial && d.dialect != Complete
 	return feed.Batch{}, false, r.walkAll(ctx)
 }
 
@@ -211,20 +213,23 @@ func (r *turn) begin(d *document) {
 		j.recheck = s.cfg.RecheckArchives.Newest
 	}
 	j.full = due || r.cur.Walked == 0
+	j.fresh, j.shared = d.fresh, d.known > 0
+	walk := false
 	switch d.dialect {
 	case Complete:
 	case Paged:
-		if j.full || s.wants(&r.cur, d) {
-			j.frontier = s.older(&d.meta, d.dialect)
-		}
+		walk = j.full || s.wants(&r.cur, d)
 	default:
-		j.frontier = s.older(&d.meta, d.dialect)
+		walk = true
+	}
+	s.job = j
+	if walk {
+		r.walkTo(d)
 	}
 	if j.frontier != "" {
 		j.note(d)
 	}
 	d.forgetIDs()
-	s.job = j
 }
 
 // walkAll walks, and again if a paged feed has changed meanwhile.
@@ -233,8 +238,11 @@ func (r *turn) walkAll(ctx context.Context) error {
 		if err := r.walk(ctx); err != nil {
 			return err
 		}
+		watched := r.s.job.watched
 		if again, err := r.stable(ctx); err != nil || !again {
+			r.overrun()
 			return err
 		}
+		r.s.job.watched = watched
 	}
 }

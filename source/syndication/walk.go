@@ -42,6 +42,16 @@ type job struct {
 	// is when all of them were read last.
 	shifted bool
 	walked  int64
+	// permanent says that frontier is an archive of a paged feed, and lacking that a
+	// page of the walk is missing, so that no archive may end the next walk.
+	permanent, lacking bool
+	// torn says that a page breaks off.
+	torn bool
+	// shared says that a document has an entry that the topic has, or that the walk
+	// has got to what is published or to a gap; fresh counts the entries that the topic has not,
+	// and watched says that a poll without a shared entry is to be reported.
+	shared, watched bool
+	fresh           int
 	// at is the document that is being published.
 	at *document
 	// failed is the turn in which the job could not go on.
@@ -65,6 +75,8 @@ type step struct {
 	key string
 	doc *document
 	old bool
+	// permanent says that it is an archive of a paged feed.
+	permanent bool
 }
 
 func isOld(st *step) bool { return st.old }
@@ -87,16 +99,19 @@ func (r *turn) walk(ctx context.Context) error {
 			old = true
 		case known, r.cur.gap(url) >= 0 && url != j.healing:
 			j.frontier = ""
+			j.shared = true // or a gap, which was reported
 			return r.pincer(ctx, !known)
 		case j.weight > max(s.cfg.Bounds.Memory, leastWalk):
 			later := "what is behind them is read later"
 			if short(url) == "" {
 				later = "what is behind them is not read, because URLs of more than 500 bytes are not remembered"
 			}
+			j.lacking, j.shared = true, true
 			r.skip(url, WalkLimit, fmt.Errorf("the URLs of %d documents take %d bytes, which is all that a walk may hold (bounds.memory); %s", len(j.steps), j.weight, later))
 			j.frontier = ""
 			return nil
 		case len(j.steps) >= s.cfg.Bounds.Documents:
+			j.lacking, j.shared = true, true
 			r.skip(url, WalkLimit, fmt.Errorf("%d documents are all that are read in one go (bounds.documents); what is behind them is read later", len(j.steps)))
 			j.frontier = ""
 			return nil
@@ -114,11 +129,13 @@ func (r *turn) walk(ctx context.Context) error {
 			case kind == "":
 				return err
 			case j.dialect == Paged:
+				j.lacking = true
 				r.seen.add(Incomplete, url, "a page is missing, and with it what is older: %v", err)
 			default:
 				r.skip(url, kind, err)
 			}
 			j.frontier = ""
+			j.shared = true // a gap was reported
 			return r.pincer(ctx, true)
 		}
 		j.visited[keyOf(url)] = true
@@ -127,7 +144,8 @@ func (r *turn) walk(ctx context.Context) error {
 		}
 		r.cur.arrived(url)
 		j.push(r, d, old)
-		if j.frontier = s.older(&d.meta, j.dialect); j.frontier == "" && len(r.cur.Archives) > 0 && !slices.ContainsFunc(j.steps, isOld) {
+		j.steps[len(j.steps)-1].permanent = j.permanent
+		if r.walkTo(d); j.frontier == "" && j.dialect != Paged && len(r.cur.Archives) > 0 && !slices.ContainsFunc(j.steps, isOld) {
 			// None of the archives is known: their URLs have changed.
 			r.cur.Rewalk = true
 		}
@@ -138,12 +156,44 @@ func (r *turn) walk(ctx context.Context) error {
 	return nil
 }
 
+// walkTo has the walk go on at what a document links to as the next older one.
+func (r *turn) walkTo(d *document) {
+	j := r.s.job
+	url, rel := r.s.olderLink(&d.meta, j.dialect)
+	j.frontier, j.permanent = url, j.dialect == Paged && rel == "next-archive"
+	r.noteTorn(d)
+}
+
+// noteTorn takes note of a page that breaks off, and with it maybe the link to what
+// is older.
+func (r *turn) noteTorn(d *document) {
+	j := r.s.job
+	if !d.truncated || j.dialect != Paged {
+		return
+	}
+	j.torn, j.lacking = true, true
+	r.seen.add(Incomplete, d.url, "the page breaks off, and with it maybe the link to what is older")
+}
+
+// overrun reports entries that may have come and gone between two polls: nothing
+// that the feed has now, as far back as it could be read, was there at the last one.
+func (r *turn) overrun() {
+	j := r.s.job
+	if j == nil || !j.watched || j.frontier != "" || j.shared || j.fresh == 0 {
+		return
+	}
+	j.watched = false
+	r.seen.add(PossibleOverrun, j.url, "none of the %d entries was there at the last poll, and no link leads to what was: some may have come and gone; poll more often", j.fresh)
+}
+
 // push adds a document to those to publish, and lets go of some if there are too
 // many in memory: those that are published last. It lets go of those, too, of which
 // only what the topic has not is held, for the topic will have something else when
 // it is their turn.
 func (j *job) push(r *turn, d *document, old bool) {
 	st := &step{url: d.url, key: d.url, doc: d, old: old}
+	j.fresh += d.fresh
+	j.shared = j.shared || d.known > 0
 	if this, n := d.meta.Link("this"); n > 0 && this.Href != "" && j.dialect == Snapshots {
 		st.key = withoutFragment(this.Href)
 	}
@@ -216,29 +266,40 @@ func (r *turn) pincer(ctx context.Context, gap bool) error {
 
 // older returns the URL of the next older document; "" if there is none.
 func (s *Source) older(m *Meta, dialect Dialect) string {
-	rel := s.profile.older
-	if rel == "" {
+	url, _ := s.olderLink(m, dialect)
+	return url
+}
+
+// olderLink returns the URL of the next older document, and the relation that leads
+// there.
+func (s *Source) olderLink(m *Meta, dialect Dialect) (url, rel string) {
+	rels := s.profile.older
+	if rels == nil {
 		switch dialect {
 		case Archived:
-			rel = "prev-archive"
+			rels = []string{"prev-archive"}
 		case ArchivedElement:
 			if m.Prev != "" {
-				return withoutFragment(m.Prev)
+				return withoutFragment(m.Prev), ""
 			}
-			rel = "prev-archive"
+			rels = []string{"prev-archive"}
 		case Snapshots:
-			rel = "prev"
+			rels = []string{"prev"}
 		case Paged:
-			rel = "next"
+			rels = pagedOlder
 		default:
-			return ""
+			return "", ""
 		}
 	}
-	link, n := m.Link(rel)
-	if n == 0 && dialect == Archived {
-		return withoutFragment(m.Prev)
+	for _, rel := range rels {
+		if link, n := m.Link(rel); n > 0 {
+			return withoutFragment(link.Href), rel
+		}
 	}
-	return withoutFragment(link.Href)
+	if dialect == Archived {
+		return withoutFragment(m.Prev), ""
+	}
+	return "", ""
 }
 
 func withoutFragment(url string) string {
@@ -260,7 +321,7 @@ func (s *Source) wants(cur *cursor, d *document) bool {
 // were read. If it has changed, entries may have moved from page to page.
 func (r *turn) stable(ctx context.Context) (changed bool, err error) {
 	j := r.s.job
-	if j.sub == nil || j.dialect != Paged || len(j.steps) == 0 {
+	if j.sub == nil || j.dialect != Paged || len(j.steps) == 0 || r.s.profile.steady {
 		return false, nil
 	}
 	q := j.sub.question
