@@ -111,7 +111,7 @@ var wrong = map[string]string{
 	"unknown_key":                 `:4: feeds.orders.evry: unknown key; did you mean "every"?`,
 	"unknown_key_case":            `:4: feeds.orders.allowHosts: unknown key; did you mean "allow_hosts"?`,
 	"unknown_key_deep":            `:4: feeds.orders.timeouts.conect: unknown key; did you mean "connect"?`,
-	"unknown_key_far":             `:4: feeds.orders.colour: unknown key; known here: url, headers, auth, allow_hosts, timeouts, limits, format, every, start, gap, dialect, entry_order, older_rel, newer_rel, mode, ignore_changes_in, max_delete_ratio, tombstone_unknown, full_every, hints, recheck_archives, trust_ahead, bounds, oversize, dedupe_window, freshness, key, to`,
+	"unknown_key_far":             `:4: feeds.orders.colour: unknown key; known here: url, headers, auth, allow_hosts, timeouts, limits, format, every, start, gap, dialect, entry_order, older_rel, newer_rel, mode, ignore_changes_in, max_delete_ratio, tombstone_unknown, full_every, hints, recheck_archives, trust_ahead, identity, lenient, bounds, oversize, dedupe_window, freshness, key, to`,
 	"unknown_key_misplaced":       `:4: feeds.orders.topic: unknown key; did you mean "to.topic"?`,
 	"unknown_key_top":             `:4: fees: unknown key; did you mean "feeds"?`,
 	"url_missing":                 `:2: feeds.orders.url: ...`,

@@ -97,7 +97,7 @@ func TestGoodFiles(t *testing.T) {
 			orders.Syndication = syndication.Settings{
 				Dialect: "atomhopper", EntryOrder: "oldest_first", OlderRel: "older", NewerRel: "newer", Mode: "tail",
 				IgnoreChangesIn: []string{"comments", "{urn:x}count"}, MaxDeleteRatio: 0, TombstoneUnknown: "publish", FullEvery: time.Hour, Hints: "ignore",
-				RecheckArchives: syndication.Recheck{Newest: 2, Every: 12 * time.Hour}, TrustAhead: time.Minute,
+				RecheckArchives: syndication.Recheck{Newest: 2, Every: 12 * time.Hour}, TrustAhead: time.Minute, Identity: "link", Lenient: "true",
 				Bounds: syndication.Bounds{Documents: 100, Entries: 1000, Depth: 10, Memory: 1 << 20},
 			}
 			blog := defaults("blog", "https://blog.example.com/feed")

@@ -41,6 +41,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[syndication.Mode]():            {"poll", "tail"},
 	reflect.TypeFor[syndication.TombstonePolicy](): {"ignore", "publish"},
 	reflect.TypeFor[syndication.HintPolicy]():      {"heed", "ignore"},
+	reflect.TypeFor[syndication.Identity]():        {"auto", "guid", "link", "content"},
 	reflect.TypeFor[syndication.Leniency]():        {"auto", "true", "false"},
 	reflect.TypeFor[datareplication.Gap](): {
 		string(datareplication.GapHalt), string(datareplication.GapResume), string(datareplication.GapRestart),

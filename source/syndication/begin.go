@@ -42,6 +42,7 @@ func (r *turn) start(d *document) (done bool, err error) {
 	r.cur.settle(d)
 	r.cur.Body, r.cur.Full, r.cur.Walked = d.hash, d.now.Unix(), d.now.Unix()
 	r.cur.Hints = hintsOf(&d.meta)
+	r.cur.Looks = d.looks
 	return true, nil
 }
 

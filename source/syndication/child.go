@@ -48,6 +48,12 @@ func (r *Reader) entryChild(e *Entry, p *parts, s *scope, in space, local, conte
 		first(&p.guid, content)
 	case (isOwn || in == atom) && name == "title":
 		keep(&p.title, content)
+	case isOwn && name == "enclosure":
+		if url, _ := r.attribute(s, noSpace, "url"); p.enclosure == "" {
+			p.enclosure = clip(trim(url), longestAddress)
+		}
+	case in == contentModule && name == "encoded":
+		keep(&p.encoded, content)
 	case isOwn && name == "description", in == atom && (name == "summary" || name == "content"):
 		keep(&p.description, content)
 	case e.Deleted && name == "comment" && (in == tombstones || in == atom):

@@ -78,6 +78,12 @@ type Settings struct {
 	// TrustAhead is how far in the future an update time may be for it to be
 	// compared with others. Default 24h.
 	TrustAhead time.Duration `yaml:"trust_ahead"`
+	// Identity says what identifies an item or an entry: "guid", the guid of RSS and
+	// the id of Atom; "link"; or "content", a hash of all that a reader would show. What
+	// an item lacks is replaced by the next of them. "auto" is guid, and holds a
+	// document back in which most guids have changed while titles, links and dates have
+	// not.
+	Identity Identity `yaml:"identity"`
 	// Lenient says whether documents are read that are not well-formed: "true",
 	// "false", or "auto", which does so for windows and paged feeds. Those of a complete
 	// feed never are, and nothing is deleted on the evidence of such a document.
@@ -85,6 +91,9 @@ type Settings struct {
 	// Bounds bound what the feed may make this program do.
 	Bounds Bounds `yaml:"bounds"`
 }
+
+// Identity is "auto", "guid", "link" or "content".
+type Identity string
 
 // Leniency is "auto", "true" or "false".
 type Leniency string
@@ -141,6 +150,7 @@ func Defaults() Config {
 			Hints:            "heed",
 			RecheckArchives:  Recheck{Every: 24 * time.Hour},
 			TrustAhead:       24 * time.Hour,
+			Identity:         "auto",
 			Lenient:          "auto",
 			Bounds:           Bounds{Documents: 10_000, Entries: 1_000_000, Depth: 256, Memory: 8 << 20},
 		},
@@ -177,6 +187,11 @@ func (c Settings) Validate() []error {
 	}
 	if c.Hints != "heed" && c.Hints != "ignore" {
 		fail("hints: %q is none: want heed or ignore", c.Hints)
+	}
+	switch c.Identity {
+	case "auto", "guid", "link", "content":
+	default:
+		fail("identity: invalid value %q: want auto, guid, link or content", c.Identity)
 	}
 	if c.Lenient != "auto" && c.Lenient != "true" && c.Lenient != "false" {
 		fail("lenient: invalid value %q: want auto, true or false", c.Lenient)

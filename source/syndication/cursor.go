@@ -45,6 +45,8 @@ type cursor struct {
 	Modified string `json:"last_modified,omitempty"`
 	Body     string `json:"body,omitempty"`
 	Full     int64  `json:"full,omitempty"`
+	// Looks are the first entries of that document.
+	Looks looks `json:"looks,omitempty"`
 	// Hints are what that document said of when to poll.
 	Hints *hints `json:"hints,omitempty"`
 
@@ -158,6 +160,7 @@ func (cur *cursor) isSound() bool {
 	isLonger := func(n int) func(string) bool { return func(s string) bool { return len(s) > n } }
 	return err == nil && len(cur.Gaps) <= maxGaps &&
 		len(cur.Archives)%archiveBytes == 0 && len(cur.Archives) <= maxArchives*archiveBytes &&
+		len(cur.Looks)%lookBytes == 0 && len(cur.Looks) <= mostLooks*lookBytes &&
 		len(cur.Seen)%seenBytes == 0 && len(cur.Seen) <= maxSeen*seenBytes &&
 		!slices.ContainsFunc(long, isLonger(longestURL)) && !slices.ContainsFunc(brief, isLonger(64))
 }
@@ -173,6 +176,8 @@ func (cur *cursor) encode() feed.Cursor {
 		switch {
 		case len(data) <= maxCursor:
 			return data
+		case len(cur.Looks) > 0:
+			cur.Looks = nil
 		case len(cur.Archives) > 0:
 			cur.Archives = cur.Archives[min(len(cur.Archives), 100*archiveBytes):]
 		case len(cur.Gaps) > 0:

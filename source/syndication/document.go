@@ -76,7 +76,9 @@ type document struct {
 	// of which the topic did not have the ID, and had it.
 	entries, fresh, known int
 	newest                instant
-	seen                  sightings
+	// looks are those of the first entries that have an ID of their own.
+	looks looks
+	seen  sightings
 }
 
 // mostNotFeed is how many URLs are remembered that answer with something else.
@@ -156,7 +158,8 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 	d.digest = sha256.New()
 	r := NewReader(resp.Body, Options{
 		URL: base.String(), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
-		Limits: Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
+		Identity: s.cfg.Identity,
+		Limits:   Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
 	})
 	if err := s.readEntries(r, cur, d); err != nil {
 		if broken := r.Faults().Err(); broken != nil && !s.mayBeBroken(cur, d) {
@@ -257,6 +260,7 @@ func (s *Source) take(cur *cursor, d *document, e Entry, wanted func(*item) bool
 		d.fresh++
 	}
 	d.newest = max(d.newest, updated)
+	d.looks.add(&e)
 	counts, instead := d.fold.add(e.ID, &e, updated)
 	if instead >= 0 {
 		d.window.remove(instead)

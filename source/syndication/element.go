@@ -33,7 +33,7 @@ type span struct{ start, end int }
 func means(local []byte) bool {
 	switch string(local) {
 	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",
-		"title", "description", "summary", "content", "comment", "by", "hour", "day":
+		"title", "description", "summary", "content", "comment", "by", "hour", "day", "enclosure", "encoded":
 		return true
 	}
 	return false

@@ -2,7 +2,9 @@ package syndication
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +16,10 @@ type Entry struct {
 	ID string
 	// IDFrom says what ID was taken from.
 	IDFrom IDSource
+	// Look is a short hash of the title, the link and the date of publication; 0 if it
+	// has neither a title nor a link, or is not among the first of the document. It
+	// tells an entry whose ID has changed.
+	Look uint32
 	// Deleted says that this is a tombstone: the entry ID was deleted when
 	// Updated says.
 	Deleted bool
@@ -51,7 +57,7 @@ const (
 	FromGUID      IDSource = "guid"      //
 	FromAbout     IDSource = "rdf:about" //
 	FromLink      IDSource = "link"      //
-	FromHash      IDSource = "hash"      // the SHA-256 of title, description and date of publication
+	FromHash      IDSource = "hash"      // the SHA-256 of all that a reader would show
 )
 
 // Weak says whether the ID is not the format's own.
@@ -81,6 +87,9 @@ func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) 
 	e.Hash = contentHash(e.Body, without)
 	if !deleted {
 		r.identify(&e, &own)
+		if e.Index < mostLooks {
+			e.Look = own.look()
+		}
 		r.dates.add(e.Updated, e.Published)
 		if e.IDFrom.Weak() {
 			r.violation(WeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
@@ -113,26 +122,56 @@ type parts struct {
 	// link is as written, and base what it is relative to, in Atom.
 	link, base string
 	hasLink    bool
-	// What the last resort is made of: contents of elements.
+	// What the last resort is made of: contents of elements, and the URL of the
+	// enclosure.
 	title, description, published []byte
+	encoded                       []byte
+	enclosure                     string
 	// How good the dates are that were found so far.
 	updatedRank, publishedRank int
 }
 
 func (r *Reader) identify(e *Entry, p *parts) {
 	link := p.link
-	if p.hasLink && p.guid == "" && p.id == "" {
+	if p.hasLink && (p.guid == "" && p.id == "" || r.opts.Identity == "link") {
 		link, _ = resolveLink(p.base, link)
 	}
-	for _, try := range []struct {
+	type candidate struct {
 		id   string
 		from IDSource
-	}{{p.guid, FromGUID}, {p.id, FromID}, {trim(p.attribute), FromAttribute}, {trim(p.about), FromAbout}, {link, FromLink}} {
+	}
+	all := []candidate{{p.guid, FromGUID}, {p.id, FromID}, {trim(p.attribute), FromAttribute}, {trim(p.about), FromAbout}, {link, FromLink}}
+	switch r.opts.Identity {
+	case "link":
+		all = slices.Insert(all, 0, candidate{link, FromLink})
+	case "content":
+		all = nil
+	}
+	for _, try := range all {
 		if try.id != "" {
 			e.ID, e.IDFrom = r.shortID(try.id), try.from
 			return
 		}
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{text(p.title), text(p.description), text(p.published)}, "\x00")))
-	e.ID, e.IDFrom = hex.EncodeToString(sum[:]), FromHash
+	e.ID, e.IDFrom = p.hash(), FromHash
+}
+
+func (p *parts) look() uint32 {
+	if p.title == nil && p.link == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{text(p.title), p.link, text(p.published)}, "\x00")))
+	return max(binary.BigEndian.Uint32(sum[:]), 1)
+}
+
+// hash is the SHA-256 of all that a reader would show.
+func (p *parts) hash() string {
+	shown := []string{text(p.title), text(p.description), text(p.published)}
+	// What used not to count is left out where it is missing: the hashes of other
+	// items stay as they were.
+	if p.encoded != nil || p.enclosure != "" {
+		shown = append(shown, text(p.encoded), p.enclosure)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(shown, "\x00")))
+	return hex.EncodeToString(sum[:])
 }

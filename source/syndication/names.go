@@ -21,6 +21,7 @@ const (
 	dcterms
 	syndication
 	admin
+	contentModule
 )
 
 // The namespaces of the formats. Names are compared with these, never with a
@@ -47,6 +48,7 @@ var spaces = map[string]space{
 	"http://purl.org/dc/terms/":                    dcterms,
 	"http://purl.org/rss/1.0/modules/syndication/": syndication,
 	"http://webns.net/mvcb/":                       admin,
+	"http://purl.org/rss/1.0/modules/content/":     contentModule,
 }
 
 func spaceOf(uri string) space {

@@ -225,6 +225,10 @@ func (r *turn) finish(d *document) time.Duration {
 		cur.Awaited = nil // it is a gap, or nothing leads to it any more
 	}
 	cur.settle(d)
+	cur.Looks = nil
+	if r.s.cfg.Identity == "auto" {
+		cur.Looks = d.looks
+	}
 	if !d.partial {
 		cur.Body, cur.Full = d.hash, d.now.Unix()
 	}

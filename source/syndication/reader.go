@@ -49,6 +49,8 @@ type Options struct {
 	// Entries are well-formed all the same, but for
 	// entities that XML does not define. Check has to be off.
 	Lenient bool
+	// Identity is what entries are identified by first; see [Settings.Identity].
+	Identity Identity
 	// HashWithout are children of entries that do not count in [Entry.Hash],
 	// such as those that change with every request. The namespace * is any.
 	HashWithout []xml.Name

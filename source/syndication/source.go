@@ -55,6 +55,10 @@ func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source
 	for _, name := range cfg.IgnoreChangesIn {
 		s.ignored = append(s.ignored, childName(name))
 	}
+	if cfg.Identity == "link" || cfg.Identity == "content" {
+		// IDs that are not used may change with each reading.
+		s.ignored = append(s.ignored, xml.Name{Space: "*", Local: "guid"}, xml.Name{Space: atomURI, Local: "id"})
+	}
 	return s
 }
 
@@ -179,6 +183,9 @@ func (r *turn) poll(ctx context.Context) (batch feed.Batch, done bool, err error
 		return feed.Batch{}, false, err
 	}
 	if d, err = r.strict(ctx, d); err != nil {
+		return feed.Batch{}, false, err
+	}
+	if err = r.newIdentities(d); err != nil {
 		return feed.Batch{}, false, err
 	}
 	r.verdict(d)

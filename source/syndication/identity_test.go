@@ -1,0 +1,140 @@
+package syndication_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+func identity(i syndication.Identity) edit {
+	return func(c *syndication.Config) { c.Identity = i }
+}
+
+// articles is a window of articles with a title, a link and a date. Their guids are
+// made of the number and a suffix.
+func articles(suffix string, numbers ...int) string {
+	var b strings.Builder
+	b.WriteString(`<rss version="2.0"><channel>`)
+	for _, n := range numbers {
+		fmt.Fprintf(&b, `<item><title>T%d</title><link>http://feed.example/%[1]d</link><guid>g%[1]d%s</guid><pubDate>%s</pubDate><description>a</description></item>`, n, suffix, second(fmt.Sprint(n)))
+	}
+	return b.String() + `</channel></rss>`
+}
+
+func TestIdentitiesChanged(t *testing.T) {
+	t.Parallel()
+	const five = "g1:a g2:a g3:a g4:a g5:a"
+	run := func(name string, f func(t *testing.T, r *reader)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newUpstream("/feed", articles("", 5, 4, 3, 2, 1)).read(t)
+			r.want(five)
+			f(t, r)
+		})
+	}
+	held := func(t *testing.T, r *reader) {
+		t.Helper()
+		err := r.poll()
+		var v *feed.Violation
+		if !errors.As(err, &v) || v.Kind != syndication.IdentitiesChanged || !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "set identity to guid") {
+			t.Errorf("got the error %v", err)
+		}
+		r.wantLast("")
+	}
+	run("all, and back", func(t *testing.T, r *reader) {
+		r.u.set("/feed", articles("x", 6, 5, 4, 3, 2))
+		held(t, r)
+		r.restart()
+		held(t, r)
+		r.u.set("/feed", articles("", 6, 5, 4, 3, 2))
+		r.want("g6:a")
+	})
+	run("all, and they are taken", func(t *testing.T, r *reader) {
+		r.u.set("/feed", articles("x", 5, 4, 3, 2, 1))
+		held(t, r)
+		r.cfg.Identity = "guid"
+		r.restart()
+		r.want("g1x:a g2x:a g3x:a g4x:a g5x:a", syndication.PossibleOverrun)
+		r.cfg.Identity = "auto"
+		r.restart()
+		r.u.set("/feed", articles("x", 6, 5, 4, 3, 2))
+		r.want("g6x:a")
+	})
+	run("all, and links are taken", func(t *testing.T, r *reader) {
+		r.cfg.Identity = "link"
+		r.restart()
+		r.u.set("/feed", articles("x", 5, 4, 3, 2, 1))
+		r.want("http://feed.example/1:a http://feed.example/2:a http://feed.example/3:a http://feed.example/4:a http://feed.example/5:a", syndication.PossibleOverrun, "weak_identity")
+		r.u.set("/feed", articles("y", 6, 5, 4, 3, 2))
+		r.want("http://feed.example/6:a", "weak_identity")
+	})
+	run("a few", func(t *testing.T, r *reader) {
+		r.u.set("/feed", strings.NewReplacer("g5<", "g5x<", "g4<", "g4x<").Replace(articles("", 5, 4, 3, 2, 1)))
+		r.want("g4x:a g5x:a")
+	})
+	run("others", func(t *testing.T, r *reader) {
+		r.u.set("/feed", articles("", 10, 9, 8, 7, 6))
+		r.want("g6:a g7:a g8:a g9:a g10:a", syndication.PossibleOverrun)
+	})
+	run("contents", func(t *testing.T, r *reader) {
+		r.u.set("/feed", strings.ReplaceAll(articles("", 5, 4, 3, 2, 1), ">a<", ">b<"))
+		r.want("g1:b g2:b g3:b g4:b g5:b")
+	})
+	t.Run("of entries that look alike", func(t *testing.T) {
+		t.Parallel()
+		alike := func(ids string) string {
+			return strings.ReplaceAll(rss("", ids), "<guid>", "<title>T</title><link>http://x/</link><guid>")
+		}
+		r := newUpstream("/feed", alike("e d c b a")).read(t)
+		r.want("a b c d e")
+		r.u.set("/feed", alike("j i h g f"))
+		r.want("f g h i j", syndication.PossibleOverrun)
+	})
+	t.Run("after start: now", func(t *testing.T) {
+		t.Parallel()
+		r := newUpstream("/feed", articles("", 5, 4, 3, 2, 1)).read(t, func(c *syndication.Config) { c.Start.Now = true })
+		r.want("")
+		r.u.set("/feed", articles("x", 6, 5, 4, 3, 2))
+		held(t, r)
+	})
+}
+
+// Without a guid an item is identified by its link, and without that by all that a
+// reader would show.
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	doc := `<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/"><channel>` +
+		`<item><title>T</title><enclosure url="http://x/1.mp3"/></item>` +
+		`<item><title>T</title><enclosure url="http://x/2.mp3"/></item>` +
+		`<item><title>T</title><content:encoded>1</content:encoded></item>` +
+		`<item><title>T</title><content:encoded>2</content:encoded></item>` +
+		`<item><title>T</title></item></channel></rss>`
+	r := newUpstream("/feed", doc).read(t)
+	if err := r.poll(); err != nil || len(r.last) != 5 {
+		t.Errorf("published %d of 5 items: %v, %v", len(r.last), r.details, err)
+	}
+	// As it was before contents and enclosures counted: the SHA-256 of T and two zeros.
+	if id := r.last[0].ID; id != "0be2f43a6e74e445d3c93da985425a681e117884240d1e05a19f46e882a91190" {
+		t.Errorf("the ID is %s", id)
+	}
+	for i, want := range map[syndication.Identity]string{
+		"auto": "g1:a", "guid": "g1:a", "link": "http://feed.example/1:a",
+	} {
+		r := newUpstream("/feed", articles("", 1)).read(t, identity(i))
+		if err := r.poll(); err != nil {
+			t.Fatal(err)
+		}
+		r.wantLast(want)
+	}
+	r = newUpstream("/feed", articles("", 1)).read(t, identity("content"))
+	if err := r.poll(); err != nil || len(r.last) != 1 || len(r.last[0].ID) != 64 {
+		t.Errorf("published %s, %v", texts(r.last), err)
+	}
+	// Atom by its link, and by its id where there is none.
+	r = newUpstream("/feed", `<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id><link href="/x"/></entry><entry><id>2</id></entry></feed>`).read(t, identity("link"))
+	r.want("2 "+host+"/x", "weak_identity")
+}
