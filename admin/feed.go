@@ -165,6 +165,9 @@ func (f *Feed) Entered(s bridge.Status) {
 	case bridge.Retrying, bridge.Halted:
 		r.attempts++
 		r.lastError = fault{s.Since, clip(s.Err.Error())}
+		if _, ok := errors.AsType[*bridge.PanicError](s.Err); ok {
+			r.panics++
+		}
 		// What the source returned has been counted as a poll.
 		if r.pollErr == nil || !errors.Is(s.Err, r.pollErr) {
 			r.commitErrors[classOf(s.Err)]++

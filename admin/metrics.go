@@ -125,6 +125,8 @@ func metrics() []metric {
 			func(r *record) uint64 { return r.duplicates }),
 		counter("oversized_total", "Entities that were left out because the bus does not take messages so large.",
 			func(r *record) uint64 { return r.oversized }),
+		counter("panics_total", "Panics of the feed's source or sink, each of which halted the feed.",
+			func(r *record) uint64 { return r.panics }),
 		counter("commits_total", "Commits that this process has made.",
 			func(r *record) uint64 { return r.commits }),
 		{

@@ -235,3 +235,18 @@ func TestMetricsOfWhatIsMissing(t *testing.T) {
 		}
 	})
 }
+
+func TestPanicsAreCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		f := addOrders(s)
+		enter(f, bridge.Halted, checkpoint.Checkpoint{}, time.Second, feed.Permanent(errors.New("no self link")))
+		enter(f, bridge.Halted, checkpoint.Checkpoint{}, time.Second, feed.Permanent(&bridge.PanicError{Value: "index out of range"}))
+		counts(t, s, "feedbridge_panics_total", `feedbridge_panics_total{feed="orders"} 1
+`)
+		if sentence := fmt.Sprint(row(t, s)); !strings.Contains(sentence, "halted: panic: index out of range; this is a bug of feedbridge") {
+			t.Errorf("the status is %s", sentence)
+		}
+	})
+}

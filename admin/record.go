@@ -38,6 +38,7 @@ type record struct {
 	committedAt                        time.Time
 	commitErrors                       map[class]uint64
 	duplicates, oversized              uint64
+	panics                             uint64
 
 	violations map[string]breach // by kind
 

@@ -95,7 +95,7 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 			return
 		}
 		start := time.Now()
-		batch, err := p.source.Next(ctx, after)
+		batch, err := callNext(ctx, p.source, after)
 		if ctx.Err() != nil {
 			return
 		}

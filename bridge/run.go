@@ -136,7 +136,8 @@ func (b *Bridge) resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 
 // session asks where the topic stands and copies from there on. It returns nil
 // when it is time to ask again, and otherwise why it could not go on.
-func (b *Bridge) session(ctx context.Context) error {
+func (b *Bridge) session(ctx context.Context) (err error) {
+	defer recoverPanic(&err)
 	cp, err := b.resume(ctx)
 	if err != nil {
 		return err
@@ -197,6 +198,7 @@ func (b *Bridge) open(ctx context.Context, cp checkpoint.Checkpoint) (Source, st
 // wait if it is not the one that this copy has seen last: another copy has committed,
 // or a person has moved it. What the session knows is stale then.
 func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration, early <-chan struct{}) (stale bool, err error) {
+	defer recoverPanic(&err)
 	if d <= recheck {
 		d = jittered(d)
 	}
@@ -293,7 +295,8 @@ func (b *Bridge) report(more bool) {
 
 // standby leaves the feed to the copy that won the race until the checkpoint
 // stands still. It returns nil when it is this copy's turn to try.
-func (b *Bridge) standby(ctx context.Context, lost error) error {
+func (b *Bridge) standby(ctx context.Context, lost error) (err error) {
+	defer recoverPanic(&err)
 	wait := min(max(2*b.Every, minStandby), maxStandby)
 	seen := b.last
 	for first := true; ; first = false {
@@ -319,6 +322,7 @@ func (b *Bridge) standby(ctx context.Context, lost error) error {
 // the sink it does not wait any longer than until the bus is reachable again: reconnected
 // is closed then.
 func (b *Bridge) fail(ctx context.Context, err error, reconnected <-chan struct{}) {
+	b.logPanic(err)
 	var ofSink *sinkError
 	if !errors.As(err, &ofSink) {
 		// The bus has nothing to do with it, and upstream may have asked for the wait.
