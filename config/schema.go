@@ -50,7 +50,11 @@ func scalarSchema(s *spec) object {
 	case s.typ == keyType:
 		form["pattern"] = `^(/.*|header:.+)$`
 	case enums[s.typ] != nil:
-		form = object{"enum": enumValues(enums[s.typ])}
+		values := enumValues(enums[s.typ])
+		form["enum"] = values
+		if len(values) > len(enums[s.typ]) {
+			delete(form, "type") // not only strings
+		}
 	case s.typ.Kind() == reflect.Bool:
 		form["type"] = "boolean"
 		preset = s.preset == "true"

@@ -72,6 +72,18 @@ func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.B
 
 // Next reads on from after: a part of a document at most.
 func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+	returned := false
+	defer func() {
+		if !returned { // it has panicked: nothing that it was at is to be believed
+			s.job, s.round = nil, nil
+		}
+	}()
+	batch, err := s.nextBatch(ctx, after)
+	returned = true
+	return batch, err
+}
+
+func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	if !bytes.Equal(after, s.expect) {
 		s.job, s.round = nil, nil
 	}
