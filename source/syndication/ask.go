@@ -145,9 +145,14 @@ func (r *turn) foreign(d *document) error {
 // verdict takes note of what the feed is.
 func (r *turn) verdict(d *document) {
 	cur := &r.cur
-	if cur.Dialect == "" && !d.truncated {
+	if cur.Dialect == "" && !d.unsure {
 		r.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
 		cur.Rewalk = r.s.holdsAny(cur)
+	}
+	if d.unsure {
+		// Its links to older documents may be missing; the next one will tell.
+		cur.Format = d.meta.Format
+		return
 	}
 	if cur.Dialect != "" && cur.Dialect != d.dialect {
 		r.seen.add(DialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)
@@ -163,9 +168,6 @@ func (r *turn) verdict(d *document) {
 		r.seen.add(NotPermanent, d.url, "the document says that it is %s, which was another before", this.Href)
 	}
 	cur.Format = d.meta.Format
-	if cur.Dialect == "" && d.truncated {
-		return // the links to older documents may be missing; the next document will tell
-	}
 	cur.Dialect = d.dialect
 	if d.meta.Order == NewestFirst || d.meta.Order == OldestFirst {
 		cur.Order = d.meta.Order

@@ -65,6 +65,24 @@ func TestBrokenFeeds(t *testing.T) {
 		r.u.set("/feed", doc)
 		r.want("c -b")
 	})
+	run("a head that swallows its links", func(t *testing.T) {
+		lost := func(doc string) string { return strings.Replace(doc, "<link", "<title>T<link", 1) }
+		r := newUpstream("/feed", atom(prev("/a1"), "b"), "/a1", atom(archive, "a")).read(t, lenient("true"))
+		r.want("a b")
+		r.u.set("/feed", lost(atom(prev("/a2"), "d")))
+		r.u.set("/a2", atom(archive+prev("/a1"), "c"))
+		r.wantError(false, "", "the end tag of title is missing")
+		r.u.set("/feed", atom(prev("/a2"), "d"))
+		r.want("c d")
+
+		r = newUpstream("/feed", atom(link("next", "/2"), "b"), "/2", atom("", "a")).read(t)
+		r.want("a b", syndication.PagedLossy)
+		r.u.set("/feed", lost(atom(link("next", "/2"), "d")))
+		r.u.set("/2", atom("", "c b"))
+		r.want("d", syndication.Incomplete, syndication.NotWellFormed)
+		r.u.set("/feed", atom(link("next", "/2"), "d"))
+		r.want("c")
+	})
 	run("a tombstone", func(t *testing.T) {
 		r := newUpstream("/feed", atom("", "b@1 a@1")).read(t)
 		r.want("a b")

@@ -60,8 +60,9 @@ type document struct {
 	// broken says that it is not well-formed, so that nothing is deleted on its
 	// evidence, and repair that its entries are published well-formed all the same.
 	broken, repair bool
-	// truncated says that it breaks off, and may lack what it says of itself.
-	truncated bool
+	// truncated says that it breaks off, and unsure that it may lack what it says of
+	// itself, as its links to older documents.
+	truncated, unsure bool
 	// deletes says that what it does not have was deleted, and withheld that it
 	// would be if the document were well-formed.
 	deletes, withheld bool
@@ -186,12 +187,19 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 	d.seen.addAll(r.Violations())
 	d.broken = r.Faults().Count > 0 || d.meta.Undefined != ""
 	d.truncated = r.Faults().Truncated
+	d.unsure = d.truncated || r.Faults().HeadLost
 	d.repair = s.mayBeBroken(cur, d)
 	if f := r.Faults(); f.Count > 0 {
 		if !d.repair {
 			return nil, f.Err()
 		}
 		d.seen.add(NotWellFormed, d.url, "%s", f)
+		if cause := f.Err().Error(); cause != s.brokenBy {
+			s.log.Warn("a document of the feed is not well-formed; it was repaired", "url", d.url, "faults", f.Count, "entries_left_out", f.Lost, "first", cause)
+			s.brokenBy = cause
+		}
+	} else if !q.archive {
+		s.brokenBy = ""
 	}
 	return d, nil
 }
@@ -200,7 +208,7 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 // well-formed. What the feed was before counts too: a document that breaks off may
 // lack what it says of itself.
 func (s *Source) mayBeBroken(cur *cursor, d *document) bool {
-	if s.cfg.Lenient == "false" || d.truncated && (cur.Start != "" || s.profile.tail) {
+	if s.cfg.Lenient == "false" || d.unsure && (cur.Start != "" || s.profile.tail) {
 		return false
 	}
 	for _, dialect := range []Dialect{d.dialect, cur.Dialect} {
@@ -209,7 +217,7 @@ func (s *Source) mayBeBroken(cur *cursor, d *document) bool {
 			return false
 		case "", Window, Incremental, Paged:
 		default:
-			if s.cfg.Lenient != "true" {
+			if s.cfg.Lenient != "true" || d.unsure {
 				return false
 			}
 		}

@@ -42,6 +42,8 @@ type input struct {
 	// repair with the place in the unread bytes.
 	mixed, repair bool
 	tell          func(at int, detail string)
+	// tellMore is called with the number of repairs that tell is not called for.
+	tellMore func(n int)
 	// The first replacedBytes unread ones stand for others, which were owed fewer.
 	replacedBytes, owed int
 }
@@ -139,12 +141,16 @@ func (in *input) fill() error {
 		in.filled += n
 		good, bad := legal(in.buf[in.end:in.filled], in.replaced)
 		var faults []fault
+		more := 0
 		if bad && (in.mixed || in.repair) {
-			good, bad, faults = in.mend()
+			good, bad, faults, more = in.mend()
 		}
 		in.end += good
 		for _, one := range faults {
 			in.tell(one.at, one.detail)
+		}
+		if more > 0 {
+			in.tellMore(more)
 		}
 		switch {
 		case bad:
@@ -168,11 +174,17 @@ func (in *input) fill() error {
 }
 
 // mend replaces what is not legal behind buf[end], and returns how many bytes are
-// legal then, and what was wrong.
-func (in *input) mend() (good int, bad bool, faults []fault) {
+// legal then, the first things that were wrong, and how many more there were.
+func (in *input) mend() (good int, bad bool, faults []fault, more int) {
 	rest := bytes.Clone(in.buf[in.end:in.filled])
 	var out []byte
-	tell := func(at int, detail string) { faults = append(faults, fault{at, detail}) }
+	tell := func(at int, format string, args ...any) {
+		if len(faults) == mostFaults {
+			more++
+			return
+		}
+		faults = append(faults, fault{at, fmt.Sprintf(format, args...)})
+	}
 	for {
 		n, found := legal(rest, in.replaced)
 		out = append(out, rest[:n]...)
@@ -195,13 +207,13 @@ func (in *input) mend() (good int, bad bool, faults []fault) {
 			}
 			out = utf8.AppendRune(out, char)
 			if !in.mixed {
-				tell(at, fmt.Sprintf("there is the byte %#x, which is no UTF-8; it is taken for windows-1252", c))
+				tell(at, "there is the byte %#x, which is no UTF-8; it is taken for windows-1252", c)
 			}
 		case char == utf8.RuneError:
 			out = append(out, rest[:size]...)
 			tell(at, "there are bytes that are no character of the document's encoding")
 		default:
-			tell(at, fmt.Sprintf("there is the character U+%04X, which XML does not have", char))
+			tell(at, "there is the character U+%04X, which XML does not have", char)
 		}
 		rest = rest[size:]
 	}
@@ -212,7 +224,7 @@ func (in *input) mend() (good int, bad bool, faults []fault) {
 	}
 	copy(in.buf[in.end:], out)
 	in.filled = in.end + len(out) + copy(in.buf[in.end+len(out):], rest)
-	return len(out), bad, faults
+	return len(out), bad, faults, more
 }
 
 // room makes room in the buffer.

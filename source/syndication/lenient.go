@@ -10,6 +10,14 @@ import (
 	"strings"
 )
 
+const (
+	// A document is given up if more bytes than that are looked at for its repair:
+	// so many, and so many for each byte that was read. It bounds the time that one
+	// takes in which every element is without its end.
+	mostRepairWork    = 256 << 20
+	repairWorkPerByte = 32
+)
+
 // mostJunk is how many bytes before the root element are searched for it.
 const mostJunk = 64 << 10
 
@@ -18,8 +26,9 @@ type Faults struct {
 	// Count is how many there were, and Lost how many entries could not be read
 	// whole, and were left out.
 	Count, Lost int
-	// Truncated says that the document breaks off.
-	Truncated bool
+	// Truncated says that the document breaks off, and HeadLost that a part of what it
+	// says of itself could not be read: links may be missing then.
+	Truncated, HeadLost bool
 	// first are the first of them, in the order of the document.
 	first []placedFault
 }
@@ -57,10 +66,16 @@ func (f *Faults) String() string {
 	return s + ": " + strings.Join(details, "; ")
 }
 
+// counts counts a fault, and reports whether it is one of the first. To describe all
+// of them would take longer than to read the document.
+func (f *Faults) counts(offset int64) bool {
+	f.Count++
+	return len(f.first) < mostFaults || offset < f.first[mostFaults-1].offset
+}
+
 // add takes note of a fault. Characters are repaired before the elements that they
 // stand in, so faults do not come in the order of the document.
 func (f *Faults) add(one placedFault) {
-	f.Count++
 	f.first = append(f.first, one)
 	slices.SortStableFunc(f.first, func(a, b placedFault) int { return cmp.Compare(a.offset, b.offset) })
 	f.first = f.first[:min(len(f.first), mostFaults)]
@@ -69,15 +84,22 @@ func (f *Faults) add(one placedFault) {
 // repaired takes note of a fault at an unread byte.
 func (r *Reader) repaired(kind error, at int, detail string) {
 	r.faults.Truncated = r.faults.Truncated || errors.Is(kind, ErrTruncated)
-	r.faults.add(placedFault{r.in.offsetOf(at), r.where(at) + detail + r.near(at), r.failed(kind, at, "%s", detail)})
+	offset := r.in.offsetOf(at)
+	if r.faults.counts(offset) {
+		r.faults.add(placedFault{offset, r.where(at) + detail + r.near(at), r.failed(kind, at, "%s", detail)})
+	}
 }
 
 // repairedCharacter takes note of a character that the input has repaired. It does
 // not quote the text there, which has not been read yet.
 func (r *Reader) repairedCharacter(at int, detail string) {
+	offset := r.in.offsetOf(at)
+	if !r.faults.counts(offset) {
+		return
+	}
 	page := cmp.Or(r.opts.URL, "the document")
 	text := r.where(at) + detail
-	r.faults.add(placedFault{r.in.offsetOf(at), text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
+	r.faults.add(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
 }
 
 // repairedAll takes note of the faults of a piece that the unread bytes start
@@ -123,11 +145,18 @@ func (r *Reader) repairChild(c childState, cause error) error {
 		} else {
 			end = p.startTag(0)
 		}
+		r.repairWork += p.work + int64(end)
+		if end == 0 {
+			r.repairWork += int64(len(p.b))
+		}
 		switch {
+		case r.repairWork > mostRepairWork+repairWorkPerByte*r.in.offset:
+			return cause
 		case end > 0:
 			if tooLarge && !p.cut {
 				return cause
 			}
+			r.faults.HeadLost = r.faults.HeadLost || c.tagRead && !c.isEntry && p.cut
 			r.repairedAll(&p)
 			r.in.replace(end, p.out)
 			return nil

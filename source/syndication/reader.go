@@ -80,6 +80,7 @@ type Reader struct {
 	meta       Meta
 	violations []feed.Violation
 	faults     Faults
+	repairWork int64 // bytes
 
 	begun bool
 	open  []container // that the reader is in, the root first
@@ -130,6 +131,7 @@ func NewReader(r io.Reader, opts Options) *Reader {
 		scan: scanner{maxAttributes: opts.Limits.Attributes},
 	}
 	reader.in.tell = reader.repairedCharacter
+	reader.in.tellMore = func(n int) { reader.faults.Count += n }
 	return reader
 }
 

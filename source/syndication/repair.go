@@ -28,10 +28,14 @@ type repairer struct {
 	// next is the next entry in it, and cut says that it ends there.
 	next *nextEntry
 	cut  bool
+	// ended says that it is known to end at next.
+	ended bool
 	// faults is how many were repaired, and first the first of them.
 	faults int
 	first  []fault
 	scans  int // see mostScans
+	// work is how many bytes were looked at besides reading on.
+	work int64
 }
 
 // fault is a breach of XML that was repaired, at a byte of the piece.
@@ -59,7 +63,7 @@ type nextEntry struct {
 
 // mostScans is how often a repairer looks for the end of an element in one piece.
 // It bounds the work for an element that consists of nothing but start tags.
-const mostScans = 200
+const mostScans = 50
 
 // mostFaults is how many faults are described.
 const mostFaults = 3
@@ -101,8 +105,11 @@ func (p *repairer) element() (end int) {
 		if i == 0 {
 			return p.atEnd()
 		}
-		if len(p.stack) == 0 {
+		switch {
+		case len(p.stack) == 0:
 			return i
+		case p.ended:
+			return p.finish(at)
 		}
 	}
 }
@@ -236,6 +243,7 @@ func (p *repairer) startTag(i int) (end int) {
 		}
 		if len(p.outer)+len(p.stack) >= p.maxDepth && !empty {
 			p.fault(i, tooDeep)
+			p.ended = p.next != nil
 			return end
 		}
 		p.out = append(p.out, tag...)
@@ -260,6 +268,7 @@ func (p *repairer) place(i int, name string) bool {
 			open[k] = tag.name
 		}
 		p.next = &nextEntry{i, len(p.out), open, p.faults, len(p.first)}
+		p.ended = len(p.stack) == 1 // entries have no entries
 	}
 	if !p.entry || p.next != nil || len(p.stack) < 2 || !isEntryChild(local) {
 		return true
@@ -299,6 +308,7 @@ func (p *repairer) isClosed(i, k int) (closed, known bool) {
 	}
 	own := p.indexEndTag(i, tag.name)
 	outer := p.indexEndTag(i, p.stack[0].name)
+	p.work += 2 * int64(len(p.b)-i)
 	switch {
 	case own >= 0 && (outer < 0 || own < outer):
 		tag.closed = 1

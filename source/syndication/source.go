@@ -42,6 +42,8 @@ type Source struct {
 	newest  instant
 	// unread counts how often in a row the subscription document could not be read.
 	unread int
+	// brokenBy is the fault that was last logged of a document that was repaired.
+	brokenBy string
 	// round has the pages that were read in mode tail since the last pause.
 	round map[key]bool
 }

@@ -45,7 +45,7 @@ type job struct {
 	// permanent says that frontier is an archive of a paged feed, and lacking that a
 	// page of the walk is missing, so that no archive may end the next walk.
 	permanent, lacking bool
-	// torn says that a page breaks off.
+	// torn says that a page may lack its link to the next older one.
 	torn bool
 	// shared says that a document has an entry that the topic has, or that the walk
 	// has got to what is published or to a gap; fresh counts the entries that the topic has not,
@@ -164,15 +164,14 @@ func (r *turn) walkTo(d *document) {
 	r.noteTorn(d)
 }
 
-// noteTorn takes note of a page that breaks off, and with it maybe the link to what
-// is older.
+// noteTorn takes note of a page that may lack the link to what is older.
 func (r *turn) noteTorn(d *document) {
 	j := r.s.job
-	if !d.truncated || j.dialect != Paged {
+	if !d.unsure || j.dialect != Paged && r.cur.Dialect != Paged {
 		return
 	}
-	j.torn, j.lacking = true, true
-	r.seen.add(Incomplete, d.url, "the page breaks off, and with it maybe the link to what is older")
+	j.torn, j.lacking, j.shared = true, true, true
+	r.seen.add(Incomplete, d.url, "the page is broken, and the link to what is older may be missing")
 }
 
 // overrun reports entries that may have come and gone between two polls: nothing
