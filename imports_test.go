@@ -20,6 +20,7 @@ const module = "github.com/feedbridge/feedbridge"
 // stands. The picture has no arrow up.
 var layers = map[string][]string{
 	"feed":       {},
+	"message":    {"feed"},
 	"secret":     {},
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint"},
@@ -27,18 +28,18 @@ var layers = map[string][]string{
 	"verify":     {"feed"},
 
 	"source":                        {"feed", "secret"},
-	"source/datareplication":        {"source", "feed"},
-	"source/syndication":            {"source", "feed"},
+	"source/datareplication":        {"source", "feed", "message"},
+	"source/syndication":            {"source", "feed", "message"},
 	"source/datareplication/sample": {"feed"},
 
-	"sink":                 {"feed", "checkpoint"},
-	"sink/sinktest":        {"sink", "feed", "checkpoint"},
-	"sink/nats":            {"sink", "feed", "checkpoint", "secret"},
-	"sink/kafka":           {"sink", "feed", "checkpoint", "secret"},
+	"sink":                 {"feed", "checkpoint", "message"},
+	"sink/sinktest":        {"sink", "feed", "checkpoint", "message"},
+	"sink/nats":            {"sink", "feed", "checkpoint", "secret", "message"},
+	"sink/kafka":           {"sink", "feed", "checkpoint", "secret", "message"},
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
 
-	"serve": {"feed"},
+	"serve": {"feed", "message"},
 
 	"config":         {"feed", "secret", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},
@@ -60,7 +61,7 @@ var alone = map[string][]string{
 }
 
 // standard are the packages that may import nothing but the standard library.
-var standard = []string{"feed", "secret", "checkpoint"}
+var standard = []string{"feed", "message", "secret", "checkpoint"}
 
 // badNames are names that say nothing.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // atomFormat is an archived feed (RFC 5005, section 4): every page that is full is an archive
@@ -96,7 +98,7 @@ func atomItem(b []byte, e *entity) []byte {
 		title = e.id
 	}
 	b = atomEntry(b, e, title)
-	if at, ok := parseDate(it.PubDate); ok {
+	if at, _, ok := message.ParseDate(it.PubDate); ok {
 		b = fmt.Appendf(b, "<published>%s</published>", rfc3339(at))
 	}
 	if link := strings.TrimSpace(it.Link); link != "" {
@@ -162,7 +164,7 @@ func rssItem(b []byte, e *entity, title, link, description, published string) []
 	if title = strings.TrimSpace(title); title == "" {
 		title = e.id
 	}
-	at, ok := parseDate(published)
+	at, _, ok := message.ParseDate(published)
 	if !ok {
 		at = e.taken
 	}

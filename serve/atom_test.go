@@ -22,6 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
@@ -42,7 +43,7 @@ func itemOf(id, content string) string {
 // entry is a message with a body as our source for Atom and RSS writes them.
 func syndicated(id string, op feed.Operation, taken time.Time, body string, fields ...feed.Field) feed.Record {
 	e := feed.Entity{ID: id, Op: op, Modified: taken.Add(-time.Hour), Mark: "1;p;;;00;00", Body: []byte(body), Header: fields}
-	return feed.Record{Time: taken, Body: e.Body, Header: sink.Header("news", e)}
+	return feed.Record{Time: taken, Body: e.Body, Header: message.Header("news", e)}
 }
 
 var isAtom = feed.Field{Name: "Content-Type", Value: "application/atom+xml;type=entry"}
@@ -150,7 +151,7 @@ func TestAtom(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
 		for i := range 20 {
-			topic.add(message("<same@x>", feed.Put, noon, fmt.Sprint(i)))
+			topic.add(messageOf("<same@x>", feed.Put, noon, fmt.Sprint(i)))
 		}
 		// The document that has the newer one is newer, too.
 		last, lastDoc := time.Time{}, time.Time{}
@@ -194,8 +195,8 @@ func TestAtom(t *testing.T) {
 		for _, format := range []Format{Atom, RSS} {
 			topic := newTopic()
 			for i, op := range []feed.Operation{feed.Put, feed.Delete, feed.Put, feed.Patch, feed.Patch, feed.Put, feed.Delete} {
-				topic.add(message("urn:x:1", op, noon, fmt.Sprint("version ", i)))
-				topic.add(message("urn:x:other", feed.Patch, noon, "x"))
+				topic.add(messageOf("urn:x:1", op, noon, fmt.Sprint("version ", i)))
+				topic.add(messageOf("urn:x:other", feed.Patch, noon, "x"))
 			}
 			s := serveTopic(t, topic, as(format), sized(100))
 			for n, want := range map[uint64]string{2: "0", 4: "tombstone", 6: "2", 8: "3 2", 10: "4 3 2", 12: "5", 14: "tombstone"} {
@@ -232,8 +233,8 @@ func TestAtom(t *testing.T) {
 	t.Run("case 134: a delete is no older than what it deletes", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
-		topic.add(message("a@x", feed.Put, noon, "1"))
-		topic.add(message("a@x", feed.Delete, noon, "")) // at the same time
+		topic.add(messageOf("a@x", feed.Put, noon, "1"))
+		topic.add(messageOf("a@x", feed.Delete, noon, "")) // at the same time
 		s := serveTopic(t, topic, as(Atom), sized(1))
 		put, del := parsed(t, s.get(t, "/pages/e0-1-0").body), parsed(t, s.get(t, "/pages/e0-1-1").body)
 		id := put.all(atomSpace, "entry")[0].says(atomSpace, "id")
@@ -306,18 +307,18 @@ func second[A, B any](_ A, b B) B { return b }
 // bodies are messages of all kinds.
 var bodies = []feed.Record{
 	{Time: noon, Body: []byte("no headers")},
-	message("<1@x>", feed.Put, noon, "a < b & c"),
-	message("2@x", feed.Patch, noon, `{"a":1}`, feed.Field{Name: "Content-Type", Value: "application/json"}),
-	message("3@x", feed.Put, noon, "<p>html", feed.Field{Name: "Content-Type", Value: "text/html; charset=utf-8"}),
-	message("urn:4", feed.Put, noon, "<?xml version='1.0'?><a xmlns:b='urn:b'><b:c/></a>", feed.Field{Name: "Content-Type", Value: "application/xml"}),
-	message("5 é@x", feed.Put, noon, "<a><b></a>", feed.Field{Name: "Content-Type", Value: "text/xml"}),
-	message("6@x", feed.Put, noon, "zero\x00byte", feed.Field{Name: "Content-Type", Value: "text/plain"}),
-	message("7@x", feed.Put, noon, "", feed.Field{Name: "Content-Type", Value: "nonsense"}),
-	message("8@x", feed.Put, noon, "<x:a/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
-	message("9@x", feed.Put, noon, "<a b='1' b='2'/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
-	message("10@x", feed.Put, noon, "<!DOCTYPE a><a/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
-	message("11@x", feed.Put, noon, "<a/><b/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
-	message("12@x", feed.Put, noon, "</feed>", feed.Field{Name: "Content-Type", Value: "application/atom+xml"}),
+	messageOf("<1@x>", feed.Put, noon, "a < b & c"),
+	messageOf("2@x", feed.Patch, noon, `{"a":1}`, feed.Field{Name: "Content-Type", Value: "application/json"}),
+	messageOf("3@x", feed.Put, noon, "<p>html", feed.Field{Name: "Content-Type", Value: "text/html; charset=utf-8"}),
+	messageOf("urn:4", feed.Put, noon, "<?xml version='1.0'?><a xmlns:b='urn:b'><b:c/></a>", feed.Field{Name: "Content-Type", Value: "application/xml"}),
+	messageOf("5 é@x", feed.Put, noon, "<a><b></a>", feed.Field{Name: "Content-Type", Value: "text/xml"}),
+	messageOf("6@x", feed.Put, noon, "zero\x00byte", feed.Field{Name: "Content-Type", Value: "text/plain"}),
+	messageOf("7@x", feed.Put, noon, "", feed.Field{Name: "Content-Type", Value: "nonsense"}),
+	messageOf("8@x", feed.Put, noon, "<x:a/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
+	messageOf("9@x", feed.Put, noon, "<a b='1' b='2'/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
+	messageOf("10@x", feed.Put, noon, "<!DOCTYPE a><a/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
+	messageOf("11@x", feed.Put, noon, "<a/><b/>", feed.Field{Name: "Content-Type", Value: "a/b+xml"}),
+	messageOf("12@x", feed.Put, noon, "</feed>", feed.Field{Name: "Content-Type", Value: "application/atom+xml"}),
 	syndicated("urn:x:13", feed.Put, noon, entryOf("urn:x:13", noon, "13"), isAtom),
 	syndicated("14", feed.Put, noon, itemOf("14", "&lt;b>14"), isRSS...),
 }
@@ -488,7 +489,7 @@ func TestArchivesAreWalked(t *testing.T) {
 						id := fmt.Sprintf("urn:x:%d", i)
 						switch {
 						case rapid.Bool().Draw(t, "made"):
-							topic.add(message(id, feed.Put, noon, fmt.Sprint(i)))
+							topic.add(messageOf(id, feed.Put, noon, fmt.Sprint(i)))
 						case format == Atom:
 							topic.add(syndicated(id, feed.Put, later(i), entryOf(id, later(i), "x"), isAtom))
 						default:

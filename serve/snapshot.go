@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // Snapshot says how to build snapshots: the current state of a topic, so that who
@@ -349,7 +350,7 @@ func hashOf(key []byte) hash128 {
 func (s *snapshots) keyed(e entity, r *feed.Record) keyed {
 	key, ok := e.id, false
 	if s.cfg.Key == nil {
-		id, _ := e.header.Get(contentID)
+		id, _ := e.header.Get(message.ContentID)
 		ok = id != "" // as in entity
 	} else {
 		with := e

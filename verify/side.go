@@ -92,7 +92,7 @@ type item struct {
 	id       string
 	settled  bool
 	op       feed.Operation
-	modified time.Time
+	modified time.Time // in whole seconds, as messages have it
 	headers  []header // by name
 	body     sum
 }
@@ -113,7 +113,7 @@ var seed = maphash.MakeSeed()
 
 func newItem(e *feed.Entity, number int) *item {
 	it := &item{
-		number: number, id: strings.Clone(e.ID), op: feed.Operation(strings.Clone(string(e.Op))), modified: e.Modified,
+		number: number, id: strings.Clone(e.ID), op: feed.Operation(strings.Clone(string(e.Op))), modified: e.Modified.Truncate(time.Second),
 		body: sum{len(e.Body), maphash.Bytes(seed, e.Body)},
 	}
 	fields := slices.Clone(e.Header)

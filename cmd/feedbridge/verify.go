@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -374,7 +375,7 @@ func recorded(ctx context.Context, topic serve.Log, foreign *int) (iter.Seq2[fee
 				yield(feed.Entity{}, fmt.Errorf("the topic: %w", err))
 				return
 			}
-			e, err := sink.Entity(r.Header, r.Body)
+			e, err := message.Entity(r.Header, r.Body)
 			if err != nil {
 				yield(feed.Entity{}, fmt.Errorf("the topic, at position %d: %w", r.Position, err))
 				return

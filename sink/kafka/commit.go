@@ -11,7 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // How large a commit may get. A transaction costs a few milliseconds, whatever is
@@ -242,7 +242,7 @@ func (s *Sink) makeRecords(entities []feed.Entity) (made, error) {
 	var fields feed.Header
 	for i := range entities {
 		e := &entities[i]
-		fields = sink.AppendHeader(fields[:0], s.topic.Feed, *e)
+		fields = message.AppendHeader(fields[:0], s.topic.Feed, *e)
 		key, err := s.keyOf(*e)
 		if err == nil {
 			err = s.fits(fields, len(key), len(e.Body))

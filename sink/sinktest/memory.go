@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -95,7 +96,7 @@ func (l MemoryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Rec
 		entities := l.topic.Entities()
 		for i := from; i < min(to, uint64(len(entities))); i++ {
 			e := entities[i]
-			if !yield(feed.Record{Position: i, Time: e.Modified, Header: sink.Header("", e), Body: e.Body}, nil) {
+			if !yield(feed.Record{Position: i, Time: e.Modified, Header: message.Header("", e), Body: e.Body}, nil) {
 				return
 			}
 		}
@@ -199,7 +200,7 @@ func (s *MemorySink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) 
 	}
 	s.ids.Rollback()
 	for _, e := range m.entities[s.known:] {
-		s.ids.LoadMessage(sink.Header("", e))
+		s.ids.LoadMessage(message.Header("", e))
 	}
 	s.resumed, s.fence, s.known = true, m.commits, len(m.entities)
 	return cp, nil

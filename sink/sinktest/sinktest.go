@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -151,7 +152,7 @@ func read(t *testing.T, topic Topic) []feed.Entity {
 	var entities []feed.Entity
 	span := spanOf(t, topic.Log)
 	for _, r := range records(t, topic.Log, span.First, span.End) {
-		e, err := sink.Entity(r.Header, r.Body)
+		e, err := message.Entity(r.Header, r.Body)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/xml"
 	"slices"
 	"strings"
+
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // children reads the children of an entry that mean something. It returns where
@@ -141,7 +143,7 @@ func (r *Reader) date(from, raw string) Date {
 	if raw == "" {
 		return Date{}
 	}
-	t, ok := parseDate(raw)
+	t, _, ok := message.ParseDate(raw)
 	if !ok {
 		r.violation(BadDate, "%s is no date: %s", excerpt(from), excerpt(raw))
 	}
