@@ -21,18 +21,19 @@ const module = "github.com/feedbridge/feedbridge"
 var layers = map[string][]string{
 	"feed":       {},
 	"message":    {"feed"},
+	"safetext":   {},
 	"secret":     {},
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint"},
-	"admin":      {"bridge", "feed", "checkpoint"},
+	"admin":      {"bridge", "feed", "checkpoint", "safetext"},
 	"verify":     {"feed"},
 
-	"source":                        {"feed", "secret"},
-	"source/datareplication":        {"source", "feed", "message"},
-	"source/syndication":            {"source", "feed", "message"},
+	"source":                        {"feed", "secret", "safetext"},
+	"source/datareplication":        {"source", "feed", "message", "safetext"},
+	"source/syndication":            {"source", "feed", "message", "safetext"},
 	"source/datareplication/sample": {"feed"},
 
-	"sink":                 {"feed", "checkpoint", "message"},
+	"sink":                 {"feed", "checkpoint", "message", "safetext"},
 	"sink/sinktest":        {"sink", "feed", "checkpoint", "message"},
 	"sink/nats":            {"sink", "feed", "checkpoint", "secret", "message"},
 	"sink/kafka":           {"sink", "feed", "checkpoint", "secret", "message"},
@@ -41,7 +42,7 @@ var layers = map[string][]string{
 
 	"serve": {"feed", "message"},
 
-	"config":         {"feed", "secret", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
+	"config":         {"feed", "secret", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},
 }
 
@@ -61,7 +62,7 @@ var alone = map[string][]string{
 }
 
 // standard are the packages that may import nothing but the standard library.
-var standard = []string{"feed", "message", "secret", "checkpoint"}
+var standard = []string{"feed", "message", "secret", "safetext", "checkpoint"}
 
 // badNames are names that say nothing.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}

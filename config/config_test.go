@@ -223,7 +223,10 @@ func full() *Config {
 	return &Config{
 		DataDir: "/var/lib/feedbridge",
 		Log:     Log{Level: "debug", Format: "json"},
-		Grace:   90 * time.Second,
+
+		SecretParameters: []string{"ticket", "x-shop-id"},
+
+		Grace: 90 * time.Second,
 		Buses: map[string]Bus{
 			"main": {NATS: &nats.Config{
 				URL:             "nats://a.example.com:4222,nats://b.example.com:4222",

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // ErrTooLarge is matched by errors about an entity that the bus does not take
@@ -51,7 +52,8 @@ type Source interface {
 }
 
 // A Gate is a source that leaves out of another what a topic already holds and
-// what its bus does not take. All of its fields must be set but Oversize.
+// what its bus does not take. All of its fields must be set
+// but Oversize and Redact.
 //
 // The gate adds the IDs of what it lets through, before anyone has committed
 // it. Whoever drops a batch, or gets an error from Next, must resume the sink
@@ -67,6 +69,9 @@ type Gate struct {
 	Fits     func(feed.Entity) error
 	Oversize Oversize
 	Log      *slog.Logger
+	// Redact hides the secrets of the URLs that become part of messages. Nil stands
+	// for one that knows the usual names of parameters.
+	Redact *safetext.Redactor
 }
 
 // Next returns the next batch of the source without what is left out. Each
@@ -82,7 +87,14 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 	// The slices belong to the source: they are copied before they change.
 	var kept []feed.Entity
 	b.Violations = slices.Clip(b.Violations)
+	page, shown := "", ""
 	for i, e := range b.Entities {
+		if e.Page != page {
+			page, shown = e.Page, g.Redact.URL(e.Page)
+		}
+		if e.Page = shown; shown != page && kept == nil {
+			kept = append(make([]feed.Entity, 0, len(b.Entities)), b.Entities[:i]...)
+		}
 		pass, err := g.admit(e, &b)
 		if err != nil {
 			return feed.Batch{}, err

@@ -93,8 +93,9 @@ type item struct {
 	settled  bool
 	op       feed.Operation
 	modified time.Time // in whole seconds, as messages have it
-	headers  []header // by name
-	body     sum
+
+	headers []header // by name
+	body    sum
 }
 
 // header is a header with a sum over its values, in their order.
