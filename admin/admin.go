@@ -42,6 +42,9 @@ type Options struct {
 	Buses []Bus
 	// Log gets what goes wrong in the server itself.
 	Log *slog.Logger
+	// Connections is how many clients may be connected at a time. Others wait until
+	// one leaves or has been idle for 10s. Default 64.
+	Connections int
 	// Redact hides the secrets of URLs in what is shown. Nil stands for one that
 	// knows the usual names of parameters.
 	Redact *safetext.Redactor
@@ -62,6 +65,9 @@ type Server struct {
 
 // New returns a Server that has no feeds yet.
 func New(opts Options) *Server {
+	if opts.Connections <= 0 {
+		opts.Connections = 64
+	}
 	s := &Server{opts: opts, registry: prometheus.NewRegistry()}
 	for _, bus := range opts.Buses {
 		s.buses = append(s.buses, &busCheck{Bus: bus})

@@ -59,8 +59,9 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 
 	writer := writerName()
+	_, connections := connectionLimits(openFiles(), 0)
 	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
-	adm := admin.New(admin.Options{Version: programVersion(), Started: time.Now(), Writer: writer, Buses: buses.checks(d.cfg), Log: d.log, Redact: redact})
+	adm := admin.New(admin.Options{Version: programVersion(), Started: time.Now(), Writer: writer, Buses: buses.checks(d.cfg), Log: d.log, Connections: connections, Redact: redact})
 	bridges, err := d.bridges(writer, buses, adm, redact)
 	if err != nil {
 		return err
