@@ -35,6 +35,7 @@ type entity struct {
 	// modified is the entity's Last-Modified, and taken when the bus took it.
 	modified, taken time.Time
 	contentType     string
+	untyped         bool // the message has no Content-Type
 	// header has what a feed can carry, the standard fields as the message has
 	// them.
 	header feed.Header
@@ -42,8 +43,8 @@ type entity struct {
 	// changes says that the ID is that of something which changes, and comes
 	// again with every change.
 	changes bool
-	// format is what the body is written in, if it is not Atom (Feed-Format).
-	format string
+	// page is the URL of the page or document that the entity was on.
+	page string
 }
 
 // entity reads a message. Whatever it is, there is an entity: it may come from
@@ -54,7 +55,7 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 		e.taken = time.Unix(0, 0).UTC()
 	}
 	d := message.Decode(r.Header, header[:0])
-	e.changes = d.Mark != ""
+	e.changes, e.page = d.Mark != "", d.Page
 	e.header = d.Header[:0]
 	var modified, operation string
 	for _, field := range d.Header {
@@ -69,8 +70,6 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 			first(&e.id, value)
 		case named(field.Name, message.ContentType):
 			first(&e.contentType, value)
-		case named(field.Name, "Feed-Format"):
-			first(&e.format, value)
 		case named(field.Name, message.LastModified):
 			first(&modified, value)
 		case named(field.Name, message.OperationType):
@@ -86,7 +85,7 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	if e.id == "" {
 		e.id = strconv.FormatUint(r.Position, 10) + "." + epoch + "@" + f.cfg.Name
 	}
-	if e.contentType == "" {
+	if e.untyped = e.contentType == ""; e.untyped {
 		e.contentType = "application/octet-stream"
 	}
 	if r.Key != nil && (d.Foreign || r.Tombstone) {
