@@ -694,7 +694,7 @@ func TestStandaloneXML(t *testing.T) {
 		"<a>&#xD800;</a>": "<a xmlns=\"\">\ufffd</a>", "<a b='&#57343;'/>": "<a xmlns=\"\" b=\"\ufffd\"/>",
 		"<a xmlns:b=''/>": "", "<a xmlns:xmlns='urn:b'/>": "", "<a xmlns:xml='urn:b'/>": "", "<a><xmlns:b/></a>": "",
 		"<a xmlns:b='http://www.w3.org/XML/1998/namespace'/>": "", "<a xmlns='http://www.w3.org/2000/xmlns/'/>": "",
-		strings.Repeat("<a>", 201) + strings.Repeat("</a>", 201): "",
+		strings.Repeat("<a>", 201) + strings.Repeat("</a>", 201):         "",
 		"<a xmlns='' xmlns:xml='http://www.w3.org/XML/1998/namespace'/>": `<a xmlns=""/>`,
 	} {
 		el, _, ok := standaloneXML([]byte(doc))

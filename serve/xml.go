@@ -65,7 +65,7 @@ func isText(b []byte) bool {
 func (e *entity) media() string {
 	media, _, err := mime.ParseMediaType(e.contentType)
 	switch {
-	case err == nil && strings.Contains(media, "/") && !(e.untyped && isText(e.body)):
+	case err == nil && strings.Contains(media, "/") && !e.untyped:
 		return media
 	case e.untyped && isText(e.body):
 		return "text/plain"

@@ -53,6 +53,9 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 	if d.late {
 		add("Late", "true")
 	}
+	if op == feed.Put {
+		e.Header = append(e.Header, d.originHeaders()...)
+	}
 	return e
 }
 
