@@ -26,6 +26,7 @@ const (
 // format can say it too.
 type article struct {
 	id                      string
+	base                    string // of relative references in HTML; "" if it is not known
 	title, summary, content *prose
 	links                   []link
 	authors, contributors   []person
@@ -99,6 +100,7 @@ func readArticle(doc []byte, base string) (*article, bool) {
 		a.id = s.tag.attrIn(rdfSpace, "about")
 	}
 	base = resolveURL(base, s.tag.attrIn(xmlSpace, "base"))
+	a.base = base
 	for {
 		kind, err := s.next()
 		switch {
@@ -304,8 +306,10 @@ func readProse(s *scanner, t *tag) (*prose, error) {
 	}
 	media, _, _ := strings.Cut(kind, ";")
 	switch {
-	case kind == "xhtml" || markup != "" && (mode == "xml" || t.space == atom03Space || media == "application/xhtml+xml"):
+	case kind == "xhtml":
 		return &prose{withoutDiv(markup, text), true}, nil
+	case markup != "" && (mode == "xml" || t.space == atom03Space || media == "application/xhtml+xml"):
+		return &prose{markup, true}, nil
 	case kind == "html" || media == "text/html" || media == "application/xhtml+xml":
 		if markup != "" {
 			return &prose{markup, true}, nil

@@ -276,7 +276,8 @@ func (a *article) appendAtom(b []byte, e *entity) []byte {
 	if at, ok := parseTime(a.updated); ok {
 		updated = at
 	}
-	b = fmt.Appendf(b, "<entry><id>%s</id>", escaped(iri(firstOf(a.id, e.id))))
+	b = appendStart(b, &tag{local: "entry"}, nil, withBase(nil, a.base))
+	b = fmt.Appendf(b, "<id>%s</id>", escaped(iri(firstOf(a.id, e.id))))
 	if a.title.isBlank() {
 		b = fmt.Appendf(b, "<title>%s</title>", escaped(title))
 	} else {

@@ -350,9 +350,7 @@ func TestDocumentsAreReadByOthers(t *testing.T) {
 		})
 		t.Run("case 137: feedparser reads "+string(format), func(t *testing.T) {
 			t.Parallel()
-			if exec.CommandContext(t.Context(), "python3", "-c", "import feedparser").Run() != nil {
-				t.Skip("python3 cannot import feedparser: pip install feedparser")
-			}
+			python(t, "feedparser")
 			for _, g := range serveTopic(t, topic, as(format), sized(8)).documents(t) {
 				cmd := exec.CommandContext(t.Context(), "python3", "-c",
 					"import feedparser,json,sys; d=feedparser.parse(sys.stdin.buffer.read()); print(json.dumps({'Bozo': bool(d.bozo), 'IDs': [e.id for e in d.entries]}))")

@@ -1,8 +1,6 @@
 package serve
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -43,21 +41,7 @@ for doc in json.load(sys.stdin):
     except Exception as e:
         out.append(repr(e))
 json.dump(out, sys.stdout)`
-	in, err := json.Marshal(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), python(t, "xml.parsers.expat"), "-c", program)
-	cmd.Stdin = bytes.NewReader(in)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
-	}
-	if err := json.Unmarshal(out, &errs); err != nil || len(errs) != len(docs) {
-		t.Fatalf("%d answers, %v", len(errs), err)
-	}
+	pythonSays(t, "xml.parsers.expat", program, docs, &errs)
 	return errs
 }
 

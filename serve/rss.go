@@ -148,7 +148,8 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 			title = html.EscapeString(title) // readers would take it for HTML
 		}
 	}
-	b = appendElement(append(b, "<item>"...), "title", title)
+	b = appendStart(b, &tag{local: "item"}, nil, withBase(nil, a.base))
+	b = appendElement(b, "title", title)
 	b = appendGUID(b, firstOf(a.id, e.id))
 	published, updated := e.taken, e.stamp()
 	at, _, known := message.ParseDate(a.updated)
