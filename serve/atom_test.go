@@ -146,6 +146,38 @@ func TestAtom(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
+	t.Run("case 131: the newest entries are there, however many positions have none", func(t *testing.T) {
+		t.Parallel()
+		for _, format := range []Format{Atom, RSS} {
+			topic := newTopic()
+			s := serveTopic(t, topic, as(format)) // of 3 positions each
+			var want []string
+			for i := range 40 {
+				id := fmt.Sprintf("urn:x:%d", i)
+				want = append(want, id)
+				topic.add(messageOf(id, feed.Put, noon.Add(time.Duration(i)*time.Second), id))
+				topic.skip([]uint64{0, 1, 200, 7, 0}[i%5]) // checkpoints
+				body := s.get(t, "/latest").want(t, 200).body
+				ids := idsIn(t, body)
+				if len(ids) < min(3, i+1) || ids[0] != id || strings.Contains(body, "1970") {
+					t.Fatalf("after message %d there are %q in %s", i, ids, body)
+				}
+			}
+			// With its archives it has all, each once but for those of the newest archive.
+			var got []string
+			for _, g := range s.documents(t) {
+				for _, id := range idsIn(t, g.body) {
+					if !slices.Contains(got, id) {
+						got = append(got, id)
+					}
+				}
+			}
+			slices.Reverse(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: got %q", format, got)
+			}
+		}
+	})
 	t.Run("case 133: what is published again is newer", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()

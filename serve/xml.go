@@ -145,9 +145,10 @@ func (p *page) updated() time.Time {
 	return p.modified
 }
 
-// subscription answers with the document that has the newest entries: those of
-// the page that is not full, and those of the page in front of it, so that a
-// client that does not know archives sees each for a while.
+// subscription answers with the document that has the newest entries: at least as
+// many messages as an archive has positions, if the topic has so many, from the first
+// entry of an archive on. So a client that does not know archives sees each entry for
+// a while, also where most positions have no message, as those of checkpoints.
 func (f *Feed) subscription(w http.ResponseWriter, r *http.Request, base string) error {
 	for range 5 {
 		span, err := f.topic.Span(r.Context())
