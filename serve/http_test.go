@@ -34,7 +34,7 @@ func TestHTTP(t *testing.T) {
 				"<https://shop.example/f/pages/e0-3-1>; rel=self", "<https://shop.example/f/pages/e0-3-0>; rel=prev",
 				"<https://shop.example/f/pages/e0-3-2>; rel=next",
 			},
-			"Cache-Control": {"public, max-age=86400"}, "Vary": {"Accept-Encoding"}, "Accept-Ranges": {"bytes"},
+			"Cache-Control": {"public, max-age=86400"}, "Vary": {"Accept, Accept-Encoding"}, "Accept-Ranges": {"bytes"},
 			"Content-Length": {fmt.Sprint(len(g.body))},
 		}
 		if fmt.Sprint(g.header) != fmt.Sprint(want) {

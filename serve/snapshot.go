@@ -713,6 +713,10 @@ func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base str
 	p := at.pages[k]
 	h := w.Header()
 	h.Set("Content-Type", multipart{}.contentType(&page{boundary: p.boundary}))
+	h.Set("Vary", "Accept")
+	if wantsHTML(r) {
+		h.Set("Content-Type", "text/plain; charset=utf-8") // which browsers show
+	}
 	h.Set("ETag", `"`+id+"-"+number+`"`)
 	h.Set("Cache-Control", s.f.caching(true))
 	http.ServeContent(w, r, "", p.modified, io.NewSectionReader(at.file, p.from, p.to-p.from))

@@ -108,6 +108,14 @@ func (t *memoryTopic) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.
 	}
 }
 
+var _ Counter = (*memoryTopic)(nil)
+
+func (t *memoryTopic) Count(context.Context) (uint64, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return uint64(len(t.records)), nil
+}
+
 // add appends a message.
 func (t *memoryTopic) add(r feed.Record) uint64 {
 	t.mu.Lock()
