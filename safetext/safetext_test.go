@@ -40,7 +40,7 @@ func TestClip(t *testing.T) {
 func TestClipIsBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		in := strings.Repeat(string(rapid.SliceOfN(rapid.Byte(), 0, 50).Draw(t, "text")), rapid.SampledFrom([]int{1, 3, 1000, 10_000}).Draw(t, "times"))
+		in := strings.Repeat(string(rapid.SliceOfN(rapid.Byte(), 0, 50).Draw(t, "text")), rapid.SampledFrom([]int{1, 3, 1000}).Draw(t, "times"))
 		most := rapid.IntRange(1, 300).Draw(t, "most")
 		got := safetext.Clip(in, most)
 		if n := utf8.RuneCountInString(got); n > most {

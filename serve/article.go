@@ -37,6 +37,20 @@ type article struct {
 	// others are the elements of other namespaces, such as those of Media RSS, which
 	// can stand anywhere.
 	others []byte
+	// room is how many bytes resolved references and others may take. What goes beyond
+	// it is left as it is, or left out: a long base or name of a namespace could be
+	// repeated for each of many small elements.
+	room int
+}
+
+// resolve returns an absolute URL, if there is room for it.
+func (a *article) resolve(base, ref string) string {
+	if a.room <= 0 {
+		return ref
+	}
+	to := resolveURL(base, ref)
+	a.room -= max(0, len(to)-len(ref))
+	return to
 }
 
 // prose is text, or HTML.
@@ -95,7 +109,7 @@ func readArticle(doc []byte, base string) (*article, bool) {
 	if own == "" {
 		own = "rss" // what has no namespace; no namespace is called so
 	}
-	a := &article{}
+	a := &article{room: 2*len(doc) + 1<<10}
 	if own == rss1Space || own == rss090Space {
 		a.id = s.tag.attrIn(rdfSpace, "about")
 	}
@@ -136,8 +150,18 @@ func (a *article) read(s *scanner, own, base string) (err error) {
 		return a.readAtom(s, &t, base)
 	case isOwn || space == dcSpace || space == dctermsSpace || space == contentSpace:
 	default:
-		a.others, err = s.copyElement(a.others)
-		return err
+		if a.room <= 0 {
+			_, _, err = s.inner()
+			return err
+		}
+		before := len(a.others)
+		if a.others, err = s.copyElement(a.others); err != nil {
+			return err
+		}
+		if a.room -= len(a.others) - before; a.room < 0 {
+			a.others = a.others[:before]
+		}
+		return nil
 	}
 	text, markup, err := s.inner()
 	if err != nil {
@@ -161,7 +185,7 @@ func (a *article) read(s *scanner, own, base string) (err error) {
 		put(&a.content, true)
 	case own + " link":
 		if value != "" {
-			a.links = append(a.links, link{rel: "alternate", href: resolveURL(base, value)})
+			a.links = append(a.links, link{rel: "alternate", href: a.resolve(base, value)})
 		}
 	case own + " guid":
 		first(&a.id, value)
@@ -172,11 +196,11 @@ func (a *article) read(s *scanner, own, base string) (err error) {
 		}
 	case own + " comments":
 		if value != "" {
-			a.links = append(a.links, link{rel: "replies", href: resolveURL(base, value)})
+			a.links = append(a.links, link{rel: "replies", href: a.resolve(base, value)})
 		}
 	case own + " enclosure":
 		if href := t.attr("url"); href != "" {
-			a.links = append(a.links, link{rel: "enclosure", href: resolveURL(base, href), kind: t.attr("type"), length: t.attr("length")})
+			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, href), kind: t.attr("type"), length: t.attr("length")})
 		}
 	case own + " author", dcSpace + " creator":
 		if value != "" {
@@ -210,7 +234,7 @@ func (a *article) readAtom(s *scanner, t *tag, base string) error {
 		}
 		at := map[string]**prose{"title": &a.title, "summary": &a.summary, "content": &a.content, "rights": &a.rights, "copyright": &a.rights}[t.local]
 		if src := t.attr("src"); src != "" && t.local == "content" {
-			a.links = append(a.links, link{rel: "enclosure", href: resolveURL(base, src), kind: t.attr("type")})
+			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, src), kind: t.attr("type")})
 		} else if *at == nil && !p.isBlank() {
 			*at = p
 		}
@@ -240,7 +264,7 @@ func (a *article) readAtom(s *scanner, t *tag, base string) error {
 	case "id":
 		first(&a.id, value)
 	case "link":
-		l := link{rel: strings.ToLower(t.attr("rel")), href: resolveURL(base, t.attr("href")), kind: t.attr("type"), length: t.attr("length"), title: t.attr("title")}
+		l := link{rel: strings.ToLower(t.attr("rel")), href: a.resolve(base, t.attr("href")), kind: t.attr("type"), length: t.attr("length"), title: t.attr("title")}
 		if l.rel == "" {
 			l.rel = "alternate"
 		}

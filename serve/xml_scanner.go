@@ -279,7 +279,6 @@ func (s *scanner) copyElement(b []byte) ([]byte, error) {
 	before := s.used
 	s.used = map[int]bool{}
 	defer func() { s.used = before }()
-	outer := append([]binding{}, s.bindings[:around]...)
 	if t.prefix != "" || t.space != "" {
 		_, _ = s.resolve(t.prefix)
 	} else {
@@ -299,7 +298,8 @@ func (s *scanner) copyElement(b []byte) ([]byte, error) {
 	for _, own := range bindings {
 		hasDefault = hasDefault || own.prefix == ""
 	}
-	for i := len(outer) - 1; i >= 0; i-- {
+	outer := s.bindings[:around] // as they were: the element's own stand behind them
+	for i := around - 1; i >= 0 && len(s.used) > 0; i-- {
 		if s.used[i] {
 			bindings = append(bindings, outer[i])
 			hasDefault = hasDefault || outer[i].prefix == ""
