@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// longestDate is how long a date may be, comments included, in bytes.
+const longestDate = 200
+
 // ParseDate parses a date of a feed. It reads the three forms of RFC 9110, those
 // of RFC 822 and its successors, RFC 3339 and W3C-DTF, which has shorter ones. It
 // accepts the variants that feeds contain: lower case, days and hours of one
@@ -21,6 +24,9 @@ func ParseDate(s string) (t time.Time, wrongWeekday, ok bool) {
 		return t, wrongWeekday, ok
 	}
 	s = trim(s)
+	if len(s) > longestDate {
+		return time.Time{}, false, false
+	}
 	if IsISODate(s) {
 		t, ok = parseISO(s)
 		return t, false, ok

@@ -77,6 +77,7 @@ func TestParseDate(t *testing.T) {
 		{"nothing", "", time.Time{}},
 		{"a comma", ",", time.Time{}},
 		{"a word", "yesterday", time.Time{}},
+		{"too long", "Sat, 13 Dec 2003 18:30:02 GMT" + strings.Repeat(" ", 200) + "(a comment)", time.Time{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
