@@ -192,3 +192,21 @@ func errText(err error) string {
 	}
 	return err.Error()
 }
+
+// Messages of versions that wrote the names as the feed has them are read as before,
+// and a list of names from elsewhere changes nothing but the case of these names.
+func TestMessagesOfOlderVersionsAreRead(t *testing.T) {
+	t.Parallel()
+	old := feed.Header{{Name: "content-id", Value: "1"}, {Name: "X", Value: "a"}, {Name: "OPERATION-TYPE", Value: "put"}, {Name: "Feedbridge-Feed", Value: "orders"}}
+	want := feed.Header{{Name: "content-id", Value: "1"}, {Name: "X", Value: "a"}, {Name: "OPERATION-TYPE", Value: "put"}}
+	e, err := message.Entity(old, nil)
+	if diff := cmp.Diff(want, e.Header); err != nil || e.ID != "1" || e.Op != feed.Put || diff != "" {
+		t.Errorf("%v, %v (-want +got):\n%s", e, err, diff)
+	}
+	odd := append(slices.Clone(old), feed.Field{Name: "Feedbridge-Names", Value: "x X Content-Type cONTENT-iD content-id Link"})
+	want[0].Name = "cONTENT-iD"
+	e, err = message.Entity(odd, nil)
+	if diff := cmp.Diff(want, e.Header); err != nil || e.ID != "1" || diff != "" {
+		t.Errorf("%v, %v (-want +got):\n%s", e, err, diff)
+	}
+}
