@@ -20,28 +20,30 @@ const module = "github.com/feedbridge/feedbridge"
 // stands. The picture has no arrow up.
 var layers = map[string][]string{
 	"feed":       {},
+	"message":    {"feed"},
+	"safetext":   {},
 	"secret":     {},
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint"},
-	"admin":      {"bridge", "feed", "checkpoint"},
+	"admin":      {"bridge", "feed", "checkpoint", "safetext"},
 	"verify":     {"feed"},
 
-	"source":                        {"feed", "secret"},
-	"source/datareplication":        {"source", "feed"},
-	"source/syndication":            {"source", "feed"},
+	"source":                        {"feed", "secret", "safetext"},
+	"source/datareplication":        {"source", "feed", "message", "safetext"},
+	"source/syndication":            {"source", "feed", "message", "safetext"},
 	"source/datareplication/sample": {"feed"},
 
-	"sink":                 {"feed", "checkpoint"},
-	"sink/sinktest":        {"sink", "feed", "checkpoint"},
-	"sink/nats":            {"sink", "feed", "checkpoint", "secret"},
-	"sink/kafka":           {"sink", "feed", "checkpoint", "secret"},
+	"sink":                 {"feed", "checkpoint", "message", "safetext"},
+	"sink/sinktest":        {"sink", "feed", "checkpoint", "message"},
+	"sink/nats":            {"sink", "feed", "checkpoint", "secret", "message"},
+	"sink/kafka":           {"sink", "feed", "checkpoint", "secret", "message"},
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
 
-	"serve": {"feed"},
+	"serve": {"feed", "message", "safetext"},
 	"chaos": {},
 
-	"config":         {"feed", "secret", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
+	"config":         {"feed", "secret", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},
 }
 
@@ -61,7 +63,7 @@ var alone = map[string][]string{
 }
 
 // standard are the packages that may import nothing but the standard library.
-var standard = []string{"feed", "secret", "checkpoint"}
+var standard = []string{"feed", "message", "secret", "safetext", "checkpoint"}
 
 // badNames are names that say nothing.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}

@@ -21,12 +21,13 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // Options describe the process.
@@ -41,6 +42,12 @@ type Options struct {
 	Buses []Bus
 	// Log gets what goes wrong in the server itself.
 	Log *slog.Logger
+	// Connections is how many clients may be connected at a time. Others wait until
+	// one leaves or has been idle for 10s. Default 64.
+	Connections int
+	// Redact hides the secrets of URLs in what is shown. Nil stands for one that
+	// knows the usual names of parameters.
+	Redact *safetext.Redactor
 }
 
 // Server shows the state of a process. Its methods may be called from any
@@ -58,6 +65,9 @@ type Server struct {
 
 // New returns a Server that has no feeds yet.
 func New(opts Options) *Server {
+	if opts.Connections <= 0 {
+		opts.Connections = 64
+	}
 	s := &Server{opts: opts, registry: prometheus.NewRegistry()}
 	for _, bus := range opts.Buses {
 		s.buses = append(s.buses, &busCheck{Bus: bus})
@@ -69,7 +79,7 @@ func New(opts Options) *Server {
 // AddFeed returns the observer of the bridge that copies the feed. Names are
 // unique among a Server's feeds.
 func (s *Server) AddFeed(opts FeedOptions) *Feed {
-	f := newFeed(opts, s.opts.Writer, s.times)
+	f := newFeed(opts, s.opts.Writer, s.opts.Redact, s.times)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, _ := slices.BinarySearchFunc(s.feeds, f, func(a, b *Feed) int { return cmp.Compare(a.opts.Name, b.opts.Name) })
@@ -129,18 +139,13 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes())
+	_, _ = w.Write(s.opts.Redact.JSON(body.Bytes(), longestText))
 }
 
-// clip bounds what comes from outside: one line of at most 300 characters.
-func clip(s string) string {
-	const most = 300
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\n", "; ")
-	n := 0
-	for i := range s {
-		if n++; n > most {
-			return s[:i] + "…"
-		}
-	}
-	return s
-}
+const (
+	// longestError is how many characters of an error or a violation are kept.
+	longestError = 300
+	// longestText is how many characters any text of an answer has. Sentences that
+	// quote an error are longer than it.
+	longestText = 1000
+)

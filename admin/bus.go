@@ -60,7 +60,7 @@ func (s *Server) checkBuses(ctx context.Context) []busStatus {
 			at, ever, err := c.ask(ctx)
 			answers[i] = busStatus{Bus: c.Name, Kind: c.Kind, OK: err == nil, CheckedAt: stamp(at)}
 			if err != nil {
-				answers[i].Error = clip(err.Error())
+				answers[i].Error = s.opts.Redact.Clip(err.Error(), longestError)
 				answers[i].unready = !c.ServedOnly || !ever
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // FeedOptions describe a feed, for people.
@@ -46,6 +47,7 @@ type Lacking interface {
 type Feed struct {
 	opts   FeedOptions
 	writer string
+	redact *safetext.Redactor
 
 	requestSeconds, commitSeconds, commitEntities prometheus.Observer
 
@@ -53,10 +55,11 @@ type Feed struct {
 	record record
 }
 
-func newFeed(opts FeedOptions, writer string, h histograms) *Feed {
+func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, h histograms) *Feed {
 	return &Feed{
 		opts:           opts,
 		writer:         writer,
+		redact:         redact,
 		requestSeconds: h.requestSeconds.WithLabelValues(opts.Name),
 		commitSeconds:  h.commitSeconds.WithLabelValues(opts.Name),
 		commitEntities: h.commitEntities.WithLabelValues(opts.Name),
@@ -94,7 +97,7 @@ func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 		// is one violation until a poll has worked.
 		if v, ok := errors.AsType[*feed.Violation](err); ok && (breachAt{v.Kind, v.Page}) != r.stuckOn {
 			r.stuckOn = breachAt{v.Kind, v.Page}
-			r.violated(*v, p.at)
+			f.violated(*v, p.at)
 		}
 		return
 	}
@@ -122,7 +125,7 @@ func (f *Feed) Settled(b feed.Batch, took time.Duration) {
 	r.duplicates += uint64(b.Duplicates)
 	r.oversized += uint64(b.Oversized)
 	for _, v := range b.Violations {
-		r.violated(v, now)
+		f.violated(v, now)
 	}
 	cp := &r.status.Checkpoint
 	if len(b.Entities) == 0 && bytes.Equal(b.Cursor, cp.Cursor) {
@@ -164,7 +167,7 @@ func (f *Feed) Entered(s bridge.Status) {
 		}
 	case bridge.Retrying, bridge.Halted:
 		r.attempts++
-		r.lastError = fault{s.Since, clip(s.Err.Error())}
+		r.lastError = fault{s.Since, f.redact.Clip(s.Err.Error(), longestError)}
 		if _, ok := errors.AsType[*bridge.PanicError](s.Err); ok {
 			r.panics++
 		}
@@ -189,6 +192,12 @@ func (f *Feed) Exchanged(method string, status int, err error, took time.Duratio
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.record.requests[requestOf(method, status, err)]++
+}
+
+// violated records a violation. f.mu is held.
+func (f *Feed) violated(v feed.Violation, at time.Time) {
+	v.Page, v.Detail = f.redact.Clip(v.Page, longestError), f.redact.Clip(v.Detail, longestError)
+	f.record.violated(v, at)
 }
 
 func classOf(err error) class {

@@ -135,7 +135,7 @@ func (r *record) violated(v feed.Violation, at time.Time) {
 	if _, known := r.violations[v.Kind]; !known && len(r.violations) >= maxKinds {
 		v.Kind = "other"
 	}
-	r.violations[v.Kind] = breach{r.violations[v.Kind].count + 1, at, clip(v.Page), clip(v.Detail)}
+	r.violations[v.Kind] = breach{r.violations[v.Kind].count + 1, at, v.Page, v.Detail}
 }
 
 // state is what the bridge does now. When its wait for the next poll is over it

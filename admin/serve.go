@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -41,7 +43,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		IdleTimeout:       10 * time.Second, // others may wait for the connection
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
@@ -54,7 +56,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			_ = server.Close()
 		}
 	})
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(netutil.LimitListener(l, s.opts.Connections)); !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return fmt.Errorf("serve health and status on %s: %w", l.Addr(), err)
 	}

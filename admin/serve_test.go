@@ -1,8 +1,11 @@
 package admin_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -150,5 +153,58 @@ func TestServeReportsALostListener(t *testing.T) {
 	l.Close()
 	if err := newServer().Serve(t.Context(), l); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Clients that do nothing take no more descriptors than they may, and others are
+// answered when one of them leaves.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := admin.New(admin.Options{Log: slog.New(slog.DiscardHandler), Connections: 2})
+	l, err := admin.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	dial := func() net.Conn {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	answered := func(conn net.Conn) string {
+		_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		if err != nil {
+			return err.Error()
+		}
+		return line
+	}
+	first, second, third := dial(), dial(), dial()
+	for _, conn := range []net.Conn{first, second} {
+		if got := answered(conn); got != "HTTP/1.1 200 OK\r\n" {
+			t.Fatalf("got %q", got)
+		}
+	}
+	waiting := make(chan string, 1)
+	go func() { waiting <- answered(third) }()
+	select {
+	case got := <-waiting:
+		t.Errorf("the third client got %q", got)
+	case <-time.After(50 * time.Millisecond):
+	}
+	_ = first.Close()
+	if got := <-waiting; got != "HTTP/1.1 200 OK\r\n" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -134,7 +134,7 @@ func (f *Served) look(ctx context.Context) servedStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && !errors.Is(err, context.Canceled) {
-		f.last = fault{time.Now(), clip(err.Error())}
+		f.last = fault{time.Now(), f.s.opts.Redact.Clip(err.Error(), longestError)}
 	}
 	if !f.last.at.IsZero() {
 		row.LastError = &errorStatus{stamp(f.last.at), f.last.text}
@@ -147,11 +147,11 @@ func (f *Served) explain(seen ServedTopic, err error, now time.Time) string {
 	var sentence string
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):
-		return fmt.Sprintf("readers get 404: %s; it is served as soon as it is there", clip(err.Error()))
+		return fmt.Sprintf("readers get 404: %s; it is served as soon as it is there", f.s.opts.Redact.Clip(err.Error(), longestError))
 	case errors.Is(err, feed.ErrPermanent):
-		return fmt.Sprintf("readers get 500 until this is mended: %s", clip(err.Error()))
+		return fmt.Sprintf("readers get 500 until this is mended: %s", f.s.opts.Redact.Clip(err.Error(), longestError))
 	case err != nil:
-		return fmt.Sprintf("readers get 503, and are served again when the bus answers: %s", clip(err.Error()))
+		return fmt.Sprintf("readers get 503, and are served again when the bus answers: %s", f.s.opts.Redact.Clip(err.Error(), longestError))
 	case seen.Newest.IsZero():
 		sentence = "served: the topic has no messages, and readers get 204"
 	default:

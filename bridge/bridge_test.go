@@ -1,12 +1,14 @@
 package bridge_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -163,6 +165,51 @@ func TestACursorThatMovesWithoutEntitiesIsStored(t *testing.T) {
 			t.Errorf("the checkpoint is %s with %d entities, want 5 with 0", cp.Cursor, cp.Count)
 		}
 	})
+}
+
+// A feed whose server gives every answer another validator does not make a commit
+// of each poll, and what is read behind the stored cursor is not lost.
+func TestEquivalentCursorsAreStoredOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		polls := 0
+		src := sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+			polls++
+			place, _, _ := strings.Cut(string(after), " ")
+			if polls == 200 {
+				return feed.Batch{Cursor: feed.Cursor("behind"), Entities: []feed.Entity{{ID: "1"}}}, nil
+			}
+			b := feed.Batch{Cursor: feed.Cursor(fmt.Sprintf("%s validator-%d", cmp.Or(place, "begin"), polls))}
+			if len(after) > 0 {
+				b.Equivalent = after
+			}
+			return b, nil
+		})
+		snk := &tallySink{Sink: topic.Open(sinktest.Faults{})}
+		b := newBridge(src, snk)
+		b.Every = time.Second
+		stop := start(t, b)
+		time.Sleep(10*time.Minute + 30*time.Second)
+		stop()
+		// The first, that with the entity, and about one a minute.
+		if n := snk.commits.Load(); n < 8 || n > 13 {
+			t.Errorf("%d commits in 10 minutes, and %d polls", n, polls)
+		}
+		if cp := topic.Checkpoint(); cp.Count != 1 || !strings.HasPrefix(string(cp.Cursor), "behind") {
+			t.Errorf("the checkpoint is %s with %d entities", cp.Cursor, cp.Count)
+		}
+	})
+}
+
+// tallySink counts commits.
+type tallySink struct {
+	bridge.Sink
+	commits atomic.Int64
+}
+
+func (s *tallySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	s.commits.Add(1)
+	return s.Sink.Commit(ctx, entities, cp)
 }
 
 func TestWaitsHaveJitter(t *testing.T) {

@@ -31,6 +31,9 @@ const (
 	// Within how long after the bus is reachable again its feeds try again, so that
 	// thousands of them do not do so at once.
 	spread = time.Second
+	// How often a cursor is stored that differs from the stored one only in what saves
+	// work. Each commit takes a write on every replica, and a position of the topic.
+	storeEquivalent = time.Minute
 	// How often a long stretch of reading is heard of in the log.
 	progress = 10 * time.Second
 )
@@ -84,6 +87,9 @@ type Bridge struct {
 	kind   string
 	// last is the newest checkpoint that this copy has seen.
 	last checkpoint.Checkpoint
+	// unstored is a cursor that is equivalent to that of last and was read behind it,
+	// or nil.
+	unstored feed.Cursor
 	// The current stretch of reading, for the log: when it began or was last
 	// reported, and the entities published since.
 	stretch time.Time
@@ -145,7 +151,7 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 	if b.source, b.kind, err = b.open(ctx, cp); err != nil {
 		return err
 	}
-	b.last = cp
+	b.last, b.unstored = cp, nil
 	if !b.failing {
 		// After a failure the state says so until something works: a state
 		// that changes with every attempt would hide it from whoever watches.
@@ -238,7 +244,9 @@ func sameCheckpoint(a, b checkpoint.Checkpoint) bool {
 // settle commits the batch if it moves anything. What ahead returns is what the
 // next batch will have.
 func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []feed.Entity) (moved bool, err error) {
-	if len(batch.Entities) == 0 && bytes.Equal(batch.Cursor, b.last.Cursor) {
+	if len(batch.Entities) == 0 && (bytes.Equal(batch.Cursor, b.last.Cursor) || b.defers(batch)) {
+		// If the process dies here, the feed is asked once more without the validators.
+		b.unstored, batch.Cursor = batch.Cursor, b.last.Cursor
 		b.Observer.Settled(batch, 0)
 		b.report(false)
 		return false, nil
@@ -262,12 +270,21 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []fe
 		return false, &sinkError{err}
 	}
 	took := time.Since(cp.At)
-	b.last = cp
+	b.last, b.unstored = cp, nil
 	b.moved += len(batch.Entities)
 	b.Observer.Settled(batch, took)
 	b.Log.Debug("committed", "entities", len(batch.Entities), "bytes", batch.Size(), "count", cp.Count, "took", took)
 	b.report(batch.More)
 	return true, nil
+}
+
+// defers reports whether the cursor of a batch without entities can be stored later.
+func (b *Bridge) defers(batch feed.Batch) bool {
+	if batch.Equivalent == nil || !bytes.Equal(batch.Equivalent, b.last.Cursor) && !bytes.Equal(batch.Equivalent, b.unstored) {
+		return false
+	}
+	age := time.Since(b.last.At)
+	return age >= 0 && age < storeEquivalent
 }
 
 func (b *Bridge) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, ahead func() []feed.Entity) error {

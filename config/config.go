@@ -55,6 +55,10 @@ type Config struct {
 	// written to disk. Default ./feedbridge-data.
 	DataDir string `yaml:"data_dir"`
 	Log     Log    `yaml:"log"`
+	// SecretParameters are query parameters of URLs whose values are hidden in
+	// logs, errors, /status and the header Feedbridge-Page, beside those of
+	// [safetext.Parameters].
+	SecretParameters []string `yaml:"secret_parameters"`
 	// Grace is how long a stop may take before it is cut short. Default 30s.
 	Grace     time.Duration `yaml:"grace"`
 	ReadAhead ReadAhead     `yaml:"read_ahead"`

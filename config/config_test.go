@@ -226,6 +226,9 @@ func full() *Config {
 		Log:       Log{Level: "debug", Format: "json"},
 		Grace:     90 * time.Second,
 		ReadAhead: ReadAhead{Total: 32 << 20, Feed: 4 << 20},
+
+		SecretParameters: []string{"ticket", "x-shop-id"},
+
 		Buses: map[string]Bus{
 			"main": {NATS: &nats.Config{
 				URL:             "nats://a.example.com:4222,nats://b.example.com:4222",

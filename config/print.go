@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/secret"
 )
 
@@ -112,8 +113,11 @@ func (s *spec) show(v reflect.Value) string {
 	return text
 }
 
-// mask takes the credentials out of one URL, or out of several with commas
-// between them; they need no scheme.
-func mask(urls string) string { return userinfo.ReplaceAllString(urls, "$1***@") }
+// mask takes the credentials and the secret query parameters out of one URL, or
+// out of several with commas between them; they need no scheme.
+func mask(urls string) string {
+	var redact *safetext.Redactor
+	return redact.Text(userinfo.ReplaceAllString(urls, "$1***@"))
+}
 
 var userinfo = regexp.MustCompile(`((?:^|,|://)\s*)[^/?#,\s]*@`)

@@ -114,6 +114,7 @@ func TestMask(t *testing.T) {
 		"nats://a:b@c@h:4222":                         "nats://***@h:4222",
 		"nats://h1:4222, nats://t@h2:4222,tls://t@h3": "nats://h1:4222, nats://***@h2:4222,tls://***@h3",
 		"a:b@h1:4222,t@h2":                            "***@h1:4222,***@h2",
+		"https://a@h/feed?page=1&token=b":             "https://***@h/feed?page=1&token=***",
 	} {
 		if got := mask(url); got != want {
 			t.Errorf("%s is masked as %s, want %s", url, got, want)

@@ -92,6 +92,10 @@ type Batch struct {
 	// Cursor is where to read on once Entities are published. It may move
 	// without entities, as while a source looks for its starting place.
 	Cursor Cursor
+	// Equivalent is a cursor from which reading goes on at the same place: Cursor
+	// differs from it only in what saves work, such as validators, so that it need not
+	// be stored at once. It is nil if Cursor is no such.
+	Equivalent Cursor
 	// More says that upstream has more right now, so nobody should wait.
 	More bool
 

@@ -5,9 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/xml"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // atomFormat is an archived feed (RFC 5005, section 4): every page that is full is an archive
@@ -38,138 +39,320 @@ func (atomFormat) frame(f *Feed, p *page) (head, tail []byte) {
 	return b.Bytes(), []byte("</feed>\n")
 }
 
-// entity appends an entry. One that is an entry of Atom goes out as it came, but
-// that it gets the message's ID if it has none.
+// entity appends an entry. An entry of Atom keeps all that it says, and gets what
+// it needs to stand alone; items of RSS and entries of Atom 0.3 are converted.
+// Whatever else the message is becomes the content of an entry.
 func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
 	if e.op == "DELETE" {
 		return tombstone(b, e, iri(e.id))
 	}
-	el, root, wellFormed := element(e.body)
-	media := mediaType(e.contentType)
-	switch {
-	case wellFormed && root == (xml.Name{Space: atomSpace, Local: "entry"}):
-		el = identified(el, xml.Name{Space: atomSpace, Local: "id"}, ` xmlns="`+atomSpace+`"`, iri(e.id))
-		return append(append(b, el...), '\n')
-	case wellFormed && root.Local == "item" && (e.format != "" || media == "application/rss+xml"):
-		return atomItem(b, e)
+	if out, ok := atomFromAtom(b, e); ok {
+		return out
 	}
-	b = atomEntry(b, e, e.id)
+	if a, ok := readArticle(e.body, e.base()); ok {
+		return a.appendAtom(b, e)
+	}
+	b = atomEntry(b, e, e.id, rfc3339(e.stamp()))
+	return append(appendContent(b, e), "</entry>\n"...)
+}
+
+// appendContent appends the body of a message as the content of an entry.
+func appendContent(b []byte, e *entity) []byte {
+	media := e.media()
 	switch {
-	case isXML(media) && wellFormed:
-		b = fmt.Appendf(b, `<content type="%s">%s</content>`, escaped(media), el)
+	case isXML(media):
+		if el, _, ok := standaloneXML(e.body); ok {
+			return fmt.Appendf(b, `<content type="%s">%s</content>`, escaped(media), el)
+		}
 	case media == "text/html" && isText(e.body):
-		b = fmt.Appendf(b, `<content type="html">%s</content>`, escaped(string(e.body)))
-	case strings.HasPrefix(media, "text/") && !isXML(media) && isText(e.body):
-		kind := media
-		if media == "text/plain" {
-			kind = "text"
+		return fmt.Appendf(b, `<content type="html">%s</content>`, escaped(string(e.body)))
+	case isTextual(media) && isText(e.body):
+		if media == "text/plain" || !strings.HasPrefix(media, "text/") {
+			media = "text"
 		}
-		b = fmt.Appendf(b, `<content type="%s">%s</content>`, escaped(kind), escaped(string(e.body)))
-	default:
-		// Content that is neither text nor XML is in base64 and wants a summary
-		// (RFC 4287, sections 4.1.2 and 4.1.3.3).
-		if strings.HasPrefix(media, "text/") || isXML(media) {
-			media = "application/octet-stream"
-		}
-		b = fmt.Appendf(b, `<summary>%d bytes of %s</summary><content type="%s">%s</content>`, len(e.body), escaped(media), escaped(media), inBase64(e.body))
+		return fmt.Appendf(b, `<content type="%s">%s</content>`, escaped(media), escaped(string(e.body)))
 	}
-	return append(b, "</entry>\n"...)
+	// Content that is neither text nor XML is in base64 and has a summary
+	// (RFC 4287, sections 4.1.2 and 4.1.3.3).
+	if strings.HasPrefix(media, "text/") || isXML(media) || isTextual(media) {
+		media = "application/octet-stream"
+	}
+	return fmt.Appendf(b, `<summary>%d bytes of %s</summary><content type="%s">%s</content>`, len(e.body), escaped(media), escaped(media), inBase64(e.body))
 }
 
 // atomEntry begins an entry that we make.
-func atomEntry(b []byte, e *entity, title string) []byte {
-	b = fmt.Appendf(b, "<entry><id>%s</id><title>%s</title><updated>%s</updated>", escaped(iri(e.id)), escaped(title), rfc3339(e.stamp()))
+func atomEntry(b []byte, e *entity, title, updated string) []byte {
+	b = fmt.Appendf(b, "<entry><id>%s</id><title>%s</title><updated>%s</updated>", escaped(iri(e.id)), escaped(title), updated)
 	if e.op == "PATCH" {
 		b = fmt.Appendf(b, `<category scheme="https://github.com/feedbridge/feedbridge/operation" term="PATCH"/>`)
 	}
 	return b
 }
 
-// atomItem says an item of RSS in Atom.
-func atomItem(b []byte, e *entity) []byte {
-	var it item
-	if err := xml.Unmarshal(e.body, &it); err != nil {
-		it = item{}
+// atomFromAtom appends an entry of Atom as it is, with what it needs beside: an ID, a
+// title and a time if it has none, the base of its references, and the feed that it
+// is from with its authors. What an entry may have once, it has once. It reports
+// false if the body is no such entry.
+func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
+	s := newScanner(e.body)
+	if kind, err := s.next(); err != nil || kind != startToken || s.tag.local != "entry" || s.tag.space != atomSpace {
+		return nil, false
 	}
-	title := strings.TrimSpace(it.Title)
-	if title == "" {
-		title = e.id
+	root := s.tag
+	// What is signed must not change (RFC 4287, section 5.1).
+	signed := bytes.Contains(e.body, []byte("http://www.w3.org/2000/09/xmldsig#"))
+	attrs := root.attrs
+	if !signed {
+		attrs = withBase(root.attrs, e.base())
 	}
-	b = atomEntry(b, e, title)
-	if at, ok := parseDate(it.PubDate); ok {
-		b = fmt.Appendf(b, "<published>%s</published>", rfc3339(at))
-	}
-	if link := strings.TrimSpace(it.Link); link != "" {
-		b = fmt.Appendf(b, `<link href="%s"/>`, escaped(link))
-	}
-	if it.Content != "" {
-		it.Description = it.Content
-	}
-	return fmt.Appendf(b, "<content type=\"html\">%s</content></entry>\n", escaped(it.Description))
-}
-
-// rssFormat is RSS 2.0, archived as the appendix of RFC 5005 has it.
-type rssFormat struct{}
-
-func (rssFormat) linked() bool             { return true }
-func (rssFormat) contentType(*page) string { return "application/rss+xml; charset=utf-8" }
-
-func (rssFormat) frame(f *Feed, p *page) (head, tail []byte) {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s<rss version=\"2.0\"><channel>\n<title>%s</title>\n<link>%s</link>\n<description>%s</description>\n<lastBuildDate>%s</lastBuildDate>\n<generator>feedbridge</generator>\n",
-		xml.Header, escaped(f.cfg.Title), escaped(p.base+"/latest"), escaped(f.cfg.Title), p.updated().Format(http.TimeFormat))
-	for _, l := range p.relations() {
-		fmt.Fprintf(&b, "<atom:link xmlns:atom=%q rel=\"%s\" href=\"%s\"/>\n", atomSpace, l[0], escaped(l[1]))
-	}
-	if p.kind == closedPage {
-		fmt.Fprintf(&b, "<fh:archive xmlns:fh=%q/>\n", historySpace)
-	}
-	return b.Bytes(), []byte("</channel></rss>\n")
-}
-
-// entity appends an item. One that is an item of RSS 2.0 goes out as it came, but
-// that it gets the message's ID as guid if it has none.
-func (rssFormat) entity(b []byte, _ *page, e *entity) []byte {
-	if e.op == "DELETE" {
-		return tombstone(b, e, e.id)
-	}
-	el, root, wellFormed := element(e.body)
-	switch {
-	case wellFormed && root == (xml.Name{Local: "item"}):
-		// No namespace is declared around it.
-		name := nameEnd(el)
-		el = slices.Concat(el[:name], bytes.TrimPrefix(el[name:], []byte(` xmlns=""`)))
-		el = identified(el, xml.Name{Local: "guid"}, ` isPermaLink="false"`, e.id)
-		return append(append(b, el...), '\n')
-	case wellFormed && root == (xml.Name{Space: atomSpace, Local: "entry"}):
-		var in entry
-		if err := xml.Unmarshal(el, &in); err != nil {
-			break
+	prefix := root.prefix
+	b = appendStart(b, &tag{prefix: prefix, local: "entry"}, root.bindings, attrs)
+	has := map[string]bool{}
+	for {
+		kind, err := s.next()
+		switch {
+		case err != nil:
+			return nil, false
+		case kind == endToken:
+			if _, err := s.next(); err == nil {
+				return nil, false
+			}
+			if !signed {
+				b = e.appendMissing(b, prefix, has)
+			}
+			return append(appendEnd(b, prefix, "entry"), '\n'), true
+		case kind == textToken:
+			b = appendText(b, s.text)
+			continue
 		}
-		if in.Content == "" {
-			in.Content = in.Summary
+		t, begin := s.tag, len(b)
+		b = appendStart(b, &t, t.bindings, t.attrs)
+		inside := len(b)
+		if b, err = s.content(b, false); err != nil {
+			return nil, false
 		}
-		return rssItem(b, e, in.Title, in.alternate(), in.Content, in.Published)
+		if t.space != atomSpace || signed {
+			continue
+		}
+		drop, value := has[t.local], ""
+		if end := bytes.LastIndex(b[inside:], []byte("</")); end >= 0 && !t.empty {
+			value = strings.TrimSpace(string(b[inside : inside+end]))
+		}
+		switch t.local {
+		case "id":
+			drop = drop || value == ""
+		case "updated", "published":
+			at, known := parseTime(value)
+			if drop = drop || !known; !drop && at != value {
+				b = appendStart(b[:begin], &t, t.bindings, t.attrs)
+				b = appendEnd(append(b, at...), t.prefix, t.local)
+			}
+		case "title", "summary", "content", "rights", "source":
+		case "link":
+			drop = t.attr("href") == ""
+		case "category":
+			drop = t.attr("term") == ""
+		default:
+			drop = false
+		}
+		if drop {
+			b = b[:begin]
+			continue
+		}
+		has[t.local] = true
+		if t.local == "link" {
+			rel := strings.ToLower(t.attr("rel"))
+			has["link "+rel] = true
+		}
 	}
-	text := inBase64(e.body)
-	if isText(e.body) {
-		text = string(e.body)
-	}
-	return rssItem(b, e, "", "", text, "")
 }
 
-func rssItem(b []byte, e *entity, title, link, description, published string) []byte {
-	if title = strings.TrimSpace(title); title == "" {
-		title = e.id
+// parseTime returns a date as RFC 3339 has it; as it is if it is such a date.
+func parseTime(text string) (string, bool) {
+	if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return text, true
 	}
-	at, ok := parseDate(published)
-	if !ok {
-		at = e.taken
+	at, _, ok := message.ParseDate(text)
+	if !ok || at.Year() < 1 || at.Year() > 9999 {
+		return "", false
 	}
-	b = fmt.Appendf(b, `<item><title>%s</title><guid isPermaLink="false">%s</guid><pubDate>%s</pubDate><atom:updated xmlns:atom="%s">%s</atom:updated>`,
-		escaped(title), escaped(e.id), at.Format(http.TimeFormat), atomSpace, rfc3339(e.stamp()))
-	if link != "" {
-		b = fmt.Appendf(b, "<link>%s</link>", escaped(link))
+	return rfc3339(at), true
+}
+
+// withBase returns attributes with an absolute xml:base, if a base is known.
+func withBase(attrs []attribute, base string) []attribute {
+	if base == "" {
+		return attrs
 	}
-	return fmt.Appendf(b, "<description>%s</description></item>\n", escaped(description))
+	with := make([]attribute, 0, len(attrs)+1)
+	found := false
+	for _, a := range attrs {
+		if a.space == xmlSpace && a.local == "base" {
+			a.value, found = resolveURL(base, a.value), true
+		}
+		with = append(with, a)
+	}
+	if !found {
+		with = append(with, attribute{prefix: "xml", local: "base", space: xmlSpace, value: base})
+	}
+	return with
+}
+
+// appendMissing appends the elements that an entry must have, or needs to stand
+// alone, and does not have. prefix is that of Atom.
+func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []byte {
+	element := func(local, text string) []byte {
+		b = append(appendName(append(b, '<'), prefix, local), '>')
+		return appendEnd(appendText(b, text), prefix, local)
+	}
+	if !has["id"] {
+		b = element("id", iri(e.id))
+	}
+	if !has["title"] {
+		b = element("title", e.id)
+	}
+	if !has["updated"] {
+		b = element("updated", rfc3339(e.stamp()))
+	}
+	if !has["content"] && !has["link "] && !has["link alternate"] {
+		b = element("content", "") // an entry has one of the two (RFC 4287, section 4.1.2)
+	}
+	if has["source"] {
+		return b
+	}
+	if !has["author"] {
+		b = appendPersons(b, prefix, "author", e.feedAuthors())
+	}
+	return e.appendSource(b, prefix)
+}
+
+func appendPersons(b []byte, prefix, local string, persons []person) []byte {
+	for _, p := range persons {
+		b = append(appendName(append(b, '<'), prefix, local), '>')
+		for _, part := range [][2]string{{"name", firstOf(p.name, p.email, p.uri)}, {"uri", p.uri}, {"email", p.email}} {
+			if part[1] != "" {
+				b = append(appendName(append(b, '<'), prefix, part[0]), '>')
+				b = appendEnd(appendText(b, part[1]), prefix, part[0])
+			}
+		}
+		b = appendEnd(b, prefix, local)
+	}
+	return b
+}
+
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// appendSource appends what is known of the feed that an entry is from.
+func (e *entity) appendSource(b []byte, prefix string) []byte {
+	id, title, authors := e.said("Feed-Id"), e.said("Feed-Title"), e.feedAuthors()
+	if id == "" && title == "" && authors == nil {
+		return b
+	}
+	b = append(appendName(append(b, '<'), prefix, "source"), '>')
+	for _, part := range [][2]string{{"id", id}, {"title", title}} {
+		if part[1] != "" {
+			b = append(appendName(append(b, '<'), prefix, part[0]), '>')
+			b = appendEnd(appendText(b, part[1]), prefix, part[0])
+		}
+	}
+	if e.page != "" {
+		b = appendName(append(b, '<'), prefix, "link")
+		b = append(appendValue(append(b, ` rel="self" href="`...), e.page), `"/>`...)
+	}
+	b = appendPersons(b, prefix, "author", authors)
+	return appendEnd(b, prefix, "source")
+}
+
+// appendAtom appends an article as an entry.
+func (a *article) appendAtom(b []byte, e *entity) []byte {
+	title, updated := e.id, rfc3339(e.stamp())
+	if at, ok := parseTime(a.updated); ok {
+		updated = at
+	}
+	b = appendStart(b, &tag{local: "entry"}, nil, withBase(nil, a.base))
+	b = fmt.Appendf(b, "<id>%s</id>", escaped(iri(firstOf(a.id, e.id))))
+	if a.title.isBlank() {
+		b = fmt.Appendf(b, "<title>%s</title>", escaped(title))
+	} else {
+		b = a.title.appendAtom(b, "title")
+	}
+	b = fmt.Appendf(b, "<updated>%s</updated>", updated)
+	if e.op == "PATCH" {
+		b = append(b, `<category scheme="https://github.com/feedbridge/feedbridge/operation" term="PATCH"/>`...)
+	}
+	if at, ok := parseTime(a.published); ok {
+		b = fmt.Appendf(b, "<published>%s</published>", at)
+	}
+	for _, l := range a.links {
+		b = l.appendAtom(b, "")
+	}
+	authors := a.authors
+	if authors == nil {
+		authors = a.inherited
+	}
+	if authors == nil {
+		authors = e.feedAuthors()
+	}
+	b = appendPersons(b, "", "author", authors)
+	b = appendPersons(b, "", "contributor", a.contributors)
+	for _, c := range a.categories {
+		b = append(b, `<category term="`...)
+		b = append(appendValue(b, c.term), '"')
+		if c.scheme != "" {
+			b = append(appendValue(append(b, ` scheme="`...), c.scheme), '"')
+		}
+		if c.label != "" {
+			b = append(appendValue(append(b, ` label="`...), c.label), '"')
+		}
+		b = append(b, "/>"...)
+	}
+	summary, content := a.summary, a.content
+	if _, linked := a.link("alternate"); !linked && content.isBlank() {
+		// An entry has content or a link to it (RFC 4287, section 4.1.2).
+		if summary, content = nil, a.summary; content.isBlank() {
+			content = &prose{}
+		}
+	}
+	if !summary.isBlank() {
+		b = summary.appendAtom(b, "summary")
+	}
+	if content != nil {
+		b = content.appendAtom(b, "content")
+	}
+	if !a.rights.isBlank() {
+		b = a.rights.appendAtom(b, "rights")
+	}
+	b = append(b, a.others...)
+	return append(e.appendSource(b, ""), "</entry>\n"...)
+}
+
+func (p *prose) appendAtom(b []byte, local string) []byte {
+	kind := "text"
+	if p.isHTML {
+		kind = "html"
+	}
+	b = fmt.Appendf(b, `<%s type="%s">`, local, kind)
+	return appendEnd(appendText(b, p.text), "", local)
+}
+
+// appendAtom appends a link, with a prefix for Atom.
+func (l link) appendAtom(b []byte, prefix string) []byte {
+	b = appendName(append(b, '<'), prefix, "link")
+	if prefix != "" {
+		b = fmt.Appendf(b, ` xmlns:%s="%s"`, prefix, atomSpace)
+	}
+	for _, a := range [][2]string{{"rel", l.rel}, {"href", l.href}, {"type", l.kind}, {"length", l.length}, {"title", l.title}} {
+		if a[1] != "" {
+			b = append(append(append(b, ' '), a[0]...), `="`...)
+			b = append(appendValue(b, a[1]), '"')
+		}
+	}
+	return append(b, "/>"...)
 }

@@ -20,7 +20,7 @@ func sampleTopic(n int) *memoryTopic {
 	entities := sample.Sized(1 << 10)
 	for i := range n {
 		e := entities(i)
-		r := message(e.ID, e.Op, e.Modified, string(e.Body))
+		r := messageOf(e.ID, e.Op, e.Modified, string(e.Body))
 		topic.add(r)
 	}
 	return topic

@@ -149,6 +149,14 @@ func (f *Feed) build(ctx context.Context, key pageKey) (*page, error) {
 // buildAt makes a page as of a span.
 func (f *Feed) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page, error) {
 	p := &page{pageKey: key, span: span, linked: f.format.linked(), boundary: boundary(key.id, nil)}
+	if key.kind == subscription {
+		newest, err := f.topic.newest(ctx, span, key.id.size)
+		if err != nil {
+			return nil, err
+		}
+		// At least what the newest archive has, for clients that do not know archives.
+		p.from = min(newest/key.id.size, max(key.id.k, 1)-1)
+	}
 	seen := f.looksAt(p)
 	defer seen(nil)
 	r := f.read(ctx, p, xxhash.New())
@@ -179,6 +187,10 @@ func (f *Feed) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page,
 func (f *Feed) neighbours(ctx context.Context, p *page, r *reading) (err error) {
 	switch {
 	case p.id.k == 0 || !p.id.whole(p.span) && !p.linked:
+	case p.kind == subscription:
+		// The archive that it begins with, if there is one. Those behind that have nothing
+		// besides, and clients that read on from an archive would read entries twice.
+		p.before.k, p.before.ok, err = f.topic.before(ctx, p.id.at(p.from+1), p.span)
 	case p.linked: // nothing in front of it was read
 		p.before.k, p.before.ok, err = f.topic.before(ctx, p.id, p.span)
 	case len(r.before.own.ids) > 0:
@@ -286,8 +298,8 @@ func (f *Feed) front(ctx context.Context, key pageKey) (_ summary, ok bool) {
 func (f *Feed) read(ctx context.Context, p *page, sum hash.Hash) *reading {
 	r := &reading{f: f, p: p, low: p.id.first(), high: min(p.id.end(), p.span.End), whole: true, hash: sum}
 	r.before = newSifter(0)
-	if p.kind == subscription && p.id.k > 0 {
-		r.low = p.id.at(p.id.k - 1).first()
+	if p.kind == subscription {
+		r.low = p.id.at(p.from).first()
 	}
 	r.from = r.low
 	if p.kind == closedPage && p.id.k > 0 && p.id.whole(p.span) && !p.linked {

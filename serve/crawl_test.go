@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
@@ -151,7 +151,7 @@ func checkRules(t *rapid.T, site *site) {
 					id = fmt.Sprintf("m%d@x", i)
 					// No more than a page late.
 					late := rapid.IntRange(0, 2*disorder-1).Draw(t, "late")
-					r = message(id, feed.Put, r.Time.Add(-time.Duration(late)*time.Second), string(r.Body))
+					r = messageOf(id, feed.Put, r.Time.Add(-time.Duration(late)*time.Second), string(r.Body))
 					r.Time = later(int(i) * 2)
 				}
 				topic.add(r)
@@ -258,7 +258,7 @@ func TestRoundTrip(t *testing.T) {
 				feed.Field{Name: "Content-Length", Value: fmt.Sprint(len(e.Body))})
 			e.Header = rapid.Permutation(e.Header).Draw(t, "header")
 			want = append(want, e)
-			topic.add(feed.Record{Time: at.Add(time.Hour), Header: sink.Header("orders", e), Body: e.Body})
+			topic.add(feed.Record{Time: at.Add(time.Hour), Header: message.Header("orders", e), Body: e.Body})
 		}
 		site.feed.Store(serveTopic(t, topic, sized(rapid.IntRange(1, 5).Draw(t, "size"))).Feed)
 		c := site.crawl(t)
@@ -314,7 +314,7 @@ func TestDatesChangeUnderAReader(t *testing.T) {
 			site := newSite(t)
 			topic := newTopic()
 			for i := range 10 {
-				r := message(fmt.Sprintf("m%d@x", i), feed.Put, later(i), "x")
+				r := messageOf(fmt.Sprintf("m%d@x", i), feed.Put, later(i), "x")
 				r.Time = later(i + 3600)
 				topic.add(r)
 			}

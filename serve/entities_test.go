@@ -26,7 +26,7 @@ func TestEntitiesAreThoseThatReadersGet(t *testing.T) {
 			id := rapid.SampledFrom([]string{"a", "b", "c", fmt.Sprint("m", i)}).Draw(t, "id")
 			switch rapid.SampledFrom([]string{"ours", "ours", "of Atom", "foreign", "tombstone"}).Draw(t, "kind") {
 			case "ours":
-				r = message(id, feed.Put, later(i-rapid.IntRange(0, 5).Draw(t, "late")), string(r.Body), feed.Field{Name: "x-a", Value: "1"})
+				r = messageOf(id, feed.Put, later(i-rapid.IntRange(0, 5).Draw(t, "late")), string(r.Body), feed.Field{Name: "x-a", Value: "1"})
 			case "of Atom":
 				r = syndicated(id, feed.Put, later(i), string(r.Body), isAtom)
 			case "foreign":

@@ -3,8 +3,6 @@ package serve
 import (
 	"encoding/binary"
 	"fmt"
-	"net/http"
-	"net/mail"
 	"strconv"
 	"strings"
 	"time"
@@ -13,26 +11,12 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 )
 
-// The headers that every entity of a feed has. They are written once, whatever
-// the message has.
-const (
-	contentID     = "Content-ID"
-	contentType   = "Content-Type"
-	contentLength = "Content-Length"
-	lastModified  = "Last-Modified"
-	operationType = "Operation-Type"
-)
-
-// What buses and feedbridge add to a message does not belong to its entity.
-// escape stands before the names of headers that a bus would obey.
-const (
-	ours       = "Feedbridge-"
-	escape     = "Feedbridge-Header-"
-	markHeader = "Feedbridge-Mark"
-	natsServer = "Nats-"
-)
+// contentLength is a header of every entity of a feed. The others are those of
+// package message.
+const contentLength = "Content-Length"
 
 // messageKey is the header that has the key of a message. A tombstone says by that
 // alone what it deletes, and what others wrote may say nowhere else what it is about.
@@ -51,6 +35,7 @@ type entity struct {
 	// modified is the entity's Last-Modified, and taken when the bus took it.
 	modified, taken time.Time
 	contentType     string
+	untyped         bool // the message has no Content-Type
 	// header has what a feed can carry, the standard fields as the message has
 	// them.
 	header feed.Header
@@ -58,32 +43,22 @@ type entity struct {
 	// changes says that the ID is that of something which changes, and comes
 	// again with every change.
 	changes bool
-	// format is what the body is written in, if it is not Atom (Feed-Format).
-	format string
+	// page is the URL of the page or document that the entity was on.
+	page string
 }
 
 // entity reads a message. Whatever it is, there is an entity: it may come from
 // anyone. Its header is put into the given one, if there is room.
 func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
-	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC(), header: header[:0]}
+	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC()}
 	if r.Time.IsZero() || r.Time.Year() > 9999 {
 		e.taken = time.Unix(0, 0).UTC()
 	}
-	var own time.Time
-	foreign := true
-	for _, field := range r.Header {
-		switch {
-		case hasPrefixFold(field.Name, escape):
-			field.Name = field.Name[len(escape):]
-		case named(field.Name, markHeader):
-			e.changes = true
-			continue
-		case hasPrefixFold(field.Name, ours):
-			foreign = false
-			continue
-		case hasPrefixFold(field.Name, natsServer):
-			continue
-		}
+	d := message.Decode(r.Header, header[:0])
+	e.changes, e.page = d.Mark != "", d.Page
+	e.header = d.Header[:0]
+	var modified, operation string
+	for _, field := range d.Header {
 		if v := field.Value; v != "" && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
 			field.Value = strings.Trim(v, " \t")
 		}
@@ -91,26 +66,29 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 			continue
 		}
 		switch value := field.Value; {
-		case named(field.Name, contentID):
+		case named(field.Name, message.ContentID):
 			first(&e.id, value)
-		case named(field.Name, contentType):
+		case named(field.Name, message.ContentType):
 			first(&e.contentType, value)
-		case named(field.Name, "Feed-Format"):
-			first(&e.format, value)
-		case named(field.Name, lastModified) && own.IsZero():
-			own, _ = parseDate(value)
-		case named(field.Name, operationType) && e.op == "":
-			e.op, _ = parseOperation(value)
+		case named(field.Name, message.LastModified):
+			first(&modified, value)
+		case named(field.Name, message.OperationType):
+			first(&operation, value)
 		}
 		e.header = append(e.header, field)
 	}
+	own, _, _ := message.ParseDate(modified)
+	if own.Year() > 9999 {
+		own = time.Time{}
+	}
+	e.op, _ = message.ParseOperation(operation)
 	if e.id == "" {
 		e.id = strconv.FormatUint(r.Position, 10) + "." + epoch + "@" + f.cfg.Name
 	}
-	if e.contentType == "" {
+	if e.untyped = e.contentType == ""; e.untyped {
 		e.contentType = "application/octet-stream"
 	}
-	if r.Key != nil && (foreign || r.Tombstone) {
+	if r.Key != nil && (d.Foreign || r.Tombstone) {
 		e.addKey(r.Key)
 	}
 	switch {
@@ -206,102 +184,6 @@ var classes = func() (of [256]class) {
 	}
 	return of
 }()
-
-func parseOperation(s string) (feed.Operation, bool) {
-	s = unquote(s)
-	if name, value, ok := strings.Cut(s, "="); ok && strings.EqualFold(strings.TrimSpace(name), "http-equiv") {
-		s = unquote(value)
-	}
-	switch op := feed.Operation(strings.ToUpper(s)); op {
-	case feed.Put, feed.Patch, feed.Delete:
-		return op, true
-	}
-	return "", false
-}
-
-func unquote(s string) string {
-	s = strings.TrimSpace(s)
-	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
-		s = strings.TrimSpace(s[1 : len(s)-1])
-	}
-	return s
-}
-
-// parseDate reads the forms that feeds use: those of HTTP, those of mail, which
-// have days of one digit and numeric zones, and RFC 3339.
-func parseDate(s string) (time.Time, bool) {
-	if t, ok := parseHTTPDate(s); ok {
-		return t, true
-	}
-	for _, parse := range []func(string) (time.Time, error){
-		http.ParseTime, mail.ParseDate,
-		func(s string) (time.Time, error) { return time.Parse(time.RFC3339Nano, s) },
-	} {
-		if t, err := parse(s); err == nil {
-			t = t.UTC()
-			return t, t.Year() > 0 && t.Year() < 10_000
-		}
-	}
-	return time.Time{}, false
-}
-
-// parseHTTPDate reads what appendDate wrote, and nearly all feeds write: page by
-// page, [http.ParseTime] takes longer than all else that is done with a header.
-func parseHTTPDate(s string) (time.Time, bool) {
-	if len(s) != len(http.TimeFormat) || s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
-		return time.Time{}, false
-	}
-	month := strings.Index(months, s[8:11])
-	var n [6]int
-	for i, at := range [...]int{5, 12, 14, 17, 20, 23} {
-		tens, ones := s[at]-'0', s[at+1]-'0'
-		if tens > 9 || ones > 9 {
-			return time.Time{}, false
-		}
-		n[i] = int(10*tens + ones)
-	}
-	day, year, hour, minute, second := n[0], 100*n[1]+n[2], n[3], n[4], n[5]
-	t := time.Date(year, time.Month(month/3+1), day, hour, minute, second, 0, time.UTC)
-	// The 30th of February is none, nor is hour 24.
-	ok := month >= 0 && month%3 == 0 && t.Day() == day && minute < 60 && second < 60 && year > 0
-	return t, ok && weekdays[3*int(t.Weekday()):][:3] == s[:3]
-}
-
-const (
-	months   = "JanFebMarAprMayJunJulAugSepOctNovDec"
-	weekdays = "SunMonTueWedThuFriSat"
-)
-
-// appendDate appends a time in the form of HTTP, much faster than its format does.
-func appendDate(b []byte, t time.Time) []byte {
-	t = t.UTC()
-	year, month, day := t.Date()
-	if year < 0 || year > 9999 {
-		return t.AppendFormat(b, http.TimeFormat)
-	}
-	hour, minute, second := t.Clock()
-	two := func(n int) { b = append(b, byte('0'+n/10), byte('0'+n%10)) }
-	b = append(b, weekdays[3*int(t.Weekday()):][:3]...)
-	b = append(b, ", "...)
-	two(day)
-	b = append(b, ' ')
-	b = append(b, months[3*int(month-1):][:3]...)
-	b = append(b, ' ')
-	two(year / 100)
-	two(year % 100)
-	b = append(b, ' ')
-	two(hour)
-	b = append(b, ':')
-	two(minute)
-	b = append(b, ':')
-	two(second)
-	return append(b, " GMT"...)
-}
-
-// hasPrefixFold says whether s begins with a prefix, which begins with a letter.
-func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && s[0]|' ' == prefix[0]|' ' && named(s[:len(prefix)], prefix)
-}
 
 // hash is that of all that makes two messages the same. It is written to b, which
 // is returned for the next one.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // part is what the first part of the newest page is, its lines in front of the
@@ -110,7 +110,7 @@ func TestEntities(t *testing.T) {
 				"Operation-Type: http-equiv=PATCH\nContent-Type: a/b\nContent-Transfer-Encoding: base64\nX: a\n\nxyz",
 		},
 		"what buses and feedbridge add stays behind, and what they escaped comes back": {
-			feed.Record{Time: at, Header: append(sink.Header("orders", feed.Entity{
+			feed.Record{Time: at, Header: append(message.Header("orders", feed.Entity{
 				ID: "1", Op: feed.Delete, Modified: at, Page: "http://x/1",
 				Header: feed.Header{{Name: "Content-Type", Value: "a/b"}, {Name: "Nats-Rollup", Value: "all"}, {Name: "Status", Value: "5"}},
 			}), feed.Field{Name: "Nats-Batch-Id", Value: "7"}, feed.Field{Name: "feedbridge-feed", Value: "z"})},
@@ -151,12 +151,12 @@ func TestEntities(t *testing.T) {
 			"Content-Type: a/b\nContent-ID: 1\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=PUT\nContent-Length: 0\n\n",
 		},
 		"case 115: an empty body": {
-			message("1", feed.Delete, noon, ""),
+			messageOf("1", feed.Delete, noon, ""),
 			"Content-Type: text/plain\nContent-ID: 1\nLast-Modified: Sun, 01 Mar 2026 12:00:00 GMT\nOperation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
 		},
 		"an entry that changes has its ID with every change": {
 			func() feed.Record {
-				r := message("tag:x,2026:1", feed.Put, noon, "x")
+				r := messageOf("tag:x,2026:1", feed.Put, noon, "x")
 				r.Header = append(r.Header, feed.Field{Name: "Feedbridge-Mark", Value: "1;p;;;0;0"})
 				return r
 			}(),
@@ -218,7 +218,7 @@ func TestTimes(t *testing.T) {
 			t.Parallel()
 			topic := newTopic()
 			for i, n := range test.seconds {
-				r := message(fmt.Sprint(i), feed.Put, later(n), "x")
+				r := messageOf(fmt.Sprint(i), feed.Put, later(n), "x")
 				r.Time = later(101 + 2*i)
 				topic.add(r)
 			}
@@ -232,7 +232,7 @@ func TestTimes(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
 		for _, id := range []string{"z", "b", "y", "a", "c"} {
-			topic.add(message(id, feed.Put, noon, id))
+			topic.add(messageOf(id, feed.Put, noon, id))
 		}
 		if got, want := serveTopic(t, topic).walk(t), "z b y | a c"; got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -251,7 +251,7 @@ func TestTimes(t *testing.T) {
 
 func TestIDs(t *testing.T) {
 	t.Parallel()
-	put := func(id, body string) feed.Record { return message(id, feed.Put, noon, body) }
+	put := func(id, body string) feed.Record { return messageOf(id, feed.Put, noon, body) }
 	for name, test := range map[string]struct {
 		in   []feed.Record
 		want string
@@ -261,12 +261,12 @@ func TestIDs(t *testing.T) {
 		},
 		"another under the same ID": {[]feed.Record{put("a", "1"), put("a", "2"), put("b", "1"), put("a", "3")}, "a a#1 b | a#3"},
 		"another operation under the same ID": {
-			[]feed.Record{put("a", "1"), message("a", feed.Delete, noon, "1")}, "a a#1",
+			[]feed.Record{put("a", "1"), messageOf("a", feed.Delete, noon, "1")}, "a a#1",
 		},
 		"other headers under the same ID": {
 			[]feed.Record{
-				message("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "1"}), message("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "2"}),
-				message("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "3"}), message("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "3"}),
+				messageOf("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "1"}), messageOf("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "2"}),
+				messageOf("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "3"}), messageOf("a", feed.Put, noon, "1", feed.Field{Name: "X-Version", Value: "3"}),
 			}, "a a#1 a#2 | a#3",
 		},
 		"the same that was read from another page": {
@@ -307,8 +307,8 @@ func TestBoundary(t *testing.T) {
 	id := pageID{"e0", 3, 0}
 	first := boundary(id, nil)
 	for name, r := range map[string]feed.Record{
-		"case 116: a body that has the boundary": message("b@x", feed.Put, noon, "1\r\n--"+first+"\r\n\r\nforged\r\n--"+first+"--\r\n"),
-		"case 116: a header that has it":         message("b@x", feed.Put, noon, "1", feed.Field{Name: "X", Value: first}),
+		"case 116: a body that has the boundary": messageOf("b@x", feed.Put, noon, "1\r\n--"+first+"\r\n\r\nforged\r\n--"+first+"--\r\n"),
+		"case 116: a header that has it":         messageOf("b@x", feed.Put, noon, "1", feed.Field{Name: "X", Value: first}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -335,39 +335,5 @@ func TestBoundary(t *testing.T) {
 				t.Errorf("another copy has %q, not %q", other.body, g.body)
 			}
 		})
-	}
-}
-
-// The dates of HTTP are read and written as net/http does it.
-func TestDatesOfHTTP(t *testing.T) {
-	t.Parallel()
-	for n := range int64(4999) { // from the year 1 to 9999
-		at := time.Unix(time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()+n*63_100_003, 0).UTC()
-		want := at.Format(http.TimeFormat)
-		if got := string(appendDate(nil, at)); got != want {
-			t.Fatalf("%v is written as %q, want %q", at, got, want)
-		}
-		if got, ok := parseHTTPDate(want); !ok || got != at {
-			t.Fatalf("%q is read as %v, %v", want, got, ok)
-		}
-	}
-	if got, want := string(appendDate(nil, time.Date(-7, 1, 2, 3, 4, 5, 0, time.UTC))), "-0007"; !strings.Contains(got, want) {
-		t.Errorf("the year -7 is written as %q", got)
-	}
-	// Whatever it takes, net/http takes for the same.
-	date := "Thu, 29 Feb 2024 23:59:59 GMT"
-	for i := range len(date) {
-		for _, c := range []byte("\x000123456789:/ aeJTZ,-\xff") {
-			s := date[:i] + string(rune(c)) + date[i+1:]
-			got, ok := parseHTTPDate(s)
-			if want, err := http.ParseTime(s); ok && (err != nil || !got.Equal(want)) {
-				t.Errorf("%q is read as %v; by net/http as %v, %v", s, got, want, err)
-			}
-		}
-	}
-	for _, s := range []string{"", date[1:], date + " ", "Thu, 30 Feb 2024 23:59:59 GMT", "Thu, 29 Feb 2023 23:59:59 GMT", "Thu, 00 Feb 2024 23:59:59 GMT", "Mon, 01 anF 2024 00:00:00 GMT", "Thu, 29 Feb 2024 24:00:00 GMT", "Thu, 29 Feb 2024 10:60:59 GMT", "Thu, 29 Feb 2024 10:59:60 GMT"} {
-		if got, ok := parseHTTPDate(s); ok {
-			t.Errorf("%q is read as %v", s, got)
-		}
 	}
 }

@@ -177,7 +177,7 @@ func TestPages(t *testing.T) {
 			t.Parallel()
 			topic := newTopic()
 			for i, n := range test.bodies {
-				topic.add(message(fmt.Sprintf("m%d@x", i), feed.Put, noon, strings.Repeat("x", n)))
+				topic.add(messageOf(fmt.Sprintf("m%d@x", i), feed.Put, noon, strings.Repeat("x", n)))
 			}
 			s := serveTopic(t, topic, sized(2), func(c *Config) { c.Memory = NewMemory(1 << 20) })
 			if got := s.walk(t); got != test.want {
@@ -242,7 +242,7 @@ func TestPages(t *testing.T) {
 		// They are there for readers when the bus says so, all of them.
 		topic.set(func() {
 			for i := 2; i < 10; i++ {
-				r := message(fmt.Sprintf("m%d@x", i), feed.Put, noon.Add(time.Minute), "x")
+				r := messageOf(fmt.Sprintf("m%d@x", i), feed.Put, noon.Add(time.Minute), "x")
 				r.Position = uint64(i)
 				topic.records = append(topic.records, r)
 			}
@@ -340,7 +340,7 @@ func TestPages(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
 		for _, id := range strings.Fields("a b c d a e f") {
-			topic.add(message(id, feed.Put, noon, id))
+			topic.add(messageOf(id, feed.Put, noon, id))
 		}
 		s := serveTopic(t, topic)
 		if got, want := s.walk(t), "a b c | d e | f"; got != want {
@@ -450,7 +450,7 @@ func TestPagesInTurn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				topic := newTopic()
 				for i := range 12 {
-					topic.add(message(fmt.Sprint(i), feed.Put, later(i), "x"))
+					topic.add(messageOf(fmt.Sprint(i), feed.Put, later(i), "x"))
 				}
 				topic.slow = make(chan struct{})
 				s := serveTopic(t, topic)

@@ -136,6 +136,9 @@ func (f *Feed) serve(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		defer f.memory.release(p)
+		if !f.format.linked() && wantsHTML(r) {
+			return f.browse(w, r, p)
+		}
 		if r.Method == http.MethodGet {
 			f.ahead(p)
 		}
@@ -174,13 +177,18 @@ func (f *Feed) latest(w http.ResponseWriter, r *http.Request, base string) error
 	if err != nil {
 		return err
 	}
-	if p == nil {
+	if p != nil {
+		defer f.memory.release(p)
+	}
+	switch {
+	case wantsHTML(r):
+		return f.browse(w, r, p)
+	case p == nil:
 		f.tell(nil)
 		w.Header().Set("Cache-Control", "no-cache")
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	defer f.memory.release(p)
 	return f.send(w, r, p, base)
 }
 
@@ -197,6 +205,9 @@ func (f *Feed) send(w http.ResponseWriter, r *http.Request, p *page, base string
 	}
 	h.Set("Content-Type", p.contentType)
 	h.Set("Vary", "Accept-Encoding")
+	if !p.linked {
+		h.Set("Vary", "Accept, Accept-Encoding") // browsers get a page for people
+	}
 	modified := p.modified.UTC().Format(http.TimeFormat)
 	h.Set("Last-Modified", modified)
 	// The bus may have a clock that is ahead of ours.

@@ -34,7 +34,7 @@ func TestHTTP(t *testing.T) {
 				"<https://shop.example/f/pages/e0-3-1>; rel=self", "<https://shop.example/f/pages/e0-3-0>; rel=prev",
 				"<https://shop.example/f/pages/e0-3-2>; rel=next",
 			},
-			"Cache-Control": {"public, max-age=86400"}, "Vary": {"Accept-Encoding"}, "Accept-Ranges": {"bytes"},
+			"Cache-Control": {"public, max-age=86400"}, "Vary": {"Accept, Accept-Encoding"}, "Accept-Ranges": {"bytes"},
 			"Content-Length": {fmt.Sprint(len(g.body))},
 		}
 		if fmt.Sprint(g.header) != fmt.Sprint(want) {
@@ -149,15 +149,15 @@ func TestHTTP(t *testing.T) {
 	t.Run("gzip", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
-		topic.add(message("small", feed.Put, noon, "x"))
+		topic.add(messageOf("small", feed.Put, noon, "x"))
 		topic.skip(2)
-		topic.add(message("large", feed.Put, noon, strings.Repeat("x", 5000)))
+		topic.add(messageOf("large", feed.Put, noon, strings.Repeat("x", 5000)))
 		topic.skip(2)
 		random := make([]byte, 5000)
 		for i := range random {
 			random[i] = byte(rand.Uint32())
 		}
-		topic.add(message("random", feed.Put, noon, string(random)))
+		topic.add(messageOf("random", feed.Put, noon, string(random)))
 		s := serveTopic(t, topic)
 		for path, want := range map[string]bool{"/pages/e0-3-0": false, "/pages/e0-3-1": true, "/pages/e0-3-2": false} {
 			plain := s.get(t, path)

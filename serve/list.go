@@ -34,7 +34,10 @@ type View struct {
 	// with their keys, which may not be the right ones.
 	Unmatched int
 
-	length uint64 // positions, from the first message that is known of
+	// length is how many messages there are if exact is set, and otherwise how many
+	// positions, from the first message that is known of.
+	length uint64
+	exact  bool
 	oldest string // the oldest page, "" if there is none
 }
 
@@ -55,6 +58,7 @@ type row struct {
 }
 
 func (r row) Length() uint64     { return r.length }
+func (r row) Exact() bool        { return r.exact }
 func (r row) Oldest() string     { return r.oldest }
 func (r row) Age() time.Duration { return max(0, time.Since(r.Newest).Round(time.Second)) }
 
@@ -72,10 +76,10 @@ var listing = template.Must(template.New("list").Parse(`<!DOCTYPE html>
 <style>body{font:16px/1.5 sans-serif;margin:2em}table{border-collapse:collapse}th,td{text-align:left;padding:.3em 1.5em .3em 0;border-bottom:1px solid #ccc}</style>
 <h1>Feeds</h1>
 {{if .Rows}}<table>
-<tr><th>Feed<th>Format<th>Messages, at most<th>Newest<th>
+<tr><th>Feed<th>Format<th>Entities<th>Newest<th>
 {{range .Rows}}<tr><td><a href="{{.Home}}/latest">{{.Name}}</a><td>{{.Format}}
 {{- if .State}}<td colspan="2">{{.State}}<td>
-{{- else}}<td>{{.Length}}<td>{{.Newest.Format "2006-01-02 15:04:05"}} UTC, {{.Age}} ago<td>
+{{- else}}<td>{{if not .Exact}}at most {{end}}{{.Length}}<td>{{.Newest.Format "2006-01-02 15:04:05"}} UTC, {{.Age}} ago<td>
 {{- if .Oldest}}<a href="{{.Home}}/pages/{{.Oldest}}">first page</a> {{end}}<a href="{{.Home}}/latest">newest page</a>
 {{- if .Snapshot}} <a href="{{.Home}}/snapshots/latest">snapshot</a> of {{.Created.Format "2006-01-02 15:04:05"}} UTC{{end}}
 {{- end}}
@@ -184,6 +188,12 @@ func (f *Feed) look(ctx context.Context) (View, error) {
 	}
 	if ok && span.First == 0 {
 		view.length = span.End - position
+	}
+	if counter, can := f.topic.log.(Counter); can {
+		if view.length, err = counter.Count(ctx); err != nil {
+			return View{}, err
+		}
+		view.exact = true
 	}
 	if oldest := id.at(position / id.size); ok && (!f.format.linked() || oldest.end() <= span.End) {
 		view.oldest = oldest.String()

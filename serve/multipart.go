@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // multipart is the datareplication format: pages of entities as multipart, with
@@ -64,7 +65,7 @@ func (multipart) entity(b []byte, p *page, e *entity) []byte {
 	return append(b, "\r\n"...)
 }
 
-var standards = [...]string{contentType, contentID, lastModified, operationType, contentLength}
+var standards = [...]string{message.ContentType, message.ContentID, message.LastModified, message.OperationType, contentLength}
 
 func standard(name string) int {
 	for i, s := range standards {
@@ -79,15 +80,14 @@ func appendStandard(b []byte, name string, i int, e *entity) []byte {
 	b = append(b, name...)
 	b = append(b, ": "...)
 	switch standards[i] {
-	case contentType:
+	case message.ContentType:
 		b = append(b, e.contentType...)
-	case contentID:
+	case message.ContentID:
 		b = append(b, e.id...)
-	case lastModified:
-		b = appendDate(b, e.modified)
-	case operationType:
-		b = append(b, "http-equiv="...)
-		b = append(b, e.op...)
+	case message.LastModified:
+		b = message.AppendDate(b, e.modified)
+	case message.OperationType:
+		b = append(b, message.FormatOperation(e.op)...)
 	case contentLength:
 		b = strconv.AppendInt(b, int64(len(e.body)), 10)
 	}

@@ -84,6 +84,10 @@ func TestTopicOfNATS(t *testing.T) {
 	if len(c.violations) > 0 {
 		t.Errorf("the reader sees %v", c.violations)
 	}
+	// The list counts entities, not the positions of checkpoints.
+	if view, err := f.View(t.Context()); err != nil || !view.exact || view.length != 120 {
+		t.Errorf("the list has %d entities (exact: %v), %v", view.length, view.exact, err)
+	}
 
 	// A stream of somebody else, which is deleted and made anew.
 	js := jetStream(t, url)

@@ -68,6 +68,8 @@ type page struct {
 	boundary string // of a multipart page
 	// linked says that the links are in the body.
 	linked bool
+	// from is the page that a subscription document begins with.
+	from uint64
 	// neighbours are the nearest pages that have messages.
 	before, after neighbour
 	// span is what the topic had when the page was made, and sum what the page

@@ -26,7 +26,7 @@ type crowd struct {
 func gather(t *testing.T, connections int, edit ...func(*Config)) crowd {
 	topic := newTopic()
 	for i := range 20 {
-		topic.add(message(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", 60_000)))
+		topic.add(messageOf(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", 60_000)))
 	}
 	c := crowd{newPipes(), t}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -216,7 +216,7 @@ func (w *wholeWrites) Write(b []byte) (int, error) {
 func TestHeldPagesAreSentAsTheyAre(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
-	topic.add(message("m", feed.Put, noon, strings.Repeat("x", 100_000)))
+	topic.add(messageOf("m", feed.Put, noon, strings.Repeat("x", 100_000)))
 	s := serveTopic(t, topic)
 	w := &wholeWrites{ResponseRecorder: httptest.NewRecorder()}
 	s.ServeHTTP(w, httptest.NewRequest("GET", "/feeds/orders/latest", nil))
@@ -230,7 +230,7 @@ func TestCompressionIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		topic := newTopic()
-		topic.add(message("m", feed.Put, noon, strings.Repeat("x", 100_000)))
+		topic.add(messageOf("m", feed.Put, noon, strings.Repeat("x", 100_000)))
 		s := serveTopic(t, topic)
 		s.get(t, "/latest").want(t, 200)
 		if err := s.memory.builds.Acquire(t.Context(), builds); err != nil {

@@ -220,7 +220,7 @@ func TestReference(t *testing.T) {
 	site, topic := newSite(t), newTopic()
 	var all []aPart
 	add := func(id string, op feed.Operation, second int, body string, fields ...feed.Field) {
-		topic.add(message(id, op, later(second), body, fields...))
+		topic.add(messageOf(id, op, later(second), body, fields...))
 		all = append(all, aPart{id, string(op), "text/plain", later(second), body})
 	}
 	for i := range 3 {

@@ -60,6 +60,12 @@ type Log interface {
 	Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error]
 }
 
+// A Counter is a Log that knows how many records a topic has without reading them.
+type Counter interface {
+	// Count returns how many records the topic has now.
+	Count(ctx context.Context) (uint64, error)
+}
+
 // Format is what a feed is served as.
 type Format string
 

@@ -279,7 +279,7 @@ func TestSlowClients(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				topic := newTopic()
 				for i := range 10 {
-					topic.add(message(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", 50_000)))
+					topic.add(messageOf(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", 50_000)))
 				}
 				l := newPipes()
 				ctx, cancel := context.WithCancel(t.Context())
@@ -354,7 +354,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	const clients, size = 60, 200_000
 	topic := newTopic()
 	for i := range clients {
-		topic.add(message(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", size)))
+		topic.add(messageOf(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", size)))
 	}
 	memory := NewMemory(16 * (size + 20_000))
 	s := serveTopic(t, topic, sized(1), func(c *Config) { c.Memory = memory })
@@ -533,7 +533,7 @@ func TestPageTakesLittleMoreThanItHas(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
 	for i := range 60 {
-		topic.add(message(fmt.Sprint(i), feed.Put, time.Unix(1e9, 0), strings.Repeat("x", 10+100_000*(i/10%2))))
+		topic.add(messageOf(fmt.Sprint(i), feed.Put, time.Unix(1e9, 0), strings.Repeat("x", 10+100_000*(i/10%2))))
 	}
 	s := serveTopic(t, topic, sized(10))
 	for k := range uint64(6) {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // Snapshot says how to build snapshots: the current state of a topic, so that who
@@ -349,7 +350,7 @@ func hashOf(key []byte) hash128 {
 func (s *snapshots) keyed(e entity, r *feed.Record) keyed {
 	key, ok := e.id, false
 	if s.cfg.Key == nil {
-		id, _ := e.header.Get(contentID)
+		id, _ := e.header.Get(message.ContentID)
 		ok = id != "" // as in entity
 	} else {
 		with := e
@@ -712,6 +713,10 @@ func (s *snapshots) serve(w http.ResponseWriter, r *http.Request, name, base str
 	p := at.pages[k]
 	h := w.Header()
 	h.Set("Content-Type", multipart{}.contentType(&page{boundary: p.boundary}))
+	h.Set("Vary", "Accept")
+	if wantsHTML(r) {
+		h.Set("Content-Type", "text/plain; charset=utf-8") // which browsers show
+	}
 	h.Set("ETag", `"`+id+"-"+number+`"`)
 	h.Set("Cache-Control", s.f.caching(true))
 	http.ServeContent(w, r, "", p.modified, io.NewSectionReader(at.file, p.from, p.to-p.from))

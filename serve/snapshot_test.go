@@ -23,6 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
@@ -98,7 +99,7 @@ func (s *served) load(t tester) loaded {
 			if err != nil || p.Header.Get("Content-Type") == "" {
 				t.Fatalf("case 139: an entity has the headers %v on a page of %v", p.Header, pageTime)
 			}
-			op, _ := parseOperation(p.Header.Get("Operation-Type"))
+			op, _ := message.ParseOperation(p.Header.Get("Operation-Type"))
 			page = append(page, string(body))
 			in.entities = append(in.entities, feed.Entity{ID: p.Header.Get("Content-ID"), Op: op, Modified: at, Body: body})
 		}
@@ -149,7 +150,7 @@ func TestSnapshotPages(t *testing.T) {
 			t.Parallel()
 			topic := newTopic()
 			for i, body := range strings.Fields("Hello World I am a Snapshot and what is in the last second") {
-				topic.add(message(fmt.Sprint(i), feed.Put, later(min(i, 6)), body))
+				topic.add(messageOf(fmt.Sprint(i), feed.Put, later(min(i, 6)), body))
 			}
 			s := serveTopic(t, topic, sized(test.entities), withSnapshots(func(c *Snapshot) { c.PageBytes = test.bytes }))
 			if err := s.snapshot.renew(t.Context(), dusk); err != nil {
@@ -254,7 +255,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 		// snapshot stays what it is, whatever retention takes.
 		topic := s.topic
 		for i := range 3 {
-			topic.add(message(fmt.Sprint(i), feed.Put, noon, "x"))
+			topic.add(messageOf(fmt.Sprint(i), feed.Put, noon, "x"))
 		}
 		for first := range uint64(3) {
 			topic.trim(first)
@@ -273,11 +274,11 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 func TestRetentionTakesAPutWhileASnapshotIsBuilt(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
-	topic.add(message("0", feed.Put, later(0), "a:0"))
-	topic.add(message("1", feed.Put, later(1), "b:1"))
-	topic.add(message("2", feed.Patch, later(2), "a:2"))
-	topic.add(message("3", feed.Patch, later(3), "b:3"))
-	topic.add(message("4", feed.Put, later(4), "in the last second"))
+	topic.add(messageOf("0", feed.Put, later(0), "a:0"))
+	topic.add(messageOf("1", feed.Put, later(1), "b:1"))
+	topic.add(messageOf("2", feed.Patch, later(2), "a:2"))
+	topic.add(messageOf("3", feed.Patch, later(3), "b:3"))
+	topic.add(messageOf("4", feed.Put, later(4), "in the last second"))
 	s := serveTopic(t, topic, withSnapshots())
 	topic.during = func() { // its end is sought
 		topic.during = func() { topic.trim(1) } // the keys have been read
@@ -309,7 +310,7 @@ func TestSnapshotIsReadUntilItsEnd(t *testing.T) {
 	topic := newTopic()
 	body := strings.Repeat("x", 50_000)
 	for i := range 8 {
-		topic.add(message(fmt.Sprint(i), feed.Put, later(i*i), body))
+		topic.add(messageOf(fmt.Sprint(i), feed.Put, later(i*i), body))
 	}
 	s := serveTopic(t, topic, sized(10), withSnapshots())
 	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
@@ -335,7 +336,7 @@ func TestSnapshotsAreRenewed(t *testing.T) {
 		midnight := time.Now()
 		topic := newTopic()
 		add := func(at time.Duration) {
-			r := message(fmt.Sprint(at), feed.Put, noon, "x")
+			r := messageOf(fmt.Sprint(at), feed.Put, noon, "x")
 			r.Time = midnight.Add(at)
 			topic.add(r)
 		}
@@ -456,7 +457,7 @@ func TestSnapshotsAreTheSame(t *testing.T) {
 				at += rapid.IntRange(0, 1200).Draw(t, "seconds")
 				n := len(topic.records)
 				op := rapid.SampledFrom([]feed.Operation{feed.Put, feed.Put, feed.Patch, feed.Delete}).Draw(t, "op")
-				r := message(fmt.Sprintf("%d@x", n%7), op, noon, fmt.Sprintf("%s:%d", rapid.StringMatching(`[a-f]`).Draw(t, "key"), n))
+				r := messageOf(fmt.Sprintf("%d@x", n%7), op, noon, fmt.Sprintf("%s:%d", rapid.StringMatching(`[a-f]`).Draw(t, "key"), n))
 				r.Time = later(at)
 				topic.add(r)
 			}
@@ -538,7 +539,7 @@ func TestSnapshotThatIsNotThereYet(t *testing.T) {
 	hour := func(n int) time.Time { return noon.Add(time.Duration(n)*time.Hour + settled) }
 	for n := range 3 {
 		for i := range 3 {
-			topic.add(message(fmt.Sprintf("%d.%d", n, i), feed.Put, hour(n).Add(time.Duration(i)*time.Minute), "x"))
+			topic.add(messageOf(fmt.Sprintf("%d.%d", n, i), feed.Put, hour(n).Add(time.Duration(i)*time.Minute), "x"))
 		}
 	}
 	renew := func(s *served, n int) (page string) {
@@ -607,7 +608,7 @@ func TestSnapshotsAndRetention(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
 	for i, body := range []string{"a:0", "b:1", "a:2", "c:3", "in the last second"} {
-		topic.add(message(fmt.Sprint(i), feed.Put, later(i), body))
+		topic.add(messageOf(fmt.Sprint(i), feed.Put, later(i), body))
 	}
 	s := serveTopic(t, topic, sized(1), withSnapshots())
 	renew := func() loaded {
@@ -642,7 +643,7 @@ func TestSnapshotsAreMadeOfTheFeed(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "a hole") == 0 {
 				topic.skip(rapid.Uint64Range(1, 12).Draw(t, "positions"))
 			}
-			r := message(rapid.StringMatching(`[a-c]@x`).Draw(t, "ID"), feed.Put, noon, rapid.StringMatching(`[a-b]`).Draw(t, "body"))
+			r := messageOf(rapid.StringMatching(`[a-c]@x`).Draw(t, "ID"), feed.Put, noon, rapid.StringMatching(`[a-b]`).Draw(t, "body"))
 			r.Time = later(10 + n - rapid.IntRange(0, size).Draw(t, "late"))
 			topic.add(r)
 		}
@@ -705,7 +706,7 @@ func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 			topic := newTopic()
 			ops := map[byte]feed.Operation{'P': feed.Put, 'C': feed.Patch, 'D': feed.Delete}
 			for i, m := range strings.Fields(test.topic + " Cq") { // the last is behind the end
-				topic.add(message(fmt.Sprint(i), ops[m[0]], later(i), m[1:]+":"))
+				topic.add(messageOf(fmt.Sprint(i), ops[m[0]], later(i), m[1:]+":"))
 			}
 			topic.trim(test.first)
 			s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) {
@@ -741,7 +742,7 @@ func TestTombstonesInSnapshots(t *testing.T) {
 			key, record := rapid.StringMatching(`[a-h]`).Draw(t, "key"), rapid.StringMatching(`[A-F]?`).Draw(t, "record's key")
 			op := rapid.SampledFrom([]feed.Operation{feed.Put, feed.Put, feed.Patch, feed.Delete}).Draw(t, "op")
 			body := fmt.Sprintf("%s:%d", key, n)
-			r := message(fmt.Sprint(n), op, later(n), body)
+			r := messageOf(fmt.Sprint(n), op, later(n), body)
 			if record != "" {
 				r.Key = []byte(record)
 			}
@@ -771,7 +772,7 @@ func TestTombstonesInSnapshots(t *testing.T) {
 			}
 			topic.add(r)
 		}
-		topic.add(message("last", feed.Put, later(100), "in the last second"))
+		topic.add(messageOf("last", feed.Put, later(100), "in the last second"))
 		s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) {
 			c.Keys = rapid.SampledFrom([]int{1, 2, 3, 30}).Draw(t, "keys held")
 			c.Key = func(header feed.Header, body []byte) (string, bool) {
@@ -801,18 +802,18 @@ func TestTombstonesOfManyKeys(t *testing.T) {
 	topic := newTopic()
 	want := map[string]string{}
 	for n := range 30 {
-		r := message(fmt.Sprint(n), feed.Put, later(n), fmt.Sprintf("%d:x", n))
+		r := messageOf(fmt.Sprint(n), feed.Put, later(n), fmt.Sprintf("%d:x", n))
 		r.Key = fmt.Append(nil, n)
 		topic.add(r)
 		if n%3 == 0 {
 			want[fmt.Sprint(n)] = string(r.Body)
 			continue
 		}
-		r = message(fmt.Sprint(n, " is gone"), feed.Delete, later(n), "")
+		r = messageOf(fmt.Sprint(n, " is gone"), feed.Delete, later(n), "")
 		r.Key, r.Body, r.Tombstone = fmt.Append(nil, n), nil, true
 		topic.add(r)
 	}
-	topic.add(message("last", feed.Put, later(100), "in the last second"))
+	topic.add(messageOf("last", feed.Put, later(100), "in the last second"))
 	s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Keys = 2 }))
 	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 		t.Fatal(err)
@@ -839,7 +840,7 @@ func TestSnapshotOfATopicWhoseTimesRunBack(t *testing.T) {
 			t.Parallel()
 			topic := newTopic()
 			for i, at := range test.seconds {
-				topic.add(message(fmt.Sprint(i), feed.Put, later(at), "x"))
+				topic.add(messageOf(fmt.Sprint(i), feed.Put, later(at), "x"))
 			}
 			s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Key, c.Keys = nil, 4 }))
 			if err := s.snapshot.renew(t.Context(), dusk); err != nil {
@@ -903,7 +904,7 @@ func TestSnapshotBoundaries(t *testing.T) {
 		topic := newTopic()
 		bodies := []string{"a", guess, "--" + guess + "\r\n\r\n", "\r\n--" + guess + "--", "in the last second"}
 		for i, body := range bodies {
-			topic.add(message(fmt.Sprint(i), feed.Put, later(i), body, feed.Field{Name: "X", Value: guess}))
+			topic.add(messageOf(fmt.Sprint(i), feed.Put, later(i), body, feed.Field{Name: "X", Value: guess}))
 		}
 		s := serveTopic(t, topic, sized(10), withSnapshots(func(c *Snapshot) { c.Key = nil }))
 		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
@@ -933,7 +934,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 				at += rapid.IntRange(0, 2).Draw(t, "seconds")
 				op := rapid.SampledFrom([]feed.Operation{feed.Put, feed.Put, feed.Patch, feed.Delete}).Draw(t, "op")
 				body := fmt.Sprintf("%s:%d", rapid.StringMatching(`[a-h]`).Draw(t, "key"), made)
-				r := message(fmt.Sprintf("%d@x", made%ids), op, later(at-rapid.IntRange(0, late).Draw(t, "late")), body)
+				r := messageOf(fmt.Sprintf("%d@x", made%ids), op, later(at-rapid.IntRange(0, late).Draw(t, "late")), body)
 				if n := len(topic.records); n > 0 && rapid.IntRange(0, 9).Draw(t, "again") == 0 {
 					r = topic.records[rapid.IntRange(max(0, n-5), n-1).Draw(t, "which")]
 				}
@@ -1020,13 +1021,13 @@ func TestSnapshotAndFeed(t *testing.T) {
 	t.Run("case 141: changes while the snapshot is built", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
-		topic.add(message("0@x", feed.Put, noon, "a:0"))
-		topic.add(message("1@x", feed.Put, noon, "b:1"))
-		topic.add(message("2@x", feed.Put, later(1), "c:2"))
+		topic.add(messageOf("0@x", feed.Put, noon, "a:0"))
+		topic.add(messageOf("1@x", feed.Put, noon, "b:1"))
+		topic.add(messageOf("2@x", feed.Put, later(1), "c:2"))
 		s := serveTopic(t, topic, withSnapshots())
 		topic.during = func() {
-			topic.add(message("3@x", feed.Put, later(1), "a:3"))
-			topic.add(message("4@x", feed.Delete, later(2), "b:4"))
+			topic.add(messageOf("3@x", feed.Put, later(1), "a:3"))
+			topic.add(messageOf("4@x", feed.Delete, later(2), "b:4"))
 		}
 		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
@@ -1044,7 +1045,7 @@ func TestTombstoneOfOneOfManyUnderARecordKey(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
 	add := func(n int, id string, op feed.Operation, body string) {
-		r := message(id, op, later(n), body)
+		r := messageOf(id, op, later(n), body)
 		r.Key = []byte("customer 1")
 		if op == feed.Delete {
 			r.Body, r.Tombstone = nil, true
@@ -1054,7 +1055,7 @@ func TestTombstoneOfOneOfManyUnderARecordKey(t *testing.T) {
 	add(0, "order-1", feed.Put, "1:x")
 	add(1, "order-2", feed.Put, "2:x")
 	add(2, "order-1", feed.Delete, "")
-	topic.add(message("last", feed.Put, later(100), "in the last second"))
+	topic.add(messageOf("last", feed.Put, later(100), "in the last second"))
 	s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Key = nil }))
 	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
 		t.Fatal(err)

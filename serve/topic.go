@@ -80,6 +80,36 @@ func (t *topic) first(ctx context.Context, from, to uint64) (position uint64, ok
 	return 0, false, nil
 }
 
+// newest returns the position of the n-th newest message, or of the oldest one if
+// there are not so many; the end of the topic if there is none. Most positions may
+// have no message: those of checkpoints have none.
+func (t *topic) newest(ctx context.Context, span feed.Span, n uint64) (position uint64, err error) {
+	for width := 2 * n; ; width *= 4 {
+		from := span.First
+		if width < span.End-span.First {
+			from = span.End - width
+		}
+		var last []uint64 // the positions of n messages at least, if there are so many
+		for r, err := range t.log.Read(ctx, from, span.End) {
+			if err != nil {
+				return 0, err
+			}
+			if last = append(last, r.Position); uint64(len(last)) >= 2*n {
+				last = append(last[:0], last[uint64(len(last))-n:]...)
+			}
+		}
+		switch found := uint64(len(last)); {
+		case found >= n:
+			return last[found-n], nil
+		case from > span.First:
+		case found > 0:
+			return last[0], nil
+		default:
+			return span.End, nil
+		}
+	}
+}
+
 // after returns the first page behind page k that has a message.
 func (t *topic) after(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
 	// The message mostly lies right behind the page, and a topic may take long to

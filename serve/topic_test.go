@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // memoryTopic is a topic that tests fill, cut, break and make anew.
@@ -108,6 +108,14 @@ func (t *memoryTopic) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.
 	}
 }
 
+var _ Counter = (*memoryTopic)(nil)
+
+func (t *memoryTopic) Count(context.Context) (uint64, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return uint64(len(t.records)), nil
+}
+
 // add appends a message.
 func (t *memoryTopic) add(r feed.Record) uint64 {
 	t.mu.Lock()
@@ -150,19 +158,19 @@ func (t *memoryTopic) set(change func()) {
 // noon is when the bus took the first message of tests.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// message is one as feedbridge writes them.
-func message(id string, op feed.Operation, modified time.Time, body string, header ...feed.Field) feed.Record {
+// messageOf returns a message as feedbridge writes it.
+func messageOf(id string, op feed.Operation, modified time.Time, body string, header ...feed.Field) feed.Record {
 	e := feed.Entity{ID: id, Op: op, Modified: modified, Body: []byte(body), Page: "http://x.example/1", Header: header}
 	if _, ok := e.Header.Get("Content-Type"); !ok {
 		e.Header = append(e.Header, feed.Field{Name: "Content-Type", Value: "text/plain"})
 	}
-	return feed.Record{Time: modified.Add(1500 * time.Millisecond), Header: sink.Header("orders", e), Body: e.Body}
+	return feed.Record{Time: modified.Add(1500 * time.Millisecond), Header: message.Header("orders", e), Body: e.Body}
 }
 
 // numbered are n messages, a second apart.
 func (t *memoryTopic) numbered(n int) {
 	for range n {
 		i := int(t.span.End)
-		t.add(message(fmt.Sprintf("m%d@x", i), feed.Put, noon.Add(time.Duration(i)*time.Second), fmt.Sprintf("body %d", i)))
+		t.add(messageOf(fmt.Sprintf("m%d@x", i), feed.Put, noon.Add(time.Duration(i)*time.Second), fmt.Sprintf("body %d", i)))
 	}
 }

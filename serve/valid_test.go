@@ -239,7 +239,7 @@ func TestDocumentsAreValid(t *testing.T) {
 		topic.add(r)
 	}
 	topic.add(syndicated("urn:x:13", feed.Delete, later(1), ""))
-	topic.add(message("<1@x>", feed.Delete, later(1), ""))
+	topic.add(messageOf("<1@x>", feed.Delete, later(1), ""))
 	topic.add(syndicated("16", feed.Put, later(1), "<item><description>no guid</description></item>", isRSS...))
 	topic.add(syndicated("urn:x:17", feed.Put, later(1), strings.Replace(entryOf("urn:x:17", later(1), "no id"), "<id>urn:x:17</id>", "", 1), isAtom))
 	for _, format := range []Format{Atom, RSS} {

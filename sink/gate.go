@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // ErrTooLarge is matched by errors about an entity that the bus does not take
@@ -60,7 +61,8 @@ type LimitedSource interface {
 }
 
 // A Gate is a source that leaves out of another what a topic already holds and
-// what its bus does not take. All of its fields must be set but Oversize.
+// what its bus does not take. All of its fields must be set
+// but Oversize and Redact.
 //
 // The gate adds the IDs of what it lets through, before anyone has committed
 // it. Whoever drops a batch, or gets an error from Next, must resume the sink
@@ -76,6 +78,9 @@ type Gate struct {
 	Fits     func(feed.Entity) error
 	Oversize Oversize
 	Log      *slog.Logger
+	// Redact hides the secrets of the URLs that become part of messages. Nil stands
+	// for one that knows the usual names of parameters.
+	Redact *safetext.Redactor
 }
 
 // Next returns the next batch of the source without what is left out. Each
@@ -91,6 +96,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 	if err != nil {
 		return b, err
 	}
+	b.Entities = g.redactPages(b.Entities)
 	tooLarge, fit, unfit := g.check(b.Entities)
 	for unfit != nil {
 		limited, ok := g.Source.(LimitedSource)
@@ -101,6 +107,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 		if b, err = limited.NextUpTo(ctx, after, most); err != nil {
 			return b, err
 		}
+		b.Entities = g.redactPages(b.Entities)
 		// Upstream may have others there now.
 		if tooLarge, fit, unfit = g.check(b.Entities); fit >= most && unfit != nil {
 			return feed.Batch{}, unfit
@@ -122,6 +129,27 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 		b.Entities = kept
 	}
 	return b, nil
+}
+
+// redactPages returns the entities with the secrets of their pages hidden. It is called
+// before the sizes are checked, because a page is part of the message. The slice belongs
+// to the source, so it is copied if anything changes.
+func (g *Gate) redactPages(entities []feed.Entity) []feed.Entity {
+	redacted := entities
+	page, shown := "", ""
+	for i, e := range entities {
+		if e.Page != page {
+			page, shown = e.Page, g.Redact.URL(e.Page)
+		}
+		if shown == page {
+			continue
+		}
+		if &redacted[0] == &entities[0] {
+			redacted = slices.Clone(entities)
+		}
+		redacted[i].Page = shown
+	}
+	return redacted
 }
 
 // check finds the first entity that the bus does not take and that is not to be left out.

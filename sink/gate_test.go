@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -98,6 +99,30 @@ func TestGatePassesABatchOnAsItIs(t *testing.T) {
 	}
 	if &got.Entities[0] != &in.Entities[0] {
 		t.Error("a batch from which nothing is left out was copied")
+	}
+}
+
+// The URL of an entity's page becomes a header of its message.
+func TestGateHidesTheSecretsOfPages(t *testing.T) {
+	t.Parallel()
+	in := batchOf("1", "2", "3", "old")
+	in.Entities[1].Page = "https://me:word@x/2?token=abc&page=2"
+	in.Entities[2].Page = "https://x/3?ticket=abc&page=3"
+	g, _ := gate(in)
+	g.Redact = safetext.NewRedactor("ticket")
+	b, err := g.Next(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages []string
+	for _, e := range b.Entities {
+		pages = append(pages, e.Page)
+	}
+	if diff := cmp.Diff([]string{"http://x/1", "https://x/2?token=***&page=2", "https://x/3?ticket=***&page=3"}, pages); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+	if in.Entities[1].Page != "https://me:word@x/2?token=abc&page=2" {
+		t.Errorf("the source's own entity has the page %s", in.Entities[1].Page)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // DefaultWindow is the number of IDs that an [IDs] holds unless told otherwise.
@@ -121,11 +122,11 @@ func (s *IDs) Load(id string) {
 // LoadMessage makes permanent what a message of the topic has, by its headers: an
 // ID, and perhaps a mark. Messages are loaded in the topic's order.
 func (s *IDs) LoadMessage(h feed.Header) {
-	id, ok := h.Get(ContentID)
+	id, ok := h.Get(message.ContentID)
 	if !ok {
 		return
 	}
-	mark, ok := h.Get(Mark)
+	mark, ok := h.Get(message.Mark)
 	if !ok {
 		s.Load(id)
 		return

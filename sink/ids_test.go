@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -115,7 +116,7 @@ func TestMarksAgreeWithMaps(t *testing.T) {
 			"load": func(t *rapid.T) {
 				version++
 				e := feed.Entity{ID: id.Draw(t, "id"), Mark: fmt.Sprint("v", version)}
-				ids.LoadMessage(sink.Header("", e))
+				ids.LoadMessage(message.Header("", e))
 				permanent[e.ID] = e.Mark
 			},
 			"rollback": func(*rapid.T) {
@@ -144,7 +145,7 @@ func TestMarksHoldNothingElse(t *testing.T) {
 		header := fmt.Sprintf("%09d v1;%d", i, i) + strings.Repeat(" ", size)
 		e := feed.Entity{ID: header[:9], Mark: header[10:14]}
 		if i%2 == 0 {
-			ids.LoadMessage(sink.Header("", e))
+			ids.LoadMessage(message.Header("", e))
 		} else {
 			ids.SetMark(e.ID, e.Mark)
 			ids.Commit([]feed.Entity{e})

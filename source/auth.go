@@ -56,22 +56,19 @@ func (c *credentials) add(ctx context.Context, header http.Header) (*token, erro
 	return used, nil
 }
 
-// mask removes from a text what was sent to the server that wrote the text.
-func (c *credentials) mask(text string, sent http.Header) string {
+// secrets returns what was sent to a server and must not show in what that server
+// writes.
+func (c *credentials) secrets(sent http.Header) (secrets []string) {
 	for name := range sent {
 		if _, ours := c.headers[name]; !ours && name != "Authorization" {
 			continue
 		}
 		for _, value := range sent[name] {
 			// The value as a whole, and without a scheme such as Bearer.
-			for _, s := range []string{value, value[strings.LastIndexByte(value, ' ')+1:]} {
-				if s != "" {
-					text = strings.ReplaceAll(text, s, "***")
-				}
-			}
+			secrets = append(secrets, value, value[strings.LastIndexByte(value, ' ')+1:])
 		}
 	}
-	return text
+	return secrets
 }
 
 func oneOf(value secret.String, key, file string) (secret.String, error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedbridge/feedbridge/secret"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -230,4 +231,20 @@ func TestOAuth2Timeout(t *testing.T) {
 		wantError(t, err, false, "POST http://login.example.com/token: no token came for 40s (timeouts.connect and timeouts.header)")
 		wantTimeout(t, err)
 	})
+}
+
+// Cleaning a text must not put the pieces of a secret together.
+func TestExcerptIsMaskedAfterCleaning(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(http.StatusBadRequest)
+		key := r.Header.Get("X-Api-Key")
+		_, _ = fmt.Fprint(w, "no ", strings.ReplaceAll(key, " ", " \n "), " at ", r.URL)
+	})
+	c := newClient(t, url, func(cfg *source.Config) {
+		cfg.Headers = []secret.String{"X-Api-Key: one two three"}
+	})
+	_, _, err := get(t, c, url+"/feed?token=of-the-feed")
+	wantError(t, err, true, `"no *** at /feed?token=***"`)
 }

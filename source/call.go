@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 const (
 	// maxWait bounds a Retry-After, lest a typing error stops a feed for good.
 	maxWait = time.Hour
-	// maxExcerpt is how much of an error's body is shown, in bytes. More is
+	// maxExcerpt is how much of an error's body is shown, in characters. More is
 	// read, so that no secret is cut in half before it is masked.
 	maxExcerpt = 200
 	// readExcerpt is how much is read for it.
@@ -166,7 +167,7 @@ func (c *call) fail(note string) *StatusError {
 	body := newBody(c, packed, nil)
 	if unreadable == nil && isText(c.response.Header.Get("Content-Type")) {
 		text, _ := io.ReadAll(io.LimitReader(body, readExcerpt))
-		err.Excerpt = excerpt(c.client.credentials.mask(string(text), c.request.Header))
+		err.Excerpt = excerpt(string(text), c.client.credentials.secrets(c.request.Header)...)
 	}
 	_ = body.Close()
 	return err
@@ -177,19 +178,20 @@ func isText(contentType string) bool {
 	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "xml")
 }
 
-// excerpt is the start of a text in one line of printable characters.
-func excerpt(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	text = strings.Map(func(r rune) rune {
-		if !strconv.IsPrint(r) {
-			return -1
+// excerpt returns the start of a text that a server wrote, without the secrets
+// that it was sent and may have repeated. They are masked after cleaning, because
+// that may put the pieces of a secret together.
+func excerpt(text string, secrets ...string) string {
+	text = safetext.Clean(text)
+	for _, s := range secrets {
+		for _, s := range []string{s, safetext.Clean(s)} {
+			if s != "" {
+				text = strings.ReplaceAll(text, s, "***")
+			}
 		}
-		return r
-	}, text)
-	if len(text) > maxExcerpt {
-		text = strings.ToValidUTF8(text[:maxExcerpt-len("…")], "") + "…"
 	}
-	return text
+	var redact *safetext.Redactor
+	return safetext.Clip(redact.Text(text), maxExcerpt)
 }
 
 // retryAfter reads Retry-After in both its forms, the second of them by the

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -156,7 +157,7 @@ func TestBadStatus(t *testing.T) {
 		permanent    bool
 		texts        []string
 	}{
-		"case 84: 404 with its URL":                   {"GET", "/404", true, []string{"GET " + url + "/404: 404 Not Found", `no [31msuch page éé`, "…", "; check the url"}},
+		"case 84: 404 with its URL":                   {"GET", "/404", true, []string{"GET " + url + "/404: 404 Not Found", `{"detail": "no \x00\x1b[31msuch\xff page éé`, "…", "; check the url"}},
 		"case 84: 410":                                {"GET", "/410", true, []string{"410 Gone; check the url"}},
 		"case 85: 500 without a binary body":          {"GET", "/500", false, []string{"500 Internal Server Error; if it stays so, the provider has to mend it"}},
 		"case 85: 503 with a compressed text":         {"GET", "/503", false, []string{"503 Service Unavailable", `"the shop is closed"`}},
@@ -181,8 +182,8 @@ func TestBadStatus(t *testing.T) {
 			if !ok {
 				t.Fatalf("error %v is not a StatusError", err)
 			}
-			if len(status.Excerpt) > 200 {
-				t.Errorf("the excerpt has %d bytes", len(status.Excerpt))
+			if n := utf8.RuneCountInString(status.Excerpt); n > 200 {
+				t.Errorf("the excerpt has %d characters", n)
 			}
 			if test.path == "/500" && status.Excerpt != "" {
 				t.Errorf("a binary body is shown as %q", status.Excerpt)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // ErrTooLarge is matched, beside [feed.ErrPermanent], by the errors that say
@@ -51,7 +52,7 @@ func (e *StatusError) Error() string {
 		b.WriteString(" (" + e.note + ")")
 	}
 	if e.Excerpt != "" {
-		fmt.Fprintf(&b, ": %q", e.Excerpt)
+		b.WriteString(`: "` + e.Excerpt + `"`)
 	}
 	switch {
 	case e.Wait > 0:
@@ -146,5 +147,6 @@ func explain(err error, limits Limits) error {
 func shown(u *url.URL) string {
 	plain := *u
 	plain.User = nil
-	return plain.String()
+	var redact *safetext.Redactor
+	return redact.Text(plain.String())
 }

@@ -93,10 +93,7 @@ func (t *tokens) explain(err error, secret string) error {
 	const what = "fetching a token (auth.oauth2)"
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		text := strings.TrimSpace(refused.ErrorCode + " " + refused.ErrorDescription)
-		for _, s := range []string{secret, url.QueryEscape(secret)} {
-			text = strings.ReplaceAll(text, s, "***")
-		}
-		status := &StatusError{Method: http.MethodPost, URL: t.settings.TokenURL, Status: refused.Response.StatusCode, Excerpt: excerpt(text)}
+		status := &StatusError{Method: http.MethodPost, URL: t.settings.TokenURL, Status: refused.Response.StatusCode, Excerpt: excerpt(text, secret, url.QueryEscape(secret))}
 		status.Wait = retryAfter(refused.Response.Header, time.Now())
 		if status.Status == http.StatusBadRequest || status.Status == http.StatusUnauthorized {
 			status.note = "check client_id, the client's secret, and scopes"

@@ -92,9 +92,10 @@ type item struct {
 	id       string
 	settled  bool
 	op       feed.Operation
-	modified time.Time
-	headers  []header // by name
-	body     sum
+	modified time.Time // in whole seconds, as messages have it
+
+	headers []header // by name
+	body    sum
 }
 
 // header is a header with a sum over its values, in their order.
@@ -113,7 +114,7 @@ var seed = maphash.MakeSeed()
 
 func newItem(e *feed.Entity, number int) *item {
 	it := &item{
-		number: number, id: strings.Clone(e.ID), op: feed.Operation(strings.Clone(string(e.Op))), modified: e.Modified,
+		number: number, id: strings.Clone(e.ID), op: feed.Operation(strings.Clone(string(e.Op))), modified: e.Modified.Truncate(time.Second),
 		body: sum{len(e.Body), maphash.Bytes(seed, e.Body)},
 	}
 	fields := slices.Clone(e.Header)

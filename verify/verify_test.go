@@ -92,6 +92,22 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// A message carries its time in whole seconds, the entry of an Atom feed in any
+// fraction of one.
+func TestTimesAreComparedInWholeSeconds(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	one := func(at time.Time) iter.Seq2[feed.Entity, error] {
+		return func(yield func(feed.Entity, error) bool) { yield(feed.Entity{ID: "a", Modified: at}, nil) }
+	}
+	if found, _ := compare(t, one(at.Add(750*time.Millisecond)), one(at), 0); len(found) > 0 {
+		t.Errorf("got %v", found)
+	}
+	if found, _ := compare(t, one(at.Add(time.Second)), one(at), 0); len(found) != 1 {
+		t.Errorf("a whole second: got %v", found)
+	}
+}
+
 func TestPartsThatDiffer(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*feed.Entity){

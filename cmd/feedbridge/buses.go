@@ -145,6 +145,9 @@ func (b *buses) close() {
 	}
 }
 
+// The list of served feeds shows how many entities a topic on NATS has.
+var _ serve.Counter = (*nats.Log)(nil)
+
 // log returns a topic to read back.
 func (b *buses) log(from config.From) serve.Log {
 	if c, ok := b.conns[from.Bus].(*kafka.Conn); ok {

@@ -92,9 +92,9 @@ func usage(cmd *cobra.Command) error {
 		p.line("Usage:\n  %s", cmd.UseLine())
 	}
 	if cmd.HasExample() {
-		p.line("\nExamples:\n%s", cmd.Example)
+		p.line("\nExamples:\n%s", ownText(cmd.Example))
 	}
-	p.line("\nFlags:\n%s", strings.TrimRight(cmd.LocalFlags().FlagUsages(), "\n"))
+	p.line("\nFlags:\n%s", ownText(strings.TrimRight(cmd.LocalFlags().FlagUsages(), "\n")))
 	if cmd.HasAvailableSubCommands() {
 		p.line("\n'%s COMMAND --help' says more about a command.", cmd.CommandPath())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // configurable gives a command the flag that names the configuration.
@@ -39,6 +40,9 @@ const defaultFile = "feedbridge.yaml"
 // load reads the configuration that the command line and the environment name.
 func (a *app) load(url string) (*config.Config, error) {
 	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, URL: url})
+	if err == nil {
+		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
+	}
 	errs, ok := errors.AsType[config.Errors](err)
 	switch {
 	case !ok:

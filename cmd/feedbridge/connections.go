@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
@@ -42,7 +43,8 @@ type connection struct {
 func newConnection(kind, name, note string, err error) connection {
 	c := connection{Kind: kind, Name: name, OK: err == nil, Note: note}
 	if err != nil {
-		c.Error = err.Error()
+		var redact *safetext.Redactor
+		c.Error = redact.Clip(err.Error(), longestError)
 	}
 	return c
 }

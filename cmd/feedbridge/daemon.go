@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -58,8 +59,10 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 
 	writer := writerName()
-	adm := admin.New(admin.Options{Version: programVersion(), Started: time.Now(), Writer: writer, Buses: buses.checks(d.cfg), Log: d.log})
-	bridges, err := d.bridges(writer, buses, adm)
+	_, connections := connectionLimits(openFiles(), 0)
+	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
+	adm := admin.New(admin.Options{Version: programVersion(), Started: time.Now(), Writer: writer, Buses: buses.checks(d.cfg), Log: d.log, Connections: connections, Redact: redact})
+	bridges, err := d.bridges(writer, buses, adm, redact)
 	if err != nil {
 		return err
 	}
@@ -106,13 +109,13 @@ func (d *daemon) listen() (net.Listener, error) {
 }
 
 // bridges wires all feeds, in the order of their names.
-func (d *daemon) bridges(writer string, buses *buses, adm *admin.Server) ([]*bridge.Bridge, error) {
+func (d *daemon) bridges(writer string, buses *buses, adm *admin.Server, redact *safetext.Redactor) ([]*bridge.Bridge, error) {
 	hosts := &source.Hosts{}
 	reading := readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: bridge.NewBudget(d.cfg.ReadAhead.Total)}
 	var bridges []*bridge.Bridge
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(d.cfg.Feeds)) {
-		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, reading, adm, d.watch, d.log)
+		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, reading, adm, redact, d.watch, d.log)
 		bridges, errs = append(bridges, b), append(errs, err)
 	}
 	return bridges, errors.Join(errs...)

@@ -112,7 +112,7 @@ func (s *sources) find(ctx context.Context) (config.Format, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.found != format {
-		s.log.Info("found out the format of the feed", "format", string(format), "url", withoutSecrets(s.feed.Source.URL))
+		s.log.Info("found out the format of the feed", "format", string(format), "url", s.feed.Source.URL)
 	}
 	s.found = format
 	return format, nil

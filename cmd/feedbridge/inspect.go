@@ -57,7 +57,7 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 	f.Start, f.Gap = datareplication.Start{}, datareplication.GapHalt
 	screen, progress := newScreen(a.err), &progress{feeds: 1}
 	log := a.newLog(screen, config.Log{Level: "warn"})
-	r := newReport(withoutSecrets(f.Source.URL), f.Format)
+	r := newReport(a.redact.URL(f.Source.URL), f.Format)
 	var requests requestCount
 	ids := sink.NewIDs(0)
 	all, err := newSources(f, ids, source.Options{Observe: requests.add}, log)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -17,19 +18,43 @@ func (a *app) newLog(w io.Writer, cfg config.Log) *slog.Logger {
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
 		level = slog.LevelInfo // the configuration was checked
 	}
-	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: a.readable}
 	if cfg.Format == "text" || cfg.Format != "json" && isTerminal(a.err) {
 		return slog.New(slog.NewTextHandler(w, opts))
 	}
 	return slog.New(slog.NewJSONHandler(w, opts))
 }
 
-// readable writes durations as 1m30s: JSON would have them as nanoseconds.
-func readable(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindDuration {
-		a.Value = slog.StringValue(a.Value.Duration().String())
+// longestLogged is how many characters a value has in the log.
+const longestLogged = 1000
+
+// readable returns an attribute as it is logged. Durations are written as 1m30s,
+// which JSON would have as nanoseconds. All text may come from outside, so it is
+// one line of printable characters, of bounded length and without the secrets of
+// URLs.
+func (a *app) readable(_ []string, attr slog.Attr) slog.Attr {
+	switch attr.Value.Kind() {
+	case slog.KindDuration:
+		attr.Value = slog.StringValue(attr.Value.Duration().String())
+	case slog.KindString:
+		if attr.Key != "stack" {
+			attr.Value = slog.StringValue(a.redact.Clip(attr.Value.String(), longestLogged))
+		}
+	case slog.KindAny:
+		switch v := attr.Value.Any().(type) {
+		case error:
+			attr.Value = slog.StringValue(a.redact.Clip(v.Error(), longestLogged))
+		case []string:
+			clipped := make([]string, len(v))
+			for i, text := range v {
+				clipped[i] = a.redact.Clip(text, longestLogged)
+			}
+			attr.Value = slog.AnyValue(clipped)
+		case fmt.Stringer:
+			attr.Value = slog.StringValue(a.redact.Clip(v.String(), longestLogged))
+		}
 	}
-	return a
+	return attr
 }
 
 // isTerminal says whether a person may be looking at what is written to w.

@@ -18,10 +18,12 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // collectAt is how much the heap grows, in percent, before it is collected. Go's 100
@@ -32,6 +34,7 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
+	limitMemory()
 	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -49,6 +52,9 @@ type app struct {
 	out     io.Writer
 	err     io.Writer
 	file    string // -c
+	// redact hides the secrets of URLs in what is shown. It is nil, and knows the
+	// usual names of parameters only, until a configuration is loaded.
+	redact *safetext.Redactor
 }
 
 // run runs the program and returns its exit code.
@@ -62,20 +68,28 @@ func run(args, environ []string, in io.Reader, out, errw io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(errw)
 	cmd, err := root.ExecuteContextC(ctx)
-	return tell(errw, cmd, err)
+	return a.tell(cmd, err)
 }
 
+// longestError is how many characters a line of an error has on the terminal.
+const longestError = 2000
+
 // tell says what went wrong and returns the exit code for it.
-func tell(w io.Writer, cmd *cobra.Command, err error) int {
+func (a *app) tell(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitDone
 	}
+	w := a.err
 	if errs, ok := errors.AsType[config.Errors](err); ok {
 		// A line each, file and line number in front, as editors want them.
 		fmt.Fprintln(w, errs)
 		return exitUsage
 	}
-	fmt.Fprintf(w, "feedbridge: %v\n", err)
+	prefix := "feedbridge: "
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(w, prefix+a.redact.Clip(line, longestError))
+		prefix = ""
+	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(w, "Try: %s --help\n", cmd.CommandPath())
 		return exitUsage

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -51,6 +52,10 @@ func begin(role string) {
 
 func play(role string) error {
 	switch role {
+	case "memory-limit":
+		limitMemory()
+		fmt.Println(debug.SetMemoryLimit(-1))
+		return nil
 	case "feedbridge":
 		main()
 	case "nats":

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
@@ -30,7 +30,7 @@ type readAhead struct {
 
 // newBridge wires a feed to its topic: the source, the gate that leaves out
 // what the topic holds or the bus cannot take, the loop, and the sink.
-func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, reading readAhead, adm *admin.Server, extra bridge.Observer, log *slog.Logger) (*bridge.Bridge, error) {
+func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, reading readAhead, adm *admin.Server, redact *safetext.Redactor, extra bridge.Observer, log *slog.Logger) (*bridge.Bridge, error) {
 	log = log.With("feed", name)
 	snk, limits := b.sink(name, f)
 	var observer *admin.Feed
@@ -42,7 +42,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 		return nil, fmt.Errorf("feed %s: %w", name, err)
 	}
 	observer = adm.AddFeed(admin.FeedOptions{
-		Name: name, URL: withoutSecrets(f.Source.URL), Format: string(f.Format),
+		Name: name, URL: redact.URL(f.Source.URL), Format: string(f.Format),
 		Bus: f.To.Bus, Topic: f.To.Topic,
 		Every: f.Every, Freshness: f.Freshness,
 		Describe: all.describe,
@@ -59,7 +59,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 			if kind == syndication.Kind {
 				told.Do(func() { warnOfForgetting(ctx, snk, log) })
 			}
-			return &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log}, kind, err
+			return &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log, Redact: redact}, kind, err
 		},
 		Sink:        snk,
 		Reconnected: b.conns[f.To.Bus].Reconnected,
@@ -93,15 +93,6 @@ func writerName() string {
 	var b [3]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
-}
-
-func withoutSecrets(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	u.User = nil
-	return u.String()
 }
 
 // observers passes on what it hears to each of several.

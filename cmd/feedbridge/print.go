@@ -1,29 +1,58 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// printer writes lines and remembers the first error.
+// printer writes lines for a person and remembers the first error.
 type printer struct {
 	w   io.Writer
 	err error
 }
 
+// longestPrinted is how many characters a value has in a printed line.
+const longestPrinted = 1000
+
+// ownText is text of the program itself, which may have several lines.
+type ownText string
+
+// line writes a line. Its text values may come from outside, so they are cleaned
+// and clipped, and the secrets of URLs in them are hidden.
 func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	if p.err != nil {
+		return
 	}
+	var redact *safetext.Redactor
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			args[i] = redact.Clip(v, longestPrinted)
+		case fmt.Stringer:
+			args[i] = redact.Clip(v.String(), longestPrinted)
+		case error:
+			args[i] = redact.Clip(v.Error(), longestPrinted)
+		}
+	}
+	_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
 }
 
-// printJSON writes v for scripts, and for people who look at what they get.
+// printJSON writes v for scripts, and for people who look at what they get. Values
+// are complete; characters that a terminal obeys are escaped.
 func printJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(safetext.JSON(b.Bytes()))
+	return err
 }
 
 // count is a number of things.

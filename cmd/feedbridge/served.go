@@ -27,7 +27,11 @@ func (d *daemon) serve(ctx context.Context, b *buses, adm *admin.Server) (*serve
 	if cfg == nil {
 		return nil, nil, nil
 	}
-	server, err := newServer(cfg, b, adm, d.log)
+	connections, _ := connectionLimits(openFiles(), cfg.Connections)
+	if connections < cfg.Connections {
+		d.log.Warn("fewer clients can be connected than configured: the process may not have enough open files", "open_files", openFiles(), "serve.connections", cfg.Connections, "connections", connections)
+	}
+	server, err := newServer(cfg, connections, b, adm, d.log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -38,7 +42,7 @@ func (d *daemon) serve(ctx context.Context, b *buses, adm *admin.Server) (*serve
 	return server, door, nil
 }
 
-func newServer(cfg *config.Serve, b *buses, adm *admin.Server, log *slog.Logger) (*serve.Server, error) {
+func newServer(cfg *config.Serve, connections int, b *buses, adm *admin.Server, log *slog.Logger) (*serve.Server, error) {
 	memory := serve.NewMemory(cfg.Memory)
 	var feeds []*serve.Feed
 	var errs []error
@@ -50,7 +54,7 @@ func newServer(cfg *config.Serve, b *buses, adm *admin.Server, log *slog.Logger)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
-	return serve.NewServer(serve.ServerOptions{Connections: cfg.Connections, TLS: certificate, Log: log}, feeds...), nil
+	return serve.NewServer(serve.ServerOptions{Connections: connections, TLS: certificate, Log: log}, feeds...), nil
 }
 
 // newServed returns a topic as a feed that adm watches, unless it is nil.

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
@@ -87,26 +88,32 @@ func warn(log *slog.Logger, violations []feed.Violation) {
 	}
 }
 
-// entityWriter writes entities as JSON lines.
+// entityWriter writes entities as JSON lines. Values are complete; characters that
+// a terminal obeys are escaped.
 type entityWriter struct {
-	buffer  *bufio.Writer
+	w       io.Writer
+	buffer  bytes.Buffer
 	encoder *json.Encoder
 }
 
 func newEntityWriter(w io.Writer) *entityWriter {
-	buffer := bufio.NewWriter(w)
-	encoder := json.NewEncoder(buffer)
-	encoder.SetEscapeHTML(false)
-	return &entityWriter{buffer, encoder}
+	e := &entityWriter{w: w}
+	e.encoder = json.NewEncoder(&e.buffer)
+	e.encoder.SetEscapeHTML(false)
+	return e
 }
 
 func (w *entityWriter) write(entities []feed.Entity) error {
 	for i := range entities {
+		w.buffer.Reset()
 		if err := w.encoder.Encode(newEntityLine(&entities[i])); err != nil {
 			return err
 		}
+		if _, err := w.w.Write(safetext.JSON(w.buffer.Bytes())); err != nil {
+			return err
+		}
 	}
-	return w.buffer.Flush()
+	return nil
 }
 
 // entityLine is an entity as tail prints it. The body is text if it is UTF-8,

@@ -17,6 +17,8 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -236,7 +238,7 @@ func (a *app) feedStream(ctx context.Context, name string, v verification, log *
 	if err != nil {
 		return stream{}, err
 	}
-	return stream{name: "feed " + withoutSecrets(f.Source.URL), entities: func(yield func(feed.Entity, error) bool) {
+	return stream{name: "feed " + a.redact.URL(f.Source.URL), entities: func(yield func(feed.Entity, error) bool) {
 		err := readFeed(ctx, all, false, 0, &tries{limit: v.retryFor, log: log}, log, func(b feed.Batch) error {
 			warn(log, b.Violations)
 			for _, e := range b.Entities {
@@ -255,7 +257,11 @@ func (a *app) feedStream(ctx context.Context, name string, v verification, log *
 // buses returns the configuration for its buses: if the feed is named by its URL,
 // there need be none in it.
 func (a *app) buses() (*config.Config, error) {
-	return config.Load(config.Options{File: a.file, Environ: a.environ, Feedless: true})
+	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, Feedless: true})
+	if err == nil {
+		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
+	}
+	return cfg, err
 }
 
 // servedStream returns what a topic is now as a feed that is served of it, and what
@@ -374,7 +380,7 @@ func recorded(ctx context.Context, topic serve.Log, foreign *int) (iter.Seq2[fee
 				yield(feed.Entity{}, fmt.Errorf("the topic: %w", err))
 				return
 			}
-			e, err := sink.Entity(r.Header, r.Body)
+			e, err := message.Entity(r.Header, r.Body)
 			if err != nil {
 				yield(feed.Entity{}, fmt.Errorf("the topic, at position %d: %w", r.Position, err))
 				return

@@ -21,7 +21,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
@@ -124,7 +124,7 @@ func wantFeed(t testing.TB, s *kafka.Sink, n int) {
 	want := sinktest.Entities(0, n)
 	i := 0
 	for _, r := range messages(t, s, 0) {
-		if id, _ := r.Header.Get(sink.ContentID); i < n && id != want[i].ID {
+		if id, _ := r.Header.Get(message.ContentID); i < n && id != want[i].ID {
 			t.Fatalf("entity %d is %s, want %s", i, id, want[i].ID)
 		}
 		i++

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -26,7 +27,7 @@ func (s *Sink) Fits(e feed.Entity) error {
 		return err
 	}
 	var buf [24]feed.Field
-	return s.fits(sink.AppendHeader(buf[:0], s.topic.Feed, e), len(key), len(e.Body))
+	return s.fits(message.AppendHeader(buf[:0], s.topic.Feed, e), len(key), len(e.Body))
 }
 
 // fits is [Sink.Fits] for a message.

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
@@ -238,7 +238,7 @@ func TestDelete(t *testing.T) {
 			}
 			var got []bool
 			for _, r := range messages(t, s, 0) {
-				e, err := sink.Entity(r.Header, r.Body)
+				e, err := message.Entity(r.Header, r.Body)
 				if err != nil {
 					t.Fatal(err)
 				}

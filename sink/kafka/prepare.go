@@ -6,7 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // prepared are entities and their records. The producer uses the records until their commit
@@ -43,7 +43,7 @@ func (s *Sink) prepare(entities []feed.Entity) (prepared, error) {
 	var fields feed.Header
 	for i := range entities {
 		e := &entities[i]
-		fields = sink.AppendHeader(fields[:0], s.topic.Feed, *e)
+		fields = message.AppendHeader(fields[:0], s.topic.Feed, *e)
 		key, err := s.keyOf(*e)
 		if err == nil {
 			err = s.fits(fields, len(key), len(e.Body))

@@ -17,7 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
@@ -52,7 +52,7 @@ func TestRealHangingTransactionIsEndedAsItHadEnded(t *testing.T) {
 			place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, 12)
 			h := hanging{t, b.Addr(), id}
 			entity := sinktest.Entities(3, 1)[0]
-			h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+			h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
 			h.write(cfg.Checkpoints, int32(place), []byte(topic.Name+"/orders"), checkpoint.Encode(sinktest.At(4)), nil)
 			if test.taken {
 				if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(id)).ProducerID(t.Context()); err != nil {
@@ -112,7 +112,7 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	resume(t, other)
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	entity := sinktest.Entities(3, 1)[0]
-	h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+	h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
 	if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(h.id)).ProducerID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	place := kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(topic.Name)}, 12)
 	entity := sinktest.Entities(3, 1)[0]
-	h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+	h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
 	h.write(cfg.Checkpoints, int32(place), []byte(topic.Name+"/orders"), checkpoint.Encode(sinktest.At(4)), nil)
 	h.mark(cfg.Checkpoints, int32(place))
 	if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(h.id)).ProducerID(t.Context()); err != nil {
@@ -184,7 +184,7 @@ func hangingEntity(t *testing.T) (*kafkatest.Broker, kafka.Config, kafka.Topic, 
 	commit(t, s, 0, 3)
 	h := hanging{t, b.Addr(), "feedbridge." + topic.Name + "/orders"}
 	entity := sinktest.Entities(3, 1)[0]
-	h.write(topic.Name, 0, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+	h.write(topic.Name, 0, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
 	return b, cfg, topic, s
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
@@ -42,7 +43,7 @@ func TestRealRecordsArriveAfterTheAbort(t *testing.T) {
 	wantError(t, s.Commit(t.Context(), large, sinktest.At(4)), true, sink.ErrTooLarge)
 
 	entity := sinktest.Entities(3, 1)[0]
-	late := batch(before.ProducerID, before.ProducerEpoch, nil, entity.Body, sink.AppendHeader(nil, "orders", entity))
+	late := batch(before.ProducerID, before.ProducerEpoch, nil, entity.Body, message.AppendHeader(nil, "orders", entity))
 	follow(late, 2)
 	if err := produceRaw(t, b.Addr(), id, topic.Name, 0, late); !errors.Is(err, kerr.InvalidProducerEpoch) {
 		t.Errorf("records of what was aborted: %v, want INVALID_PRODUCER_EPOCH", err)

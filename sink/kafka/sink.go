@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -270,7 +271,7 @@ func (s *Sink) mine(r *kgo.Record) bool {
 		return true
 	}
 	for _, h := range r.Headers {
-		if h.Key == sink.FeedName {
+		if h.Key == message.FeedName {
 			return string(h.Value) == s.topic.Feed
 		}
 	}

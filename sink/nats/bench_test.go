@@ -14,7 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
@@ -79,7 +79,7 @@ func newBare(b *testing.B, url string, entities []feed.Entity) *bare {
 	p := &bare{nc: nc}
 	for i, e := range entities {
 		msg := &natsgo.Msg{Subject: "shop.orders", Data: e.Body, Header: natsgo.Header{"Nats-Batch-Sequence": {strconv.Itoa(i + 1)}}}
-		for _, f := range sink.Header("orders", e) {
+		for _, f := range codec.Header("orders", e) {
 			msg.Header[f.Name] = append(msg.Header[f.Name], f.Value)
 		}
 		p.msgs = append(p.msgs, msg)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	codec "github.com/feedbridge/feedbridge/message"
 )
 
 // How large a commit is best: a server takes 1,000 messages in a batch, of which
@@ -212,7 +212,7 @@ func (s *Sink) publishBatch(id string, first bool, entities []feed.Entity) error
 	var values []string
 	for i := range entities {
 		e := &entities[i]
-		fields = sink.AppendHeader(fields[:0], s.topic.Feed, *e)
+		fields = codec.AppendHeader(fields[:0], s.topic.Feed, *e)
 		if err := s.fits(fields, len(e.Body)); err != nil {
 			// The gate has asked already, but the server may take less since.
 			return feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))

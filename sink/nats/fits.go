@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/feed"
+	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -31,7 +32,7 @@ const overhead = len("NATS/1.0\r\n\r\n") +
 // concurrent use.
 func (s *Sink) Fits(e feed.Entity) error {
 	var buf [24]feed.Field
-	return s.fits(sink.AppendHeader(buf[:0], s.topic.Feed, e), len(e.Body))
+	return s.fits(codec.AppendHeader(buf[:0], s.topic.Feed, e), len(e.Body))
 }
 
 // fits is [Sink.Fits] for a message.

@@ -16,7 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
@@ -93,7 +93,7 @@ func wantFeed(t testing.TB, s *nats.Sink, n int) {
 	i := 0
 	log := s.Log()
 	for _, r := range records(t, log, 0, spanOf(t, log).End) {
-		if id, _ := r.Header.Get(sink.ContentID); i < n && id != want[i].ID {
+		if id, _ := r.Header.Get(codec.ContentID); i < n && id != want[i].ID {
 			t.Fatalf("entity %d is %s, want %s", i, id, want[i].ID)
 		}
 		i++

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	codec "github.com/feedbridge/feedbridge/message"
 )
 
 func (c *Conn) streamInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
@@ -53,7 +53,7 @@ func (m *stored) same(other *stored) bool {
 func (m *stored) first(topic string) bool { return m.header().Get(firstOf) == topic }
 
 // ours says whether feedbridge has written the message.
-func (m *stored) ours() bool { return m.header().Get(sink.FeedName) != "" }
+func (m *stored) ours() bool { return m.header().Get(codec.FeedName) != "" }
 
 func (m *stored) header() nats.Header {
 	h, err := nats.DecodeHeadersMsg(m.Header)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -179,7 +180,7 @@ func (l MemoryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Rec
 		entities := l.topic.Entities()
 		for i := from; i < min(to, uint64(len(entities))); i++ {
 			e := entities[i]
-			if !yield(feed.Record{Position: i, Time: e.Modified, Header: sink.Header("", e), Body: e.Body}, nil) {
+			if !yield(feed.Record{Position: i, Time: e.Modified, Header: codec.Header("", e), Body: e.Body}, nil) {
 				return
 			}
 		}
@@ -335,7 +336,7 @@ func (s *MemorySink) load(cp checkpoint.Checkpoint) {
 		fresh = now.messages
 	}
 	for _, m := range fresh {
-		s.ids.LoadMessage(sink.Header("", m.Entity))
+		s.ids.LoadMessage(codec.Header("", m.Entity))
 	}
 	loaded.sequence, loaded.count, loaded.moved = now.sequence, cp.Count, cp.Moved
 }

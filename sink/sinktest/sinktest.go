@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -165,7 +166,7 @@ func read(t *testing.T, topic Topic) []feed.Entity {
 	var entities []feed.Entity
 	span := spanOf(t, topic.Log)
 	for _, r := range records(t, topic.Log, span.First, span.End) {
-		e, err := sink.Entity(r.Header, r.Body)
+		e, err := codec.Entity(r.Header, r.Body)
 		if err != nil {
 			t.Fatal(err)
 		}

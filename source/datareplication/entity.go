@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // newEntity reads an entity out of a part of a page. index is the part's place
@@ -37,7 +38,7 @@ func (f *entityFields) entity(p part, page string, index int) (feed.Entity, []fe
 	if f.operation == "" {
 		return refuse(MissingOperation, "has no Operation-Type", "")
 	}
-	op, ok := parseOperation(f.operation)
+	op, ok := message.ParseOperation(f.operation)
 	if !ok {
 		return refuse(BadOperation, "has an Operation-Type that is not PUT, PATCH or DELETE: ", f.operation)
 	}
@@ -75,13 +76,13 @@ func readFields(p part) (f entityFields) {
 	for i := range p.header {
 		field := &p.header[i]
 		switch {
-		case isNamed(field.Name, "Content-ID"):
+		case isNamed(field.Name, message.ContentID):
 			first(&f.id, field.Value)
-		case isNamed(field.Name, "Content-Type"):
+		case isNamed(field.Name, message.ContentType):
 			first(&f.contentType, field.Value)
-		case isNamed(field.Name, "Last-Modified"):
+		case isNamed(field.Name, message.LastModified):
 			first(&f.modified, field.Value)
-		case isNamed(field.Name, "Operation-Type"):
+		case isNamed(field.Name, message.OperationType):
 			first(&f.operation, field.Value)
 		case isNamed(field.Name, "Content-Length"):
 			if number(field.Value) != len(p.body) {
@@ -101,30 +102,4 @@ func readFields(p part) (f entityFields) {
 // without case is rare.
 func isNamed(name, want string) bool {
 	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
-}
-
-// parseOperation reads an Operation-Type: http-equiv=PUT and the like, or the
-// operation alone, in any case and with or without quotes.
-func parseOperation(s string) (feed.Operation, bool) {
-	s = unquote(s)
-	if name, value, ok := strings.Cut(s, "="); ok {
-		if !isNamed(trimBlanks(name), "http-equiv") {
-			return "", false
-		}
-		s = unquote(value)
-	}
-	for _, op := range [...]feed.Operation{feed.Put, feed.Patch, feed.Delete} {
-		if isNamed(s, string(op)) {
-			return op, true
-		}
-	}
-	return "", false
-}
-
-func unquote(s string) string {
-	s = trimBlanks(s)
-	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
-		s = trimBlanks(s[1 : len(s)-1])
-	}
-	return s
 }

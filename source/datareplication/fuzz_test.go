@@ -8,13 +8,11 @@ import (
 	"maps"
 	"mime"
 	"mime/multipart"
-	"net/http"
 	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tomnomnom/linkheader"
@@ -116,44 +114,6 @@ func isURLByte(c byte) bool {
 }
 
 func isFieldByte(c byte) bool { return c >= ' ' && c < 0x7f }
-
-func FuzzDate(f *testing.F) {
-	for _, s := range []string{
-		"Thu, 05 Oct 2023 03:00:13 GMT", "Thu, 5 Oct 2023 03:00:13 GMT", "Sunday, 06-Nov-94 08:49:37 GMT",
-		"Sun Nov  6 08:49:37 1994", "Fri, 05 Oct 2023 05:00:13 +0200", "2023-10-05T03:00:13Z", "thu, 05 oct 2023 03:00 utc",
-	} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		got, ok, weekdayWrong := parseDate(s)
-		if ok {
-			if got.Location() != time.UTC || got.Nanosecond() != 0 {
-				t.Fatalf("%q: got %v", s, got)
-			}
-			// What is written in the usual form reads back.
-			if year := got.Year(); year >= 0 && year <= 9999 {
-				again, ok, wrong := parseDate(got.Format(http.TimeFormat))
-				if !ok || wrong || !again.Equal(got) {
-					t.Fatalf("%q: %v reads back as %v, %v, %v", s, got, again, ok, wrong)
-				}
-			}
-		}
-		want, err := http.ParseTime(s)
-		if err != nil {
-			return
-		}
-		// net/http takes zones that it does not know, such as EST, for UTC.
-		if want.Location() != time.UTC && !strings.HasSuffix(s, " GMT") {
-			return
-		}
-		if !ok || !got.Equal(want.UTC().Truncate(time.Second)) {
-			t.Fatalf("%q: got %v, %v; net/http has %v", s, got, ok, want)
-		}
-		if named := strings.EqualFold(s[:3], want.UTC().Weekday().String()[:3]); weekdayWrong == named {
-			t.Fatalf("%q: wrong weekday: %v", s, weekdayWrong)
-		}
-	})
-}
 
 func FuzzMediaType(f *testing.F) {
 	for _, s := range []string{

@@ -1,6 +1,10 @@
 package datareplication
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/feedbridge/feedbridge/safetext"
+)
 
 // parseBoundary returns the boundary parameter of a page's Content-Type, which
 // may be any multipart type. It takes more than [mime.ParseMediaType]: feeds
@@ -114,10 +118,4 @@ var isTokenByte = func() (is [256]bool) {
 }()
 
 // excerpt returns as much of s as goes into an error or a log line.
-func excerpt(s string) string {
-	const most = 160
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
+func excerpt(s string) string { return safetext.Clip(s, 160) }

@@ -4,7 +4,8 @@ import (
 	"encoding/xml"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // children reads the children of an entry that mean something. It returns where
@@ -151,10 +152,7 @@ func (r *Reader) date(from, raw string) Date {
 	if raw == "" {
 		return Date{}
 	}
-	t, ok := time.Time{}, false
-	if len(raw) <= longestDate {
-		t, ok = parseDate(raw)
-	}
+	t, _, ok := message.ParseDate(raw)
 	if !ok {
 		r.violation(BadDate, "%s is no date: %s", excerpt(from), excerpt(raw))
 		raw = strings.Clone(clip(raw, longestDate))

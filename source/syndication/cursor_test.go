@@ -145,3 +145,28 @@ func FuzzMark(f *testing.F) {
 		}
 	})
 }
+
+func TestEquivalentCursors(t *testing.T) {
+	t.Parallel()
+	a := cursor{Version: 1, Format: Atom, ETag: `"1"`, Body: "x", Archives: []byte("12345678")}
+	for name, tt := range map[string]struct {
+		change func(*cursor)
+		want   bool
+	}{
+		"nothing":                        {func(*cursor) {}, true},
+		"validators":                     {func(c *cursor) { c.ETag, c.Modified, c.Full = `"2"`, "Thu, 01 Jan 2026 00:00:00 GMT", 7 }, true},
+		"hints":                          {func(c *cursor) { c.Hints = &hints{} }, true},
+		"another document":               {func(c *cursor) { c.Body = "y" }, false},
+		"an archive":                     {func(c *cursor) { c.Archives = []byte("1234567812345678") }, false},
+		"the end of the start":           {func(c *cursor) { c.Start = "now" }, false},
+		"a document that is half read":   {func(c *cursor) { c.Doc = &position{} }, false},
+		"deletes that are held":          {func(c *cursor) { c.Held = &hold{} }, false},
+		"the URL that the feed is moved": {func(c *cursor) { c.URL = "http://x/" }, false},
+	} {
+		b := a
+		tt.change(&b)
+		if got := equivalent(a, b); got != tt.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}

@@ -1,11 +1,11 @@
 package syndication
 
 import (
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // headerSafe is an ID as a header can carry it: control characters, which no ID
@@ -57,6 +57,9 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 	if d.late {
 		add("Late", "true")
 	}
+	if op == feed.Put {
+		e.Header = append(e.Header, d.originHeaders()...)
+	}
 	return e
 }
 
@@ -71,13 +74,13 @@ func (s *Source) vanished(d *document, id string) feed.Entity {
 
 func header(e feed.Entity, contentType string) feed.Header {
 	h := make(feed.Header, 0, 7)
-	h = append(h, feed.Field{Name: "Content-ID", Value: e.ID})
+	h = append(h, feed.Field{Name: message.ContentID, Value: e.ID})
 	if contentType != "" {
-		h = append(h, feed.Field{Name: "Content-Type", Value: contentType})
+		h = append(h, feed.Field{Name: message.ContentType, Value: contentType})
 	}
 	return append(h,
-		feed.Field{Name: "Last-Modified", Value: e.Modified.Format(http.TimeFormat)},
-		feed.Field{Name: "Operation-Type", Value: "http-equiv=" + string(e.Op)},
+		feed.Field{Name: message.LastModified, Value: message.FormatDate(e.Modified)},
+		feed.Field{Name: message.OperationType, Value: message.FormatOperation(e.Op)},
 	)
 }
 

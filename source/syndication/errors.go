@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // What ends the reading of a document. None of them is permanent by itself: the
@@ -123,5 +123,5 @@ func excerpt[T string | []byte](text T) string {
 	if len(text) > longestExcerpt {
 		s += "…"
 	}
-	return strings.Join(strings.Fields(s), " ")
+	return safetext.Clean(s)
 }

@@ -19,6 +19,8 @@ type Meta struct {
 	// identity of the feed: there are servers that make up another one for each
 	// answer.
 	ID, Title string
+	// Authors are the feed's, each as "Name <a@b.example>" or as one of both.
+	Authors []string
 	// Updated is when the document was changed: atom:updated, for RSS
 	// lastBuildDate or else pubDate.
 	Updated Date
@@ -101,6 +103,14 @@ func (r *Reader) describe(s *scope, in space, local []byte, declared bool) {
 		r.readPlainLink(text(content), s)
 	case in == atom && name == "id":
 		firstClipped(&m.ID, content)
+	case in == atom && name == "author" || isOwn && name == "managingEditor" || in == dc && name == "creator":
+		author := readAuthor(content)
+		if in != atom {
+			author = text(content)
+		}
+		if author != "" && len(m.Authors) < mostAuthors {
+			m.Authors = append(m.Authors, author)
+		}
 	case (in == atom || isOwn) && name == "title":
 		firstClipped(&m.Title, content)
 	case (in == atom || isOwn) && name == "generator":

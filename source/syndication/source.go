@@ -121,6 +121,9 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 		return feed.Batch{}, err
 	}
 	batch.Cursor = r.cur.encode()
+	if before, err := decodeCursor(after, s.cfg.Start); err == nil && len(after) > 0 && len(batch.Entities) == 0 && !batch.More && equivalent(before, r.cur) {
+		batch.Equivalent = after
+	}
 	batch.Violations = r.seen.all()
 	if s.newest != 0 {
 		batch.Newest = time.Unix(0, int64(s.newest)).UTC()

@@ -1,6 +1,7 @@
-package syndication
+package message
 
 import (
+	"net/http"
 	"net/mail"
 	"strings"
 	"testing"
@@ -76,20 +77,21 @@ func TestParseDate(t *testing.T) {
 		{"nothing", "", time.Time{}},
 		{"a comma", ",", time.Time{}},
 		{"a word", "yesterday", time.Time{}},
+		{"too long", "Sat, 13 Dec 2003 18:30:02 GMT" + strings.Repeat(" ", 200) + "(a comment)", time.Time{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := parseDate(tt.in)
+			got, _, ok := ParseDate(tt.in)
 			if ok != !tt.want.IsZero() || !got.Equal(tt.want) || ok && got.Location() != time.UTC {
-				t.Errorf("parseDate(%q) = %v, %v", tt.in, got, ok)
+				t.Errorf("ParseDate(%q) = %v, %v", tt.in, got, ok)
 			}
 		})
 	}
 }
 
 func TestParseDateAllocatesNothing(t *testing.T) {
-	if n := testing.AllocsPerRun(100, func() { parseDate("2003-12-13T18:30:02.25+01:00") }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { ParseDate("2003-12-13T18:30:02.25+01:00") }); n != 0 {
 		t.Errorf("got %v allocations", n)
 	}
 }
@@ -98,16 +100,19 @@ func FuzzDate(f *testing.F) {
 	for _, s := range []string{
 		"2003-12-13T18:30:02.25+01:00", "2003-12-13t24:00z", "2003-12", "2003-12-13 18:30:60 -0530",
 		"Sat, 13 Dec 2003 18:30:02 GMT", "Saturday, 13-Dec-03 18:30 +0100 (x)", "3 December 103 8:30 EST",
+		"Thu, 5 Oct 2023 03:00:13 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "thu, 05 oct 2023 03:00 utc",
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, ok := parseDate(s)
-		if ok {
+		got, wrongWeekday, ok := ParseDate(s)
+		if year := got.Year(); ok && year >= 0 && year <= 9999 {
 			// A date that was read can be written, and is the same again.
-			again, ok := parseDate(got.Format(time.RFC3339Nano))
-			if year := got.Year(); year >= 0 && year <= 9999 && (!ok || !again.Equal(got)) {
+			if again, _, ok := ParseDate(got.Format(time.RFC3339Nano)); !ok || !again.Equal(got) {
 				t.Fatalf("%q: %v reads back as %v, %v", s, got, again, ok)
+			}
+			if again, wrong, ok := ParseDate(FormatDate(got)); !ok || wrong || !again.Equal(got.Truncate(time.Second)) {
+				t.Fatalf("%q: %v reads back as %v, %v, %v", s, got, again, wrong, ok)
 			}
 		}
 		// time.Parse takes offsets of more than a day, and hours of one digit.
@@ -124,5 +129,51 @@ func FuzzDate(f *testing.F) {
 				t.Fatalf("%q: got %v, %v; net/mail has %v", s, got, ok, want)
 			}
 		}
+		// net/http takes zones that it does not know, such as EST, for UTC, and
+		// years of two digits from 50 to 68 for those of this century.
+		want, err := http.ParseTime(s)
+		if err != nil || want.Location() != time.UTC && !strings.HasSuffix(s, " GMT") || want.Year() >= 2050 && want.Year() <= 2068 && !strings.Contains(s, "20") {
+			return
+		}
+		if !ok || !got.Equal(want) {
+			t.Fatalf("%q: got %v, %v; net/http has %v", s, got, ok, want)
+		}
+		if named := strings.EqualFold(s[:3], want.UTC().Weekday().String()[:3]); wrongWeekday == named {
+			t.Fatalf("%q: wrong weekday: %v", s, wrongWeekday)
+		}
 	})
+}
+
+// The fast path for the dates of HTTP agrees with net/http.
+func TestDatesOfHTTP(t *testing.T) {
+	t.Parallel()
+	for n := range int64(4999) { // from the year 1 to 9999
+		at := time.Unix(time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()+n*63_100_003, 0).UTC()
+		want := at.Format(http.TimeFormat)
+		if got := FormatDate(at); got != want {
+			t.Fatalf("%v is written as %q, want %q", at, got, want)
+		}
+		if got, _, ok := parseFixdate(want); !ok || got != at {
+			t.Fatalf("%q is read as %v, %v", want, got, ok)
+		}
+	}
+	if got, want := FormatDate(time.Date(-7, 1, 2, 3, 4, 5, 0, time.UTC)), "-0007"; !strings.Contains(got, want) {
+		t.Errorf("the year -7 is written as %q", got)
+	}
+	// Whatever it reads, net/http reads in the same way.
+	date := "Thu, 29 Feb 2024 23:59:59 GMT"
+	for i := range len(date) {
+		for _, c := range []byte("\x000123456789:/ aeJTZ,-\xff") {
+			s := date[:i] + string(rune(c)) + date[i+1:]
+			got, _, ok := parseFixdate(s)
+			if want, err := http.ParseTime(s); ok && (err != nil || !got.Equal(want)) {
+				t.Errorf("%q is read as %v; by net/http as %v, %v", s, got, want, err)
+			}
+		}
+	}
+	for _, s := range []string{"", date[1:], date + " ", "Thu, 30 Feb 2024 23:59:59 GMT", "Thu, 29 Feb 2023 23:59:59 GMT", "Thu, 00 Feb 2024 23:59:59 GMT", "Mon, 01 anF 2024 00:00:00 GMT", "Thu, 29 Feb 2024 24:00:00 GMT", "Thu, 29 Feb 2024 10:60:59 GMT", "Thu, 29 Feb 2024 10:59:60 GMT"} {
+		if got, _, ok := parseFixdate(s); ok {
+			t.Errorf("%q is read as %v", s, got)
+		}
+	}
 }

@@ -1,6 +1,7 @@
-package sink_test
+package message_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 var modified = time.Date(2023, 10, 5, 6, 7, 8, 0, time.UTC)
@@ -22,7 +23,7 @@ func TestHeader(t *testing.T) {
 		in   feed.Entity
 		want feed.Header
 	}{
-		"what the feed has is kept as it is": {
+		"the headers of the feed are kept, the well-known ones in their canonical case": {
 			feed: "orders",
 			in: feed.Entity{ID: "<1@x>", Op: feed.Put, Modified: modified, Page: "http://x/1", Header: feed.Header{
 				{Name: "content-id", Value: "<1@x>"},
@@ -32,13 +33,21 @@ func TestHeader(t *testing.T) {
 				{Name: "Link", Value: "b"},
 			}},
 			want: feed.Header{
-				{Name: "content-id", Value: "<1@x>"},
+				{Name: "Content-ID", Value: "<1@x>"},
 				{Name: "Last-Modified", Value: "Thu, 5 Oct 2023 06:07:08 GMT"},
 				{Name: "Link", Value: "a"},
 				{Name: "Operation-Type", Value: "http-equiv=PUT"},
 				{Name: "Link", Value: "b"},
 				{Name: "Feedbridge-Feed", Value: "orders"},
 				{Name: "Feedbridge-Page", Value: "http://x/1"},
+				{Name: "Feedbridge-Names", Value: "content-id Last-Modified Operation-Type"},
+			},
+		},
+		"names in their canonical case are not listed": {
+			in: feed.Entity{ID: "1", Header: feed.Header{{Name: "Content-ID", Value: "1"}, {Name: "Content-Type", Value: "text/plain"}}},
+			want: feed.Header{
+				{Name: "Content-ID", Value: "1"},
+				{Name: "Content-Type", Value: "text/plain"},
 			},
 		},
 		"what the format does not have is added": {
@@ -72,7 +81,7 @@ func TestHeader(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, sink.Header(test.feed, test.in)); diff != "" {
+			if diff := cmp.Diff(test.want, message.Header(test.feed, test.in)); diff != "" {
 				t.Errorf("header (-want +got):\n%s", diff)
 			}
 		})
@@ -84,7 +93,7 @@ func TestEntityComesBackFromItsMessage(t *testing.T) {
 	names := rapid.OneOf(
 		rapid.SampledFrom([]string{
 			"Content-Type", "X", "x", "Nats-Rollup", "NATS-MSG-ID", "nats-", "Feedbridge-Feed", "feedbridge-page",
-			"Feedbridge-Header-X", "Status", "status", "Kv-Operation",
+			"Feedbridge-Header-X", "Feedbridge-Names", "Status", "status", "Kv-Operation", "content-type", "CONTENT-TYPE",
 		}),
 		rapid.StringMatching(`[A-Za-z][A-Za-z-]{0,20}`),
 	)
@@ -105,20 +114,45 @@ func TestEntityComesBackFromItsMessage(t *testing.T) {
 			e.Header = append(e.Header, feed.Field{Name: name, Value: rapid.String().Draw(t, "value")})
 		}
 		e.Header = append(e.Header,
-			feed.Field{Name: "content-id", Value: e.ID},
+			feed.Field{Name: rapid.SampledFrom([]string{"Content-ID", "content-id", "Content-Id"}).Draw(t, "the name of the ID"), Value: e.ID},
 			feed.Field{Name: "Last-Modified", Value: "Thu, 5 Oct 2023 06:07:08 GMT"},
 			feed.Field{Name: "Operation-Type", Value: "HTTP-Equiv=" + strings.ToLower(string(e.Op))})
-		h := sink.Header("orders", e)
+		h := message.Header("orders", e)
+		for _, name := range []string{message.ContentID, message.LastModified, message.OperationType} {
+			if !slices.ContainsFunc(h, func(f feed.Field) bool { return f.Name == name }) {
+				t.Fatalf("no header %s: %v", name, h)
+			}
+		}
+		// NATS keeps the order of headers with the same name only.
+		nats := rapid.Bool().Draw(t, "NATS")
+		byName := func(a, b feed.Field) int { return strings.Compare(sentName(a.Name), sentName(b.Name)) }
+		if nats {
+			slices.SortStableFunc(h, byName)
+		}
 		// A bus adds its own.
 		h = append(h, feed.Field{Name: "Nats-Batch-Id", Value: "x"})
-		got, err := sink.Entity(h, e.Body)
+		got, err := message.Entity(h, e.Body)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if nats {
+			slices.SortStableFunc(e.Header, byName)
+			slices.SortStableFunc(got.Header, byName)
 		}
 		if diff := cmp.Diff(e, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("entity (-sent +got):\n%s", diff)
 		}
 	})
+}
+
+// sentName is the name under which a header travels.
+func sentName(name string) string {
+	for _, known := range []string{message.ContentID, message.ContentType, message.LastModified, message.OperationType} {
+		if strings.EqualFold(name, known) {
+			return known
+		}
+	}
+	return name
 }
 
 func TestEntityReadsWhatThereIs(t *testing.T) {
@@ -141,7 +175,7 @@ func TestEntityReadsWhatThereIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := sink.Entity(test.in, nil)
+			got, err := message.Entity(test.in, nil)
 			if text := errText(err); text != test.err {
 				t.Fatalf("error %q, want %q", text, test.err)
 			}
@@ -157,4 +191,22 @@ func errText(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// Messages of versions that wrote the names as the feed has them are read as before,
+// and a list of names from elsewhere changes nothing but the case of these names.
+func TestMessagesOfOlderVersionsAreRead(t *testing.T) {
+	t.Parallel()
+	old := feed.Header{{Name: "content-id", Value: "1"}, {Name: "X", Value: "a"}, {Name: "OPERATION-TYPE", Value: "put"}, {Name: "Feedbridge-Feed", Value: "orders"}}
+	want := feed.Header{{Name: "content-id", Value: "1"}, {Name: "X", Value: "a"}, {Name: "OPERATION-TYPE", Value: "put"}}
+	e, err := message.Entity(old, nil)
+	if diff := cmp.Diff(want, e.Header); err != nil || e.ID != "1" || e.Op != feed.Put || diff != "" {
+		t.Errorf("%v, %v (-want +got):\n%s", e, err, diff)
+	}
+	odd := append(slices.Clone(old), feed.Field{Name: "Feedbridge-Names", Value: "x X Content-Type cONTENT-iD content-id Link"})
+	want[0].Name = "cONTENT-iD"
+	e, err = message.Entity(odd, nil)
+	if diff := cmp.Diff(want, e.Header); err != nil || e.ID != "1" || diff != "" {
+		t.Errorf("%v, %v (-want +got):\n%s", e, err, diff)
+	}
 }

@@ -1,0 +1,314 @@
+package message
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// longestDate is how long a date may be, comments included, in bytes.
+const longestDate = 200
+
+// ParseDate parses a date of a feed. It reads the three forms of RFC 9110, those
+// of RFC 822 and its successors, RFC 3339 and W3C-DTF, which has shorter ones. It
+// accepts the variants that feeds contain: lower case, days and hours of one
+// digit, a missing or wrong weekday, no seconds, a fraction of a second, numeric
+// zones, a blank for the T, an offset without a colon, a second 60, an hour 24, a
+// year of two digits. A date without a zone is in UTC; a zone whose name is
+// ambiguous is an error.
+//
+// The time is in UTC. wrongWeekday reports that the date names the weekday of
+// another day.
+func ParseDate(s string) (t time.Time, wrongWeekday, ok bool) {
+	if t, wrongWeekday, ok = parseFixdate(s); ok {
+		return t, wrongWeekday, ok
+	}
+	s = trim(s)
+	if len(s) > longestDate {
+		return time.Time{}, false, false
+	}
+	if IsISODate(s) {
+		t, ok = parseISO(s)
+		return t, false, ok
+	}
+	return parseMail(s)
+}
+
+// IsISODate reports whether a date is written in the manner of ISO 8601, with the
+// year first, which is not a form of HTTP.
+func IsISODate(s string) bool {
+	s = trim(s)
+	return len(s) >= 4 && number(s[:4]) >= 0 && (len(s) == 4 || s[4] == '-')
+}
+
+// FormatDate returns t in the form of HTTP, in whole seconds.
+func FormatDate(t time.Time) string {
+	return string(AppendDate(make([]byte, 0, len(http.TimeFormat)), t))
+}
+
+const (
+	months   = "JanFebMarAprMayJunJulAugSepOctNovDec"
+	weekdays = "SunMonTueWedThuFriSat"
+)
+
+// AppendDate appends what [FormatDate] returns. It is much faster than the
+// format of package time, and runs for every entity that is served.
+func AppendDate(b []byte, t time.Time) []byte {
+	t = t.UTC()
+	year, month, day := t.Date()
+	if year < 0 || year > 9999 {
+		return t.AppendFormat(b, http.TimeFormat)
+	}
+	hour, minute, second := t.Clock()
+	two := func(n int) { b = append(b, byte('0'+n/10), byte('0'+n%10)) }
+	b = append(b, weekdays[3*int(t.Weekday()):][:3]...)
+	b = append(b, ", "...)
+	two(day)
+	b = append(b, ' ')
+	b = append(b, months[3*int(month-1):][:3]...)
+	b = append(b, ' ')
+	two(year / 100)
+	two(year % 100)
+	b = append(b, ' ')
+	two(hour)
+	b = append(b, ':')
+	two(minute)
+	b = append(b, ':')
+	two(second)
+	return append(b, " GMT"...)
+}
+
+// parseFixdate parses the one form that is sent today, as in
+// "Sun, 06 Nov 1994 08:49:37 GMT". It exists because every entity has such a date.
+func parseFixdate(s string) (t time.Time, wrongWeekday, ok bool) {
+	if len(s) != len(http.TimeFormat) ||
+		s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
+		return time.Time{}, false, false
+	}
+	weekday, month := strings.Index(weekdays, s[:3]), strings.Index(months, s[8:11])
+	day, year := number(s[5:7]), number(s[12:16])
+	hour, minute, second := number(s[17:19]), number(s[20:22]), number(s[23:25])
+	if weekday < 0 || weekday%3 != 0 || month < 0 || month%3 != 0 || day < 1 || year < 0 ||
+		hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 {
+		return time.Time{}, false, false
+	}
+	t = time.Date(year, time.Month(month/3+1), day, hour, minute, second, 0, time.UTC)
+	if day > 28 && t.Day() != day { // such as 31 April, which time.Date takes for 1 May
+		return time.Time{}, false, false
+	}
+	return t, time.Weekday(weekday/3) != t.Weekday(), true
+}
+
+// parseISO reads year[-month[-day[Thour:minute[:second[.fraction]][zone]]]].
+func parseISO(s string) (time.Time, bool) {
+	p := dateParser{rest: s, ok: true}
+	year, month, day := p.digits(4), 1, 1
+	if p.next('-') {
+		month = p.digits(2)
+		if p.next('-') {
+			day = p.digits(2)
+		}
+	}
+	if !p.ok || p.rest == "" {
+		return p.date(year, month, day, clock{})
+	}
+	if !p.next('T') && !p.next('t') {
+		p.expect(' ')
+	}
+	c := p.clock(2)
+	switch blank := p.next(' '); {
+	case p.rest == "" && !blank:
+	case p.next('Z') || p.next('z'):
+	default:
+		c.zone = p.offset()
+	}
+	return p.date(year, month, day, c)
+}
+
+// parseMail parses [weekday] day month year hour:minute[:second] [zone], with
+// hyphens in the date as in 06-Nov-94, or weekday month day hour:minute:second
+// year (asctime).
+func parseMail(s string) (t time.Time, wrongWeekday, ok bool) {
+	if i := strings.IndexByte(s, '('); i >= 0 { // a comment
+		s = s[:i]
+	}
+	weekday := ""
+	if i := strings.IndexByte(s, ','); i >= 0 {
+		weekday, s = trim(s[:i]), s[i+1:]
+	}
+	fields := strings.Fields(s)
+	if len(fields) > 0 && !isDigit(fields[0][0]) { // no comma behind the weekday
+		weekday, fields = fields[0], fields[1:]
+		if len(fields) == 4 && monthOf(fields[0]) > 0 { // asctime
+			fields = []string{fields[1], fields[0], fields[3], fields[2]}
+		}
+	}
+	if len(fields) > 0 && strings.Count(fields[0], "-") == 2 {
+		fields = append(strings.Split(fields[0], "-"), fields[1:]...)
+	}
+	if len(fields) < 4 || len(fields) > 5 || len(fields[0]) > 2 {
+		return time.Time{}, false, false
+	}
+	day, month, year := number(fields[0]), monthOf(fields[1]), number(fields[2])
+	switch len(fields[2]) {
+	case 4:
+	case 3: // RFC 5322, section 4.3
+		year += 1900
+	case 2:
+		if year += 1900; year < 1950 {
+			year += 100
+		}
+	default:
+		return time.Time{}, false, false
+	}
+	p := dateParser{rest: fields[3], ok: day >= 0 && month > 0 && number(fields[2]) >= 0}
+	c := p.clock(1)
+	if p.rest != "" {
+		return time.Time{}, false, false
+	}
+	if len(fields) == 5 {
+		offset, known := zones[strings.ToUpper(fields[4])]
+		c.zone = offset * 60
+		if !known {
+			p.rest = fields[4]
+			c.zone = p.offset()
+		}
+	}
+	t, ok = p.date(year, month, day, c)
+	if ok && weekday != "" {
+		wrongWeekday = !isWeekday(weekday, time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC).Weekday())
+	}
+	return t, wrongWeekday, ok
+}
+
+// isWeekday reports whether s is the English name of a weekday, or at least the
+// first three letters of it.
+func isWeekday(s string, day time.Weekday) bool {
+	name := day.String()
+	return len(s) >= 3 && len(s) <= len(name) && strings.EqualFold(s, name[:len(s)])
+}
+
+// zones are the names of RFC 822, in hours ahead of UTC. Its letters are those
+// of no zone any more, because it had their signs wrong (RFC 5322, section 4.3).
+// Other names are ambiguous, and so is a date with one.
+var zones = map[string]int{
+	"UT": 0, "UTC": 0, "GMT": 0, "Z": 0,
+	"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
+}
+
+// monthOf returns the number of a month by its English name or the first three
+// letters of it; 0 if it is none.
+func monthOf(s string) int {
+	if len(s) < 3 {
+		return 0
+	}
+	for m := time.January; m <= time.December; m++ {
+		if name := m.String(); len(s) <= len(name) && strings.EqualFold(s, name[:len(s)]) {
+			return int(m)
+		}
+	}
+	return 0
+}
+
+type clock struct{ hour, minute, second, nanosecond, zone int } // zone in minutes ahead of UTC
+
+// dateParser reads a date from the left. What it finds is good only if ok is.
+type dateParser struct {
+	rest string
+	ok   bool
+}
+
+func (p *dateParser) next(c byte) bool {
+	if p.rest == "" || p.rest[0] != c {
+		return false
+	}
+	p.rest = p.rest[1:]
+	return true
+}
+
+func (p *dateParser) expect(c byte) { p.ok = p.next(c) && p.ok }
+
+// digits reads a number of n digits.
+func (p *dateParser) digits(n int) int {
+	if len(p.rest) < n {
+		p.ok = false
+		return 0
+	}
+	v := number(p.rest[:n])
+	p.rest, p.ok = p.rest[n:], p.ok && v >= 0
+	return v
+}
+
+// clock reads hour:minute[:second[.fraction]]. The hour has least digits or two.
+func (p *dateParser) clock(least int) (c clock) {
+	n := 2
+	if least == 1 && len(p.rest) > 1 && p.rest[1] == ':' {
+		n = 1
+	}
+	c.hour = p.digits(n)
+	p.expect(':')
+	c.minute = p.digits(2)
+	if !p.next(':') {
+		return c
+	}
+	c.second = p.digits(2)
+	if p.next('.') || p.next(',') {
+		unit, read := 100_000_000, 0
+		for p.rest != "" && isDigit(p.rest[0]) {
+			c.nanosecond += int(p.rest[0]-'0') * unit
+			unit /= 10
+			read++
+			p.rest = p.rest[1:]
+		}
+		p.ok = p.ok && read > 0
+	}
+	return c
+}
+
+// offset reads a numeric zone: +01:00, +0100 or +01, in minutes.
+func (p *dateParser) offset() int {
+	sign := 1
+	if p.next('-') {
+		sign = -1
+	} else {
+		p.expect('+')
+	}
+	minutes := p.digits(2) * 60
+	if p.rest != "" {
+		p.next(':')
+		m := p.digits(2)
+		p.ok = p.ok && m < 60
+		minutes += m
+	}
+	p.ok = p.ok && minutes <= 24*60
+	return sign * minutes
+}
+
+func (p *dateParser) date(year, month, day int, c clock) (time.Time, bool) {
+	midnight := c.hour == 24 && c.minute == 0 && c.second == 0 && c.nanosecond == 0
+	if !p.ok || p.rest != "" || month < 1 || month > 12 || day < 1 || c.hour > 23 && !midnight || c.minute > 59 || c.second > 60 {
+		return time.Time{}, false
+	}
+	if day > 28 && time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC).Day() != day {
+		return time.Time{}, false
+	}
+	return time.Date(year, time.Month(month), day, c.hour, c.minute-c.zone, c.second, c.nanosecond, time.UTC), true
+}
+
+// number reads decimal digits, nine at most; it is negative if there is anything
+// else.
+func number(s string) int {
+	if s == "" || len(s) > 9 {
+		return -1
+	}
+	n := 0
+	for i := range len(s) {
+		if !isDigit(s[i]) {
+			return -1
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

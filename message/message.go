@@ -1,0 +1,255 @@
+// Package message is the codec between an entity and the message that carries
+// it on a bus. [Header] writes the headers of a message, [Entity] reads them
+// back, and [ParseOperation] and [ParseDate] read the values that feeds write in
+// many spellings. Sources, sinks, served feeds and verify all use this package,
+// so that each of them reads a feed in the same way.
+//
+// It depends on the standard library and package feed only.
+package message
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// The well-known headers of a message. [Header] writes them in this case,
+// because many clients look headers up case-sensitively, and adds the ones that
+// the feed does not have, except ContentType.
+const (
+	ContentID     = "Content-ID"
+	ContentType   = "Content-Type"
+	LastModified  = "Last-Modified"
+	OperationType = "Operation-Type"
+)
+
+// The headers of feedbridge.
+const (
+	FeedName = "Feedbridge-Feed"
+	Page     = "Feedbridge-Page"
+	Mark     = "Feedbridge-Mark"
+	// Names holds the names of the entity's well-known headers in the case that
+	// the feed uses, in the order of the headers and separated by blanks. A
+	// message has it only if one of these names differs from the canonical one.
+	Names = "Feedbridge-Names"
+	// Escape precedes the name of an entity's header that a bus would obey, or
+	// that looks like a header of feedbridge.
+	Escape = "Feedbridge-Header-"
+)
+
+const (
+	ours       = "Feedbridge-"
+	natsServer = "Nats-"
+)
+
+// Header returns the headers of the message that carries e: the headers of the
+// entity, in their order and with all their values, then [ContentID],
+// [LastModified] and [OperationType] as far as they are missing, then
+// [FeedName], [Page], [Mark] and [Names] unless they are empty.
+func Header(feedName string, e feed.Entity) feed.Header {
+	return AppendHeader(make(feed.Header, 0, len(e.Header)+6), feedName, e)
+}
+
+// AppendHeader appends to h what [Header] returns. It saves an allocation for
+// callers that send many messages.
+func AppendHeader(h feed.Header, feedName string, e feed.Entity) feed.Header {
+	renamed := false
+	var hasID, hasModified, hasOperation bool
+	for _, f := range e.Header {
+		switch name := canonical(f.Name); {
+		case name != "":
+			hasID = hasID || name == ContentID
+			hasModified = hasModified || name == LastModified
+			hasOperation = hasOperation || name == OperationType
+			renamed = renamed || name != f.Name
+			f.Name = name
+		case reserved(f.Name):
+			f.Name = Escape + f.Name
+		}
+		h = append(h, f)
+	}
+	add := func(name, value string) { h = append(h, feed.Field{Name: name, Value: value}) }
+	if !hasID {
+		add(ContentID, e.ID)
+	}
+	if !hasModified && !e.Modified.IsZero() {
+		add(LastModified, FormatDate(e.Modified))
+	}
+	if !hasOperation && e.Op != "" {
+		add(OperationType, FormatOperation(e.Op))
+	}
+	if feedName != "" {
+		add(FeedName, feedName)
+	}
+	if e.Page != "" {
+		add(Page, e.Page)
+	}
+	if e.Mark != "" {
+		add(Mark, e.Mark)
+	}
+	if renamed {
+		add(Names, namesOf(e.Header))
+	}
+	return h
+}
+
+// namesOf returns the value of [Names]. It lists all well-known headers, because
+// a feed may repeat one in another case.
+func namesOf(h feed.Header) string {
+	var names []string
+	for _, f := range h {
+		if canonical(f.Name) != "" {
+			names = append(names, f.Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// canonical returns the well-known name that equals name without regard to case,
+// or "". It runs for every header of every entity; most names have another
+// length.
+func canonical(name string) string {
+	var known string
+	switch len(name) {
+	case len(ContentID):
+		known = ContentID
+	case len(ContentType):
+		known = ContentType
+	case len(LastModified):
+		known = LastModified
+	case len(OperationType):
+		known = OperationType
+	}
+	if known == "" || name != known && !strings.EqualFold(name, known) {
+		return ""
+	}
+	return known
+}
+
+// reserved reports whether a header cannot travel under its own name. A NATS
+// server obeys Nats-Rollup, which would purge a stream, and others with that
+// prefix. A NATS client takes a message without a body that has a Status for a
+// reply of the server, and a KV-Operation for the mark of a deleted key.
+func reserved(name string) bool {
+	// Nearly all names start with another letter.
+	if name == "" || !strings.ContainsRune("nNfFsSkK", rune(name[0])) {
+		return false
+	}
+	return hasPrefixFold(name, natsServer) || hasPrefixFold(name, ours) ||
+		strings.EqualFold(name, "Status") || strings.EqualFold(name, "KV-Operation")
+}
+
+// Decoded is what a message says about its entity. Fields is the part of it that
+// does not have to be valid.
+type Decoded struct {
+	// Header has the headers of the entity, in the case that the feed uses.
+	Header feed.Header
+	// ID is the Content-ID, "" if there is none.
+	ID string
+	// Operation and Modified are the values of the Operation-Type and of the
+	// Last-Modified as written, "" if there are none.
+	Operation, Modified string
+	// Feed, Page and Mark are the values of [FeedName], [Page] and [Mark].
+	Feed, Page, Mark string
+	// Foreign reports that no header of feedbridge is there, so that the message
+	// was written by another program.
+	Foreign bool
+}
+
+// Decode separates the headers of a message into those of its entity and those
+// of feedbridge and the bus. It accepts the message of any program. The entity's
+// headers are appended to into, which may be nil.
+func Decode(h feed.Header, into feed.Header) Decoded {
+	d := Decoded{Header: into, Foreign: true}
+	names := ""
+	for _, f := range h {
+		switch {
+		case hasPrefixFold(f.Name, ours):
+			if len(f.Name) > len(Escape) && hasPrefixFold(f.Name, Escape) {
+				f.Name = f.Name[len(Escape):]
+				break
+			}
+			d.Foreign = false
+			switch {
+			case strings.EqualFold(f.Name, FeedName):
+				d.Feed = f.Value
+			case strings.EqualFold(f.Name, Page):
+				d.Page = f.Value
+			case strings.EqualFold(f.Name, Mark):
+				d.Mark = f.Value
+			case strings.EqualFold(f.Name, Names):
+				names = f.Value
+			}
+			continue
+		case hasPrefixFold(f.Name, natsServer):
+			continue
+		}
+		d.Header = append(d.Header, f)
+	}
+	if names != "" {
+		restoreNames(d.Header[len(into):], names)
+	}
+	for _, f := range d.Header[len(into):] {
+		switch canonical(f.Name) {
+		case ContentID:
+			first(&d.ID, f.Value)
+		case LastModified:
+			first(&d.Modified, f.Value)
+		case OperationType:
+			first(&d.Operation, f.Value)
+		}
+	}
+	return d
+}
+
+func first(at *string, value string) {
+	if *at == "" {
+		*at = value
+	}
+}
+
+// restoreNames gives the well-known headers the names in list. A bus may change
+// the order of headers with different names, but not of those with the same
+// name, so each header gets the first name in the list that is its own.
+func restoreNames(h feed.Header, list string) {
+	names := strings.Fields(list)
+	for i, f := range h {
+		known := canonical(f.Name)
+		for j, name := range names {
+			if known != "" && canonical(name) == known {
+				h[i].Name, names[j] = name, ""
+				break
+			}
+		}
+	}
+}
+
+// Entity is the inverse of [Header]: it returns the entity that a message
+// carries. The headers of the bus and of feedbridge are removed, but a
+// Content-ID, Last-Modified and Operation-Type that the feed did not have stay.
+// ID, Modified and Op are read from these and stay zero where they are missing.
+// Modified has whole seconds. It is an error if a value cannot be read.
+func Entity(h feed.Header, body []byte) (feed.Entity, error) {
+	d := Decode(h, make(feed.Header, 0, len(h)))
+	e := feed.Entity{ID: d.ID, Header: d.Header, Body: body, Page: d.Page, Mark: d.Mark}
+	if d.Operation != "" {
+		var ok bool
+		if e.Op, ok = ParseOperation(d.Operation); !ok {
+			return feed.Entity{}, fmt.Errorf("message %q: %s %q is not PUT, PATCH or DELETE", e.ID, OperationType, d.Operation)
+		}
+	}
+	if d.Modified != "" {
+		t, _, ok := ParseDate(d.Modified)
+		if !ok {
+			return feed.Entity{}, fmt.Errorf("message %q: %s %q is not a date", e.ID, LastModified, d.Modified)
+		}
+		e.Modified = t.Truncate(time.Second)
+	}
+	return e, nil
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && s[0]|' ' == prefix[0]|' ' && strings.EqualFold(s[:len(prefix)], prefix)
+}

@@ -1,0 +1,51 @@
+package message
+
+import (
+	"strings"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// FormatOperation returns the value of an Operation-Type.
+func FormatOperation(op feed.Operation) string { return "http-equiv=" + string(op) }
+
+// ParseOperation parses the value of an Operation-Type: http-equiv=PUT and the
+// like, or the operation only, in any case and with or without quotes around the
+// operation or the whole value. It reports false for everything else.
+func ParseOperation(s string) (op feed.Operation, ok bool) {
+	s = unquote(s)
+	if name, value, found := strings.Cut(s, "="); found {
+		if !strings.EqualFold(trim(name), "http-equiv") {
+			return "", false
+		}
+		s = unquote(value)
+	}
+	for _, op := range [...]feed.Operation{feed.Put, feed.Patch, feed.Delete} {
+		if len(s) == len(op) && strings.EqualFold(s, string(op)) {
+			return op, true
+		}
+	}
+	return "", false
+}
+
+func unquote(s string) string {
+	s = trim(s)
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		s = trim(s[1 : len(s)-1])
+	}
+	return s
+}
+
+// trim removes white space at both ends. Unlike [strings.Trim] it builds no set
+// of characters first: it runs for every entity.
+func trim(s string) string {
+	for s != "" && isSpace(s[0]) {
+		s = s[1:]
+	}
+	for s != "" && isSpace(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }

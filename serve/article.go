@@ -1,0 +1,434 @@
+package serve
+
+import (
+	"encoding/base64"
+	"encoding/xml"
+	"html"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The namespaces of feeds.
+const (
+	atom03Space  = "http://purl.org/atom/ns#"
+	rss1Space    = "http://purl.org/rss/1.0/"
+	rss090Space  = "http://my.netscape.com/rdf/simple/0.9/"
+	dcSpace      = "http://purl.org/dc/elements/1.1/"
+	dctermsSpace = "http://purl.org/dc/terms/"
+	contentSpace = "http://purl.org/rss/1.0/modules/content/"
+	rdfSpace     = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+	xhtmlSpace   = "http://www.w3.org/1999/xhtml"
+)
+
+// article is an entry of Atom 1.0 or 0.3 or an item of any RSS, as far as the other
+// format can say it too.
+type article struct {
+	id                      string
+	base                    string // of relative references in HTML; "" if it is not known
+	title, summary, content *prose
+	links                   []link
+	authors, contributors   []person
+	categories              []category
+	published, updated      string // as written
+	rights                  *prose
+	inherited               []person // the authors of its source
+	// others are the elements of other namespaces, such as those of Media RSS, which
+	// can stand anywhere.
+	others []byte
+	// room is how many bytes resolved references and others may take. What goes beyond
+	// it is left as it is, or left out: a long base or name of a namespace could be
+	// repeated for each of many small elements.
+	room int
+}
+
+// resolve returns an absolute URL, if there is room for it.
+func (a *article) resolve(base, ref string) string {
+	if a.room <= 0 {
+		return ref
+	}
+	to := resolveURL(base, ref)
+	a.room -= max(0, len(to)-len(ref))
+	return to
+}
+
+// prose is text, or HTML.
+type prose struct {
+	text   string
+	isHTML bool
+}
+
+// asHTML returns the prose as HTML.
+func (p *prose) asHTML() string {
+	if p.isHTML {
+		return p.text
+	}
+	return html.EscapeString(p.text)
+}
+
+func (p *prose) isBlank() bool { return p == nil || strings.TrimSpace(p.text) == "" }
+
+type link struct{ rel, href, kind, length, title string }
+
+type person struct{ name, email, uri string }
+
+type category struct{ term, scheme, label string }
+
+// link returns the first link of a relation.
+func (a *article) link(rel string) (l link, ok bool) {
+	i := slices.IndexFunc(a.links, func(l link) bool { return l.rel == rel })
+	if i < 0 {
+		return link{}, false
+	}
+	return a.links[i], true
+}
+
+// isEntry and isItem report whether a root element is an article that can be read.
+func isEntry(t *tag) bool {
+	return t.local == "entry" && (t.space == atomSpace || t.space == atom03Space)
+}
+
+func isItem(t *tag) bool {
+	if t.local != "item" {
+		return false
+	}
+	// Documents of RSS 2.0 may have any of several default namespaces.
+	return t.space == "" || t.space == rss1Space || t.space == rss090Space ||
+		strings.Contains(t.space, "userland.com/rss") || strings.Contains(t.space, "netscape.com/rss") || strings.Contains(t.space, "backend.userland")
+}
+
+// readArticle reads an article, whose relative references start from base. It
+// reports false if the document is none, or not well-formed.
+func readArticle(doc []byte, base string) (*article, bool) {
+	s := newScanner(doc)
+	if kind, err := s.next(); err != nil || kind != startToken || !isEntry(&s.tag) && !isItem(&s.tag) {
+		return nil, false
+	}
+	own := s.tag.space
+	if own == "" {
+		own = "rss" // what has no namespace; no namespace is called so
+	}
+	a := &article{room: 2*len(doc) + 1<<10}
+	if own == rss1Space || own == rss090Space {
+		a.id = s.tag.attrIn(rdfSpace, "about")
+	}
+	base = resolveURL(base, s.tag.attrIn(xmlSpace, "base"))
+	a.base = base
+	for {
+		kind, err := s.next()
+		switch {
+		case err != nil:
+			return nil, false
+		case kind == endToken:
+			if _, err := s.next(); err != io.EOF { //nolint:errorlint // the scanner returns it as it is
+				return nil, false
+			}
+			return a, true
+		case kind == textToken:
+			continue
+		}
+		if err := a.read(s, own, base); err != nil {
+			return nil, false
+		}
+	}
+}
+
+// read reads a child whose start tag was read last.
+func (a *article) read(s *scanner, own, base string) (err error) {
+	t := s.tag
+	space := t.space
+	if space == "" {
+		space = "rss"
+	}
+	if at := t.attrIn(xmlSpace, "base"); at != "" {
+		base = resolveURL(base, at)
+	}
+	isOwn := space == own
+	switch {
+	case space == atomSpace || space == atom03Space:
+		return a.readAtom(s, &t, base)
+	case isOwn || space == dcSpace || space == dctermsSpace || space == contentSpace:
+	default:
+		if a.room <= 0 {
+			_, _, err = s.inner()
+			return err
+		}
+		before := len(a.others)
+		if a.others, err = s.copyElement(a.others); err != nil {
+			return err
+		}
+		if a.room -= len(a.others) - before; a.room < 0 {
+			a.others = a.others[:before]
+		}
+		return nil
+	}
+	text, markup, err := s.inner()
+	if err != nil {
+		return err
+	}
+	value := strings.TrimSpace(text)
+	put := func(at **prose, isHTML bool) {
+		if *at == nil && strings.TrimSpace(text+markup) != "" {
+			*at = &prose{text, isHTML}
+			if markup != "" {
+				*at = &prose{markup, true}
+			}
+		}
+	}
+	switch space + " " + t.local {
+	case own + " title", dcSpace + " title":
+		put(&a.title, looksLikeHTML(text))
+	case own + " description", dcSpace + " description":
+		put(&a.summary, true)
+	case contentSpace + " encoded":
+		put(&a.content, true)
+	case own + " link":
+		if value != "" {
+			a.links = append(a.links, link{rel: "alternate", href: a.resolve(base, value)})
+		}
+	case own + " guid":
+		first(&a.id, value)
+		if t.attr("isPermaLink") != "false" && strings.Contains(value, "://") {
+			if _, ok := a.link("alternate"); !ok {
+				a.links = append(a.links, link{rel: "alternate", href: value})
+			}
+		}
+	case own + " comments":
+		if value != "" {
+			a.links = append(a.links, link{rel: "replies", href: a.resolve(base, value)})
+		}
+	case own + " enclosure":
+		if href := t.attr("url"); href != "" {
+			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, href), kind: t.attr("type"), length: t.attr("length")})
+		}
+	case own + " author", dcSpace + " creator":
+		if value != "" {
+			a.authors = append(a.authors, readPerson(value))
+		}
+	case dcSpace + " contributor":
+		if value != "" {
+			a.contributors = append(a.contributors, readPerson(value))
+		}
+	case own + " category", dcSpace + " subject":
+		if value != "" {
+			a.categories = append(a.categories, category{term: value, scheme: t.attr("domain")})
+		}
+	case own + " pubDate", dctermsSpace + " issued", dctermsSpace + " created":
+		first(&a.published, value)
+	case dcSpace + " date", dctermsSpace + " modified":
+		first(&a.updated, value)
+	case dcSpace + " rights":
+		put(&a.rights, false)
+	}
+	return nil
+}
+
+// readAtom reads an element of Atom 1.0 or 0.3, which may be in an item of RSS.
+func (a *article) readAtom(s *scanner, t *tag, base string) error {
+	switch t.local {
+	case "title", "summary", "content", "rights", "copyright":
+		p, err := readProse(s, t)
+		if err != nil {
+			return err
+		}
+		at := map[string]**prose{"title": &a.title, "summary": &a.summary, "content": &a.content, "rights": &a.rights, "copyright": &a.rights}[t.local]
+		if src := t.attr("src"); src != "" && t.local == "content" {
+			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, src), kind: t.attr("type")})
+		} else if *at == nil && !p.isBlank() {
+			*at = p
+		}
+		return nil
+	case "author", "contributor":
+		p, err := readAtomPerson(s)
+		if err != nil {
+			return err
+		}
+		to := &a.authors
+		if t.local == "contributor" {
+			to = &a.contributors
+		}
+		if p != (person{}) {
+			*to = append(*to, p)
+		}
+		return nil
+	case "source":
+		return a.readSource(s)
+	}
+	text, _, err := s.inner()
+	if err != nil {
+		return err
+	}
+	value := strings.TrimSpace(text)
+	switch t.local {
+	case "id":
+		first(&a.id, value)
+	case "link":
+		l := link{rel: strings.ToLower(t.attr("rel")), href: a.resolve(base, t.attr("href")), kind: t.attr("type"), length: t.attr("length"), title: t.attr("title")}
+		if l.rel == "" {
+			l.rel = "alternate"
+		}
+		if t.attr("href") != "" {
+			a.links = append(a.links, l)
+		}
+	case "category":
+		if term := t.attr("term"); term != "" {
+			a.categories = append(a.categories, category{term, t.attr("scheme"), t.attr("label")})
+		}
+	case "published", "issued":
+		first(&a.published, value)
+	case "created":
+		if a.published == "" {
+			a.published = value
+		}
+	case "updated", "modified":
+		first(&a.updated, value)
+	}
+	return nil
+}
+
+// readSource reads an atom:source, for the authors that the entry inherits.
+func (a *article) readSource(s *scanner) error {
+	for {
+		kind, err := s.next()
+		switch {
+		case err != nil:
+			return err
+		case kind == endToken:
+			return nil
+		case kind == textToken:
+			continue
+		}
+		if s.tag.space != atomSpace || s.tag.local != "author" {
+			if _, _, err := s.inner(); err != nil {
+				return err
+			}
+			continue
+		}
+		p, err := readAtomPerson(s)
+		if err != nil {
+			return err
+		}
+		a.inherited = append(a.inherited, p)
+	}
+}
+
+// readProse reads a text construct (RFC 4287, sections 3.1 and 4.1.3), or one of
+// Atom 0.3, which has modes.
+func readProse(s *scanner, t *tag) (*prose, error) {
+	kind, mode := strings.ToLower(strings.TrimSpace(t.attr("type"))), t.attr("mode")
+	text, markup, err := s.inner()
+	if err != nil {
+		return nil, err
+	}
+	if mode == "base64" {
+		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
+		if err != nil {
+			return nil, nil
+		}
+		text = string(decoded)
+	}
+	media, _, _ := strings.Cut(kind, ";")
+	switch {
+	case kind == "xhtml":
+		return &prose{withoutDiv(markup, text), true}, nil
+	case markup != "" && (mode == "xml" || t.space == atom03Space || media == "application/xhtml+xml"):
+		return &prose{markup, true}, nil
+	case kind == "html" || media == "text/html" || media == "application/xhtml+xml":
+		if markup != "" {
+			return &prose{markup, true}, nil
+		}
+		return &prose{text, true}, nil
+	case kind == "" || kind == "text" || strings.HasPrefix(media, "text/"):
+		return &prose{text: text}, nil
+	case isXML(media):
+		return &prose{text: text}, nil
+	case t.local != "content":
+		return &prose{text: text}, nil
+	}
+	return nil, nil // base64 of something else
+}
+
+var divs = regexp.MustCompile(`(?s)^\s*<div(?:\s[^>]*)?>(.*)</div>\s*$`)
+
+// withoutDiv returns XHTML without the div that a text construct wraps it in.
+func withoutDiv(markup, text string) string {
+	if markup == "" {
+		return html.EscapeString(text)
+	}
+	if inside := divs.FindStringSubmatch(markup); inside != nil {
+		return inside[1]
+	}
+	return markup
+}
+
+func readAtomPerson(s *scanner) (p person, err error) {
+	for {
+		kind, err := s.next()
+		switch {
+		case err != nil:
+			return person{}, err
+		case kind == endToken:
+			return p, nil
+		case kind == textToken:
+			continue
+		}
+		local := s.tag.local
+		text, _, err := s.inner()
+		if err != nil {
+			return person{}, err
+		}
+		value := strings.TrimSpace(text)
+		switch local {
+		case "name":
+			first(&p.name, value)
+		case "email":
+			first(&p.email, value)
+		case "uri", "url":
+			first(&p.uri, value)
+		}
+	}
+}
+
+var (
+	withName  = regexp.MustCompile(`^(\S+@\S+)\s*\((.*)\)$`) // RSS: a@b.example (Name)
+	withEmail = regexp.MustCompile(`^(.+?)\s*[<(]([^\s<>()]+@[^\s<>()]+)[>)]$`)
+)
+
+// readPerson reads a person in the forms that RSS has.
+func readPerson(text string) person {
+	if m := withName.FindStringSubmatch(text); m != nil {
+		return person{name: strings.TrimSpace(m[2]), email: m[1]}
+	}
+	if m := withEmail.FindStringSubmatch(text); m != nil {
+		return person{name: m[1], email: m[2]}
+	}
+	if strings.Contains(text, "@") && !strings.ContainsAny(text, " /") {
+		return person{name: text, email: text}
+	}
+	return person{name: text}
+}
+
+// markup is what text has that is meant as HTML.
+var markup = regexp.MustCompile(`&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z]+\d*);|</?[a-zA-Z][^>]*>`)
+
+// looksLikeHTML reports whether a title of RSS, which may be text or HTML, is HTML.
+func looksLikeHTML(text string) bool { return markup.MatchString(text) }
+
+// standaloneXML returns an XML document as an element that can stand in any other,
+// and its name. It reports false if the document is not well-formed.
+func standaloneXML(doc []byte) (el []byte, root xml.Name, ok bool) {
+	s := newScanner(doc)
+	if kind, err := s.next(); err != nil || kind != startToken {
+		return nil, xml.Name{}, false
+	}
+	root = xml.Name{Space: s.tag.space, Local: s.tag.local}
+	el, err := s.copyElement(make([]byte, 0, len(doc)+len(doc)/8))
+	if err != nil {
+		return nil, xml.Name{}, false
+	}
+	if _, err := s.next(); err != io.EOF { //nolint:errorlint // the scanner returns it as it is
+		return nil, xml.Name{}, false
+	}
+	return el, root, true
+}

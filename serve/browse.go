@@ -1,0 +1,112 @@
+package serve
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
+)
+
+// The bounds of what is shown of an entity, in characters.
+const (
+	shownName = 200
+	shownBody = 500
+)
+
+// shownEntity is an entity in a page for people.
+type shownEntity struct {
+	ID, Type, Body string
+	Op             feed.Operation
+	Modified       time.Time
+	Size           int
+}
+
+// shownPage is a page of a feed for people. Its entities are the newest first.
+type shownPage struct {
+	Title, Name, Older, Newer, Latest string
+	Entities                          []shownEntity
+}
+
+var browsing = template.Must(template.New("page").Parse(`<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{{.Title}}</title>
+<style>body{font:16px/1.5 sans-serif;margin:2em;max-width:60em}table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3em 1em .3em 0;border-bottom:1px solid #ccc}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0}</style>
+<p><a href="/">All feeds</a>
+<h1>{{.Title}}</h1>
+<p>{{if .Older}}<a href="{{.Older}}">older entities</a> {{end}}{{if .Newer}}<a href="{{.Newer}}">newer entities</a> {{end}}<a href="{{.Latest}}">newest page</a>
+{{if .Entities}}<p>{{len .Entities}} {{if eq (len .Entities) 1}}entity{{else}}entities{{end}} on this page, the newest first. Programs read this page with <code>Accept: multipart/*</code>.
+<table>
+<tr><th>Entity<th>Modified<th>Body
+{{range .Entities}}<tr><td><pre>{{.ID}}</pre>{{.Op}}<td>{{.Modified.Format "2006-01-02 15:04:05"}} UTC<td>{{.Size}} bytes of {{.Type}}<pre>{{.Body}}</pre>
+{{end}}</table>
+{{else}}<p>The feed has no entities yet.
+{{end}}</html>
+`))
+
+// wantsHTML reports whether a request comes from a browser: it accepts HTML by name,
+// and does not name the type of a feed.
+func wantsHTML(r *http.Request) bool {
+	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
+	return strings.Contains(accept, "text/html") && !strings.Contains(accept, "multipart/")
+}
+
+// browse answers with a page of a datareplication feed for people; without one, p
+// is nil.
+func (f *Feed) browse(w http.ResponseWriter, r *http.Request, p *page) error {
+	f.tell(nil)
+	view := shownPage{Title: f.cfg.Title, Name: f.cfg.Name, Latest: f.entry()}
+	if p != nil {
+		span, err := f.topic.Span(r.Context())
+		if err != nil {
+			return err
+		}
+		link := func(k uint64) string { return f.home() + "/pages/" + p.id.at(k).String() }
+		if p.prev(span) {
+			view.Older = link(p.before.k)
+		}
+		if p.after.ok {
+			view.Newer = link(p.after.k)
+		}
+		at := *p
+		for e, err := range f.read(r.Context(), &at, nil).all(r.Context()) {
+			if err != nil {
+				return err
+			}
+			view.Entities = append(view.Entities, e.shown())
+		}
+		slices.Reverse(view.Entities)
+	}
+	var b bytes.Buffer
+	if err := browsing.Execute(&b, view); err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	h.Set("Cache-Control", f.caching(false))
+	h.Set("Vary", "Accept")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
+	return nil
+}
+
+// shown returns what people see of an entity.
+func (e *entity) shown() shownEntity {
+	body := "(not text)"
+	if isText(e.body) {
+		body = strings.ToValidUTF8(string(e.body[:min(len(e.body), 4*shownBody)]), "")
+		if runes := []rune(body); len(runes) > shownBody || len(e.body) > len(body) {
+			body = string(runes[:min(len(runes), shownBody)]) + "…"
+		}
+	}
+	return shownEntity{
+		ID: safetext.Clip(e.id, shownName), Type: safetext.Clip(e.contentType, shownName), Body: body,
+		Op: e.op, Modified: e.modified, Size: len(e.body),
+	}
+}

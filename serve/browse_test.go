@@ -1,0 +1,54 @@
+package serve
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+// A browser gets a page that people can read, and programs the page of the feed.
+func TestBrowsersGetAPageForPeople(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	s := serveTopic(t, topic)
+	if g := s.get(t, "/latest", "Accept", browser).want(t, 200); !strings.Contains(g.body, "The feed has no entities yet.") {
+		t.Errorf("an empty feed shows %s", g.body)
+	}
+	topic.numbered(7)
+	topic.add(messageOf("<script>\x1b@x", feed.Put, noon, strings.Repeat("<b>é", 5000), feed.Field{Name: "Content-Type", Value: "text/html"}))
+	topic.add(messageOf("9@x", feed.Delete, noon, "\x00"))
+
+	g := s.get(t, "/pages/e0-3-1", "Accept", browser).want(t, 200)
+	for _, want := range []string{"m3@x", "m5@x", "body 4", `href="https://feed.example/feeds/orders/pages/e0-3-0"`, "e0-3-2", "3 entities"} {
+		if !strings.Contains(g.body, strings.Replace(want, "https://feed.example", homeOf(s), 1)) {
+			t.Errorf("there is no %s in %s", want, g.body)
+		}
+	}
+	if strings.Index(g.body, "m5@x") > strings.Index(g.body, "m3@x") {
+		t.Error("the newest entity is not the first")
+	}
+	if h := g.header; h.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(h.Get("Vary"), "Accept") || !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'none'") || len(h["Link"]) > 0 {
+		t.Errorf("got %v", h)
+	}
+	g = s.get(t, "/latest", "Accept", browser).want(t, 200)
+	if strings.Contains(g.body, "<script") || strings.Contains(g.body, "\x1b") || strings.Contains(g.body, "<b>") || len(g.body) > 10_000 || !strings.Contains(g.body, "(not text)") {
+		t.Errorf("got %d bytes: %s", len(g.body), g.body)
+	}
+
+	for _, accept := range []string{"", "*/*", "multipart/*", "multipart/mixed, text/html;q=0.1"} {
+		g := s.get(t, "/pages/e0-3-1", "Accept", accept).want(t, 200)
+		if !strings.HasPrefix(g.header.Get("Content-Type"), "multipart/") || g.header.Get("Vary") != "Accept, Accept-Encoding" {
+			t.Errorf("Accept %q gets %v", accept, g.header)
+		}
+	}
+	// Browsers show feeds of Atom and RSS as they are.
+	if g := serveTopic(t, topic, as(Atom)).get(t, "/latest", "Accept", browser).want(t, 200); !strings.HasPrefix(g.header.Get("Content-Type"), "application/atom+xml") {
+		t.Errorf("got %v", g.header)
+	}
+}
+
+func homeOf(s *served) string { return strings.TrimSuffix(fmt.Sprint(s.home()), "/feeds/orders") }

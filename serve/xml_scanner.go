@@ -1,0 +1,453 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The bounds of XML that is put into a document. Many readers take elements that
+// are 256 deep, together with what is around ours.
+const (
+	deepest      = 200
+	mostAttrs    = 256 // of a tag
+	mostBindings = 256 // of namespaces, in scope at a time
+)
+
+var errXML = errors.New("the XML cannot be part of a document")
+
+// binding is a declaration of a namespace.
+type binding struct{ prefix, uri string }
+
+// attribute is an attribute that is not a binding.
+type attribute struct{ prefix, local, space, value string }
+
+// tag is a start tag.
+type tag struct {
+	prefix, local, space string
+	attrs                []attribute
+	bindings             []binding
+	empty                bool // <a/>
+}
+
+// attr returns the value of an attribute that has no namespace.
+func (t *tag) attr(local string) string { return t.attrIn("", local) }
+
+func (t *tag) attrIn(space, local string) string {
+	for _, a := range t.attrs {
+		if a.local == local && a.space == space {
+			return a.value
+		}
+	}
+	return ""
+}
+
+// tokenKind is the kind of token that a scanner returns.
+type tokenKind int
+
+const (
+	startToken tokenKind = iota
+	endToken
+	textToken
+)
+
+// scanner reads a document that is well-formed, with namespaces, and reports an
+// error for any other. [xml.Decoder] accepts documents that other parsers refuse,
+// so nothing is copied as it stands: tags and text are read, checked and written
+// anew. Comments, processing instructions and the document type are left out.
+// Entities of HTML are resolved.
+type scanner struct {
+	doc  []byte
+	d    *xml.Decoder
+	tag  tag    // of a startToken
+	text []byte // of a textToken; valid until the next call
+
+	bindings []binding // in scope
+	open     []element
+	done     bool // the root has ended
+	// used has the indexes of the bindings that were used since it was made, and
+	// noBinding.
+	used map[int]bool
+}
+
+// element is an element that has not ended.
+type element struct {
+	prefix, local string
+	bindings      int // in scope around it
+	empty         bool
+}
+
+func newScanner(doc []byte) *scanner {
+	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
+	d := xml.NewDecoder(bytes.NewReader(doc))
+	d.Entity = xml.HTMLEntity
+	return &scanner{doc: doc, d: d}
+}
+
+// next returns the next token; [io.EOF] behind the root.
+func (s *scanner) next() (tokenKind, error) {
+	for {
+		raw, err := s.d.RawToken()
+		switch {
+		case errors.Is(err, io.EOF) && s.done:
+			return 0, io.EOF
+		case err != nil:
+			return 0, errXML
+		}
+		switch raw := raw.(type) {
+		case xml.StartElement:
+			if s.done && len(s.open) == 0 || len(s.open) == deepest {
+				return 0, errXML
+			}
+			return startToken, s.start(raw)
+		case xml.EndElement:
+			if len(s.open) == 0 {
+				return 0, errXML
+			}
+			last := s.open[len(s.open)-1]
+			if raw.Name != (xml.Name{Space: last.prefix, Local: last.local}) {
+				return 0, errXML
+			}
+			s.open, s.bindings = s.open[:len(s.open)-1], s.bindings[:last.bindings]
+			s.done = len(s.open) == 0
+			return endToken, nil
+		case xml.CharData:
+			if len(s.open) > 0 {
+				s.text = raw
+				return textToken, nil
+			}
+			if len(bytes.TrimSpace(raw)) > 0 {
+				return 0, errXML
+			}
+		case xml.Directive:
+			if len(s.open) > 0 {
+				return 0, errXML
+			}
+		}
+	}
+}
+
+// start reads a start tag into s.tag.
+func (s *scanner) start(raw xml.StartElement) error {
+	t := tag{prefix: raw.Name.Space, local: raw.Name.Local}
+	if at := s.d.InputOffset(); at >= 2 && s.doc[at-2] == '/' {
+		t.empty = true
+	}
+	s.open = append(s.open, element{t.prefix, t.local, len(s.bindings), t.empty})
+	if len(raw.Attr) > mostAttrs {
+		return errXML
+	}
+	for _, a := range raw.Attr {
+		switch {
+		case a.Name.Space == "" && a.Name.Local == "xmlns":
+			t.bindings = append(t.bindings, binding{"", namespace(a.Value)})
+		case a.Name.Space == "xmlns":
+			t.bindings = append(t.bindings, binding{a.Name.Local, namespace(a.Value)})
+		default:
+			t.attrs = append(t.attrs, attribute{prefix: a.Name.Space, local: a.Name.Local, value: a.Value})
+		}
+	}
+	kept := t.bindings[:0]
+	for i, b := range t.bindings {
+		switch {
+		case b.prefix == "xml" && b.uri == xmlSpace:
+			continue // it is declared everywhere
+		case !b.isValid():
+			return errXML
+		}
+		for _, other := range t.bindings[:i] {
+			if other.prefix == b.prefix {
+				return errXML
+			}
+		}
+		kept = append(kept, b)
+	}
+	t.bindings = kept
+	if s.bindings = append(s.bindings, kept...); len(s.bindings) > mostBindings {
+		return errXML
+	}
+	var ok bool
+	if t.space, ok = s.resolve(t.prefix); !ok || !isLocalName(t.local) || t.prefix == "xmlns" {
+		return errXML
+	}
+	for i := range t.attrs {
+		a := &t.attrs[i]
+		if a.prefix != "" {
+			if a.space, ok = s.resolve(a.prefix); !ok {
+				return errXML
+			}
+		}
+		if !isLocalName(a.local) {
+			return errXML
+		}
+		for _, other := range t.attrs[:i] {
+			if other.local == a.local && other.space == a.space {
+				return errXML
+			}
+		}
+	}
+	s.tag = t
+	return nil
+}
+
+// resolve returns the namespace of a prefix. It reports false if the prefix is not
+// declared.
+func (s *scanner) resolve(prefix string) (uri string, ok bool) {
+	if prefix == "xml" {
+		return xmlSpace, true
+	}
+	for i := len(s.bindings) - 1; i >= 0; i-- {
+		if s.bindings[i].prefix == prefix {
+			if s.used != nil {
+				s.used[i] = true
+			}
+			return s.bindings[i].uri, true
+		}
+	}
+	if s.used != nil && prefix == "" {
+		s.used[noBinding] = true
+	}
+	return "", prefix == ""
+}
+
+// noBinding stands for the names without prefix that are in no namespace.
+const noBinding = -1
+
+// namespace returns the name of a namespace without blanks, which parsers that
+// separate names by blanks refuse.
+func namespace(uri string) string {
+	return strings.Join(strings.Fields(uri), "%20")
+}
+
+// isValid reports whether a namespace may be declared like that (Namespaces in XML
+// 1.0, sections 3 and 5).
+func (b binding) isValid() bool {
+	switch {
+	case b.prefix == "xml" || b.prefix == "xmlns" || b.uri == xmlSpace || b.uri == xmlnsSpace:
+		return false
+	case b.prefix == "":
+		return true
+	}
+	return b.uri != "" && isLocalName(b.prefix)
+}
+
+// isLocalName reports whether a name that [xml.Decoder] accepts has no prefix and
+// can stand behind one.
+func isLocalName(name string) bool {
+	first, _ := utf8.DecodeRuneInString(name)
+	return !strings.Contains(name, ":") && (first == '_' || unicode.In(first, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Lo))
+}
+
+// content appends all that is in the element whose start tag was read last, and its
+// end tag unless without is set. The prefixes that it uses must be declared around
+// it.
+func (s *scanner) content(b []byte, without bool) ([]byte, error) {
+	for depth := len(s.open); ; {
+		kind, err := s.next()
+		if err != nil {
+			return nil, errXML
+		}
+		switch kind {
+		case startToken:
+			b = appendStart(b, &s.tag, s.tag.bindings, s.tag.attrs)
+		case textToken:
+			b = appendText(b, s.text)
+		case endToken:
+			last := s.open[:len(s.open)+1][len(s.open)]
+			if len(s.open) < depth && without {
+				return b, nil
+			}
+			if !last.empty {
+				b = appendEnd(b, last.prefix, last.local)
+			}
+			if len(s.open) < depth {
+				return b, nil
+			}
+		}
+	}
+}
+
+// copyElement appends the element whose start tag was read last, with the bindings
+// that it uses, so that it can stand anywhere.
+func (s *scanner) copyElement(b []byte) ([]byte, error) {
+	t, around := s.tag, len(s.bindings)-len(s.tag.bindings)
+	before := s.used
+	s.used = map[int]bool{}
+	defer func() { s.used = before }()
+	if t.prefix != "" || t.space != "" {
+		_, _ = s.resolve(t.prefix)
+	} else {
+		s.used[noBinding] = true
+	}
+	for _, a := range t.attrs {
+		if a.prefix != "" {
+			_, _ = s.resolve(a.prefix)
+		}
+	}
+	inner, err := s.content(nil, false)
+	if err != nil {
+		return nil, err
+	}
+	// A default namespace around the copy must not become its own.
+	bindings, hasDefault := append([]binding{}, t.bindings...), false
+	for _, own := range bindings {
+		hasDefault = hasDefault || own.prefix == ""
+	}
+	outer := s.bindings[:around] // as they were: the element's own stand behind them
+	for i := around - 1; i >= 0 && len(s.used) > 0; i-- {
+		if s.used[i] {
+			bindings = append(bindings, outer[i])
+			hasDefault = hasDefault || outer[i].prefix == ""
+		}
+	}
+	if !hasDefault && s.used[noBinding] {
+		bindings = append(bindings, binding{})
+	}
+	b = appendStart(b, &t, bindings, t.attrs)
+	return append(b, inner...), nil
+}
+
+// inner returns what is in the element whose start tag was read last: its text, and
+// the same as HTML if there are elements in it.
+func (s *scanner) inner() (text, html string, err error) {
+	var plain, markup []byte
+	elements := false
+	for depth := len(s.open); len(s.open) >= depth; {
+		kind, err := s.next()
+		if err != nil {
+			return "", "", errXML
+		}
+		switch kind {
+		case startToken:
+			elements = true
+			markup = appendHTMLStart(markup, &s.tag)
+		case textToken:
+			plain, markup = append(plain, s.text...), appendText(markup, s.text)
+		case endToken:
+			if len(s.open) >= depth {
+				markup = appendHTMLEnd(markup, s.open[:len(s.open)+1][len(s.open)].local)
+			}
+		}
+	}
+	if !elements {
+		markup = nil
+	}
+	return string(plain), string(markup), nil
+}
+
+// appendStart appends a start tag with the given bindings and attributes.
+func appendStart(b []byte, t *tag, bindings []binding, attrs []attribute) []byte {
+	b = appendName(append(b, '<'), t.prefix, t.local)
+	for _, n := range bindings {
+		if n.prefix == "" {
+			b = append(b, " xmlns=\""...)
+		} else {
+			b = append(append(append(b, " xmlns:"...), n.prefix...), `="`...)
+		}
+		b = append(appendValue(b, n.uri), '"')
+	}
+	for _, a := range attrs {
+		b = append(appendName(append(b, ' '), a.prefix, a.local), `="`...)
+		b = append(appendValue(b, a.value), '"')
+	}
+	if t.empty {
+		b = append(b, '/')
+	}
+	return append(b, '>')
+}
+
+func appendEnd(b []byte, prefix, local string) []byte {
+	return append(appendName(append(b, "</"...), prefix, local), '>')
+}
+
+func appendName(b []byte, prefix, local string) []byte {
+	if prefix != "" {
+		b = append(append(b, prefix...), ':')
+	}
+	return append(b, local...)
+}
+
+// voids are the elements of HTML that have no end tag.
+var voids = map[string]bool{
+	"area": true, "base": true, "br": true, "col": true, "embed": true, "hr": true, "img": true, "input": true,
+	"link": true, "meta": true, "param": true, "source": true, "track": true, "wbr": true,
+}
+
+func appendHTMLStart(b []byte, t *tag) []byte {
+	b = append(append(b, '<'), t.local...)
+	for _, a := range t.attrs {
+		if a.prefix == "" || a.space == xmlSpace && a.local == "lang" {
+			b = append(append(append(b, ' '), a.local...), `="`...)
+			b = append(appendValue(b, a.value), '"')
+		}
+	}
+	if voids[t.local] {
+		b = append(b, " /"...)
+	}
+	return append(b, '>')
+}
+
+func appendHTMLEnd(b []byte, local string) []byte {
+	if voids[local] {
+		return b
+	}
+	return appendEnd(b, "", local)
+}
+
+// appendText appends text. What XML cannot carry becomes U+FFFD.
+func appendText[T string | []byte](b []byte, text T) []byte {
+	return appendEscaped(b, string(text), false)
+}
+
+// appendValue appends the value of an attribute between double quotes. Line ends and
+// tabs become blanks, as parsers make them.
+func appendValue(b []byte, text string) []byte { return appendEscaped(b, text, true) }
+
+func appendEscaped(b []byte, text string, value bool) []byte {
+	for _, r := range text {
+		switch {
+		case r == '&':
+			b = append(b, "&amp;"...)
+		case r == '<':
+			b = append(b, "&lt;"...)
+		case r == '>':
+			b = append(b, "&gt;"...)
+		case r == '"' && value:
+			b = append(b, "&quot;"...)
+		case value && (r == '\n' || r == '\t' || r == '\r'):
+			b = append(b, ' ')
+		case r == '\r':
+			b = append(b, "&#xD;"...)
+		case !isXMLChar(r):
+			b = utf8.AppendRune(b, utf8.RuneError)
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return b
+}
+
+// isXMLChar reports whether XML can carry a character (XML 1.0, section 2.2).
+func isXMLChar(r rune) bool {
+	return r >= ' ' && r != 0xFFFE && r != 0xFFFF || r == '\t' || r == '\n' || r == '\r'
+}
+
+// resolveURL returns a reference relative to a base as an absolute URL; as it is if
+// that is not possible.
+func resolveURL(base, ref string) string {
+	ref = strings.TrimSpace(ref)
+	to, err := url.Parse(ref)
+	if base == "" || err != nil || to.IsAbs() {
+		return ref
+	}
+	from, err := url.Parse(base)
+	if err != nil || !from.IsAbs() {
+		return ref
+	}
+	return from.ResolveReference(to).String()
+}

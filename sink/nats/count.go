@@ -1,0 +1,34 @@
+package nats
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Count returns how many messages the subject has in its stream now. It implements
+// serve.Counter.
+func (l *Log) Count(ctx context.Context) (n uint64, err error) {
+	err = l.ask(ctx, func(ctx context.Context, _ *session, stream string) error {
+		return l.conn.insist(ctx, func(ctx context.Context) error {
+			s, err := l.conn.js.Stream(ctx, stream)
+			if err != nil {
+				return err
+			}
+			info, err := s.Info(ctx, jetstream.WithSubjectFilter(l.subject))
+			if err != nil {
+				return err
+			}
+			n = 0
+			for _, count := range info.State.Subjects {
+				n += count
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count the messages: %w", err)
+	}
+	return n, nil
+}
