@@ -34,6 +34,9 @@ func TestBrokenFeeds(t *testing.T) {
 		doc := rss("", "c@3:a b@2:a a@1:a")
 		r := newUpstream("/feed", doc[:strings.LastIndex(doc, "<guid>")]).read(t)
 		r.want("b:a c:a", syndication.NotWellFormed)
+		r.u.requests()
+		r.want("")
+		r.wantRequests("/feed") // its validators may be those of the whole document
 		r.u.set("/feed", doc)
 		r.want("a:a")
 	})

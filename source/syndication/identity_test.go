@@ -94,6 +94,18 @@ func TestIdentitiesChanged(t *testing.T) {
 		r.u.set("/feed", alike("j i h g f"))
 		r.want("f g h i j", syndication.PossibleOverrun)
 	})
+	t.Run("of pairs that look alike", func(t *testing.T) {
+		t.Parallel()
+		doc := articles("", 4, 3, 2, 1)
+		pairs := func(a, b string) string {
+			first, second := strings.ReplaceAll(doc, "</guid>", a+"</guid>"), strings.ReplaceAll(doc, "</guid>", b+"</guid>")
+			return strings.TrimSuffix(first, "</channel></rss>") + second[strings.Index(second, "<item>"):]
+		}
+		r := newUpstream("/feed", pairs("a", "b")).read(t)
+		r.want("g1b:a g2b:a g3b:a g4b:a g1a:a g2a:a g3a:a g4a:a")
+		r.u.set("/feed", pairs("c", "d"))
+		r.want("g1d:a g2d:a g3d:a g4d:a g1c:a g2c:a g3c:a g4c:a", syndication.PossibleOverrun)
+	})
 	t.Run("after start: now", func(t *testing.T) {
 		t.Parallel()
 		r := newUpstream("/feed", articles("", 5, 4, 3, 2, 1)).read(t, func(c *syndication.Config) { c.Start.Now = true })
