@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,7 +49,7 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, last *st
 		}
 	}
 	if s.seen.newest.sequence < to {
-		if err := s.loadTo(ctx, max(1, info.State.FirstSeq), to); err != nil {
+		if err := s.loadTo(ctx, info, to); err != nil {
 			return err
 		}
 	}
@@ -57,14 +58,15 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, last *st
 }
 
 // loadTo loads the IDs of the messages behind the newest one that is known, up to the
-// sequence to. The stream begins with the sequence first.
-func (s *Sink) loadTo(ctx context.Context, first, to uint64) error {
+// sequence to.
+func (s *Sink) loadTo(ctx context.Context, info *jetstream.StreamInfo, to uint64) error {
+	first := max(1, info.State.FirstSeq)
 	from := max(first, s.seen.newest.sequence+1)
 	r, err := s.tail(ctx, from, to)
 	if err != nil {
 		return err
 	}
-	if err := s.load(ctx, r, to); err != nil || r.from == from || !s.ids.Marked() {
+	if err := s.load(ctx, info, r, to); err != nil || r.from == from || !s.ids.Marked() {
 		return err
 	}
 	// Its source wants every mark, however old.
@@ -72,7 +74,7 @@ func (s *Sink) loadTo(ctx context.Context, first, to uint64) error {
 	if r, err = s.headers(ctx, first); err != nil {
 		return err
 	}
-	return s.load(ctx, r, to)
+	return s.load(ctx, info, r, to)
 }
 
 // holds reports whether the topic still holds the message m. Then it holds all in front
@@ -105,13 +107,27 @@ func (s *Sink) forget() {
 
 // load makes ids hold what is read up to the sequence to, which is that of a
 // checkpoint or of a message of the topic.
-func (s *Sink) load(ctx context.Context, r *reading, to uint64) error {
+//
+// The stream may have gone back in time between the look at the newest known message and
+// the creation of the consumer: in a cluster the connection lasts. So that message is
+// looked at once more when the first one has come. Those after it are of the same stream:
+// a consumer that starts again numbers its messages from 1.
+func (s *Sink) load(ctx context.Context, info *jetstream.StreamInfo, r *reading, to uint64) error {
+	known := s.seen.newest
 	defer sink.Announce(s.conn.log, s.topic.Subject, r.pending())()
 	defer r.close()
 	for seen := uint64(0); seen < to; {
 		m, err := r.await(ctx, to)
 		if err != nil {
 			return fmt.Errorf("read what the topic holds: %w", err)
+		}
+		if seen == 0 {
+			if held, err := s.holds(ctx, info, known); err != nil {
+				return err
+			} else if !held {
+				s.forget()
+				return errors.New("the stream has lost its newest messages while it was read")
+			}
 		}
 		if seen = m.sequence; seen <= to && m.Subject == s.topic.Subject {
 			s.ids.LoadMessage(m.fields())

@@ -1,8 +1,11 @@
 package nats_test
 
 import (
+	"bytes"
 	"net/url"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,4 +143,49 @@ func TestHubLosesItsTailBehindALeafNode(t *testing.T) {
 	}
 	commit(t, s, 4, 7)
 	wantFeed(t, s, 7)
+}
+
+// The hub restarts without its tail after a copy has seen that the newest entity that it
+// knows is still there, and before it loads the IDs behind that. Another copy fills the
+// stream again in smaller commits and stops half-way.
+func TestHubLosesItsTailWhileIDsAreLoaded(t *testing.T) {
+	t.Parallel()
+	h, leaf := runHub(t)
+	p := runProxy(t, strings.TrimPrefix(leaf, "nats://"))
+	open := func(url string) *nats.Sink { return connect(t, nats.Config{URL: url, Domain: "hub"}).Sink(orders()) }
+	stop := func() {
+		h.Shutdown()
+		h.WaitForShutdown()
+	}
+	writer, s := open(leaf), open(p.url())
+	resume(t, writer)
+	commit(t, writer, 0, 10) // 1 to 10, and the checkpoint
+	stop()
+	backup := copyOf(t, h.dir)
+	h.run(t)
+	resumeAgain(t, writer)
+	commit(t, writer, 10, 40) // 12 to 41, and the checkpoint
+	resume(t, s)
+	commit(t, writer, 40, 41) // 43, and the checkpoint
+
+	var once sync.Once
+	p.setWatch(func(data []byte) {
+		if bytes.Contains(data, []byte("API.CONSUMER.CREATE.")) {
+			once.Do(func() {
+				stop()
+				h.dir = backup
+				h.run(t)
+				other := open(leaf)
+				resumeAgain(t, other)
+				for n := 10; n < 27; n++ {
+					commit(t, other, n, n+1) // up to the checkpoint 45
+				}
+			})
+		}
+	})
+	_, _ = s.Resume(t.Context()) // as far as it gets
+	if cp := resumeAgain(t, s); cp.Count != 27 {
+		t.Fatalf("checkpoint %+v, want count 27", cp)
+	}
+	wantHeld(t, s, 41, 27)
 }

@@ -21,6 +21,8 @@ type proxy struct {
 	// kept, while not nil, has what clients say, for each connection to the server
 	// that it is kept back from.
 	kept map[net.Conn][]byte
+	// watch, if it is set, is called with what clients say before that is passed on.
+	watch func(data []byte)
 }
 
 func runProxy(t *testing.T, server string) *proxy {
@@ -69,6 +71,12 @@ func (p *proxy) pass(from, to net.Conn, answers bool) {
 			return
 		}
 		p.mu.Lock()
+		watch := p.watch
+		p.mu.Unlock()
+		if !answers && watch != nil {
+			watch(buf[:n])
+		}
+		p.mu.Lock()
 		mute := p.mute
 		keep := !answers && p.kept != nil
 		if keep {
@@ -100,6 +108,12 @@ func (p *proxy) muteAfter(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.only = n
+}
+
+func (p *proxy) setWatch(watch func(data []byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watch = watch
 }
 
 func (p *proxy) keepBack() {
