@@ -39,7 +39,7 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, last *st
 	case !cp.Moved.Equal(s.seen.moved):
 		// A person has moved the checkpoint, perhaps after deleting messages.
 		s.forget()
-	case last.same(s.seen.checkpoint) && to == last.Sequence && s.seen.newest.sequence < to:
+	case s.seen.complete && last.same(s.seen.checkpoint) && to == last.Sequence && s.seen.newest.sequence < to:
 		return nil
 	default:
 		if held, err := s.holds(ctx, info, s.seen.newest); err != nil {
@@ -53,7 +53,7 @@ func (s *Sink) catchUp(ctx context.Context, info *jetstream.StreamInfo, last *st
 			return err
 		}
 	}
-	s.seen.created, s.seen.checkpoint, s.seen.moved = info.Created, last, cp.Moved
+	s.seen.created, s.seen.checkpoint, s.seen.complete, s.seen.moved = info.Created, last, true, cp.Moved
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (s *Sink) holds(ctx context.Context, info *jetstream.StreamInfo, m identity
 // forget forgets the IDs.
 func (s *Sink) forget() {
 	s.ids.Reset()
-	s.seen.newest = identity{}
+	s.seen.newest, s.seen.complete = identity{}, false
 }
 
 // load makes ids hold what is read up to the sequence to, which is that of a

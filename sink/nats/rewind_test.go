@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"bytes"
 	"log/slog"
 	"os"
 	"strings"
@@ -373,4 +374,40 @@ func TestAllOfTheTopicIsLost(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 4)
 	wantFeed(t, s, 4)
+}
+
+// The server starts without its tail, a copy forgets the IDs and is interrupted while it
+// loads them again, and the server gets its tail back.
+func TestLostTailComesBackWhileIDsAreLoaded(t *testing.T) {
+	t.Parallel()
+	r := newRewindable(t)
+	writer := r.open()
+	resume(t, writer)
+	commit(t, writer, 0, 10)
+	r.save()
+	resumeAgain(t, writer)
+	commit(t, writer, 10, 40)
+	p := runProxy(t, r.listen)
+	s := connect(t, nats.Config{URL: p.url()}).Sink(orders())
+	resume(t, s)
+	whole := ""
+	r.restart(func() { whole = copyOf(t, r.dir) })
+	r.rewind()
+
+	p.setWatch(func(data []byte) {
+		if bytes.Contains(data, []byte("API.CONSUMER.CREATE.")) {
+			p.cut()
+		}
+	})
+	eventually(t, "the load of the IDs is interrupted", func() bool {
+		_, err := s.Resume(t.Context())
+		return err != nil && strings.Contains(err.Error(), "lost") && s.IDs().Len() == 0
+	})
+	p.setWatch(nil)
+	r.backup = whole
+	r.rewind()
+	if cp := resumeAgain(t, s); cp.Count != 40 {
+		t.Fatalf("checkpoint %+v, want count 40", cp)
+	}
+	wantHeld(t, s, 50, 40)
 }

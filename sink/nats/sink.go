@@ -55,6 +55,9 @@ type seen struct {
 	// checkpoint is the newest checkpoint that the sink has read or stored; nil
 	// if the topic had none.
 	checkpoint *stored
+	// complete reports whether the IDs were loaded up to checkpoint since they were last
+	// forgotten. A load may fail half-way, and the topic may then have that checkpoint again.
+	complete bool
 	// newest is the newest entity whose ID was loaded or committed.
 	newest identity
 	// moved is when a person had last moved the checkpoint.
@@ -98,7 +101,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		}
 		if last == nil {
 			s.forget()
-			s.session, s.fence, s.seen = ses, fence{at: asked}, seen{created: info.Created}
+			s.session, s.fence, s.seen = ses, fence{at: asked}, seen{created: info.Created, complete: true}
 			return nil
 		}
 		if cp, err = checkpoint.Decode(last.Data); err != nil {
