@@ -255,6 +255,7 @@ func (s *Sink) acknowledged(data []byte, id string, n int) (sequence uint64, err
 	var ack struct {
 		Error    *jetstream.APIError `json:"error"`
 		Stream   string              `json:"stream"`
+		Domain   string              `json:"domain"`
 		Sequence uint64              `json:"seq"`
 		Batch    string              `json:"batch"`
 		Count    int                 `json:"count"`
@@ -267,6 +268,9 @@ func (s *Sink) acknowledged(data []byte, id string, n int) (sequence uint64, err
 	case ack.Stream != s.topic.Stream.Name:
 		return 0, feed.Permanent(fmt.Errorf("stream %s acknowledged what was meant for %s; which of them has the subject %s?",
 			ack.Stream, s.topic.Stream.Name, s.checkpoint))
+	case s.conn.cfg.Domain != "" && ack.Domain != s.conn.cfg.Domain:
+		return 0, feed.Permanent(fmt.Errorf("JetStream domain %q acknowledged what was meant for domain %s: it has a stream with the subject %s, too; delete the subject there",
+			ack.Domain, s.conn.cfg.Domain, s.checkpoint))
 	case ack.Sequence == 0:
 		return 0, errors.New("NATS acknowledged without a sequence")
 	case id != "" && (ack.Batch != id || ack.Count != n):

@@ -26,16 +26,23 @@ type hub struct {
 // runHub runs both, and returns the hub and the URL of the leaf node.
 func runHub(t *testing.T) (h *hub, leaf string) {
 	t.Helper()
+	return runHubAnd(t, &server.Options{ServerName: "leaf"})
+}
+
+// runHubAnd is runHub with options of the leaf node.
+func runHubAnd(t *testing.T, node *server.Options) (h *hub, leaf string) {
+	t.Helper()
 	h = &hub{dir: t.TempDir(), client: freePort(t), leaf: freePort(t)}
 	h.run(t)
 	remote, err := url.Parse("nats-leaf://127.0.0.1:" + strconv.Itoa(h.leaf))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := runServer(t, &server.Options{ServerName: "leaf", LeafNode: server.LeafNodeOpts{
+	node.LeafNode = server.LeafNodeOpts{
 		ReconnectInterval: 50 * time.Millisecond,
 		Remotes:           []*server.RemoteLeafOpts{{URLs: []*url.URL{remote}}},
-	}})
+	}
+	s := runServer(t, node)
 	eventually(t, "the leaf node is connected", func() bool { return s.NumLeafNodes() == 1 })
 	return h, s.ClientURL()
 }
@@ -105,6 +112,20 @@ func TestLeafNodeWithoutADomain(t *testing.T) {
 			wantError(t, err, false, nil, "JetStream does not answer", test.want)
 		})
 	}
+}
+
+// The leaf node has a stream of its own with the same subjects, as after a run without the
+// domain. It answers sooner than the hub.
+func TestLeafNodeHasTheStreamToo(t *testing.T) {
+	t.Parallel()
+	h, leaf := runHubAnd(t, &server.Options{ServerName: "leaf", JetStream: true, StoreDir: t.TempDir(), JetStreamDomain: "leaf"})
+	resume(t, connect(t, nats.Config{URL: leaf}).Sink(orders()))
+	s := connect(t, nats.Config{URL: leaf, Domain: "hub"}).Sink(orders())
+	resume(t, s)
+	h.Shutdown()
+	h.WaitForShutdown()
+	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
+	wantError(t, err, true, nil, `JetStream domain "leaf" acknowledged what was meant for domain hub`)
 }
 
 // The hub restarts without its tail while the connection to the leaf node lasts. Another
