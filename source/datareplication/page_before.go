@@ -9,7 +9,7 @@ import (
 )
 
 // provenFor is for how long a page that was read to its end proves the position
-// at the start of the page after it. After a longer pause, and after a restart,
+// at the start of the page after it. After a longer pause, an error and a restart
 // the end of the page is read again.
 const provenFor = time.Minute
 

@@ -78,6 +78,29 @@ func TestFeedIsMadeAnew(t *testing.T) {
 	}
 }
 
+// TestFeedIsMadeAnewInAnOutage replaces a feed by another one while its server is
+// away for a few seconds, and reading is between two pages.
+func TestFeedIsMadeAnewInAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite("a@1", "b@2")
+		src := s.source(t)
+		b, err := src.Next(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Add("GET", "/1", sample.Status(503))
+		readOn(t, src, b.Cursor).wantIDs(t, "")
+		again := newSite("x@1", "y@2")
+		s.edit(func() { s.pages, s.latest = again.pages, again.latest })
+		lost := readSure(t, src, b.Cursor)
+		lost.wantIDs(t, "")
+		if lost.err == nil || !strings.Contains(lost.err.Error(), "entities may be missing") {
+			t.Errorf("error %v", lost.err)
+		}
+	})
+}
+
 // TestPageBefore reads on at the start of a page after a restart.
 func TestPageBefore(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,7 @@ func (s *Source) walk(ctx context.Context, w *walker, after feed.Cursor) (feed.B
 		// What came before the break is whole and in order. The next call
 		// meets the break again, or finds it cured.
 		s.closePage()
+		s.proven = pageEnd{}
 		w.more = true
 	}
 	batch := w.batch()

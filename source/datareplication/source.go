@@ -138,6 +138,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		s.closePage()
 		s.index = nil
 		s.expect = after
+		s.proven = pageEnd{} // the server may come back with another feed
 		return feed.Batch{}, err
 	}
 	batch.Newest = s.newest.at
