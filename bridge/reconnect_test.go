@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +157,30 @@ func TestABusThatIsUpForMomentsMakesProgress(t *testing.T) {
 		if err := topic.Err(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A stream that is restored, or whose server is back in a cluster, needs no reconnect. A
+// feed that was halted goes on at its next look.
+func TestTheWaitEndsWhenTheTopicIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gone atomic.Bool
+		gone.Store(true)
+		var topic sinktest.Memory
+		b := newBridge(upTo(3), topic.Open(sinktest.Faults{Resume: func() error {
+			if gone.Load() {
+				return feed.Permanent(errors.New("the stream is gone"))
+			}
+			return nil
+		}}))
+		stop := start(t, b)
+		time.Sleep(time.Hour)
+		gone.Store(false)
+		time.Sleep(40 * time.Second)
+		if n := len(topic.Entities()); n != 3 {
+			t.Errorf("%d entities 40 s after the topic was back, want 3", n)
+		}
+		stop()
 	})
 }
 

@@ -127,7 +127,10 @@ func (b *Bridge) reconnected() <-chan struct{} {
 }
 
 // sinkError marks an error of the sink, as opposed to one of the source.
-type sinkError struct{ error }
+type sinkError struct {
+	error
+	resume bool // it is one of Resume
+}
 
 func (e *sinkError) Unwrap() error { return e.error }
 
@@ -135,7 +138,7 @@ func (e *sinkError) Unwrap() error { return e.error }
 func (b *Bridge) resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	cp, err := b.Sink.Resume(ctx)
 	if err != nil {
-		return cp, &sinkError{err}
+		return cp, &sinkError{err, true}
 	}
 	return cp, nil
 }
@@ -202,7 +205,9 @@ func (b *Bridge) open(ctx context.Context, cp checkpoint.Checkpoint) (Source, st
 // and a random part of spread has passed. On the way it looks at the checkpoint so
 // often that what this copy knows of it does not get older than recheck, and ends the
 // wait if it is not the one that this copy has seen last: another copy has committed,
-// or a person has moved it. What the session knows is stale then.
+// or a person has moved it. What the session knows is stale then. It also ends a wait
+// after an error of that look, which has worked now: a stream may be back, or restored,
+// without a reconnect.
 func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration, early <-chan struct{}) (stale bool, err error) {
 	defer recoverPanic(&err)
 	if d <= recheck {
@@ -230,11 +235,16 @@ func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration, early <-c
 		switch {
 		case err != nil && s.State == Idle:
 			return false, err
-		case err == nil && !sameCheckpoint(cp, b.last):
+		case err == nil && (!sameCheckpoint(cp, b.last) || ofResume(s.Err)):
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+func ofResume(err error) bool {
+	failed, ok := errors.AsType[*sinkError](err)
+	return ok && failed.resume
 }
 
 func sameCheckpoint(a, b checkpoint.Checkpoint) bool {
@@ -267,7 +277,7 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []fe
 	// comment. The sink bounds it in time. If the process dies here, all of
 	// the batch is published and cp is stored, or nothing of it is.
 	if err := b.commit(context.WithoutCancel(ctx), batch.Entities, cp, ahead); err != nil {
-		return false, &sinkError{err}
+		return false, &sinkError{err, false}
 	}
 	took := time.Since(cp.At)
 	b.last, b.unstored = cp, nil
