@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -156,6 +157,12 @@ func (t *checkpointTopic) check(ctx context.Context, d description) error {
 // read returns the checkpoints of a topic as they are committed up to an offset of the
 // partition, or further.
 func (t *checkpointTopic) read(ctx context.Context, at place, to int64, topic string) (checkpoints, error) {
+	return t.readUnless(ctx, at, to, math.MaxInt64, topic)
+}
+
+// readUnless is read, and begins at the start of the partition if records were read before at
+// an offset or behind it where there can be none: the cluster has lost them.
+func (t *checkpointTopic) readUnless(ctx context.Context, at place, to, none int64, topic string) (checkpoints, error) {
 	p := t.cache(at.partition)
 	select {
 	case p.lock <- struct{}{}:
@@ -164,7 +171,7 @@ func (t *checkpointTopic) read(ctx context.Context, at place, to int64, topic st
 		return nil, context.Cause(ctx)
 	}
 	c := t.conn
-	if p.id != at.id {
+	if p.id != at.id || p.last.offset >= none {
 		p.reset(at.id)
 	}
 	err := p.readTo(ctx, c, at.partition, to)

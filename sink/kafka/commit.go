@@ -87,19 +87,19 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	if err := s.send(ctx, record, nil); err != nil {
 		return s.explainCheckpoint(err, len(record[0].Value))
 	}
-	if s.fresh {
+	if n := s.connections.changes.Load(); n != s.confirmed {
 		if err := s.confirmNewest(ctx, record[0].Offset); err != nil {
 			return err
 		}
+		s.confirmed = n
 	}
 	last := append(lastOf(p.records), lastOf(record)...)
 	if err := commitSent(ctx, s.producer, last); err != nil {
 		return err
 	}
 	// All of it is stored now. If the process ends here, Resume finds it so.
-	s.fresh = false
 	s.newest = stored{offset: record[0].Offset, data: record[0].Value, ends: ends}
-	s.own, s.placed = record[0].Offset, true
+	s.placed = true
 	s.seen.checkpoint, s.seen.next = s.newest, ends
 	s.hung.afterCommit(ctx, last)
 	// The records hold on to the page that the entities were read from.

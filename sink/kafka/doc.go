@@ -26,8 +26,9 @@
 //     aborts with ErrConflict if the newest checkpoint below O is not the one of step 1;
 //  5. commits the transaction.
 //
-// Later commits are the steps 3 and 5, without the read. After any error the producer is
-// closed, and the next Commit begins with step 1.
+// Later commits are the steps 3 and 5, and step 4 if a connection of the producer was made
+// or lost since the last step 4. After any error the producer is closed, and the next Commit
+// begins with step 1.
 //
 // # Why nothing is lost or comes twice
 //
@@ -43,7 +44,10 @@
 //     finds the checkpoint of S.
 //
 // The commits of S after that need no read: while they succeed, nobody has initialized the
-// id since. A commit whose answer was lost is never repeated. It takes place before the id is
+// id since, unless the cluster went back to an earlier state. Then it may take the epoch of S
+// for the current one again, or keep the id and lose checkpoints. But its brokers were
+// restarted, or others lead, so the producer's connections have changed, and S reads again. A
+// commit whose answer was lost is never repeated. It takes place before the id is
 // initialized again, so step 4 finds it, or it is refused. So once the next commit has
 // succeeded, no commit from before can take place.
 //

@@ -56,6 +56,14 @@ func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {
 // Doubt makes s not know whether its last commit is ended.
 func (s *Sink) Doubt() { s.hung.ended = nil }
 
+// AwaitEnd waits until the last commit of s is ended.
+func (s *Sink) AwaitEnd(t testing.TB) {
+	t.Helper()
+	if err := s.hung.awaitEnd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // StoredEnds returns the ends of the topic that the newest checkpoint has.
 func (s *Sink) StoredEnds(t testing.TB) []int64 {
 	t.Helper()

@@ -238,3 +238,50 @@ func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 		t.Errorf("the leader was asked %d times, want more than 40", n)
 	}
 }
+
+// The cluster comes back in an earlier state, with its transactional ids, while a copy is between
+// two commits. The copy must not go on behind messages that are lost, though the cluster may take
+// its id and epoch for the current ones.
+func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
+	t.Parallel()
+	for name, refilled := range map[string]int{"nobody has committed since": 0, "another copy has published a part": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, saved := t.TempDir(), t.TempDir()
+			port := freePort(t)
+			c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			conn := connect(t, at(c))
+			s, idle := conn.Sink(orders()), conn.Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			s.AwaitEnd(t)
+			c.Close()
+			if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+			commit(t, s, 2, 3)
+			commit(t, s, 3, 4)
+			s.AwaitEnd(t)
+			resume(t, idle) // the connection has read the checkpoint that is lost
+			c.Close()
+			c = startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
+			n := 2 + refilled
+			if refilled > 0 {
+				other := connect(t, at(c)).Sink(orders())
+				resume(t, other)
+				commit(t, other, 2, n)
+			}
+			began := time.Now()
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
+			if took := time.Since(began); took > 8*time.Second {
+				t.Errorf("it took %v, want less than the timeout", took)
+			}
+			if cp := resume(t, s); cp.Count != uint64(n) {
+				t.Fatalf("checkpoint %+v, want that of %d entities", cp, n)
+			}
+			commit(t, s, n, 5)
+			wantFeed(t, s, 5)
+		})
+	}
+}

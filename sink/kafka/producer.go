@@ -3,6 +3,8 @@ package kafka
 import (
 	"context"
 	"errors"
+	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -11,8 +13,9 @@ import (
 
 // newProducer returns a client that commits under a transactional id. It does
 // nothing yet.
-func (c *Conn) newProducer(transactionalID string, batch int32) (*kgo.Client, error) {
+func (c *Conn) newProducer(transactionalID string, batch int32, hooks ...kgo.Hook) (*kgo.Client, error) {
 	opts := append(append([]kgo.Opt{}, c.opts...),
+		kgo.WithHooks(hooks...),
 		kgo.TransactionalID(transactionalID),
 		kgo.TransactionTimeout(c.cfg.TransactionTimeout),
 		// The records of a commit go out when it flushes, or as batches get full. If
@@ -58,6 +61,16 @@ func (c *Conn) closeProducer(p *kgo.Client) {
 	defer c.mu.Unlock()
 	delete(c.producers, p)
 }
+
+// connections counts how often a client has got or lost a connection to a broker. A broker
+// that comes back without its newest records was restarted, or is another one.
+type connections struct{ changes atomic.Int64 }
+
+func (c *connections) OnBrokerConnect(kgo.BrokerMetadata, time.Duration, net.Conn, error) {
+	c.changes.Add(1)
+}
+
+func (c *connections) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) { c.changes.Add(1) }
 
 // initProducerID initializes the transactional id of p. The coordinator answers when the
 // transaction that was open under the id is aborted, or ended as its producer has asked. From

@@ -46,12 +46,15 @@ type Sink struct {
 	// producer has initialized the transactional id; nil before the first commit, and after
 	// any error. Another copy may have initialized the id since.
 	producer *kgo.Client
-	fresh    bool  // the producer has committed nothing yet
 	batch    int32 // the largest batch of the producer
-	own      int64 // the offset of the checkpoint that was committed last
-	hung     hungTransaction
-	ahead    prepared     // what the next commit may have
-	spare    []kgo.Record // memory for its records; empty, and used by no producer
+	// connections are those of the producer, and confirmed how often they had changed when
+	// newest was last found to be the newest checkpoint; -1 if the producer has not looked.
+	connections *connections
+	confirmed   int64
+
+	hung  hungTransaction
+	ahead prepared     // what the next commit may have
+	spare []kgo.Record // memory for its records; empty, and used by no producer
 
 	// seen says up to where in each partition ids has been caught up, of which topic, with
 	// which checkpoint, and since which move of the position by a person. It outlives errors.
@@ -91,6 +94,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.ready = false
 	s.ahead = prepared{} // they were measured by what the topic took then
 	s.ids.Rollback()
+	was := s.newest
 	var cp checkpoint.Checkpoint
 	err := s.ask(ctx, func(ctx context.Context) (err error) {
 		// Another copy may commit while the IDs are read, and they would be
@@ -104,13 +108,13 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		}
 		return nil
 	})
+	if err != nil || !s.newest.is(was) || s.batch != s.largestBatch() {
+		// The producer has been fenced by the copy that made the newest checkpoint, or the
+		// topic takes other batches now.
+		s.close()
+	}
 	if err != nil {
 		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
-	}
-	if s.producer != nil && (s.newest.offset != s.own || s.batch != s.largestBatch()) {
-		// It has been fenced by the copy that made the newest checkpoint, or the topic
-		// takes other batches now.
-		s.close()
 	}
 	s.hung.drop()
 	s.ready = true
@@ -124,8 +128,6 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 		return cp, false, err
 	}
 	if at != was {
-		// The checkpoint that was committed last is nowhere any more.
-		s.close()
 		s.seen.known, s.seen.checkpoint = s.seen.known && was == place{}, stored{offset: -1}
 	}
 	if err := s.foreign(feeds); err != nil {

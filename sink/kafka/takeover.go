@@ -22,11 +22,12 @@ func (s *Sink) takeOver(ctx context.Context) error {
 
 // initialize opens the producer and initializes its transactional id.
 func (s *Sink) initialize(ctx context.Context, batch int32) error {
-	p, err := s.conn.newProducer(s.transactionalID, batch)
+	connections := new(connections)
+	p, err := s.conn.newProducer(s.transactionalID, batch, connections)
 	if err != nil {
 		return err
 	}
-	s.producer, s.batch, s.fresh = p, batch, true
+	s.producer, s.batch, s.connections, s.confirmed = p, batch, connections, -1
 	bounded, cancel := s.conn.bounded(ctx)
 	defer cancel()
 	if err := initProducerID(bounded, p); err != nil {
@@ -76,7 +77,7 @@ func (s *Sink) readBelow(ctx context.Context, own int64) (checkpoints, error) {
 	if _, err := c.waitStableUpTo(ctx, c.cfg.Checkpoints, []int32{s.place.partition}, []int64{own}, c.cfg.Timeout, nil); err != nil {
 		return nil, err
 	}
-	return c.checkpoints.read(ctx, s.place, own, s.topic.Name)
+	return c.checkpoints.readUnless(ctx, s.place, own, own, s.topic.Name)
 }
 
 // mayFollow returns an error unless the feed's checkpoint among feeds is the one that this
