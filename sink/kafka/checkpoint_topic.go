@@ -46,6 +46,7 @@ type checkpointTopic struct {
 // as it has been read.
 type partitionCache struct {
 	lock   chan struct{} // held while reading
+	turn   chan struct{} // held by the commit that will wait for the last stable offset
 	id     kadm.TopicID
 	newest map[string]stored // by key; nil if nothing has been read
 	// last is the newest record that was read. If it is not at its offset any more, the
@@ -196,13 +197,26 @@ func (t *checkpointTopic) cache(partition int32) *partitionCache {
 	defer t.mu.Unlock()
 	p := t.partitions[partition]
 	if p == nil {
-		p = &partitionCache{lock: make(chan struct{}, 1)}
+		p = &partitionCache{lock: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 		t.partitions[partition] = p
 	}
 	return p
 }
 
-func (p *partitionCache) reset(id kadm.TopicID) { *p = partitionCache{lock: p.lock, id: id} }
+func (p *partitionCache) reset(id kadm.TopicID) {
+	*p = partitionCache{lock: p.lock, turn: p.turn, id: id}
+}
+
+// takeTurn waits until no other commit of this connection has the turn in a partition.
+func (t *checkpointTopic) takeTurn(ctx context.Context, partition int32) (release func(), err error) {
+	turn := t.cache(partition).turn
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
 
 // errReplaced says that the newest record that was read is not there any more.
 var errReplaced = errors.New("the partition has other records now")

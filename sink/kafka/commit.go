@@ -82,6 +82,15 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	if err != nil {
 		return err
 	}
+	if s.connections.changes.Load() != s.confirmed {
+		// Transactions that wait for the last stable offset end one after the other. Those of
+		// this process take turns, instead of finding out by asking again and again.
+		release, err := s.conn.checkpoints.takeTurn(ctx, s.place.partition)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	ends := s.endsAfter(p.records)
 	record := []kgo.Record{s.checkpointRecord(cp, ends)}
 	if err := s.send(ctx, record, nil); err != nil {

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
@@ -174,4 +176,32 @@ func TestCommitsAfterTheFirstReadNoCheckpoint(t *testing.T) {
 		t.Errorf("%d fetches, want none", n)
 	}
 	wantFeed(t, s, 5)
+}
+
+// The first commits of all feeds of a process wait for each other if their checkpoints are in one
+// partition. None of them waits for long.
+func TestManyFeedsTakeOverAtOnce(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, at(c))
+	var sinks []*kafka.Sink
+	for n := range 200 {
+		topic := orders()
+		topic.Name = fmt.Sprint("shop.orders.", n)
+		s := conn.Sink(topic)
+		resume(t, s)
+		sinks = append(sinks, s)
+	}
+	var group sync.WaitGroup
+	for _, s := range sinks {
+		group.Go(func() {
+			if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
 }
