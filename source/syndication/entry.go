@@ -1,6 +1,7 @@
 package syndication
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -16,9 +17,10 @@ type Entry struct {
 	ID string
 	// IDFrom says what ID was taken from.
 	IDFrom IDSource
-	// Look is a short hash of the title, the link and the date of publication; 0 if it
-	// has neither a title nor a link, or is not among the first of the document. It
-	// tells an entry whose ID has changed.
+	// Look is a short hash of the title, the link and the date: that of publication, or
+	// else of the last change. It is 0 if the entry has no date, or neither a title nor
+	// a link, or is not among the first of the document. It detects an entry whose ID
+	// has changed.
 	Look uint32
 	// Deleted says that this is a tombstone: the entry ID was deleted when
 	// Updated says.
@@ -88,7 +90,7 @@ func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) 
 	if !deleted {
 		r.identify(&e, &own)
 		if e.Index < mostLooks {
-			e.Look = own.look()
+			e.Look = own.look(e.Updated.Raw)
 		}
 		r.dates.add(e.Updated, e.Published)
 		if e.IDFrom.Weak() {
@@ -156,11 +158,14 @@ func (r *Reader) identify(e *Entry, p *parts) {
 	e.ID, e.IDFrom = p.hash(), FromHash
 }
 
-func (p *parts) look() uint32 {
-	if p.title == nil && p.link == "" {
+// look returns [Entry.Look]. Without a date, entries that are new each time and look
+// alike, such as the readings of sensors, would count as old ones with other IDs.
+func (p *parts) look(updated string) uint32 {
+	date := cmp.Or(text(p.published), updated)
+	if date == "" || p.title == nil && p.link == "" {
 		return 0
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{text(p.title), p.link, text(p.published)}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{text(p.title), p.link, date}, "\x00")))
 	return max(binary.BigEndian.Uint32(sum[:]), 1)
 }
 

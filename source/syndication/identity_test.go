@@ -106,6 +106,28 @@ func TestIdentitiesChanged(t *testing.T) {
 		r.u.set("/feed", pairs("c", "d"))
 		r.want("g1d:a g2d:a g3d:a g4d:a g1c:a g2c:a g3c:a g4c:a", syndication.PossibleOverrun)
 	})
+	// Readings of sensors: all is the same but the id and the date, or there is no date.
+	for name, date := range map[string]string{"updated": "<updated>2026-01-01T00:00:0%dZ</updated>", "published": "<published>2026-01-01T00:00:0%dZ</published>", "none": "<rights>r%d</rights>"} {
+		t.Run("of entries that look alike but for their date: "+name, func(t *testing.T) {
+			t.Parallel()
+			readings := func(round int) string {
+				var b strings.Builder
+				b.WriteString(`<feed xmlns="http://www.w3.org/2005/Atom">`)
+				for _, sensor := range []string{"wind", "rain", "sun", "fog"} {
+					fmt.Fprintf(&b, `<entry><id>%s%d</id><title>%[1]s</title><link href="http://x/%[1]s"/>%[3]s</entry>`, sensor, round, fmt.Sprintf(date, round))
+				}
+				return b.String() + `</feed>`
+			}
+			r := newUpstream("/feed", readings(1)).read(t)
+			if err := r.poll(); err != nil || len(r.last) != 4 {
+				t.Fatalf("published %s, %v", texts(r.last), err)
+			}
+			r.u.set("/feed", readings(2))
+			if err := r.poll(); err != nil || len(r.last) != 4 {
+				t.Errorf("published %s, %v", texts(r.last), err)
+			}
+		})
+	}
 	t.Run("after start: now", func(t *testing.T) {
 		t.Parallel()
 		r := newUpstream("/feed", articles("", 5, 4, 3, 2, 1)).read(t, func(c *syndication.Config) { c.Start.Now = true })
