@@ -37,8 +37,9 @@ func NewRedactor(names ...string) *Redactor {
 	for _, name := range slices.Concat(Parameters, names) {
 		all = append(all, regexp.QuoteMeta(name))
 	}
-	// A value ends where a query or a text around it goes on.
-	return &Redactor{regexp.MustCompile(`(?i)([?&;](?:[\w%.~-]*[_.-])?(?:` + strings.Join(all, "|") + `)=)[^&;#\s"'<>\x60]+`)}
+	// A value ends where a query or a text around it goes on, as with the colon of an
+	// error.
+	return &Redactor{regexp.MustCompile(`(?i)([?&;](?:[\w%.~-]*[_.-])?(?:` + strings.Join(all, "|") + `)=)[^&;#\s"'<>\x60]*[^&;#\s"'<>\x60:,.)]`)}
 }
 
 // userinfo is what stands between the scheme and the host of a URL.
