@@ -70,7 +70,7 @@ func TestRedact(t *testing.T) {
 		"https://x.example/feed?monkey=1&keys=2&ticketing=3":       "https://x.example/feed?monkey=1&keys=2&ticketing=3",
 		"https://x.example/feed?key=":                              "https://x.example/feed?key=",
 		"https://user:word@x.example/feed":                         "https://***@x.example/feed",
-		"GET http://x.example/?key=a: b (http://x/?key=a.b).":     "GET http://x.example/?key=***: b (http://x/?key=***).",
+		"GET http://x.example/?key=a: b (http://x/?key=a.b).":      "GET http://x.example/?key=***: b (http://x/?key=***).",
 		`Get "https://x.example/?apikey=abc": EOF`:                 `Get "https://x.example/?apikey=***": EOF`,
 		"<https://x.example/1?token=abc>; rel=self, <https://x/2>": "<https://x.example/1?token=***>; rel=self, <https://x/2>",
 		"write to me@x.example":                                    "write to me@x.example",
