@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
@@ -34,6 +35,8 @@ type sources struct {
 	held   *sink.IDs
 	log    *slog.Logger
 	opened map[string]bridge.Source // by their kind: they remember what saves work
+	// redact hides the secrets of URLs in the headers of entities. It may be nil.
+	redact *safetext.Redactor
 
 	mu    sync.Mutex    // guards what follows
 	found config.Format // what the feed was seen to be last
@@ -87,7 +90,7 @@ func (s *sources) build(kind string) (bridge.Source, error) {
 		}
 		cfg := syndication.Config{
 			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities,
-			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At},
+			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.redact,
 		}
 		if f.Format != "auto" {
 			cfg.Format = syndication.Format(f.Format)

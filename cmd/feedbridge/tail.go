@@ -67,6 +67,7 @@ func (a *app) tail(ctx context.Context, f config.Feed, follow bool, limit int) e
 	if err != nil {
 		return err
 	}
+	all.redact = a.redact
 	lines := newEntityWriter(a.out)
 	err = readFeed(ctx, all, follow, f.Every, nil, log, func(b feed.Batch) error {
 		warn(log, b.Violations)

@@ -238,6 +238,7 @@ func (a *app) feedStream(ctx context.Context, name string, v verification, log *
 	if err != nil {
 		return stream{}, err
 	}
+	all.redact = a.redact
 	return stream{name: "feed " + a.redact.URL(f.Source.URL), entities: func(yield func(feed.Entity, error) bool) {
 		err := readFeed(ctx, all, false, 0, &tries{limit: v.retryFor, log: log}, log, func(b feed.Batch) error {
 			warn(log, b.Violations)

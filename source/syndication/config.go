@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -33,6 +34,9 @@ type Config struct {
 	// each in one go. Zero means 999 and 1 MiB.
 	BatchEntities int `yaml:"-"`
 	BatchBytes    int `yaml:"-"`
+	// Redact hides the secrets of the URLs in the headers that the source adds. Nil
+	// stands for one that knows the usual names of parameters.
+	Redact *safetext.Redactor `yaml:"-"`
 }
 
 // Settings say how to understand a feed. Their yaml tags are the keys of the

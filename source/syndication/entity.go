@@ -58,7 +58,7 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 		add("Late", "true")
 	}
 	if op == feed.Put {
-		e.Header = append(e.Header, d.originHeaders()...)
+		e.Header = append(e.Header, d.originHeaders(s.cfg.Redact)...)
 	}
 	return e
 }

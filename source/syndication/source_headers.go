@@ -19,7 +19,7 @@ const (
 // its feed, and the base of its relative references if that is not the URL of its
 // document. They are no part of the body or of its hash, so that an entry does not
 // change with its feed.
-func (d *document) originHeaders() (h feed.Header) {
+func (d *document) originHeaders(redact *safetext.Redactor) (h feed.Header) {
 	add := func(name, value string) {
 		value = headerSafe(strings.Join(strings.Fields(value), " "))
 		if value != "" && len(value) <= longestFeedHeader {
@@ -32,7 +32,6 @@ func (d *document) originHeaders() (h feed.Header) {
 		add("Feed-Author", author)
 	}
 	if d.meta.URL != d.url {
-		var redact *safetext.Redactor
 		add("Content-Location", redact.URL(d.meta.URL))
 	}
 	return h

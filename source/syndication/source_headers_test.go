@@ -7,26 +7,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 func TestOriginHeaders(t *testing.T) {
 	t.Parallel()
+	redact := safetext.NewRedactor("ticket")
 	d := &document{}
 	d.url = "https://me:word@x.example/feed?token=abc"
-	d.meta = Meta{URL: "https://me:word@x.example/en/feed?token=abc", ID: "urn:f", Title: "News\n of \x01 today", Authors: []string{"A <a@b.example>", "B"}}
+	d.meta = Meta{URL: "https://me:word@x.example/en/feed?token=abc&ticket=def", ID: "urn:f", Title: "News\n of \x01 today", Authors: []string{"A <a@b.example>", "B"}}
 	want := feed.Header{
 		{Name: "Feed-Id", Value: "urn:f"},
 		{Name: "Feed-Title", Value: "News of %01 today"},
 		{Name: "Feed-Author", Value: "A <a@b.example>"},
 		{Name: "Feed-Author", Value: "B"},
-		{Name: "Content-Location", Value: "https://x.example/en/feed?token=***"},
+		{Name: "Content-Location", Value: "https://x.example/en/feed?token=***&ticket=***"},
 	}
-	if diff := cmp.Diff(want, d.originHeaders()); diff != "" {
+	if diff := cmp.Diff(want, d.originHeaders(redact)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	// What is too long for a header is left out, and so is a base that is the document.
 	d.meta = Meta{URL: d.url, ID: strings.Repeat("x", 2000), Title: " "}
-	if h := d.originHeaders(); len(h) > 0 {
+	if h := d.originHeaders(redact); len(h) > 0 {
 		t.Errorf("got %v", h)
 	}
 }
