@@ -14,6 +14,7 @@ type row struct {
 	injected int
 	defects
 	behind int // feeds that did not catch up
+	cured  int // feeds that halted and needed the command that their error names
 	stall  time.Duration
 }
 
@@ -74,14 +75,14 @@ func (t *table) skip(fault, why string) {
 func (t *table) print(w io.Writer, names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	fmt.Fprintln(w, "| Fault | Injected | Lost | Repeated | Out of order | Not caught up | Longest stall |")
-	fmt.Fprintln(w, "|---|--:|--:|--:|--:|--:|--:|")
+	fmt.Fprintln(w, "| Fault | Injected | Lost | Repeated | Out of order | Not caught up | Cured by command | Longest stall |")
+	fmt.Fprintln(w, "|---|--:|--:|--:|--:|--:|--:|--:|")
 	var sum row
 	for _, name := range names {
 		r := t.rows[name]
 		if r == nil {
 			if why, ok := t.skipped[name]; ok {
-				fmt.Fprintf(w, "| %s | skipped: %s | | | | | |\n", name, why)
+				fmt.Fprintf(w, "| %s | skipped: %s | | | | | | |\n", name, why)
 			}
 			continue
 		}
@@ -89,6 +90,7 @@ func (t *table) print(w io.Writer, names []string) {
 		sum.injected += r.injected
 		sum.add(r.defects)
 		sum.behind += r.behind
+		sum.cured += r.cured
 		sum.stall = max(sum.stall, r.stall)
 	}
 	sum.print(w, "**all**")
@@ -99,5 +101,5 @@ func (r *row) print(w io.Writer, name string) {
 	if r.foreign > 0 {
 		lost += fmt.Sprintf(" (%d foreign)", r.foreign)
 	}
-	fmt.Fprintf(w, "| %s | %d | %s | %d | %d | %d | %.1f s |\n", name, r.injected, lost, r.repeated, r.disordered, r.behind, r.stall.Seconds())
+	fmt.Fprintf(w, "| %s | %d | %s | %d | %d | %d | %d | %.1f s |\n", name, r.injected, lost, r.repeated, r.disordered, r.behind, r.cured, r.stall.Seconds())
 }
