@@ -252,16 +252,11 @@ func (h *hungTransaction) hanging(ctx context.Context, now *kadm.DescribedTransa
 	if err != nil || len(open) == 0 {
 		return nil, aborted, err
 	}
-	s := h.sink
-	ends, err := s.conn.offsets(ctx, s.conn.cfg.Checkpoints, []int32{s.place.partition}, stable)
+	newest, err := h.sink.current(ctx)
 	if err != nil {
 		return nil, aborted, err
 	}
-	feeds, err := s.conn.checkpoints.read(ctx, s.place, ends[0], s.topic.Name)
-	if err != nil {
-		return nil, aborted, err
-	}
-	newest, version2 := feeds[s.topic.Feed], s.conn.transactions2.Load()
+	version2 := h.sink.conn.transactions2.Load()
 	for i, o := range open {
 		ended, known := outcomeOf(now, o.epoch, version2, version2 && newest.committedBy(committer{now.ProducerID, o.epoch}))
 		if !known || i > 0 && ended != how {

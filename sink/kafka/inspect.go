@@ -116,7 +116,7 @@ func (c *Conn) mayCommit(ctx context.Context, transactionalID string) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := c.findCoordinator(ctx, transactionalID)
+		err := causeOf(ctx, c.admin.FindTxnCoordinators(ctx, transactionalID).Error())
 		if err == nil {
 			return c.mayWrite(ctx, transactionalID)
 		}
@@ -135,26 +135,6 @@ func (c *Conn) mayWrite(ctx context.Context, transactionalID string) error {
 	}
 	if err := kerr.ErrorForCode(resp.ErrorCode); errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
 		return err
-	}
-	return nil
-}
-
-func (c *Conn) findCoordinator(ctx context.Context, transactionalID string) error {
-	req := kmsg.NewPtrFindCoordinatorRequest()
-	req.CoordinatorType = 1
-	req.CoordinatorKey = transactionalID
-	req.CoordinatorKeys = []string{transactionalID}
-	resp, err := req.RequestWith(ctx, c.client)
-	if err != nil {
-		return causeOf(ctx, err)
-	}
-	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-		return err
-	}
-	for _, c := range resp.Coordinators {
-		if err := kerr.ErrorForCode(c.ErrorCode); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
-	"github.com/feedbridge/feedbridge/feed"
 )
 
 // Overwrite stores what next makes of the checkpoint that [Sink.Checkpoint] would
@@ -95,13 +94,4 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		return fmt.Errorf("%w: the newest checkpoint has offset %d, not %d", checkpoint.ErrConflict, now.offset, replaced.offset)
 	}
 	return commitSent(ctx, s.producer, lastOf(records))
-}
-
-// errNone says that a topic is missing and is not to be created.
-func (s *Sink) errNone(topic string) error {
-	partitions, config := s.topic.Partitions, append([]string{"retention.ms=-1"}, s.topic.Config...)
-	if topic == s.conn.cfg.Checkpoints {
-		partitions, config = checkpointPartitions, checkpointConfig
-	}
-	return feed.Permanent(fmt.Errorf("there is no topic %s, and create is off; create it with '%s'", topic, s.conn.creation(topic, partitions, config)))
 }

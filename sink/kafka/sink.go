@@ -165,10 +165,10 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 	if err != nil {
 		return cp, false, err
 	}
-	if !found && now < 0 {
+	if !found && now.offset < 0 {
 		return cp, false, s.errMissing()
 	}
-	return cp, now != s.newest.offset, nil
+	return cp, !now.is(s.newest), nil
 }
 
 func decode(data []byte, feedName string) (checkpoint.Checkpoint, error) {
@@ -195,16 +195,16 @@ func (s *Sink) feeds(ctx context.Context, at place, patience time.Duration, mean
 	return c.checkpoints.read(ctx, at, ends[0], s.topic.Name)
 }
 
-// current returns the offset of the newest checkpoint that is committed, -1 if
-// there is none. It does not wait for transactions that are open.
-func (s *Sink) current(ctx context.Context) (int64, error) {
+// current returns the newest checkpoint of the feed that is committed. It does not wait for
+// transactions that are open.
+func (s *Sink) current(ctx context.Context) (stored, error) {
 	c := s.conn
 	ends, err := c.offsets(ctx, c.cfg.Checkpoints, []int32{s.place.partition}, stable)
 	if err != nil {
-		return 0, err
+		return stored{}, err
 	}
 	feeds, err := c.checkpoints.read(ctx, s.place, ends[0], s.topic.Name)
-	return feeds.of(s.topic.Feed).offset, err
+	return feeds.of(s.topic.Feed), err
 }
 
 // foreign returns an error that matches [checkpoint.ErrForeign] if another feed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,6 +59,15 @@ func (s *Sink) topicConfig() []string { return append([]string{"retention.ms=-1"
 func (s *Sink) errGone() error {
 	return feed.Permanent(fmt.Errorf("the topic is gone: %w; restore it, or start the feed over in a new one with 'feedbridge checkpoint reset %s'",
 		checkpoint.ErrMissing, s.topic.Feed))
+}
+
+// errNone says that a topic is missing and is not to be created.
+func (s *Sink) errNone(topic string) error {
+	partitions, config := s.topic.Partitions, s.topicConfig()
+	if topic == s.conn.cfg.Checkpoints {
+		partitions, config = checkpointPartitions, checkpointConfig
+	}
+	return feed.Permanent(fmt.Errorf("there is no topic %s, and create is off; create it with '%s'", topic, s.conn.creation(topic, partitions, config)))
 }
 
 // sameTopic returns an error unless the topic is the one that its checkpoint was
@@ -170,7 +180,7 @@ func (c *Conn) create(ctx context.Context, topic string, partitions, replication
 		switch {
 		case err != nil && !passes(err):
 			return d, err
-		case err == nil && len(d.leaders) > 0 && !hasNegative(d.leaders):
+		case err == nil && len(d.leaders) > 0 && slices.Min(d.leaders) >= 0:
 			return d, nil
 		}
 		if cause := sleep(ctx, 50*time.Millisecond); cause != nil {
@@ -223,15 +233,6 @@ func values(config []string) map[string]*string {
 		all[name] = &value
 	}
 	return all
-}
-
-func hasNegative(leaders []int32) bool {
-	for _, l := range leaders {
-		if l < 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // creation is a command that creates a topic.

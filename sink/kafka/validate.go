@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,7 +99,7 @@ func (s SASL) validate(tls bool) []error {
 		{"session_token", s.SessionToken != "", []Mechanism{MSKIAM}},
 	} {
 		switch {
-		case !k.set || has(k.with, s.Mechanism):
+		case !k.set || slices.Contains(k.with, s.Mechanism):
 		case s.Mechanism == "":
 			fail("sasl.mechanism: is missing beside %s; want %s", k.key, orList(k.with))
 			return errs
@@ -147,15 +148,6 @@ func (o OAuth2) validate() []error {
 		fail("sasl.oauth2.client_secret, sasl.oauth2.client_secret_file: want exactly one of them")
 	}
 	return errs
-}
-
-func has(those []Mechanism, m Mechanism) bool {
-	for _, t := range those {
-		if t == m {
-			return true
-		}
-	}
-	return false
 }
 
 func orList(those []Mechanism) string {
