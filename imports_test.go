@@ -26,7 +26,7 @@ var layers = map[string][]string{
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint"},
 	"admin":      {"bridge", "feed", "checkpoint", "safetext"},
-	"verify":     {"feed"},
+	"verify":     {"feed", "message"},
 
 	"source":                        {"feed", "secret", "safetext"},
 	"source/datareplication":        {"source", "feed", "message", "safetext"},

@@ -12,6 +12,7 @@ import (
 	"unique"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // side is one of the streams, with what was read of it and is not settled.
@@ -120,6 +121,7 @@ func newItem(e *feed.Entity, number int) *item {
 	fields := slices.Clone(e.Header)
 	for i := range fields {
 		fields[i].Name = textproto.CanonicalMIMEHeaderKey(fields[i].Name)
+		fields[i].Value = canonicalValue(fields[i])
 	}
 	// It says what the body shows. Feeds may do without it, and served ones have it.
 	length := strconv.Itoa(len(e.Body))
@@ -136,6 +138,22 @@ func newItem(e *feed.Entity, number int) *item {
 		}
 	}
 	return it
+}
+
+// canonicalValue returns the value of a header. Dates and operations are in the spelling
+// that served feeds have, whatever that of the original feed is.
+func canonicalValue(f feed.Field) string {
+	switch f.Name {
+	case message.LastModified:
+		if t, _, ok := message.ParseDate(f.Value); ok {
+			return message.FormatDate(t)
+		}
+	case message.OperationType:
+		if op, ok := message.ParseOperation(f.Value); ok {
+			return message.FormatOperation(op)
+		}
+	}
+	return f.Value
 }
 
 // compare names what is not the same in two entities with the same ID.

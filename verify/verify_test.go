@@ -59,6 +59,25 @@ func compare(t interface{ Fatal(...any) }, first, second iter.Seq2[feed.Entity, 
 	return found, sum
 }
 
+// A served feed has the canonical spelling of dates and operations.
+func TestSpellingsAreTheSame(t *testing.T) {
+	t.Parallel()
+	with := func(date, operation string) iter.Seq2[feed.Entity, error] {
+		e := entity("a", 0)
+		e.Header = append(e.Header, feed.Field{Name: "Last-Modified", Value: date}, feed.Field{Name: "Operation-Type", Value: operation})
+		return of([]feed.Entity{e})
+	}
+	canonical := with("Thu, 01 Jan 2026 00:00:00 GMT", "http-equiv=PUT")
+	if found, _ := compare(t, with("Thu, 01 Jan 2026 00:00:00 gmt", `http-equiv="PUT"`), canonical, 10); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+	for _, other := range []iter.Seq2[feed.Entity, error]{with("yesterday", "http-equiv=PUT"), with("Thu, 01 Jan 2026 00:00:00 GMT", "POST")} {
+		if found, _ := compare(t, other, canonical, 10); len(found) != 1 {
+			t.Errorf("found %v", found)
+		}
+	}
+}
+
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, first, second, want string }{
