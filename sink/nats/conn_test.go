@@ -3,6 +3,7 @@ package nats_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -97,6 +98,29 @@ func TestConnectFailsForWhatNoRetryCures(t *testing.T) {
 				t.Errorf("error %q shows a secret", err)
 			}
 		})
+	}
+}
+
+// What follows a line break in a subject is a command of the NATS protocol. A value
+// from a file or an environment variable easily ends with one.
+func TestNoControlCharacterReachesASubject(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"hub\n", "hub\r\nPUB a 0\r\n", "\x00hub", "h\x7fub", "h\u0085ub", "h\u00a0ub", "h ub", "h\tub", "h*ub", "hub>"} {
+		for key, config := range map[string]nats.Config{
+			"domain":       {Domain: bad},
+			"api_prefix":   {APIPrefix: bad},
+			"inbox_prefix": {InboxPrefix: bad},
+		} {
+			config.URL = "nats://127.0.0.1:1"
+			want := fmt.Sprintf("%s: %q is not ", key, bad)
+			if errs := config.Validate(); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), want) {
+				t.Errorf("%s %q: errors %v, want one that starts with %s", key, bad, errs, want)
+			}
+		}
+	}
+	good := nats.Config{URL: "nats://127.0.0.1:1", APIPrefix: "js.from-hub.API", InboxPrefix: "_INBOX.überall"}
+	if errs := good.Validate(); len(errs) != 0 {
+		t.Errorf("errors %v", errs)
 	}
 }
 

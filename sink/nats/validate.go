@@ -55,22 +55,31 @@ func (c Config) Validate() []error {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		fail("tls: cert_file and key_file need each other")
 	}
-	if p := c.InboxPrefix; strings.ContainsAny(p, "*> \t") || strings.HasPrefix(p, ".") || strings.HasSuffix(p, ".") {
-		fail("inbox_prefix: %q is not the start of a subject", p)
+	if p := c.InboxPrefix; hasWildcardOrSpace(p) || strings.HasPrefix(p, ".") || strings.HasSuffix(p, ".") {
+		fail("inbox_prefix: %q is not the start of a subject: want words with dots between them, without wildcards, white space and control characters", p)
 	}
 	if c.Domain != "" && c.APIPrefix != "" {
 		fail("domain, api_prefix: exclude each other: keep one")
 	}
-	if strings.ContainsAny(c.Domain, ".*> \t") {
-		fail("domain: %q is not the name of a JetStream domain: want one word without dots", c.Domain)
+	if strings.Contains(c.Domain, ".") || hasWildcardOrSpace(c.Domain) {
+		fail("domain: %q is not the name of a JetStream domain: want one word without dots, wildcards, white space and control characters", c.Domain)
 	}
-	if p := c.APIPrefix; strings.ContainsAny(p, "*> \t") || strings.HasPrefix(p, ".") || strings.Contains(p, "..") {
-		fail("api_prefix: %q is not the start of a subject", p)
+	if p := c.APIPrefix; hasWildcardOrSpace(p) || strings.HasPrefix(p, ".") || strings.Contains(p, "..") {
+		fail("api_prefix: %q is not the start of a subject: want words with dots between them, without wildcards, white space and control characters", p)
 	}
 	if c.Timeout < 0 {
 		fail("timeout: must be more than zero")
 	}
 	return errs
+}
+
+// hasWildcardOrSpace reports whether s has a wildcard, white space or a control
+// character. A line break in a subject would end the line of the NATS protocol early,
+// and what follows it would be read as a command.
+func hasWildcardOrSpace(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool {
+		return r == '*' || r == '>' || unicode.IsSpace(r) || unicode.IsControl(r)
+	})
 }
 
 // servers returns the URLs of the servers. Its errors show no user name or
@@ -125,7 +134,7 @@ func (t Topic) Validate() []error {
 		switch {
 		case token == "":
 			fail("topic: %q is not a subject: want words with dots between them, such as shop.orders", t.Subject)
-		case strings.ContainsAny(token, "*>") || strings.ContainsFunc(token, unicode.IsSpace) || strings.ContainsFunc(token, unicode.IsControl):
+		case hasWildcardOrSpace(token):
 			fail("topic: %q has a wildcard or white space", t.Subject)
 		case token[0] == '_' || token[0] == '$':
 			fail("topic: %q: no word may start with _ or $", t.Subject)
