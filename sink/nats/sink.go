@@ -186,10 +186,15 @@ func (s *Sink) newest(ctx context.Context, info *jetstream.StreamInfo) (*stored,
 		"or start the feed over with 'feedbridge checkpoint reset %[3]s'", info.Config.Name, checkpoint.ErrMissing, s.topic.Feed))
 }
 
-// lost reports whether a topic without a checkpoint had one when this sink last saw
-// it. A shared stream cannot show that: it has other subjects' messages in any case. A
-// stream that its server has back as it was created has lost all of its tail, the
-// topic's first commit included, so the topic is as it was before that.
+// lost reports whether a topic without a checkpoint has lost the one that this sink saw
+// last. The state of a shared stream cannot show that, because it has messages of other
+// subjects in any case.
+//
+// An empty stream with the same creation time is no loss: its server lost the whole
+// tail, including the topic's first commit, so the feed starts over. A shared stream
+// that lost its tail back to before the topic's first commit, and still has messages of
+// other subjects, is in the same state as one whose checkpoint was deleted. So it counts
+// as a loss: the feed halts, and a person has to set or reset the checkpoint.
 func (s *Sink) lost(info *jetstream.StreamInfo) bool {
 	return s.seen.checkpoint != nil && (!untouched(info) || !info.Created.Equal(s.seen.created))
 }
