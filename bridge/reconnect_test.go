@@ -129,6 +129,40 @@ func TestTheWaitEndsWhenTheBusIsReachableAgain(t *testing.T) {
 	})
 }
 
+// A reconnect may come before the error of what failed with the old connection is
+// returned. The wait after that error ends all the same.
+func TestAReconnectDuringTheFailingSessionEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const failing = 12 // the waits are a minute long by then
+		bus := newFlakyBus()
+		var topic sinktest.Memory
+		var commits []time.Time
+		b := newBridge(upTo(1), topic.Open(sinktest.Faults{Commit: func() sinktest.Fault {
+			commits = append(commits, time.Now())
+			if len(commits) == failing {
+				bus.announce()
+			}
+			if len(commits) <= failing {
+				return sinktest.Fault{Kind: sinktest.FailBefore}
+			}
+			return sinktest.Fault{}
+		}}))
+		b.Reconnected = bus.Reconnected
+		stop := start(t, b)
+		time.Sleep(time.Hour)
+		stop()
+		if len(commits) != failing+1 || len(topic.Entities()) != 1 {
+			t.Fatalf("%d commits and %d entities, want %d and 1", len(commits), len(topic.Entities()), failing+1)
+		}
+		if wait := commits[failing-1].Sub(commits[failing-2]); wait < 30*time.Second {
+			t.Errorf("the wait without a reconnect was %v, want about a minute", wait)
+		}
+		if wait := commits[failing].Sub(commits[failing-1]); wait > time.Second {
+			t.Errorf("the next attempt was made %v after the bus was reachable again, want at most a second", wait)
+		}
+	})
+}
+
 // A bus that is reachable for three seconds in each eight, and elects a leader in the
 // first of them, is used each time: the backoff does not outlive an outage.
 func TestABusThatIsUpForMomentsMakesProgress(t *testing.T) {
