@@ -108,7 +108,8 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 			return b, err
 		}
 		b.Entities = g.redactPages(b.Entities)
-		// Upstream may have others there now.
+		// Upstream may have other entities there now. A source that returns more than
+		// it was asked for must not be asked without end.
 		if tooLarge, fit, unfit = g.check(b.Entities); fit >= most && unfit != nil {
 			return feed.Batch{}, unfit
 		}

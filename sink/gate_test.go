@@ -218,6 +218,59 @@ func TestGateReturnsWhatIsBeforeAnUnfitEntityFirst(t *testing.T) {
 	}
 }
 
+// changingSource answers each call with the next of its answers, and then with the last
+// one. It returns an error at the tenth call, so that a test of it ends.
+type changingSource struct {
+	answers [][]string
+	cut     bool // batches have at most as many entities as was asked for
+	calls   int
+}
+
+func (s *changingSource) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+	return s.NextUpTo(ctx, after, 100)
+}
+
+func (s *changingSource) NextUpTo(_ context.Context, _ feed.Cursor, n int) (feed.Batch, error) {
+	if s.calls++; s.calls == 10 {
+		return feed.Batch{}, errors.New("the gate asks without end")
+	}
+	ids := s.answers[min(s.calls, len(s.answers))-1]
+	if s.cut {
+		ids = ids[:min(n, len(ids))]
+	}
+	return batchOf(ids...), nil
+}
+
+// An upstream that has other entities at each request, all of them with one that the bus
+// does not take, is not asked without end.
+func TestGateGivesUpOnAChangingUpstream(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		source changingSource
+		calls  int
+	}{
+		"the unfit entity comes nearer": {changingSource{cut: true, answers: [][]string{{"a", "b", "c", "large"}, {"a", "b", "large"}, {"a", "large"}, {"large"}}}, 4},
+		"batches grow":                  {changingSource{answers: [][]string{{"a", "large"}, {"a", "b", "large"}, {"a", "b", "c", "large"}}}, 2},
+		"batches are not cut":           {changingSource{answers: [][]string{{"a", "b", "large"}}}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _ := gate(feed.Batch{})
+			g.Source = &test.source
+			got, err := g.Next(t.Context(), nil)
+			if !errors.Is(err, sink.ErrTooLarge) || !errors.Is(err, feed.ErrPermanent) {
+				t.Errorf("error %v, want one that matches ErrTooLarge and ErrPermanent", err)
+			}
+			if len(got.Entities) != 0 || got.Cursor != nil || test.source.calls != test.calls {
+				t.Errorf("batch %+v after %d calls of the source, want none after %d", got, test.source.calls, test.calls)
+			}
+			if n := g.IDs.Len(); n != 1 {
+				t.Errorf("%d IDs are held, want the one of the topic", n)
+			}
+		})
+	}
+}
+
 func TestGateSkipsLargeEntities(t *testing.T) {
 	t.Parallel()
 	g, log := gate(batchOf("large1", "a", "large2"))
