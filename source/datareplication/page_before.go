@@ -9,8 +9,8 @@ import (
 )
 
 // provenFor is for how long a page that was read to its end proves the position
-// at the start of the page after it. After a longer pause, an error and a restart
-// the end of the page is read again.
+// at the start of the page after it. The end of the page is read again after a longer
+// pause, an error or a restart, and once reading has reached the end of the feed.
 const provenFor = time.Minute
 
 // pageEnd is the end of a page: what the position at the start of the next page

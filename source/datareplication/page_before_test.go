@@ -101,6 +101,34 @@ func TestFeedIsMadeAnewInAnOutage(t *testing.T) {
 	})
 }
 
+// TestFeedIsMadeAnewBetweenPolls replaces a feed by another one between two polls of
+// an empty newest page, while the server answers all requests.
+func TestFeedIsMadeAnewBetweenPolls(t *testing.T) {
+	t.Parallel()
+	for _, polls := range []int{1, 5} {
+		t.Run(fmt.Sprintf("after %d polls", polls), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite("a@1", "")
+				s.pages["/1"].at = 1
+				src := s.source(t)
+				r := readOn(t, src, nil)
+				r.want(t, "a")
+				for range polls {
+					time.Sleep(5 * time.Second)
+					readOn(t, src, r.cursor).want(t, "")
+				}
+				again := newSite("x@1", "y@2")
+				s.edit(func() { s.pages, s.latest = again.pages, again.latest })
+				time.Sleep(5 * time.Second)
+				lost := readSure(t, src, r.cursor)
+				lost.wantIDs(t, "")
+				lost.wantError(t, true, NotOldEnough, "entities may be missing")
+			})
+		})
+	}
+}
+
 // TestPageBefore reads on at the start of a page after a restart.
 func TestPageBefore(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@
 // also holds what proves that the position is still the same: the Content-ID of
 // the entity before it, that entity's time, and a digest over the entities before
 // it on the page. At the start of a page, of which nothing has been read, the page
-// before it has to end with that entity. It is read again only after a restart or
-// a pause. A position that is not proven is lost. Its entity is then searched for
+// before it has to end with that entity. It is read again only after a restart, a
+// pause, or a poll of a newest page that was empty. A position that is not proven is lost. Its entity is then searched for
 // in the whole feed; without it reading stops, or goes on as Config.Gap says.
 //
 // Upstreams may have replicas that lag. An older answer is a feed without its
