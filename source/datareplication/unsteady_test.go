@@ -1,13 +1,16 @@
 package datareplication
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -128,4 +131,49 @@ func TestNothingSpins(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestLossIsReportedAfterTenSeconds asks once a second. Many looks do not make up for
+// the time that a lagging server is given.
+func TestLossIsReportedAfterTenSeconds(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*site){
+		"the newest pages are gone": func(s *site) {
+			s.remove("/2")
+			s.remove("/1")
+			s.pages["/0"].next, s.latest = "", "/0"
+		},
+		"the page is shorter":         func(s *site) { s.pages["/2"].entities = []string{"c@3"} },
+		"the page has other entities": func(s *site) { s.pages["/2"].entities = []string{"x@3", "y@3"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite("a@1", "b@2", "c@3 d@3")
+				src := s.source(t)
+				r := readOn(t, src, nil)
+				r.want(t, "a b c d")
+				s.edit(func() {
+					s.noETag = true
+					change(s)
+				})
+				began := time.Now()
+				for {
+					bad := readOn(t, src, r.cursor)
+					bad.wantIDs(t, "")
+					after := time.Since(began)
+					if !unsure(bad.err) {
+						if !errors.Is(bad.err, feed.ErrPermanent) || after < 10*time.Second {
+							t.Errorf("after %v the error is %v, want a permanent one after ten seconds", after, bad.err)
+						}
+						return
+					}
+					if after > time.Minute {
+						t.Fatalf("the loss is not reported after %v: %v", after, bad.err)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
 }
