@@ -67,6 +67,14 @@ type Source interface {
 	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
 }
 
+// A Releaser is a Source that can drop what it holds in memory. A bridge calls Release
+// when it has read and will wait: after an error, or when it stops.
+type Releaser interface {
+	Source
+	// Release drops what saves work and is large. It is not called during Next.
+	Release()
+}
+
 // A Sink appends to one topic and keeps the checkpoint there too. It is used
 // by one goroutine at a time; any number of Sinks, in any number of processes,
 // may write to the same topic.

@@ -198,3 +198,45 @@ func TestASessionReturnsItsBudget(t *testing.T) {
 		})
 	}
 }
+
+// releasing is a source that counts how often it was released.
+type releasing struct {
+	sourceFunc
+	released *int
+}
+
+func (r releasing) Release() { *r.released++ }
+
+// A source holds nothing while the bridge waits after an error, or has stopped.
+func TestASourceIsReleasedAfterErrorsAndAtTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed, released := false, 0
+		var topic sinktest.Memory
+		b := newBridge(nil, topic.Open(sinktest.Faults{Commit: func() sinktest.Fault {
+			if failed {
+				return sinktest.Fault{}
+			}
+			failed = true
+			return sinktest.Fault{Kind: sinktest.FailBefore}
+		}}))
+		var h held
+		b.Open = func(context.Context, string) (bridge.Source, string, error) {
+			return releasing{backlog(50, &h), &released}, "test", nil
+		}
+		stop := start(t, b)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if released != 1 {
+			t.Errorf("after an error the source was released %d times", released)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if released != 1 || len(topic.Entities()) != 50 {
+			t.Errorf("the source was released %d times, and the topic has %d entities", released, len(topic.Entities()))
+		}
+		stop()
+		if released != 2 {
+			t.Errorf("after the stop the source was released %d times", released)
+		}
+	})
+}

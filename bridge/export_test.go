@@ -2,9 +2,9 @@ package bridge
 
 // Unused reports whether all of the budget is free.
 func (b *Budget) Unused() bool {
-	if !b.tryAcquire(b.total) {
+	if !b.TryAcquire(b.total) {
 		return false
 	}
-	b.release(b.total)
+	b.Release(b.total)
 	return true
 }

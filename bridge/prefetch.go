@@ -146,7 +146,7 @@ func (p *prefetcher) reserve(ctx context.Context) (room int64, err error) {
 		waiting, cancel := context.WithCancel(ctx)
 		p.alone = cancel
 		p.mu.Unlock()
-		room, err := p.budget.acquire(waiting, want)
+		room, err := p.budget.Acquire(waiting, want)
 		cancel()
 		p.mu.Lock()
 		p.alone = nil
@@ -169,8 +169,8 @@ func (p *prefetcher) put(batch feed.Batch, err error, room int64) {
 	if more := int64(size) - room; room > 0 {
 		switch {
 		case more < 0:
-			p.budget.release(-more)
-		case !p.budget.tryAcquire(more):
+			p.budget.Release(-more)
+		case !p.budget.TryAcquire(more):
 			// The batch is there, so nothing is gained by waiting. The next one waits.
 			more = 0
 		}
@@ -221,7 +221,7 @@ func (p *prefetcher) free(parts int, room int64) {
 	defer p.mu.Unlock()
 	p.held -= parts
 	p.taken -= room
-	p.budget.release(room)
+	p.budget.Release(room)
 	if p.held == 0 && p.alone != nil {
 		p.alone()
 	}
@@ -289,7 +289,7 @@ func join(parts []result) feed.Batch {
 func (p *prefetcher) stop() {
 	p.cancel()
 	<-p.done
-	p.budget.release(p.taken)
+	p.budget.Release(p.taken)
 }
 
 func signal(c chan struct{}) {

@@ -162,7 +162,12 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 	}
 
 	p := b.startPrefetching(ctx, cp.Cursor)
-	defer p.stop()
+	defer func() {
+		p.stop()
+		if r, ok := b.source.(Releaser); ok && (err != nil || ctx.Err() != nil) {
+			r.Release()
+		}
+	}()
 	for looked := time.Now(); ctx.Err() == nil && time.Since(looked) < recheck; {
 		batch, err := p.next(ctx)
 		if err != nil {

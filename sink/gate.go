@@ -132,6 +132,13 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 	return b, nil
 }
 
+// Release makes the source drop what it holds in memory, if it can.
+func (g *Gate) Release() {
+	if r, ok := g.Source.(interface{ Release() }); ok {
+		r.Release()
+	}
+}
+
 // redactPages returns the entities with the secrets of their pages hidden. It is called
 // before the sizes are checked, because a page is part of the message. The slice belongs
 // to the source, so it is copied if anything changes.

@@ -33,6 +33,7 @@ type sources struct {
 	feed   config.Feed
 	client *source.Client
 	held   *sink.IDs
+	budget syndication.Budget // nil for no bound
 	log    *slog.Logger
 	opened map[string]bridge.Source // by their kind: they remember what saves work
 	// redact hides the secrets of URLs in the headers of entities. It may be nil.
@@ -89,7 +90,7 @@ func (s *sources) build(kind string) (bridge.Source, error) {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a place in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
 		}
 		cfg := syndication.Config{
-			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities,
+			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities, Budget: s.budget,
 			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.redact,
 		}
 		if f.Format != "auto" {

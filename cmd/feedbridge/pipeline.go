@@ -42,6 +42,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 		return nil, fmt.Errorf("feed %s: %w", name, err)
 	}
 	all.redact = redact
+	all.budget = reading.budget
 	observer = adm.AddFeed(admin.FeedOptions{
 		Name: name, URL: redact.URL(f.Source.URL), Format: string(f.Format),
 		Bus: f.To.Bus, Topic: f.To.Topic,

@@ -37,6 +37,10 @@ type Config struct {
 	// Redact hides the secrets of the URLs in the headers that the source adds. Nil
 	// stands for one that knows the usual names of parameters.
 	Redact *safetext.Redactor `yaml:"-"`
+	// Budget is shared with other sources and bounds what all of them hold of documents.
+	// Each may hold BatchBytes besides, so none stops because of others. Nil means that
+	// only Bounds.Memory does.
+	Budget Budget `yaml:"-"`
 }
 
 // Settings say how to understand a feed. Their yaml tags are the keys of the

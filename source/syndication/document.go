@@ -113,8 +113,25 @@ func (e *errNotFeed) Unwrap() error { return e.err }
 // read asks for a document. It asks again where the document turns out to be
 // another than it was read for.
 func (s *Source) read(ctx context.Context, cur *cursor, q question) (*document, error) {
+	s.share.scarce = false
+	if q.from == nil {
+		s.share.want = 0
+	} else if s.share.want > 0 {
+		// The part before it had to wait.
+		if err := s.share.await(ctx, s.job.held()); err != nil {
+			return nil, err
+		}
+	}
 	for try := 0; ; try++ {
 		d, err := s.readOnce(ctx, cur, q)
+		for errors.Is(err, errNoBudget) {
+			// Nothing stays open while it waits, and nothing is held of the document.
+			s.share.want = max(s.share.want, s.cfg.Bounds.Memory)
+			if err := s.share.await(ctx, s.job.held()); err != nil {
+				return nil, err
+			}
+			d, err = s.readOnce(ctx, cur, q)
+		}
 		if err != nil || d.unmodified {
 			return d, err
 		}
@@ -162,7 +179,9 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 		Identity: s.cfg.Identity,
 		Limits:   Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
 	})
-	if err := s.readEntries(r, cur, d); err != nil {
+	if err := s.readEntries(r, cur, d); errors.Is(err, errNoBudget) {
+		return nil, err
+	} else if err != nil {
 		if broken := r.Faults().Err(); broken != nil && !s.mayBeBroken(cur, d) {
 			err = broken
 		}
@@ -229,6 +248,12 @@ func (s *Source) mayBeBroken(cur *cursor, d *document) bool {
 func (s *Source) readEntries(r *Reader, cur *cursor, d *document) error {
 	d.window = newWindow(d.question.order, int(s.cfg.Bounds.Memory))
 	d.fold = fold{ids: map[key]folded{}}
+	others := s.job.held()
+	covered := func() bool { return s.share.covers(others + d.held()) }
+	if s.share.scarce {
+		d.window.covered = covered
+		defer func() { d.window.covered = nil }() // the document may be kept
+	}
 	wanted := func(it *item) bool { return s.mayWant(cur, it) }
 	for {
 		e, err := r.Next()
@@ -245,6 +270,9 @@ func (s *Source) readEntries(r *Reader, cur *cursor, d *document) error {
 			return fmt.Errorf("%s: the document has more than %d entries (bounds.entries): %w", d.url, s.cfg.Bounds.Entries, ErrTooLarge)
 		}
 		s.take(cur, d, e, wanted)
+		if !s.share.scarce && !covered() {
+			return errNoBudget
+		}
 	}
 }
 

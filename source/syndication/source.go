@@ -28,6 +28,7 @@ import (
 type Source struct {
 	cfg     Config
 	profile profile
+	share   share
 	client  *source.Client
 	held    Held
 	log     *slog.Logger
@@ -54,6 +55,7 @@ type Source struct {
 func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source {
 	cfg.BatchEntities, cfg.BatchBytes = cmp.Or(cfg.BatchEntities, 999), cmp.Or(cfg.BatchBytes, 1<<20)
 	s := &Source{cfg: cfg, profile: cfg.profile(), client: client, held: held, log: log, notFeed: map[key]int{}}
+	s.share = share{budget: cfg.Budget, free: int64(cfg.BatchBytes)}
 	for _, name := range cfg.IgnoreChangesIn {
 		s.ignored = append(s.ignored, childName(name))
 	}
@@ -79,6 +81,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		if !returned { // it has panicked: nothing that it was at is to be believed
 			s.job, s.round = nil, nil
 		}
+		s.share.keep(s.job.held())
 	}()
 	batch, err := s.nextBatch(ctx, after)
 	returned = true

@@ -58,6 +58,8 @@ type job struct {
 	failed *turn
 	// err is what the next call fails with.
 	err error
+	// found are the documents that are held while pincer looks for more.
+	found []*document
 }
 
 const (
@@ -216,6 +218,7 @@ func (j *job) push(r *turn, d *document, old bool) {
 	if j.sub != nil && (size+j.sub.weight() > int(r.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
 		j.sub = nil
 	}
+	r.s.share.keep(j.held())
 }
 
 // pincer looks for archives behind a gap from the other side: the newest that is
@@ -230,7 +233,8 @@ func (r *turn) pincer(ctx context.Context, gap bool) error {
 		return nil
 	}
 	d, err := s.read(ctx, &r.cur, question{url: r.cur.Newest, archive: true, old: true, believe: j.believe, order: r.expected()})
-	var found []*document
+	j.found = nil
+	defer func() { j.found = nil }()
 	seen := map[key]bool{}
 	size, joined := 0, true
 	for err == nil && !d.unmodified {
@@ -240,19 +244,21 @@ func (r *turn) pincer(ctx context.Context, gap bool) error {
 			joined = false
 			break
 		}
-		if url == "" || seen[keyOf(url)] || j.visited[keyOf(url)] || r.cur.has(url) || len(j.steps)+len(found) >= s.cfg.Bounds.Documents {
+		if url == "" || seen[keyOf(url)] || j.visited[keyOf(url)] || r.cur.has(url) || len(j.steps)+len(j.found) >= s.cfg.Bounds.Documents {
 			break
 		}
 		seen[keyOf(url)] = true
 		d, err = s.read(ctx, &r.cur, question{url: url, archive: true, believe: j.believe, order: r.expected()})
 		if err == nil && !d.unmodified {
-			found = append(found, d)
+			j.found = append(j.found, d)
 			size += d.weight()
 		}
 	}
 	if err != nil && gapKind(err) == "" {
 		return err
 	}
+	found := j.found
+	j.found = nil
 	for _, d := range slices.Backward(found) {
 		j.push(r, d, false)
 	}

@@ -47,6 +47,8 @@ type window struct {
 	byIndex map[int]*item
 	size    int
 	limit   int
+	// covered reports whether there is budget for what is held; nil for no bound.
+	covered func() bool
 	// whole says that every entry was taken, be it to publish or not. cut is the
 	// lowest rank of those that had no room.
 	whole bool
@@ -70,7 +72,7 @@ func (w *window) take(it *item, wanted func(*item) bool) {
 	heap.Push(w, it)
 	w.byIndex[it.Index] = it
 	w.size += it.weight()
-	if w.size > w.limit && w.whole {
+	if w.whole && w.full() {
 		w.whole = false
 		kept := w.items[:0]
 		for _, it := range w.items {
@@ -85,11 +87,16 @@ func (w *window) take(it *item, wanted func(*item) bool) {
 		w.items = kept
 		heap.Init(w)
 	}
-	for w.size > w.limit && len(w.items) > 1 {
+	for len(w.items) > 1 && w.full() {
 		last := heap.Pop(w).(*item)
 		w.forget(last)
 		w.cut = &last.rank
 	}
+}
+
+// full reports whether more is held than may be.
+func (w *window) full() bool {
+	return w.size > w.limit || w.covered != nil && !w.covered()
 }
 
 // remove takes out the entry with that place in the document, if it is held.

@@ -1,0 +1,198 @@
+package syndication_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+var _ syndication.Budget = (*bridge.Budget)(nil)
+
+// bigAtom is a document of n entries of 1 KiB, the newest first, without its end.
+func bigAtom(n int) string {
+	var b strings.Builder
+	b.WriteString(`<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:f</id><title>t</title><updated>2026-06-01T00:00:00Z</updated>`)
+	text := strings.Repeat("x", 1<<10)
+	for i := n; i > 0; i-- {
+		fmt.Fprintf(&b, `<entry><id>urn:e:%d</id><title>e</title><updated>%s</updated><content>%s</content></entry>`,
+			i, time.Date(2026, 1, 1, 0, 0, i, 0, time.UTC).Format(time.RFC3339), text)
+	}
+	return b.String()
+}
+
+// slowEnd answers with a document whose end comes after a pause of that length. It
+// sends a blank now and then meanwhile, so that the client does not give up.
+func slowEnd(doc string, pause time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/atom+xml")
+		_, _ = w.Write([]byte(doc))
+		for ; pause > 0; pause -= 10 * time.Second {
+			if w.(http.Flusher).Flush(); !sleepUntil(r, min(pause, 10*time.Second)) {
+				return
+			}
+			_, _ = w.Write([]byte(" "))
+		}
+		_, _ = w.Write([]byte("</feed>"))
+	}
+}
+
+func sleepUntil(r *http.Request, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// wantInOrder compares the topic with a document of bigAtom.
+func (r *reader) wantInOrder(n int) {
+	r.t.Helper()
+	if len(r.messages) != n {
+		r.t.Fatalf("published %d entities, want %d", len(r.messages), n)
+	}
+	for i, e := range r.messages {
+		if want := fmt.Sprintf("urn:e:%d", i+1); e.ID != want {
+			r.t.Fatalf("entity %d is %s, want %s", i, e.ID, want)
+		}
+	}
+}
+
+func unused(t *testing.T, b *bridge.Budget, total int64) {
+	t.Helper()
+	if !b.TryAcquire(total) {
+		t.Error("some of the budget is not returned")
+		return
+	}
+	b.Release(total)
+}
+
+// Many sources read large documents at the same time. What they hold together is
+// bounded, and each publishes its document once and in order.
+func TestManySourcesKeepTheBudget(t *testing.T) {
+	const (
+		sources = 20
+		entries = 2000 // 2 MiB of content
+		total   = 4 << 20
+	)
+	heap := func() int64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	doc := bigAtom(entries)
+	synctest.Test(t, func(t *testing.T) {
+		budget := bridge.NewBudget(total)
+		var readers []*reader
+		for range sources {
+			u := newUpstream()
+			u.serve("/feed", slowEnd(doc, time.Second))
+			readers = append(readers, u.read(t, func(c *syndication.Config) { c.Budget, c.BatchBytes = budget, 64<<10 }))
+		}
+		before := heap()
+		var reading sync.WaitGroup
+		for _, r := range readers {
+			reading.Go(func() {
+				if err := r.poll(); err != nil {
+					t.Errorf("error: %v", err)
+				}
+			})
+		}
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		// Each has 64 KiB besides, buffers, and a connection.
+		if grown := heap() - before; grown > 2*total+sources*(512<<10) {
+			t.Errorf("%d sources hold %d bytes", sources, grown)
+		} else {
+			t.Logf("%d sources hold %d bytes", sources, grown)
+		}
+		reading.Wait()
+		for _, r := range readers {
+			r.wantInOrder(entries)
+		}
+		unused(t, budget, total)
+	})
+}
+
+// A source whose server never comes to an end has the whole budget. Another one reads
+// and publishes.
+func TestAServerWithoutEndStarvesNoOtherSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const entries, total = 200, 100 << 10
+		budget := bridge.NewBudget(total)
+		edit := func(c *syndication.Config) { c.Budget, c.BatchBytes = budget, 64<<10 }
+		stuck := newUpstream()
+		stuck.serve("/feed", slowEnd(bigAtom(110), 1000*time.Hour))
+		var reading sync.WaitGroup
+		reading.Go(func() { _ = stuck.read(t, edit).poll() })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if budget.TryAcquire(total / 2) {
+			t.Fatal("the source that is stuck has little of the budget")
+		}
+		r := newUpstream("/feed", bigAtom(entries)+"</feed>").read(t, edit)
+		if err := r.poll(); err != nil {
+			t.Errorf("error: %v", err)
+		}
+		r.wantInOrder(entries)
+		if n := strings.Count(r.u.requests(), "/feed"); n > 10 {
+			t.Errorf("the document was downloaded %d times for %d batches", n, r.batches)
+		}
+		_ = stuck.Close()
+		stuck.serve("/feed", status(500))
+		reading.Wait()
+		unused(t, budget, total)
+	})
+}
+
+// A source that is told to release what it holds returns all budget, whatever it is at,
+// and goes on behind what was published.
+func TestReleaseReturnsTheBudget(t *testing.T) {
+	const total = 1 << 20
+	for name, docs := range map[string][]string{
+		"a document": {"/feed", bigAtom(300) + "</feed>"},
+		"archives":   {"/feed", atom(prev("/b"), "d@4:1 c@3:1"), "/b", atom(archive+prev("/a"), "b@2:1"), "/a", atom(archive, "a@1:1")},
+		"pages":      {"/feed", atom(link("next", "/b"), "d@4:1 c@3:1"), "/b", atom(link("next", "/a"), "b@2:1"), "/a", atom("", "a@1:1")},
+		"complete":   {"/feed", atom(complete, "c@3:1 b@2:1 a@1:1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			publish := func(release bool) string {
+				budget := bridge.NewBudget(total)
+				r := newUpstream(docs...).read(t, func(c *syndication.Config) { c.Budget, c.BatchBytes, c.BatchEntities = budget, 100, 2 })
+				took := false
+				for more := true; more; {
+					var err error
+					if more, err = r.next(); err != nil {
+						t.Fatal(err)
+					}
+					if free := budget.TryAcquire(total); !free {
+						took = true
+					} else {
+						budget.Release(total)
+					}
+					if release {
+						r.src.Release()
+						unused(t, budget, total)
+					}
+				}
+				if !took && name == "a document" {
+					t.Error("it has never taken any budget")
+				}
+				return texts(r.messages)
+			}
+			if got, want := publish(true), publish(false); got != want || !bytes.Contains([]byte(got), []byte(":")) {
+				t.Errorf("published %.500s, want %.500s", got, want)
+			}
+		})
+	}
+}
