@@ -145,9 +145,9 @@ func TestLimitsOfLinksAndIDs(t *testing.T) {
 		}
 	})
 	for name, tt := range map[string]struct{ attrs, link string }{
-		"a long reference":                        {"", long + "x"},
-		"a long result":                           {`xml:base="http://x/` + long[:5000] + `/"`, long[:5000]},
-		"a reference that is long in its escapes": {"", strings.Repeat("é", 2000)},
+		"a long reference":  {"", long + "x"},
+		"a long result":     {`xml:base="http://x/` + long[:5000] + `/"`, long[:5000]},
+		"long when escaped": {"", strings.Repeat("é", 2000)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

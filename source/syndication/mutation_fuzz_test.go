@@ -143,7 +143,7 @@ func FuzzMutatedDocument(f *testing.F) {
 func TestMutatedDocuments(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a fixed seed on purpose
-	for n := range 30_000 {
+	for n := range 10_000 {
 		script := make([]byte, 3*(1+random.IntN(4)))
 		for i := range script {
 			script[i] = byte(random.IntN(256))
