@@ -25,7 +25,11 @@ func (c *Config) YAML() ([]byte, error) {
 	if err := encoder.Encode(encode(root, reflect.ValueOf(*c))); err != nil {
 		return nil, err
 	}
-	return out.Bytes(), encoder.Close()
+	if err := encoder.Close(); err != nil {
+		return nil, err
+	}
+	// What show has masked by the usual names of parameters is masked by the user's, too.
+	return []byte(safetext.NewRedactor(c.SecretParameters...).Text(out.String())), nil
 }
 
 // encode returns nil for what needs no mention.

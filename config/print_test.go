@@ -106,6 +106,24 @@ func TestPrintingMasksSecrets(t *testing.T) {
 	}
 }
 
+func TestPrintingMasksSecretParameters(t *testing.T) {
+	t.Parallel()
+	cfg, err := Load(Options{Environ: []string{
+		"FEEDBRIDGE_SECRET_PARAMETERS=ticket",
+		"FEEDBRIDGE_FEEDS_A_URL=https://shop.example.com/feed?page=1&ticket=s3cret",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := cfg.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `url: "https://shop.example.com/feed?page=1&ticket=***"`; !bytes.Contains(got, []byte(want)) {
+		t.Errorf("%s is missing in\n%s", want, got)
+	}
+}
+
 func TestMask(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{

@@ -67,7 +67,9 @@ func (c connection) String() string {
 // on a bus that does not work.
 func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, tell func(connection)) []connection {
 	var all []connection
+	redact := safetext.NewRedactor(cfg.SecretParameters...)
 	found := func(c connection) {
+		c.Error = redact.Text(c.Error)
 		all = append(all, c)
 		tell(c)
 	}
