@@ -275,6 +275,10 @@ func (r *Reader) skipEndTag(cause error) error {
 // entryTag matches where an entry may begin.
 var entryTag = regexp.MustCompile(`<(?:[A-Za-z0-9_.-]+:)?(?:item|entry)[\s>]`)
 
+// hidesEntries matches the start of what may contain the text of an entry that is none of
+// the feed: a comment, a CDATA section, a script.
+var hidesEntries = regexp.MustCompile(`(?i)<!|<(?:script|style)\b`)
+
 // reopen reports whether entries follow the root element, so that its end tag came
 // too early. Then reading goes on in it.
 func (r *Reader) reopen(err error) bool {
@@ -285,7 +289,7 @@ func (r *Reader) reopen(err error) bool {
 	}
 	b := r.in.unread()
 	at := entryTag.FindIndex(b[:min(len(b), mostJunk)])
-	if at == nil {
+	if at == nil || hidesEntries.Match(b[:at[0]]) {
 		return false
 	}
 	r.repaired(ErrTrailing, 0, "entries follow the end tag of the root element")

@@ -35,6 +35,25 @@ func checkBodies(t *testing.T, doc string, entries []Entry) {
 	}
 }
 
+// What looks like an entry within a comment or a script behind the feed is none of it.
+func TestNoEntryIsTakenFromWhatFollowsTheFeed(t *testing.T) {
+	t.Parallel()
+	for name, behind := range map[string]string{
+		"a script":        `<script>a = "<item><guid>2</guid></item>"</script>`,
+		"a comment":       `x<!-- <item><guid>2</guid></item> -->`,
+		"a CDATA section": `<![CDATA[<item><guid>2</guid></item>]]>`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			doc := `<rss version="2.0"><channel><item><guid>1</guid></item></channel></rss>` + behind
+			entries, err := read(NewReader(strings.NewReader(doc), Options{URL: "http://x.example/feed", ContentType: "application/xml", Lenient: true}))
+			if got := ids(entries); !slices.Equal(got, []string{"1"}) || !errors.Is(err, ErrTrailing) {
+				t.Errorf("got %q, %v; want the entry 1 and ErrTrailing", got, err)
+			}
+		})
+	}
+}
+
 // Each document has one kind of fault. What a strict reader refuses costs a lenient
 // one at most the entry that it stands in.
 func TestBrokenDocuments(t *testing.T) {
