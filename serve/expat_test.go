@@ -12,11 +12,11 @@ import (
 )
 
 // python returns the interpreter, and skips the test where there is none or a module
-// is missing. FEEDBRIDGE_REQUIRE_PYTHON=1 makes it fail there.
+// is missing. REQUIRE_PYTHON=1 makes it fail there.
 func python(t *testing.T, modules string) string {
 	t.Helper()
 	if err := exec.CommandContext(t.Context(), "python3", "-c", "import "+modules).Run(); err != nil {
-		if os.Getenv("FEEDBRIDGE_REQUIRE_PYTHON") != "" {
+		if os.Getenv("REQUIRE_PYTHON") != "" {
 			t.Fatalf("python3 cannot import %s: %v", modules, err)
 		}
 		t.Skipf("python3 cannot import %s", modules)
