@@ -204,7 +204,8 @@ func (t *checkpointTopic) cache(partition int32) *partitionCache {
 }
 
 func (p *partitionCache) reset(id kadm.TopicID) {
-	*p = partitionCache{lock: p.lock, turn: p.turn, id: id}
+	// Not lock and turn, which others wait for meanwhile.
+	p.id, p.newest, p.last = id, nil, recordIdentity{}
 }
 
 // takeTurn waits until no other commit of this connection has the turn in a partition.
