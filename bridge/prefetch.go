@@ -269,7 +269,7 @@ func join(parts []result) feed.Batch {
 	if len(parts) == 1 {
 		return all
 	}
-	// The slices belong to whoever made the batches, so never append to them.
+	// The slices belong to the source that made the batches, so never append to them.
 	all.Entities, all.Violations = nil, nil
 	all.Duplicates, all.Oversized = 0, 0
 	for _, r := range parts {

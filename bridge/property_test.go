@@ -92,7 +92,7 @@ const (
 
 // outcome is how a history ends.
 type outcome struct {
-	// lost says that the topic has lost something, and left is what it had then.
+	// lost reports that the topic has lost something, and left is what it had then.
 	lost bool
 	left []feed.Entity
 	// states are those of the copies at the end.

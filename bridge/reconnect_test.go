@@ -40,7 +40,7 @@ func (b *flakyBus) set(down bool) {
 	b.down = down
 }
 
-// announce tells that the bus is reachable, whether or not it works yet.
+// announce reports that the bus is reachable, whether or not it works yet.
 func (b *flakyBus) announce() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

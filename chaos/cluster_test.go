@@ -218,7 +218,7 @@ func (n *node) fill() (free func() error, err error) {
 	return func() error { return os.Remove(path) }, nil
 }
 
-// keepStore makes the store outlive the namespace, for whoever looks for the cause
+// keepStore makes the store outlive the namespace, for a search for the cause
 // of a defect.
 func (n *node) keepStore() error {
 	dir := filepath.Join(n.dir, "store-at-the-end")

@@ -21,12 +21,12 @@ type fault struct {
 	bus  string // nats or kafka; empty for both
 	// nodes is the size of the cluster that it is for; 0 for any.
 	nodes int
-	// needs tells why the machine does not allow it; nil if every machine does.
+	// needs returns why the machine does not allow it; nil if every machine does.
 	needs  func() string
 	inject func(ctx context.Context, s *scenario) error
 }
 
-// errNotInjected says that there was no occasion for a fault.
+// errNotInjected reports that there was no occasion for a fault.
 var errNotInjected = errors.New("not injected")
 
 // faults are all faults, in the order of the table.

@@ -385,7 +385,7 @@ func (s *scenario) settle(fault string) error {
 }
 
 // catchUp waits until a topic is its feed, and returns the differences that remain. An
-// error says that the topic has not reached the end of the feed. If the topic has lost its
+// error reports that the topic has not reached the end of the feed. If the topic has lost its
 // checkpoint, the feed must halt; catchUp runs the command that its error names, once, and
 // sets cured.
 func (s *scenario) catchUp(ctx context.Context, f *feed, cured *bool) (d defects, where string, err error) {

@@ -58,7 +58,7 @@ var (
 	// seen, but has no checkpoint, so that nobody can tell how far the feed
 	// was published. It is never taken for a fresh start.
 	ErrMissing = errors.New("the topic has lost its checkpoint")
-	// ErrLost says that the topic has fewer messages than its checkpoint says were
+	// ErrLost reports that the topic has fewer messages than its checkpoint says were
 	// published: the bus has lost some.
 	ErrLost = errors.New("the topic has lost messages")
 	// ErrUnreadable says that the stored bytes are not a checkpoint that this

@@ -54,7 +54,7 @@ func escaped(s string) string {
 	return strings.ReplaceAll(string(appendText(nil, s)), `"`, "&quot;")
 }
 
-// isText says whether XML can carry b as text.
+// isText reports whether XML can carry b as text.
 func isText(b []byte) bool {
 	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool {
 		return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF

@@ -215,7 +215,7 @@ func (s *scanner) resolve(prefix string) (uri string, ok bool) {
 	return "", prefix == ""
 }
 
-// noBinding stands for the names without prefix that are in no namespace.
+// noBinding is the binding of names without a prefix that are in no namespace.
 const noBinding = -1
 
 // namespace returns the name of a namespace without blanks, which parsers that

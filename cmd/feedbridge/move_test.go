@@ -83,7 +83,7 @@ func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
 	}
 }
 
-// busy is a checkpoint beside a daemon that gets ahead of whoever sets it, so many times.
+// busy is a checkpoint beside a daemon that commits before the move does, so many times.
 type busy struct {
 	stored
 	times int

@@ -54,7 +54,7 @@ type partitionCache struct {
 	last recordIdentity
 }
 
-// recordIdentity tells a record from another one that has its offset.
+// recordIdentity distinguishes a record from another one with the same offset.
 type recordIdentity struct {
 	offset, timestamp, producer int64
 	producerEpoch               int16
@@ -65,7 +65,7 @@ func identityOf(r *kgo.Record) recordIdentity {
 	return recordIdentity{r.Offset, r.Timestamp.UnixMilli(), r.ProducerID, r.ProducerEpoch, r.LeaderEpoch}
 }
 
-// stored is a checkpoint as it lies in the topic.
+// stored is a checkpoint as it is stored in the topic.
 type stored struct {
 	offset int64     // -1 if there is none
 	time   time.Time // of the record
@@ -219,7 +219,7 @@ func (t *checkpointTopic) takeTurn(ctx context.Context, partition int32) (releas
 	}
 }
 
-// errReplaced says that the newest record that was read is not there any more.
+// errReplaced reports that the newest record that was read is not there any more.
 var errReplaced = errors.New("the partition has other records now")
 
 // readTo reads up to an offset. It begins with the newest record that it has read, to see

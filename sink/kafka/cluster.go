@@ -223,7 +223,7 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 	}
 }
 
-// throttledError says that a broker has answered a fetch without any partition, as it does for
+// throttledError reports that a broker has answered a fetch without any partition, as it does for
 // a client that is over its quota. It takes the next fetch after some time.
 type throttledError struct{ wait time.Duration }
 

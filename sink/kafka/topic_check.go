@@ -61,7 +61,7 @@ func (s *Sink) errGone() error {
 		checkpoint.ErrMissing, s.topic.Feed))
 }
 
-// errNone says that a topic is missing and is not to be created.
+// errNone reports that a topic is missing and is not to be created.
 func (s *Sink) errNone(topic string) error {
 	partitions, config := s.topic.Partitions, s.topicConfig()
 	if topic == s.conn.cfg.Checkpoints {

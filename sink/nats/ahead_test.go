@@ -135,7 +135,7 @@ func TestManySinksOfOneStreamSendNothingAhead(t *testing.T) {
 	}
 }
 
-// What is sent ahead does not stand between the entities of a commit, which would delay
+// Entities that are sent ahead are not sent between the entities of a commit, which would delay
 // that.
 func TestSentAheadAfterTheCommit(t *testing.T) {
 	t.Parallel()

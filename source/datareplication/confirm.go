@@ -15,7 +15,7 @@ import (
 // times in a row, over at least confirmFor. Until then each call of Next
 // returns a transient error and leaves the cursor where it is.
 //
-// A process that restarts begins to count anew.
+// A process that restarts starts to count again.
 const (
 	confirmLooks = 3
 	confirmFor   = 10 * time.Second

@@ -18,9 +18,9 @@ const patience = time.Minute
 // more.
 type lostPosition struct {
 	violation feed.Violation
-	// forGood says that a search for the position would end like this again.
+	// forGood reports that a search for the position would end like this again.
 	forGood bool
-	// certain says that an answer that is older than another cannot look like
+	// certain reports that an answer that is older than another cannot look like
 	// this, so that no further look is needed.
 	certain bool
 }

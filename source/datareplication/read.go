@@ -224,7 +224,7 @@ func (w *walker) checkSnapshotGap(p *page, e *feed.Entity) error {
 // finish is called where the feed ends.
 func (w *walker) finish() error {
 	w.ended = true
-	// Between two polls of an empty newest page the feed may be made anew.
+	// Between two polls of an empty newest page the feed may be created again.
 	w.s.proven = pageEnd{}
 	if w.cur.Empty > 0 {
 		w.cur.Empty, w.moved = 0, true // the empty pages have come to an end

@@ -25,7 +25,7 @@
 // error.
 //
 // "Not modified" is believed for an hour after the page was read in full. The
-// cursor has the time of that, so the hour does not begin anew with a process.
+// cursor has the time of that, so the hour is not restarted with a process.
 //
 // The cursor is bounded: 1 KiB and a few URLs.
 //

@@ -34,7 +34,7 @@ type decoded struct {
 	// that is not the one which the document declares, and fault if it is none
 	// that is known.
 	charset, mismatch, fault string
-	// mixed says that bytes which are not UTF-8 are windows-1252: it was declared
+	// mixed reports that bytes which are not UTF-8 are windows-1252: it was declared
 	// to be ASCII.
 	mixed bool
 }

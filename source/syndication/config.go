@@ -92,7 +92,7 @@ type Settings struct {
 	// document back in which most guids have changed while titles, links and dates have
 	// not.
 	Identity Identity `yaml:"identity"`
-	// Lenient says whether documents are read that are not well-formed: "true",
+	// Lenient sets whether documents are read that are not well-formed: "true",
 	// "false", or "auto", which does so for windows and paged feeds. Those of a complete
 	// feed never are, and nothing is deleted on the evidence of such a document.
 	Lenient Leniency `yaml:"lenient"`
@@ -251,7 +251,7 @@ type profile struct {
 	newer string
 	order Order
 	tail  bool
-	// steady says that pages do not shift: a link to one names the entry that it
+	// steady reports that pages do not shift: a link to one names the entry that it
 	// begins behind.
 	steady bool
 }

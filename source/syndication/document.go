@@ -57,10 +57,10 @@ type document struct {
 	dialect Dialect
 	// depth is how many documents of the walk are newer.
 	depth int
-	// broken says that it is not well-formed, so that nothing is deleted on its
+	// broken reports that it is not well-formed, so that nothing is deleted on its
 	// evidence, and repair that its entries are published well-formed all the same.
 	broken, repair bool
-	// truncated says that it breaks off, and unsure that it may lack what it says of
+	// truncated reports that it breaks off, and unsure that it may lack what it says of
 	// itself, as its links to older documents.
 	truncated, unsure bool
 	// deletes says that what it does not have was deleted, and withheld that it

@@ -33,7 +33,7 @@ func (l *looks) add(e *Entry) {
 	*l = append(binary.BigEndian.AppendUint32(*l, e.Look), k[:4]...)
 }
 
-// byLook returns the IDs by looks. A look that several entries have tells nothing of
+// byLook returns the IDs by look. A look that several entries share identifies none of
 // them, and is left out.
 func (l looks) byLook() map[uint32]uint32 {
 	ids := map[uint32]uint32{}

@@ -37,7 +37,7 @@ type input struct {
 	replaced  bool  // r writes U+FFFD for what it cannot decode
 	err       error // what comes behind buf[end]; r is not read after it
 
-	// mixed says that bytes which are not UTF-8 are windows-1252, and repair that
+	// mixed reports that bytes which are not UTF-8 are windows-1252, and repair that
 	// characters which XML does not have are left out. tell is called for each
 	// repair with the place in the unread bytes.
 	mixed, repair bool

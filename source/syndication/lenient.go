@@ -26,7 +26,7 @@ type Faults struct {
 	// Count is how many there were, and Lost how many entries could not be read
 	// whole, and were left out.
 	Count, Lost int
-	// Truncated says that the document breaks off, and HeadLost that a part of what it
+	// Truncated reports that the document breaks off, and HeadLost that a part of what it
 	// says of itself could not be read: links may be missing then.
 	Truncated, HeadLost bool
 	// first are the first of them, in the order of the document.

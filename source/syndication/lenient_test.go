@@ -55,7 +55,7 @@ func TestNoEntryIsTakenFromWhatFollowsTheFeed(t *testing.T) {
 }
 
 // Each document has one kind of fault. What a strict reader refuses costs a lenient
-// one at most the entry that it stands in.
+// one at most the entry that contains it.
 func TestBrokenDocuments(t *testing.T) {
 	t.Parallel()
 	const (

@@ -106,7 +106,7 @@ type Reader struct {
 	entities map[string]string
 	expanded int
 	// rootRepaired is one more than the offset of the root's start tag, if that was
-	// repaired; htmlDoctype says that the document is HTML by its declaration.
+	// repaired; htmlDoctype reports that the document is HTML by its declaration.
 	rootRepaired int64
 	htmlDoctype  bool
 	manyLinks    bool // that the document has more than mostLinks was reported

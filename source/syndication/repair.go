@@ -13,22 +13,22 @@ import (
 // does not depend on what follows the element.
 type repairer struct {
 	b []byte // begins with the start tag of the element
-	// whole says that nothing follows b.
+	// whole reports that nothing follows b.
 	whole bool
 	// outer are the names of the elements around this one, outermost first. An
 	// end tag of one of them ends this element too.
 	outer []string
-	// entry says that the element is an entry or an item.
+	// entry reports that the element is an entry or an item.
 	entry                   bool
 	maxDepth, maxAttributes int
 
 	// out is the element as it is repaired so far, and stack what is open in it.
 	out   []byte
 	stack []openTag
-	// next is the next entry in it, and cut says that it ends there.
+	// next is the next entry in it, and cut reports that it ends there.
 	next *nextEntry
 	cut  bool
-	// ended says that it is known to end at next.
+	// ended reports that it is known to end at next.
 	ended bool
 	// faults is how many were repaired, and first the first of them.
 	faults int

@@ -42,12 +42,12 @@ type job struct {
 	// is when all of them were read last.
 	shifted bool
 	walked  int64
-	// permanent says that frontier is an archive of a paged feed, and lacking that a
+	// permanent reports that frontier is an archive of a paged feed, and lacking that a
 	// page of the walk is missing, so that no archive may end the next walk.
 	permanent, lacking bool
-	// torn says that a page may lack its link to the next older one.
+	// torn reports that a page may lack its link to the next older one.
 	torn bool
-	// shared says that a document has an entry that the topic has, or that the walk
+	// shared reports that a document has an entry that the topic has, or that the walk
 	// has got to what is published or to a gap; fresh counts the entries that the topic has not,
 	// and watched says that a poll without a shared entry is to be reported.
 	shared, watched bool
@@ -77,7 +77,7 @@ type step struct {
 	key string
 	doc *document
 	old bool
-	// permanent says that it is an archive of a paged feed.
+	// permanent reports that it is an archive of a paged feed.
 	permanent bool
 }
 
