@@ -5,30 +5,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
-// The stream returns to an earlier state, in two ways. If the whole server is
-// restarted, sinks lose their connection. If only JetStream is, they keep it, as in a
-// cluster whose stream is on another node than the connection.
+// The stream returns to an earlier state, in two ways. If sinks are connected to the
+// server that is restarted, they lose their connection. If they are connected to a leaf
+// node, they keep it, as in a cluster whose stream is on another node. (JetStream alone
+// cannot be restarted in a server with clients: nats-server 2.15.2 has a data race there.)
 func TestSinkConformsAfterARewind(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(t *testing.T) (url string, backup func(*testing.T) (restore func())){
-		"the server is restarted":                         restartable,
-		"JetStream is restarted and the connection lives": restartableJetStream,
+	for name, start := range map[string]func(t *testing.T) (config nats.Config, backup func(*testing.T) (restore func())){
+		"the server is restarted":                       restartable,
+		"the hub is restarted and the connection lives": restartableHub,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sinktest.TestRewind(t, func(t *testing.T) sinktest.Topic {
-				url, backup := start(t)
+				config, backup := start(t)
 				topic := orders()
 				topic.Window = 50
 				return sinktest.Topic{
-					Open:        func() sinktest.Sink { return connect(t, nats.Config{URL: url}).Sink(topic) },
-					Log:         connect(t, nats.Config{URL: url}).Log(topic.Subject, ""),
+					Open:        func() sinktest.Sink { return connect(t, config).Sink(topic) },
+					Log:         connect(t, config).Log(topic.Subject, ""),
 					MaxEntities: nats.MaxEntities,
 					Window:      topic.Window,
 					Backup:      backup,
@@ -40,10 +39,10 @@ func TestSinkConformsAfterARewind(t *testing.T) {
 }
 
 // restartable starts the embedded server. A backup is a copy of its directory.
-func restartable(t *testing.T) (url string, backup func(*testing.T) (restore func())) {
+func restartable(t *testing.T) (config nats.Config, backup func(*testing.T) (restore func())) {
 	dir, listen := t.TempDir(), freeAddress(t)
 	running := startServer(t, dir, listen)
-	return running.URL(), func(t *testing.T) func() {
+	return nats.Config{URL: running.URL()}, func(t *testing.T) func() {
 		running.Close()
 		saved := copyDir(t, dir)
 		running = startServer(t, dir, listen)
@@ -55,29 +54,21 @@ func restartable(t *testing.T) (url string, backup func(*testing.T) (restore fun
 	}
 }
 
-// restartableJetStream starts a server whose JetStream is stopped for a backup and a
-// restore, while clients stay connected.
-func restartableJetStream(t *testing.T) (url string, backup func(*testing.T) (restore func())) {
-	dir := t.TempDir()
-	s := runServer(t, &server.Options{JetStream: true, StoreDir: dir})
-	stop := func() {
-		if err := s.DisableJetStream(); err != nil {
-			t.Fatal(err)
-		}
+// restartableHub starts a hub and a leaf node, to which clients stay connected during a
+// backup and a restore of the hub.
+func restartableHub(t *testing.T) (config nats.Config, backup func(*testing.T) (restore func())) {
+	h, leaf := runHub(t)
+	restart := func(between func()) {
+		h.Shutdown()
+		h.WaitForShutdown()
+		between()
+		h.run(t)
 	}
-	start := func() {
-		if err := s.EnableJetStream(&server.JetStreamConfig{StoreDir: dir, SyncInterval: time.Minute}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return s.ClientURL(), func(t *testing.T) func() {
-		stop()
-		saved := copyDir(t, dir)
-		start()
+	return nats.Config{URL: leaf, Domain: "hub"}, func(t *testing.T) func() {
+		var saved string
+		restart(func() { saved = copyDir(t, h.dir) })
 		return func() {
-			stop()
-			replaceDir(t, dir, saved)
-			start()
+			restart(func() { replaceDir(t, h.dir, saved) })
 		}
 	}
 }
