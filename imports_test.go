@@ -43,6 +43,9 @@ var layers = map[string][]string{
 	"serve": {"feed", "message", "safetext"},
 	"chaos": {},
 
+	"examples/consumers/go/nats":  {},
+	"examples/consumers/go/kafka": {},
+
 	"config":         {"feed", "secret", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},
 }
@@ -52,9 +55,9 @@ var layers = map[string][]string{
 // two clients: an upstream's and a broker's.
 var alone = map[string][]string{
 	"github.com/spf13/viper":           {"config"},
-	"github.com/nats-io/nats.go":       {"sink/nats"},
+	"github.com/nats-io/nats.go":       {"sink/nats", "examples/consumers/go/nats"},
 	"github.com/nats-io/nats-server":   {"sink/nats/embedded"},
-	"github.com/twmb/franz-go":         {"sink/kafka", "sink/kafka/kafkatest"},
+	"github.com/twmb/franz-go":         {"sink/kafka", "sink/kafka/kafkatest", "examples/consumers/go/kafka"},
 	"github.com/tomnomnom/linkheader":  {"source/datareplication"},
 	"github.com/spf13/cobra":           {"cmd/feedbridge"},
 	"github.com/prometheus":            {"admin"},
