@@ -112,7 +112,7 @@ func TestKafkaConsumers(t *testing.T) {
 var (
 	first  = []feed.Entity{entity("<1@shop>", feed.Put, `{"id": 1, "name": "Käse"}`), entity("<2@shop>", feed.Patch, "{}")}
 	second = []feed.Entity{entity("<3@shop>", feed.Delete, "")}
-	third  = []feed.Entity{entity("<4@shop>", feed.Put, "four"), entity("<5@shop>", feed.Put, "five")}
+	third  = []feed.Entity{spelled("put", entity("<4@shop>", feed.Put, "four")), spelled(`http-equiv="delete"`, entity("<5@shop>", feed.Delete, "five"))}
 	fourth = []feed.Entity{entity("<6@shop>", feed.Put, "six")}
 )
 
@@ -122,6 +122,13 @@ func entity(id string, op feed.Operation, body string) feed.Entity {
 		ID: id, Op: op, Modified: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Body: []byte(body),
 		Header: feed.Header{{Name: "content-id", Value: id}, {Name: "Operation-Type", Value: "http-equiv=" + string(op)}, {Name: "Content-Type", Value: "application/json"}},
 	}
+}
+
+// spelled gives the entity another spelling of its operation. Values are published as the
+// feed has them.
+func spelled(operation string, e feed.Entity) feed.Entity {
+	e.Header[1].Value = operation
+	return e
 }
 
 // lines returns what a consumer prints of entities.

@@ -11,7 +11,7 @@ public class KafkaConsumer {
     }
 
     static String header(ConsumerRecord<?, ?> record, String name) {
-        return new String(record.headers().lastHeader(name).value(), StandardCharsets.UTF_8);
+        return new String(record.headers().headers(name).iterator().next().value(), StandardCharsets.UTF_8);
     }
 
     public static void main(String[] args) {
@@ -27,7 +27,8 @@ public class KafkaConsumer {
             while (true) {
                 for (var record : consumer.poll(Duration.ofSeconds(1))) {
                     byte[] body = record.value() == null ? new byte[0] : record.value(); // null is a tombstone
-                    handle(header(record, "Operation-Type").replace("http-equiv=", ""), header(record, "Content-ID"), body);
+                    String operation = header(record, "Operation-Type").replaceAll(".*=|[\" ]", "").toUpperCase();
+                    handle(operation, header(record, "Content-ID"), body);
                 }
                 // Afterwards: a crash in between repeats messages. Better: store partition and offset
                 // together with the effect of each message, and continue from there.

@@ -23,8 +23,8 @@ def main(brokers, topic):
             continue
         if message.error():
             raise SystemExit(message.error())
-        headers = dict(message.headers())
-        operation = headers["Operation-Type"].decode().removeprefix("http-equiv=")
+        headers = dict(reversed(message.headers()))  # of several values the first
+        operation = headers["Operation-Type"].decode().split("=")[-1].strip(' "').upper()
         body = message.value() or b""  # None is a tombstone, with "delete: tombstone"
         handle(operation, headers["Content-ID"].decode(), body)
         # Afterwards: a crash in between repeats the message. Better: store partition and offset

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func handle(operation, id string, body []byte) {
+	operation = strings.ToUpper(strings.Trim(operation[strings.LastIndex(operation, "=")+1:], `" `)) // PUT, PATCH or DELETE
 	fmt.Printf("%s\t%s\t%s\n", operation, id, body)
 }
 
@@ -31,11 +33,11 @@ func consume(ctx context.Context, broker, topic string) error {
 		}
 		fetches.EachRecord(func(record *kgo.Record) {
 			header := map[string]string{}
-			for _, h := range record.Headers {
+			for _, h := range slices.Backward(record.Headers) { // of several values the first
 				header[h.Key] = string(h.Value)
 			}
 			// A nil record.Value is a tombstone, with "delete: tombstone".
-			handle(strings.TrimPrefix(header["Operation-Type"], "http-equiv="), header["Content-ID"], record.Value)
+			handle(header["Operation-Type"], header["Content-ID"], record.Value)
 		})
 		// Afterwards: a crash in between repeats messages. Better: store partition and offset
 		// together with the effect of each message, and continue from there.

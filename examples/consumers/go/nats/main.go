@@ -13,6 +13,7 @@ import (
 )
 
 func handle(operation, id string, body []byte) {
+	operation = strings.ToUpper(strings.Trim(operation[strings.LastIndex(operation, "=")+1:], `" `)) // PUT, PATCH or DELETE
 	fmt.Printf("%s\t%s\t%s\n", operation, id, body)
 }
 
@@ -47,9 +48,8 @@ func consume(ctx context.Context, url, stream, topic string) error {
 			return err
 		}
 		if meta.Sequence.Stream > last { // otherwise the acknowledgement was lost, and it was handled before
-			operation := strings.TrimPrefix(message.Headers().Get("Operation-Type"), "http-equiv=")
-			// nats.Header.Get is case-sensitive: write the names as here.
-			handle(operation, message.Headers().Get("Content-ID"), message.Data())
+			header := message.Headers() // its names are case-sensitive
+			handle(header.Get("Operation-Type"), header.Get("Content-ID"), message.Data())
 			last = meta.Sequence.Stream
 		}
 		if err := message.DoubleAck(ctx); err != nil {
