@@ -93,3 +93,30 @@ func TestGlossaryNamesExist(t *testing.T) {
 		}
 	}
 }
+
+// The paths, tests and fuzz targets in the commands of CONTRIBUTING.md exist.
+func TestCommandsOfContributingExist(t *testing.T) {
+	functions := map[string]bool{}
+	for _, parsed := range sources(t, true) {
+		for _, decl := range parsed.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok {
+				functions[f.Name.Name] = true
+			}
+		}
+	}
+	document := read(t, "CONTRIBUTING.md")
+	for _, m := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(document, -1) {
+		if !functions[m] {
+			t.Errorf("CONTRIBUTING.md names %s, which does not exist", m)
+		}
+	}
+	paths := regexp.MustCompile(`\./[\w/]+`).FindAllString(document, -1)
+	if len(paths) < 4 {
+		t.Errorf("found only the paths %q", paths)
+	}
+	for _, file := range paths {
+		if _, err := os.Stat(strings.TrimSuffix(file, "/")); err != nil {
+			t.Errorf("CONTRIBUTING.md: %v", err)
+		}
+	}
+}
