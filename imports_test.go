@@ -19,6 +19,9 @@ const module = "github.com/feedbridge/feedbridge"
 // package that is not here is an error: whoever adds one decides where it
 // stands. The picture has no arrow up.
 var layers = map[string][]string{
+	"examples/consumers/go/nats":  {},
+	"examples/consumers/go/kafka": {},
+
 	"feed":       {},
 	"message":    {"feed"},
 	"safetext":   {},
@@ -42,9 +45,6 @@ var layers = map[string][]string{
 
 	"serve": {"feed", "message", "safetext"},
 	"chaos": {},
-
-	"examples/consumers/go/nats":  {},
-	"examples/consumers/go/kafka": {},
 
 	"config":         {"feed", "secret", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},
