@@ -51,8 +51,8 @@ import (
 // Config is a configuration with every default filled in. Its yaml tags, and
 // those of the structs in it, are the keys of the file.
 type Config struct {
-	// DataDir is where the embedded bus keeps its streams. Nothing else is
-	// written to disk. Default ./feedbridge-data.
+	// DataDir is the directory of the embedded bus; its streams are in jetstream
+	// below it. Snapshots are written to Snapshot.Dir. Default ./feedbridge-data.
 	DataDir string `yaml:"data_dir"`
 	Log     Log    `yaml:"log"`
 	// SecretParameters are query parameters of URLs whose values are hidden in

@@ -27,9 +27,11 @@ func schemaOf(s *spec) object {
 			"additionalProperties": schemaOf(s.elem),
 		}
 	case s.isList():
-		return object{"type": "array", "items": schemaOf(s.elem)}
+		return object{"description": options[s.path].plain(), "type": "array", "items": scalarSchema(s.elem)}
 	case s.isScalar():
-		return scalarSchema(s)
+		schema := scalarSchema(s)
+		schema["description"] = options[s.path].plain()
+		return schema
 	}
 	properties := object{}
 	for _, k := range s.keys {

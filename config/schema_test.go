@@ -124,7 +124,7 @@ func (c checker) check(path string, schema object, v any) error {
 			if err := c.checkBelow(path, schema, v); err != nil {
 				return err
 			}
-		case "default", "title", "$schema", "$defs":
+		case "default", "description", "title", "$schema", "$defs":
 		default:
 			return fmt.Errorf("%s: the keyword %s is not known to this test", path, keyword)
 		}

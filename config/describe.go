@@ -1,0 +1,176 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+)
+
+// An option describes one setting for the people who set it. docs/configuration.md
+// and the descriptions of the JSON Schema are generated from it.
+type option struct {
+	// text says in a sentence or two what the setting does, in Markdown. Links are
+	// relative to docs/.
+	text string
+	// preset names the default if that is not a constant: "required", or how it is
+	// derived. Empty means that the default is the constant in [spec.preset], or that
+	// there is none.
+	preset string
+}
+
+var markdownLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+
+// plain returns the text without Markdown, for the JSON Schema.
+func (o option) plain() string {
+	text := markdownLink.ReplaceAllString(o.text, "$1")
+	return strings.ReplaceAll(text, "`", "")
+}
+
+// options has an entry for the path of every setting, as spec.path writes it. It is one
+// table because many settings share a struct and mean something else in each place.
+var options = map[string]option{
+	"data_dir":          {text: "Directory of the embedded bus; its streams are in `jetstream` below it."},
+	"log.level":         {text: "Lowest level that is logged."},
+	"log.format":        {text: "`auto` is text on a terminal and JSON otherwise."},
+	"secret_parameters": {text: "Additional query parameters of URLs whose values are replaced by `***`; see [Secrets](#secrets)."},
+	"grace":             {text: "How long a stop may take before it is cut short. Give the supervisor more."},
+	"read_ahead.total":  {text: "Limit for entities of all feeds together that were read and are not published yet; see [Sizing](sizing.md)."},
+	"read_ahead.feed":   {text: "Limit for one feed, at least 65536. Half of it is the largest commit."},
+	"admin.listen":      {text: "Address of health, metrics and status, which have no password. `off`, or an empty variable, disables it."},
+
+	"buses.*.nats.url":              {text: "One server, or several of one system separated by commas: `nats://`, `tls://`, `ws://`, `wss://`.", preset: "required"},
+	"buses.*.nats.credentials_file": {text: "A `.creds` file. Set at most one of `credentials_file`, `nkey_file`, `username`, `token` and `token_file`."},
+	"buses.*.nats.nkey_file":        {text: "A file with an nkey seed."},
+	"buses.*.nats.username":         {text: "User name."},
+	"buses.*.nats.password":         {text: "Password of the user."},
+	"buses.*.nats.password_file":    {text: "A file with the password, read again at every connect."},
+	"buses.*.nats.token":            {text: "Token."},
+	"buses.*.nats.token_file":       {text: "A file with the token, read again at every connect."},
+	"buses.*.nats.tls.cert_file":    {text: "Client certificate (PEM)."},
+	"buses.*.nats.tls.key_file":     {text: "Private key of the client certificate."},
+	"buses.*.nats.tls.ca_file":      {text: "Certificate authorities (PEM) to trust instead of the system's."},
+	"buses.*.nats.tls.first":        {text: "TLS handshake before the server's greeting, for servers with `handshake_first`."},
+	"buses.*.nats.inbox_prefix":     {text: "Prefix of reply subjects instead of `_INBOX`, for users that may subscribe only to their own."},
+	"buses.*.nats.domain":           {text: "JetStream domain of the streams, if it is not the server's own; see [Leaf nodes](nats.md#leaf-nodes)."},
+	"buses.*.nats.api_prefix":       {text: "Prefix of the JetStream API instead of `$JS.API`, for an account that imports the API of another account. Excludes `domain`."},
+	"buses.*.nats.timeout":          {text: "Limit for connecting and for each request. The acknowledgement of a commit may take three times as long."},
+
+	"buses.*.kafka.brokers":                        {text: "Brokers to connect to first (`host:port`); the cluster names the others.", preset: "required"},
+	"buses.*.kafka.client_id":                      {text: "Client ID that brokers log and apply quotas to."},
+	"buses.*.kafka.tls.enabled":                    {text: "Use TLS with the system's certificate authorities. Each of the other `tls` keys enables TLS too."},
+	"buses.*.kafka.tls.cert_file":                  {text: "Client certificate (PEM), read again at every handshake."},
+	"buses.*.kafka.tls.key_file":                   {text: "Private key of the client certificate."},
+	"buses.*.kafka.tls.ca_file":                    {text: "Certificate authorities (PEM) to trust instead of the system's, read at the start."},
+	"buses.*.kafka.tls.server_name":                {text: "Host name in the brokers' certificates, if it differs from the hosts in `brokers`."},
+	"buses.*.kafka.sasl.mechanism":                 {text: "SASL mechanism. Without it the connection is not authenticated by SASL."},
+	"buses.*.kafka.sasl.username":                  {text: "User name for PLAIN and SCRAM."},
+	"buses.*.kafka.sasl.password":                  {text: "Password for PLAIN and SCRAM."},
+	"buses.*.kafka.sasl.password_file":             {text: "A file with the password, read again at every connect."},
+	"buses.*.kafka.sasl.token_file":                {text: "For OAUTHBEARER: a file with the token, read again at every connect."},
+	"buses.*.kafka.sasl.oauth2.token_url":          {text: "For OAUTHBEARER: token endpoint (client credentials grant)."},
+	"buses.*.kafka.sasl.oauth2.client_id":          {text: "OAuth2 client ID."},
+	"buses.*.kafka.sasl.oauth2.client_secret":      {text: "OAuth2 client secret."},
+	"buses.*.kafka.sasl.oauth2.client_secret_file": {text: "A file with the client secret, read for every token."},
+	"buses.*.kafka.sasl.oauth2.scopes":             {text: "OAuth2 scopes to request."},
+	"buses.*.kafka.sasl.access_key":                {text: "AWS access key ID for AWS_MSK_IAM.", preset: "`AWS_ACCESS_KEY_ID`"},
+	"buses.*.kafka.sasl.secret_key":                {text: "AWS secret access key for AWS_MSK_IAM.", preset: "`AWS_SECRET_ACCESS_KEY`"},
+	"buses.*.kafka.sasl.session_token":             {text: "AWS session token for AWS_MSK_IAM.", preset: "`AWS_SESSION_TOKEN`"},
+	"buses.*.kafka.timeout":                        {text: "Limit for connecting, for each request, and for waiting on open transactions, from 1s to 5m. A commit may take three times as long."},
+	"buses.*.kafka.transaction_timeout":            {text: "When the cluster aborts the transaction of a copy that died, from three times `timeout` to 24h and at most the brokers' `transaction.max.timeout.ms`."},
+	"buses.*.kafka.compression":                    {text: "Compression of messages."},
+	"buses.*.kafka.checkpoints":                    {text: "The compacted topic for the checkpoints of all feeds, the same for all copies; see [Topics](kafka.md#topics)."},
+	"buses.*.kafka.transactional_id_prefix":        {text: "Prefix of transactional IDs, which are followed by `<topic>/<feed>`; the same for all copies. See [Transactions](kafka.md#transactions)."},
+
+	"buses.*.embedded.listen": {text: "Client address of the embedded NATS server. It has no password: every client that reaches it can read and write."},
+
+	"feeds.*.url":                            {text: "URL of the feed's newest page. Its scheme, host and port are the *origin*, the only destination of headers and credentials.", preset: "required"},
+	"feeds.*.headers":                        {text: "Headers (`Name: value`) sent with every request to the origin. `Accept-Encoding: identity` disables compression."},
+	"feeds.*.auth.bearer":                    {text: "Token for `Authorization: Bearer`. Set at most one of `bearer`, `bearer_file`, `basic` and `oauth2`."},
+	"feeds.*.auth.bearer_file":               {text: "A file with the token, read for every request."},
+	"feeds.*.auth.basic.username":            {text: "User name for `Authorization: Basic`."},
+	"feeds.*.auth.basic.password":            {text: "Password of the user."},
+	"feeds.*.auth.basic.password_file":       {text: "A file with the password, read for every request."},
+	"feeds.*.auth.oauth2.token_url":          {text: "OAuth2 token endpoint (client credentials grant)."},
+	"feeds.*.auth.oauth2.client_id":          {text: "OAuth2 client ID."},
+	"feeds.*.auth.oauth2.client_secret":      {text: "OAuth2 client secret."},
+	"feeds.*.auth.oauth2.client_secret_file": {text: "A file with the client secret, read for every token."},
+	"feeds.*.auth.oauth2.scopes":             {text: "OAuth2 scopes to request."},
+	"feeds.*.auth.tls.cert_file":             {text: "Client certificate (PEM) for the origin and the token endpoint, read again at every handshake."},
+	"feeds.*.auth.tls.key_file":              {text: "Private key of the client certificate."},
+	"feeds.*.auth.tls.ca_file":               {text: "Certificate authorities (PEM) to trust instead of the system's, read at the start."},
+	"feeds.*.allow_hosts":                    {text: "Other hosts (`host` or `host:port`) that links and redirects may lead to. They get neither headers nor credentials."},
+	"feeds.*.timeouts.connect":               {text: "Limit for name resolution, connection and TLS handshake."},
+	"feeds.*.timeouts.header":                {text: "Limit from the connection to the end of the response's header."},
+	"feeds.*.timeouts.idle":                  {text: "Limit between two reads of a body. The whole body may take any time."},
+	"feeds.*.limits.page":                    {text: "Largest page, compressed and decompressed. Pages are streamed, never held in memory as a whole."},
+	"feeds.*.limits.header":                  {text: "Largest header of a response."},
+	"feeds.*.limits.entity":                  {text: "Largest entity, body and headers."},
+	"feeds.*.limits.redirects":               {text: "How many redirects in a row are followed; 0 for none."},
+	"feeds.*.limits.rate":                    {text: "Requests per second to one host, over all feeds of the process with the same number."},
+	"feeds.*.format":                         {text: "Format of the feed. `auto` detects it on the first poll and records it in the checkpoint; see [Format detection](atom-and-rss.md#format-detection)."},
+	"feeds.*.every":                          {text: "Wait between polls that find nothing new, ± 10%; at least 100ms."},
+	"feeds.*.start":                          {text: "Where reading starts if the topic has no checkpoint: `beginning`, `now` or a time; for datareplication also `id:<content-id>@<time>` and [`snapshot:<url>`](datareplication.md#starting-with-a-snapshot)."},
+	"feeds.*.gap":                            {text: "Datareplication: what to do when the feed no longer has the position that was reached; see [Gaps](datareplication.md#gaps)."},
+	"feeds.*.dedupe_window":                  {text: "Datareplication: how many of the topic's newest Content-IDs are kept in memory to drop repeated entities, from 1 to 10000000. (For Atom and RSS all are kept.)"},
+	"feeds.*.freshness":                      {text: "`/readyz` fails if the feed has not been copied for longer. If the feed asked for a longer wait than `every`, the time counts from the end of that wait.", preset: "5m, or 3 × `every` if longer"},
+	"feeds.*.oversize":                       {text: "For an entity that is too large for the bus: `stop` publishes all entities before it and halts, `skip` drops, counts and logs it."},
+	"feeds.*.key":                            {text: "Kafka: where the record key is in an entity, in its body (`/id`) or its headers (`header:NAME`); see [Keys and partitions](kafka.md#keys-and-partitions)."},
+
+	"feeds.*.dialect":                 {text: "How the feed links its older documents; see [Feed types](atom-and-rss.md#feed-types)."},
+	"feeds.*.entry_order":             {text: "Order of the entries in a document. `auto` compares their update times, and assumes `newest_first` if they give no order; `updated` sorts by them."},
+	"feeds.*.older_rel":               {text: "Link relation of the next older document.", preset: "the dialect's"},
+	"feeds.*.newer_rel":               {text: "Link relation of the next newer document.", preset: "the dialect's"},
+	"feeds.*.mode":                    {text: "`poll` requests the newest document and reads back from there. `tail` reads forwards by `newer_rel` and requests the last page again, for feeds whose pages only grow."},
+	"feeds.*.ignore_changes_in":       {text: "Child elements of an entry, such as counters, whose change does not count as a change of the entry: `comments`, or `{namespace}comments`."},
+	"feeds.*.max_delete_ratio":        {text: "Part of a complete feed of 20 entries or more that may vanish at once (0 to 1, where 1 disables the check); see [Held deletes](atom-and-rss.md#held-deletes)."},
+	"feeds.*.tombstone_unknown":       {text: "What to do with a tombstone of an entry that the topic does not have."},
+	"feeds.*.full_every":              {text: "How long \"not modified\" is trusted, and how often all pages of a paged feed are read."},
+	"feeds.*.hints":                   {text: "Whether the feed's own polling hints can lengthen `every`; see [Polling](atom-and-rss.md#polling)."},
+	"feeds.*.recheck_archives.newest": {text: "How many of the newest archives are read again, although archives should not change.", preset: "`0`: none"},
+	"feeds.*.recheck_archives.every":  {text: "How often they are read again."},
+	"feeds.*.trust_ahead":             {text: "How far in the future an update time may be. Later ones are not compared with others, because they would block every later change of the entry."},
+	"feeds.*.identity":                {text: "What identifies an entry: `guid` (or `atom:id`), `link`, or a hash of the `content`; see [Identity](atom-and-rss.md#identity). A change publishes the entries again under their new IDs."},
+	"feeds.*.lenient":                 {text: "Whether documents that are not well-formed are repaired. `auto` does so for window and paged feeds; complete feeds are always read strictly. See [Broken documents](atom-and-rss.md#broken-documents)."},
+	"feeds.*.bounds.documents":        {text: "How many older documents are read in one walk back. Older ones are read later, as a [missing archive](atom-and-rss.md#missing-archives)."},
+	"feeds.*.bounds.entries":          {text: "How many entries a document may have."},
+	"feeds.*.bounds.depth":            {text: "How deep elements may be nested."},
+	"feeds.*.bounds.memory":           {text: "Approximate memory for a document that is being read and for a walk through older ones; larger documents are read several times. See [Sizing](sizing.md#large-documents-of-atom-and-rss)."},
+
+	"feeds.*.to.bus":               {text: "Name of the bus.", preset: "the only bus"},
+	"feeds.*.to.topic":             {text: "Topic, on NATS a subject. It belongs to this feed only, unless it is a shared Kafka topic.", preset: "the feed's name"},
+	"feeds.*.to.stream.name":       {text: "NATS: name of the JetStream stream.", preset: "the topic, with `_` for dots"},
+	"feeds.*.to.stream.create":     {text: "NATS: whether to create the stream if it is missing. An existing stream is never changed."},
+	"feeds.*.to.stream.replicas":   {text: "NATS: replicas of a stream that is created, from 1 to 5."},
+	"feeds.*.to.stream.max_age":    {text: "NATS: age limit of a stream that is created; see [Retention](nats.md#retention).", preset: "`0s`: no limit"},
+	"feeds.*.to.stream.max_bytes":  {text: "NATS: size limit of a stream that is created.", preset: "`0`: no limit"},
+	"feeds.*.to.kafka.create":      {text: "Kafka: whether to create the topic, and the topic for checkpoints, if they are missing. Existing topics are never changed."},
+	"feeds.*.to.kafka.partitions":  {text: "Kafka: partitions of a topic that is created."},
+	"feeds.*.to.kafka.replication": {text: "Kafka: replication factor of topics that are created, the one for checkpoints included.", preset: "`0`: the cluster's"},
+	"feeds.*.to.kafka.config":      {text: "Kafka: settings (`name=value`) of a topic that is created. In a variable, items are separated by line ends.", preset: "`retention.ms=-1`, unless named"},
+	"feeds.*.to.kafka.shared":      {text: "Kafka: allow [several feeds in the topic](kafka.md#several-feeds-in-one-topic). Each of them must set it."},
+	"feeds.*.to.kafka.partition":   {text: "Kafka: partition of entities without a key."},
+	"feeds.*.to.kafka.delete":      {text: "Kafka: publish a DELETE as an ordinary message, or as a null value under its key; see [Deletes and compaction](kafka.md#deletes-and-compaction)."},
+	"feeds.*.to.kafka.missing_key": {text: "Kafka: for an entity without a key where `key` points: halt, or publish it with a null key. In YAML write `\"null\"`."},
+
+	"serve.listen":                           {text: "Address where feeds are served."},
+	"serve.tls.cert_file":                    {text: "Server certificate (PEM), read again when it changes. Without it the server speaks plain HTTP."},
+	"serve.tls.key_file":                     {text: "Private key of the certificate."},
+	"serve.connections":                      {text: "How many clients may be connected at a time; see [Slow clients](sizing.md#slow-clients)."},
+	"serve.memory":                           {text: "Memory for cached pages, those being sent included; see [Serving](sizing.md#serving)."},
+	"serve.feeds.*.from.bus":                 {text: "Name of the bus.", preset: "the only bus"},
+	"serve.feeds.*.from.topic":               {text: "Topic, on NATS the subject.", preset: "NAME"},
+	"serve.feeds.*.from.stream":              {text: "NATS: the stream.", preset: "the one with the subject"},
+	"serve.feeds.*.from.partition":           {text: "Kafka: the partition. A served feed is one partition."},
+	"serve.feeds.*.format":                   {text: "Format of the served feed. Atom and RSS are archived feeds (RFC 5005)."},
+	"serve.feeds.*.page_size":                {text: "Positions of the topic per page, from 1 to 10000. Pages of the old size stay valid after a change.", preset: "`500`, in Atom and RSS `100`"},
+	"serve.feeds.*.public_url":               {text: "URL of the feed as clients see it, without `/latest`, if there is a proxy in front.", preset: "the host of the request"},
+	"serve.feeds.*.title":                    {text: "Title of the feed in Atom and RSS.", preset: "NAME"},
+	"serve.feeds.*.bus_time":                 {text: "Date all entities with the time when the bus stored them, instead of their own Last-Modified. A feed with snapshots always does."},
+	"serve.feeds.*.auth.bearer":              {text: "Token that clients must send. Set `bearer`, `bearer_file` or `basic`, or none, and use TLS."},
+	"serve.feeds.*.auth.bearer_file":         {text: "A file with the token, read at the start."},
+	"serve.feeds.*.auth.basic.username":      {text: "User name that clients must send."},
+	"serve.feeds.*.auth.basic.password":      {text: "Password of the user."},
+	"serve.feeds.*.auth.basic.password_file": {text: "A file with the password, read at the start."},
+	"serve.feeds.*.snapshot.every":           {text: "Interval of [snapshots](serving.md#snapshots): `1h` is every full hour, `24h` every midnight in UTC.", preset: "`0s`: no snapshots"},
+	"serve.feeds.*.snapshot.key":             {text: "Where a message has the key of the thing that it describes, as for `feeds.NAME.key`; the newest message of each key counts. See [The key](serving.md#the-key).", preset: "the Content-ID"},
+	"serve.feeds.*.snapshot.dir":             {text: "Directory for the files of served snapshots, at most two of each feed.", preset: "the system's temporary directory"},
+}

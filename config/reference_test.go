@@ -1,0 +1,121 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedbridge/feedbridge/secret"
+)
+
+// Every setting has a description, and every description a setting.
+func TestEverySettingIsDescribed(t *testing.T) {
+	t.Parallel()
+	var paths []string
+	root.settings(func(s *spec) {
+		paths = append(paths, s.path)
+		if o := options[s.path]; o.text == "" {
+			t.Errorf("options in describe.go lacks %s", s.path)
+		} else if text := o.plain(); !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, ".)") || strings.ContainsAny(text, "`[]|\n") {
+			t.Errorf("%s: want sentences, and no Markdown but code and links: %q", s.path, text)
+		}
+	})
+	for path := range options {
+		if !slices.Contains(paths, path) {
+			t.Errorf("options in describe.go has %s, which is no setting", path)
+		}
+	}
+}
+
+// The tables of docs/configuration.md are generated: -update writes them. Each follows a
+// comment that names the settings in it by the start of their paths. A setting is in the
+// table that names most of its path.
+func TestReferenceIsUpToDate(t *testing.T) {
+	t.Parallel()
+	const file = "../docs/configuration.md"
+	document := string(read(t, file))
+	table := regexp.MustCompile(`(?m)^<!-- options: (.*) -->\n(?:\|.*\n)*`)
+	rows := map[string][]string{} // by the prefix in the comment
+	var prefixes []string
+	for _, m := range table.FindAllStringSubmatch(document, -1) {
+		prefixes = append(prefixes, strings.Fields(m[1])...)
+	}
+	root.settings(func(s *spec) {
+		best := ""
+		for _, prefix := range prefixes {
+			if (s.path == prefix || strings.HasPrefix(s.path, prefix+".")) && len(prefix) > len(best) {
+				best = prefix
+			}
+		}
+		if best == "" {
+			t.Errorf("%s has no table for %s", file, s.path)
+		}
+		rows[best] = append(rows[best], referenceRow(s))
+	})
+	got := table.ReplaceAllStringFunc(document, func(old string) string {
+		var b strings.Builder
+		comment, _, _ := strings.Cut(old, "\n")
+		b.WriteString(comment + "\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n")
+		for _, prefix := range strings.Fields(table.FindStringSubmatch(old)[1]) {
+			if len(rows[prefix]) == 0 {
+				t.Errorf("%s: no setting starts with %s", file, prefix)
+			}
+			b.WriteString(strings.Join(rows[prefix], ""))
+		}
+		return b.String()
+	})
+	golden(t, file, []byte(got))
+}
+
+// referenceRow returns the row of a setting in docs/configuration.md.
+func referenceRow(s *spec) string {
+	o := options[s.path]
+	preset := o.preset
+	if preset == "" && s.preset != "" {
+		preset = "`" + s.preset + "`"
+	}
+	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", strings.ReplaceAll(s.path, "*", "NAME"), referenceType(s), preset, o.text)
+}
+
+// referenceType names the values that a setting takes.
+func referenceType(s *spec) string {
+	if s.isList() {
+		if s.elem.typ == reflect.TypeFor[secret.String]() {
+			return "list of secrets"
+		}
+		return "list"
+	}
+	switch words := enums[s.typ]; {
+	case words != nil:
+		return "`" + strings.Join(words, "`, `") + "`"
+	case s.typ == reflect.TypeFor[secret.String]():
+		return "secret"
+	case s.typ == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case s.typ == startType:
+		return "position"
+	case s.typ == keyType:
+		return "JSON pointer or `header:NAME`"
+	}
+	switch s.typ.Kind() {
+	case reflect.Bool:
+		return "`true`, `false`"
+	case reflect.Int64:
+		return "bytes"
+	case reflect.Int, reflect.Float64:
+		return "number"
+	}
+	switch name := s.name; {
+	case strings.HasSuffix(name, "_file"), strings.HasSuffix(name, "dir"):
+		return "path"
+	case strings.HasSuffix(name, "url"):
+		return "URL"
+	case name == "listen":
+		return "host:port"
+	}
+	return "text"
+}
