@@ -24,7 +24,7 @@ func read(t *testing.T, file string) string {
 }
 
 // Every alert is documented and tried by alerts.test.yaml, and asks for metrics
-// that operations.md has, which is kept true elsewhere.
+// that docs/metrics-and-alerts.md has, which docs_test.go compares with the program.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	var rules struct {
@@ -35,7 +35,7 @@ func TestAlerts(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(read(t, "alerts.yaml")), &rules); err != nil {
 		t.Fatal(err)
 	}
-	document, tests := read(t, "../docs/operations.md"), read(t, "testdata/alerts.test.yaml")
+	document, tests := read(t, "../docs/metrics-and-alerts.md"), read(t, "testdata/alerts.test.yaml")
 	metric := regexp.MustCompile(`\bfeedbridge_\w+`)
 	var alerts []string
 	for _, group := range rules.Groups {
@@ -43,7 +43,7 @@ func TestAlerts(t *testing.T) {
 			alerts = append(alerts, rule.Alert)
 			for _, name := range metric.FindAllString(rule.Expr, -1) {
 				if !strings.Contains(document, "\n| `"+name+"` |") {
-					t.Errorf("%s asks for %s, and operations.md has no such metric", rule.Alert, name)
+					t.Errorf("%s asks for %s, and docs/metrics-and-alerts.md has no such metric", rule.Alert, name)
 				}
 			}
 			if !regexp.MustCompile(`alertname: ` + rule.Alert + `\n\s+exp_alerts:\n`).MatchString(tests) {
@@ -56,7 +56,7 @@ func TestAlerts(t *testing.T) {
 		documented = append(documented, m[1])
 	}
 	if len(alerts) == 0 || !slices.Equal(alerts, documented) {
-		t.Errorf("the alerts are %v, operations.md has %v", alerts, documented)
+		t.Errorf("the alerts are %v, docs/metrics-and-alerts.md has %v", alerts, documented)
 	}
 }
 
