@@ -35,12 +35,31 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// The documents for operators, which the tests in this file compare with the
-// program.
+// The pages that the tests in this file compare with the program.
 const (
-	operations = "docs/operations.md"
-	guarantees = "docs/guarantees.md"
+	optionsPage          = "docs/configuration.md"
+	commandsPage         = "docs/commands.md"
+	metricsPage          = "docs/metrics-and-alerts.md"
+	logsPage             = "docs/logs.md"
+	permissionsPage      = "docs/nats.md"
+	datareplicationPage  = "docs/datareplication.md"
+	syndicationKindsPage = "docs/atom-and-rss-violations.md"
+	guarantees           = "docs/guarantees.md"
 )
+
+// pages returns the text of README.md and of every page in docs/, by path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("docs/*.md")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("only %d pages in docs/: %v", len(files), err)
+	}
+	all := map[string]string{}
+	for _, file := range append(files, "README.md") {
+		all[filepath.ToSlash(file)] = read(t, file)
+	}
+	return all
+}
 
 func read(t *testing.T, file string) string {
 	t.Helper()
@@ -72,8 +91,8 @@ func column(document, head string, n int) []string {
 
 var code = regexp.MustCompile("`([^`]+)`")
 
-// named returns what a column has in code. In each cell it is the first thing, or
-// there is none.
+// named returns the first code of each cell of a column, or the cell if it has no
+// code.
 func named(document, head string, n int) []string {
 	cells := column(document, head, n)
 	for i, cell := range cells {
@@ -84,21 +103,21 @@ func named(document, head string, n int) []string {
 	return cells
 }
 
-// wantSame checks that the documents name everything that there is, and nothing
-// that there is not.
-func wantSame(t *testing.T, what string, is, documented []string) {
+// wantSame checks that a page names everything that the program has, and nothing
+// else.
+func wantSame(t *testing.T, page, what string, is, documented []string) {
 	t.Helper()
 	if len(is) == 0 {
 		t.Errorf("no %s was found in the program: this test looks in the wrong place", what)
 	}
 	for _, name := range is {
 		if !slices.Contains(documented, name) {
-			t.Errorf("%s does not tell of the %s %s", operations, what, name)
+			t.Errorf("%s lacks the %s %s", page, what, name)
 		}
 	}
 	for _, name := range documented {
 		if !slices.Contains(is, name) {
-			t.Errorf("%s tells of the %s %q, which does not exist", operations, what, name)
+			t.Errorf("%s has the %s %q, which does not exist", page, what, name)
 		}
 	}
 }
@@ -165,28 +184,58 @@ func TestOptionsAreDocumented(t *testing.T) {
 	}
 	walk("", schema)
 
-	document := read(t, operations)
+	document := read(t, optionsPage)
 	keys := named(document, "Key", 0)
-	wantSame(t, "option", slices.Collect(maps.Keys(defaults)), keys)
-	variables, presets := named(document, "Key", 1), named(document, "Key", 3)
+	wantSame(t, optionsPage, "option", slices.Collect(maps.Keys(defaults)), keys)
+	presets := named(document, "Key", 2)
 	for i, key := range keys {
-		if want := "FEEDBRIDGE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_")); variables[i] != want {
-			t.Errorf("%s: the variable for %s is %s, not %s", operations, key, want, variables[i])
-		}
 		if want := defaults[key]; want != "" && presets[i] != want {
-			t.Errorf("%s: the default of %s is %s, not %s", operations, key, want, presets[i])
+			t.Errorf("%s: the default of %s is %s, not %s", optionsPage, key, want, presets[i])
 		}
 	}
 }
 
-// A setting that is documented to be in bytes says so to who writes 16MiB, and no
-// other does.
+// variable returns the environment variable of a key, by the rule in docs/configuration.md.
+func variable(key string) string {
+	return "FEEDBRIDGE_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))
+}
+
+// Every documented key can be set by the variable that the rule gives, and the examples of
+// the rule follow it.
+func TestVariablesAreDocumented(t *testing.T) {
+	const unknown = "no key of the configuration has this variable"
+	known := func(name string) bool {
+		_, err := config.Load(config.Options{Environ: []string{name + "=\x00"}})
+		return err == nil || !strings.Contains(err.Error(), unknown)
+	}
+	if known("FEEDBRIDGE_FEEDS_NAME_NONSENSE") {
+		t.Fatalf("no error says %q any more", unknown)
+	}
+	document := read(t, optionsPage)
+	for _, key := range named(document, "Key", 0) {
+		if name := variable(key); !known(name) {
+			t.Errorf("%s: %s cannot be set by %s", optionsPage, key, name)
+		}
+	}
+	examples := regexp.MustCompile("`([a-z.-]+)` is `(FEEDBRIDGE_[A-Z_]+)`").FindAllStringSubmatch(document, -1)
+	if len(examples) < 2 {
+		t.Errorf("%s has %d examples of variables", optionsPage, len(examples))
+	}
+	for _, m := range examples {
+		if want := variable(m[1]); m[2] != want {
+			t.Errorf("%s: the variable of %s is %s, not %s", optionsPage, m[1], want, m[2])
+		}
+	}
+}
+
+// A setting that is documented to be in bytes answers 16MiB with an error that says so,
+// and no other setting does.
 func TestSizesAreInBytes(t *testing.T) {
 	found := 0
-	document := read(t, operations)
-	keys, variables, kinds := named(document, "Key", 0), named(document, "Key", 1), column(document, "Key", 2)
+	document := read(t, optionsPage)
+	keys, kinds := named(document, "Key", 0), column(document, "Key", 1)
 	for i, key := range keys {
-		_, err := config.Load(config.Options{Environ: []string{variables[i] + "=16MiB"}})
+		_, err := config.Load(config.Options{Environ: []string{variable(key) + "=16MiB"}})
 		says := err != nil && strings.Contains(err.Error(), "want a whole number of bytes, such as 16777216")
 		if is := kinds[i] == "bytes"; is != says {
 			t.Errorf("%s: documented as %s, and to 16MiB it says: %v", key, kinds[i], err)
@@ -200,20 +249,27 @@ func TestSizesAreInBytes(t *testing.T) {
 	}
 }
 
-// What the README shows as a configuration is one.
-func TestExamplesOfTheReadmeLoad(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)
-	if len(blocks) < 5 {
-		t.Fatalf("only %d examples were found", len(blocks))
+// The configurations in the documents are valid. Those without feeds are excerpts.
+func TestExamplesOfTheDocumentsLoad(t *testing.T) {
+	found := map[string]int{}
+	for page, document := range pages(t) {
+		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(document, -1) {
+			if !regexp.MustCompile(`^(#.*\n)*(buses|feeds|serve):`).MatchString(block[1]) {
+				continue
+			}
+			found[page]++
+			file := filepath.Join(t.TempDir(), "feedbridge.yaml")
+			if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			excerpt := !regexp.MustCompile(`(?m)^(feeds|serve):`).MatchString(block[1])
+			if _, err := config.Load(config.Options{File: file, Environ: []string{"API_KEY=x"}, Feedless: excerpt}); err != nil {
+				t.Errorf("%s: %v, in:\n%s", page, err, block[1])
+			}
+		}
 	}
-	for _, block := range blocks {
-		file := filepath.Join(t.TempDir(), "feedbridge.yaml")
-		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := config.Load(config.Options{File: file, Environ: []string{"API_KEY=x"}}); err != nil {
-			t.Errorf("%v, in:\n%s", err, block[1])
-		}
+	if found["README.md"] < 3 || len(found) < 7 {
+		t.Errorf("only these examples were found: %v", found)
 	}
 }
 
@@ -227,7 +283,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	server.AddServed(admin.ServedOptions{Name: "orders", Look: func(context.Context) (admin.ServedTopic, error) {
 		return admin.ServedTopic{}, nil
 	}}).Answered(http.StatusOK, time.Second)
-	// Whatever is known only later is known now.
+	// Metrics that appear only after some events appear now.
 	f.Entered(bridge.Status{State: bridge.Reading, Checkpoint: checkpoint.Checkpoint{At: time.Now()}})
 	batch := feed.Batch{
 		Entities: []feed.Entity{{ID: "1", Modified: time.Now()}}, Cursor: feed.Cursor("1"), Newest: time.Now(),
@@ -242,21 +298,23 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (feedbridge_\w+)`).FindAllStringSubmatch(answer.Body.String(), -1) {
 		is = append(is, m[1])
 	}
-	document := read(t, operations)
-	wantSame(t, "metric", is, named(document, "Metric", 0))
-	// The alerts name them too, and the parts of histograms.
+	wantSame(t, metricsPage, "metric", is, named(read(t, metricsPage), "Metric", 0))
+	// Other pages name them too, and the parts of histograms.
 	part := regexp.MustCompile(`_(bucket|sum|count)$`)
-	for _, name := range regexp.MustCompile(`\bfeedbridge_\w+`).FindAllString(document, -1) {
-		if !slices.Contains(is, name) && !slices.Contains(is, part.ReplaceAllString(name, "")) {
-			t.Errorf("%s has the metric %s, which does not exist", operations, name)
+	for page, document := range pages(t) {
+		for _, name := range regexp.MustCompile(`\bfeedbridge_\w+`).FindAllString(document, -1) {
+			if !slices.Contains(is, name) && !slices.Contains(is, part.ReplaceAllString(name, "")) {
+				t.Errorf("%s has the metric %s, which does not exist", page, name)
+			}
 		}
 	}
 }
 
 func TestViolationsAreDocumented(t *testing.T) {
-	var kinds []string
+	kinds := map[string][]string{} // by package
 	for file, parsed := range sources(t, false) {
-		if dir := path.Dir(file); dir != "source/datareplication" && dir != "source/syndication" {
+		dir := path.Dir(file)
+		if dir != "source/datareplication" && dir != "source/syndication" {
 			continue
 		}
 		// Kinds are the exported constants that are plain text.
@@ -271,16 +329,17 @@ func TestViolationsAreDocumented(t *testing.T) {
 					continue
 				}
 				if kind, ok := text(spec.Values[0]); ok {
-					kinds = append(kinds, kind)
+					kinds[dir] = append(kinds[dir], kind)
 				}
 			}
 		}
 	}
-	wantSame(t, "violation", kinds, named(read(t, operations), "Kind", 0))
+	wantSame(t, datareplicationPage, "violation", kinds["source/datareplication"], named(read(t, datareplicationPage), "Kind", 0))
+	wantSame(t, syndicationKindsPage, "violation", kinds["source/syndication"], named(read(t, syndicationKindsPage), "Kind", 0))
 }
 
 func TestCommandsAreDocumented(t *testing.T) {
-	document := read(t, operations)
+	document := read(t, commandsPage)
 	found := 0
 	for file, parsed := range sources(t, false) {
 		if !strings.HasPrefix(file, "cmd/feedbridge/") {
@@ -297,7 +356,7 @@ func TestCommandsAreDocumented(t *testing.T) {
 				found++
 				name := strings.Fields(use)[0]
 				if !regexp.MustCompile("`feedbridge ([a-z]+ )?" + name + "[ `]").MatchString(document) {
-					t.Errorf("%s does not tell of the command %s", operations, name)
+					t.Errorf("%s lacks the command %s", commandsPage, name)
 				}
 			case *ast.CallExpr: // Flags().StringVar(&from, "from", ...)
 				call, ok := n.Fun.(*ast.SelectorExpr)
@@ -306,7 +365,7 @@ func TestCommandsAreDocumented(t *testing.T) {
 				}
 				found++
 				if flag, ok := text(n.Args[1]); ok && !strings.Contains(document, "`--"+flag) {
-					t.Errorf("%s does not tell of the flag --%s", operations, flag)
+					t.Errorf("%s lacks the flag --%s", commandsPage, flag)
 				}
 			}
 			return true
@@ -339,7 +398,7 @@ func program(t *testing.T) map[string]bool {
 }
 
 func TestLogLinesAreDocumented(t *testing.T) {
-	documented := named(read(t, operations), "Message", 0)
+	documented := named(read(t, logsPage), "Message", 0)
 	found := 0
 	reached := program(t)
 	for file, parsed := range sources(t, false) {
@@ -361,7 +420,7 @@ func TestLogLinesAreDocumented(t *testing.T) {
 			}
 			found++
 			if !slices.Contains(documented, message) {
-				t.Errorf("%s logs %q, of which %s does not tell", file, message, operations)
+				t.Errorf("%s logs %q, which %s lacks", file, message, logsPage)
 			}
 			return true
 		})
@@ -371,8 +430,8 @@ func TestLogLinesAreDocumented(t *testing.T) {
 	}
 }
 
-// What operations.md says that an error or a log line says, the program says:
-// each piece of it between two … is part of some string in the sources.
+// The errors and log lines in the documents exist: each piece of a quotation between two …
+// is part of some string in the sources.
 func TestDocumentedErrorsExist(t *testing.T) {
 	var all []string
 	for _, parsed := range sources(t, false) {
@@ -387,23 +446,26 @@ func TestDocumentedErrorsExist(t *testing.T) {
 	}
 	// The bridge makes these of a state.
 	all = append(all, "feed "+string(bridge.Retrying), "feed "+string(bridge.Halted))
-	document := read(t, operations)
-	cells := slices.Concat(column(document, "The error says", 0), column(document, "Message", 0))
-	if len(cells) < 50 {
-		t.Fatalf("only %d errors are documented", len(cells))
-	}
-	for _, quoted := range code.FindAllStringSubmatch(strings.Join(cells, "\n"), -1) {
-		for piece := range strings.SplitSeq(quoted[1], "…") {
-			piece = strings.TrimSpace(piece)
-			if !slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, piece) }) {
-				t.Errorf("%s quotes %q, and nothing in the program says %q", operations, quoted[1], piece)
+	found := 0
+	for page, document := range pages(t) {
+		cells := slices.Concat(column(document, "The error says", 0), column(document, "Message", 0))
+		found += len(cells)
+		for _, quoted := range code.FindAllStringSubmatch(strings.Join(cells, "\n"), -1) {
+			for piece := range strings.SplitSeq(quoted[1], "…") {
+				piece = strings.TrimSpace(piece)
+				if !slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, piece) }) {
+					t.Errorf("%s quotes %q, and no string in the program has %q", page, quoted[1], piece)
+				}
 			}
 		}
 	}
+	if found < 250 {
+		t.Errorf("only %d errors and log lines are documented", found)
+	}
 }
 
-// What an error tells to run or to set is followed to the letter, at night. So none
-// tells to delete what others may need.
+// Operators follow the cure in an error to the letter, at night. So no cure deletes
+// data that others may need.
 func TestNoAdviceDeletes(t *testing.T) {
 	destroys := regexp.MustCompile(`cleanup\.policy=delete|--delete|kafka-delete-records|stream (rm|del|purge)|delete the (stream|topic|directory)|is emptied|make room`)
 	for file, parsed := range sources(t, false) {
@@ -416,11 +478,17 @@ func TestNoAdviceDeletes(t *testing.T) {
 			return true
 		})
 	}
-	document := read(t, operations)
-	for _, cell := range slices.Concat(column(document, "The error says", 1), column(document, "The error says", 2)) {
-		if destroys.MatchString(cell) {
-			t.Errorf("%s says %q", operations, cell)
+	found := 0
+	for page, document := range pages(t) {
+		for _, cell := range slices.Concat(column(document, "The error says", 1), column(document, "The error says", 2)) {
+			found++
+			if destroys.MatchString(cell) {
+				t.Errorf("%s says %q", page, cell)
+			}
 		}
+	}
+	if found < 250 {
+		t.Errorf("only %d cures were found", found)
 	}
 }
 
@@ -446,13 +514,13 @@ func TestNamedTestsExist(t *testing.T) {
 	note(sources(t, true))
 	note(sources(t, false)) // sinktest is no test file
 	test := regexp.MustCompile("`((Test|Fuzz|Benchmark)[A-Z]\\w+)(/[^`]+)?`")
-	for _, file := range []string{operations, guarantees} {
-		for _, m := range test.FindAllStringSubmatch(read(t, file), -1) {
+	for page, document := range pages(t) {
+		for _, m := range test.FindAllStringSubmatch(document, -1) {
 			if !functions[m[1]] {
-				t.Errorf("%s names %s, which does not exist", file, m[1])
+				t.Errorf("%s names %s, which does not exist", page, m[1])
 			}
 			if m[3] != "" && !slices.Contains(cases, m[3][1:]) {
-				t.Errorf("%s names %s%s, and there is no such case", file, m[1], m[3])
+				t.Errorf("%s names %s%s, and there is no such case", page, m[1], m[3])
 			}
 		}
 	}
@@ -462,16 +530,16 @@ func TestNamedTestsExist(t *testing.T) {
 }
 
 func TestLinksLeadSomewhere(t *testing.T) {
-	files, err := filepath.Glob("docs/*.md")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no documents: %v", err)
+	all := pages(t)
+	top, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range append(files, "README.md", "CHANGELOG.md", "DEVELOPERS.md") {
-		document, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(string(document), -1) {
+	for _, file := range top {
+		all[file] = read(t, file)
+	}
+	for file, document := range all {
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(document, -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
@@ -485,6 +553,32 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			} else if anchor != "" && !slices.Contains(anchors(read(t, target)), anchor) {
 				t.Errorf("%s links to %s, and there is no such heading", file, m[1])
 			}
+		}
+	}
+}
+
+// The index names every page.
+func TestIndexIsComplete(t *testing.T) {
+	index := read(t, "docs/README.md")
+	for page := range pages(t) {
+		if name, ok := strings.CutPrefix(page, "docs/"); ok && name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/README.md does not link to %s", name)
+		}
+	}
+}
+
+// Pages have one topic, and are short enough to be read.
+func TestPagesAreShort(t *testing.T) {
+	for page, document := range pages(t) {
+		most := 320
+		switch page {
+		case "README.md":
+			most = 150
+		case "docs/cases.md": // a list of numbered cases, to be looked up
+			continue
+		}
+		if lines := strings.Count(document, "\n"); lines > most {
+			t.Errorf("%s has %d lines, want at most %d: split it", page, lines, most)
 		}
 	}
 }
@@ -512,21 +606,21 @@ func anchors(document string) []string {
 	return all
 }
 
-// The permissions in operations.md are what a sink needs, and no line of them is
-// too many: without it something fails, or the server complains.
+// The documented permissions are sufficient for a sink, and each line is necessary:
+// without it something fails, or the server logs a warning.
 func TestDocumentedPermissionsAreRight(t *testing.T) {
 	t.Parallel()
-	_, section, _ := strings.Cut(read(t, operations), "### Permissions")
+	_, section, _ := strings.Cut(read(t, permissionsPage), "## Permissions")
 	_, block, _ := strings.Cut(section, "```\n")
 	block, _, _ = strings.Cut(block, "```")
 	block = strings.ReplaceAll(block, "$BRIDGE_PASSWORD", "secret")
 
 	if err := useTopic(t, block, time.Minute, 100*time.Millisecond); err != nil {
-		t.Errorf("with the permissions of %s: %v", operations, err)
+		t.Errorf("with the permissions of %s: %v", permissionsPage, err)
 	}
 	lines := regexp.MustCompile(`(?m)^\s+"\S+"$`).FindAllString(block, -1)
 	if len(lines) < 5 {
-		t.Fatalf("%s has %d permissions to publish", operations, len(lines))
+		t.Fatalf("%s has %d permissions to publish", permissionsPage, len(lines))
 	}
 	for _, line := range lines {
 		t.Run(strings.Trim(line, "\" \n"), func(t *testing.T) {
