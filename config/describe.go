@@ -82,7 +82,7 @@ var options = map[string]option{
 
 	"buses.*.embedded.listen": {text: "Client address of the embedded NATS server. It has no password: every client that reaches it can read and write."},
 
-	"feeds.*.url":                            {text: "URL of the feed's newest page. Its scheme, host and port are the *origin*, the only destination of headers and credentials.", preset: "required"},
+	"feeds.*.url":                            {text: "URL of the feed's newest page. Its scheme, host and port are the origin, the only destination of headers and credentials.", preset: "required"},
 	"feeds.*.headers":                        {text: "Headers (`Name: value`) sent with every request to the origin. `Accept-Encoding: identity` disables compression."},
 	"feeds.*.auth.bearer":                    {text: "Token for `Authorization: Bearer`. Set at most one of `bearer`, `bearer_file`, `basic` and `oauth2`."},
 	"feeds.*.auth.bearer_file":               {text: "A file with the token, read for every request."},
