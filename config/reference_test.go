@@ -20,7 +20,7 @@ func TestEverySettingIsDescribed(t *testing.T) {
 		paths = append(paths, s.path)
 		if o := options[s.path]; o.text == "" {
 			t.Errorf("options in describe.go lacks %s", s.path)
-		} else if text := o.plain(); !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, ".)") || strings.ContainsAny(text, "`*[]|\n") {
+		} else if text := o.plain(); !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, ".)") || strings.ContainsAny(text, "`[]|\n") {
 			t.Errorf("%s: want sentences, and no Markdown but code and links: %q", s.path, text)
 		}
 	})
