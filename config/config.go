@@ -90,11 +90,17 @@ type ReadAhead struct {
 	Feed int64 `yaml:"feed"`
 }
 
-// Level is debug, info, warn or error; slog.Level reads it as text.
+// Level is a level of the log; slog.Level reads it as text.
 type Level string
 
-// LogFormat is auto, text or json.
+// Values returns the valid values.
+func (Level) Values() []string { return []string{"debug", "info", "warn", "error"} }
+
+// LogFormat is the form of log lines.
 type LogFormat string
+
+// Values returns the valid values.
+func (LogFormat) Values() []string { return []string{"auto", "text", "json"} }
 
 // Bus is a message bus: exactly one of its fields is set.
 type Bus struct {
@@ -145,8 +151,13 @@ type Feed struct {
 	To  To        `yaml:"to"`
 }
 
-// Format is that of a feed: auto, datareplication, atom or rss.
+// Format is the format of a feed, or auto.
 type Format string
+
+// Values returns the valid values.
+func (Format) Values() []string {
+	return []string{"auto", datareplication.Kind, string(syndication.Atom), string(syndication.RSS)}
+}
 
 // Kind is the kind of source that reads the format; empty if only the feed can
 // tell.

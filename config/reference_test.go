@@ -89,9 +89,9 @@ func referenceType(s *spec) string {
 		}
 		return "list"
 	}
-	switch words := enums[s.typ]; {
-	case words != nil:
-		return "`" + strings.Join(words, "`, `") + "`"
+	switch valid := words(s.typ); {
+	case valid != nil:
+		return "`" + strings.Join(valid, "`, `") + "`"
 	case s.typ == reflect.TypeFor[secret.String]():
 		return "secret"
 	case s.typ == reflect.TypeFor[time.Duration]():

@@ -51,10 +51,10 @@ func scalarSchema(s *spec) object {
 		form["pattern"] = `^(beginning|now|id:.+@.+|snapshot:https?://.+|[0-9]{4}-[0-9]{2}-[0-9]{2}T.+)$`
 	case s.typ == keyType:
 		form["pattern"] = `^(/.*|header:.+)$`
-	case enums[s.typ] != nil:
-		values := enumValues(enums[s.typ])
+	case words(s.typ) != nil:
+		values := enumValues(words(s.typ))
 		form["enum"] = values
-		if len(values) > len(enums[s.typ]) {
+		if len(values) > len(words(s.typ)) {
 			delete(form, "type") // not only strings
 		}
 	case s.typ.Kind() == reflect.Bool:
@@ -81,9 +81,9 @@ func scalarSchema(s *spec) object {
 
 // enumValues returns the words of an enumeration, and those that YAML reads as
 // booleans as such too.
-func enumValues(words []string) []any {
+func enumValues(valid []string) []any {
 	var values []any
-	for _, word := range words {
+	for _, word := range valid {
 		values = append(values, word)
 		if b, err := strconv.ParseBool(word); err == nil {
 			values = append(values, b)
@@ -93,4 +93,4 @@ func enumValues(words []string) []any {
 }
 
 // isText reports whether any text will do for s.
-func (s *spec) isText() bool { return s.typ.Kind() == reflect.String && enums[s.typ] == nil }
+func (s *spec) isText() bool { return s.typ.Kind() == reflect.String && words(s.typ) == nil }

@@ -12,40 +12,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedbridge/feedbridge/serve"
-	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/source/datareplication"
-	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// enums has the types that take only some words.
-var enums = map[reflect.Type][]string{
-	reflect.TypeFor[Level]():         {"debug", "info", "warn", "error"},
-	reflect.TypeFor[LogFormat]():     {"auto", "text", "json"},
-	reflect.TypeFor[Format]():        {"auto", datareplication.Kind, string(syndication.Atom), string(syndication.RSS)},
-	reflect.TypeFor[sink.Oversize](): {string(sink.Stop), string(sink.Skip)},
-	reflect.TypeFor[kafka.Mechanism](): {
-		string(kafka.Plain), string(kafka.ScramSHA256), string(kafka.ScramSHA512), string(kafka.OAuthBearer), string(kafka.MSKIAM),
-	},
-	reflect.TypeFor[kafka.Compression](): {
-		string(kafka.None), string(kafka.Gzip), string(kafka.Snappy), string(kafka.LZ4), string(kafka.Zstd),
-	},
-	reflect.TypeFor[serve.Format]():     {string(serve.DataReplication), string(serve.Atom), string(serve.RSS)},
-	reflect.TypeFor[kafka.Delete]():     {string(kafka.DeleteMessage), string(kafka.DeleteTombstone)},
-	reflect.TypeFor[kafka.MissingKey](): {string(kafka.KeyStop), string(kafka.KeyNull)},
-	reflect.TypeFor[syndication.DialectName](): {
-		"auto", "complete", "archived", "paged", "window", "fh-00", "fh-01", "fh-02", "fh-03", "fh-04", "fh-05", "pace", "atomhopper", "ict4h", "kurrent",
-	},
-	reflect.TypeFor[syndication.OrderName]():       {"auto", "newest_first", "oldest_first", "updated"},
-	reflect.TypeFor[syndication.Mode]():            {"poll", "tail"},
-	reflect.TypeFor[syndication.TombstonePolicy](): {"ignore", "publish"},
-	reflect.TypeFor[syndication.HintPolicy]():      {"heed", "ignore"},
-	reflect.TypeFor[syndication.Identity]():        {"auto", "guid", "link", "content"},
-	reflect.TypeFor[syndication.Leniency]():        {"auto", "true", "false"},
-	reflect.TypeFor[datareplication.Gap](): {
-		string(datareplication.GapHalt), string(datareplication.GapResume), string(datareplication.GapRestart),
-	},
+// words returns the valid values of an enumeration, which its type declares, and nil for
+// every other type.
+func words(t reflect.Type) []string {
+	if enum, ok := reflect.Zero(t).Interface().(interface{ Values() []string }); ok {
+		return enum.Values()
+	}
+	return nil
 }
 
 var (
@@ -65,7 +42,7 @@ func decodeText(t reflect.Type, text string) (reflect.Value, error) {
 		d, err := decodeDuration(text)
 		v.SetInt(int64(d))
 		return v, err
-	case enums[t] != nil:
+	case words(t) != nil:
 		v.SetString(text)
 		return v, checkEnum(t, text)
 	case v.Addr().Type().Implements(textUnmarshaler):
@@ -114,11 +91,11 @@ func ParseFormat(text string) (Format, error) {
 }
 
 func checkEnum(t reflect.Type, text string) error {
-	switch words := enums[t]; {
-	case slices.Contains(words, text):
+	switch valid := words(t); {
+	case slices.Contains(valid, text):
 		return nil
 	default:
-		return errors.New(want(t) + didYouMean(nearest(text, words)))
+		return errors.New(want(t) + didYouMean(nearest(text, valid)))
 	}
 }
 
@@ -131,8 +108,8 @@ func want(t reflect.Type) string {
 		return "want beginning, now, a time such as 2026-01-01T00:00:00Z, id:<content-id>@<time>, or snapshot:<url>"
 	case t == keyType:
 		return "want a JSON pointer such as /id, or header:<name>"
-	case enums[t] != nil:
-		return "want " + orList(enums[t])
+	case words(t) != nil:
+		return "want " + orList(words(t))
 	}
 	switch t.Kind() {
 	case reflect.String:

@@ -76,6 +76,9 @@ const (
 	RSS             Format = "rss"
 )
 
+// Values returns the valid values.
+func (Format) Values() []string { return []string{string(DataReplication), string(Atom), string(RSS)} }
+
 // The bounds of a page's size. A URL may ask for any size within them, as URLs
 // of former configurations do.
 const (

@@ -29,6 +29,9 @@ const (
 	Skip Oversize = "skip"
 )
 
+// Values returns the valid values.
+func (Oversize) Values() []string { return []string{string(Stop), string(Skip)} }
+
 // ParseOversize reads what to do with large entities; the empty string is stop.
 func ParseOversize(s string) (Oversize, error) {
 	switch o := Oversize(s); o {

@@ -126,10 +126,13 @@ const (
 	MSKIAM      Mechanism = "AWS_MSK_IAM"
 )
 
-// UnmarshalText refuses what is no mechanism.
-func (m *Mechanism) UnmarshalText(text []byte) error {
-	return oneOf(m, text, "", Plain, ScramSHA256, ScramSHA512, OAuthBearer, MSKIAM)
+// Values returns the valid values.
+func (Mechanism) Values() []string {
+	return []string{string(Plain), string(ScramSHA256), string(ScramSHA512), string(OAuthBearer), string(MSKIAM)}
 }
+
+// UnmarshalText returns an error for an invalid value.
+func (m *Mechanism) UnmarshalText(text []byte) error { return unmarshalEnum(m, text) }
 
 // Compression is how messages are compressed on the way and at rest.
 type Compression string
@@ -143,9 +146,24 @@ const (
 	Zstd   Compression = "zstd"
 )
 
-// UnmarshalText refuses what is no compression.
-func (c *Compression) UnmarshalText(text []byte) error {
-	return oneOf(c, text, "", None, Gzip, Snappy, LZ4, Zstd)
+// Values returns the valid values.
+func (Compression) Values() []string {
+	return []string{string(None), string(Gzip), string(Snappy), string(LZ4), string(Zstd)}
+}
+
+// UnmarshalText returns an error for an invalid value.
+func (c *Compression) UnmarshalText(text []byte) error { return unmarshalEnum(c, text) }
+
+// unmarshalEnum sets v to text if that is one of its values, or empty.
+func unmarshalEnum[T interface {
+	~string
+	Values() []string
+}](v *T, text []byte) error {
+	all := []T{""}
+	for _, value := range (*v).Values() {
+		all = append(all, T(value))
+	}
+	return oneOf(v, text, all...)
 }
 
 // oneOf sets v to text if that is one of those, of which the empty one is not

@@ -54,10 +54,11 @@ const (
 	DeleteTombstone Delete = "tombstone"
 )
 
-// UnmarshalText refuses what is neither.
-func (d *Delete) UnmarshalText(text []byte) error {
-	return oneOf(d, text, "", DeleteMessage, DeleteTombstone)
-}
+// Values returns the valid values.
+func (Delete) Values() []string { return []string{string(DeleteMessage), string(DeleteTombstone)} }
+
+// UnmarshalText returns an error for an invalid value.
+func (d *Delete) UnmarshalText(text []byte) error { return unmarshalEnum(d, text) }
 
 // MissingKey is what to do with an entity that has no key.
 type MissingKey string
@@ -70,5 +71,8 @@ const (
 	KeyNull MissingKey = "null"
 )
 
-// UnmarshalText refuses what is neither.
-func (m *MissingKey) UnmarshalText(text []byte) error { return oneOf(m, text, "", KeyStop, KeyNull) }
+// Values returns the valid values.
+func (MissingKey) Values() []string { return []string{string(KeyStop), string(KeyNull)} }
+
+// UnmarshalText returns an error for an invalid value.
+func (m *MissingKey) UnmarshalText(text []byte) error { return unmarshalEnum(m, text) }

@@ -113,6 +113,9 @@ const (
 	GapRestart Gap = "restart"
 )
 
+// Values returns the valid values.
+func (Gap) Values() []string { return []string{string(GapHalt), string(GapResume), string(GapRestart)} }
+
 // ParseGap reads a gap policy; the empty string is halt.
 func ParseGap(s string) (Gap, error) {
 	switch g := Gap(s); g {

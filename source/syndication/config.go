@@ -3,6 +3,7 @@ package syndication
 import (
 	"encoding/xml"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,26 +101,53 @@ type Settings struct {
 	Bounds Bounds `yaml:"bounds"`
 }
 
-// Identity is "auto", "guid", "link" or "content".
+// Identity selects what identifies an entry.
 type Identity string
 
-// Leniency is "auto", "true" or "false".
+// Values returns the valid values.
+func (Identity) Values() []string { return []string{"auto", "guid", "link", "content"} }
+
+// Leniency selects which documents are read that are not well-formed.
 type Leniency string
 
-// DialectName is what the configuration calls a dialect, or "auto".
+// Values returns the valid values.
+func (Leniency) Values() []string { return []string{"auto", "true", "false"} }
+
+// DialectName names a dialect in the configuration.
 type DialectName string
 
-// OrderName is what the configuration calls an order, or "auto".
+// Values returns the valid values.
+func (DialectName) Values() []string {
+	return []string{
+		"auto", "complete", "archived", "paged", "window", "fh-00", "fh-01", "fh-02", "fh-03", "fh-04", "fh-05", "pace", "atomhopper", "ict4h", "kurrent",
+	}
+}
+
+// OrderName names an order in the configuration.
 type OrderName string
 
-// Mode is "poll" or "tail".
+// Values returns the valid values.
+func (OrderName) Values() []string {
+	return []string{"auto", "newest_first", "oldest_first", "updated"}
+}
+
+// Mode is the direction in which a feed is read.
 type Mode string
 
-// TombstonePolicy is "ignore" or "publish".
+// Values returns the valid values.
+func (Mode) Values() []string { return []string{"poll", "tail"} }
+
+// TombstonePolicy is for tombstones of entries that the topic does not have.
 type TombstonePolicy string
 
-// HintPolicy is "heed" or "ignore".
+// Values returns the valid values.
+func (TombstonePolicy) Values() []string { return []string{"ignore", "publish"} }
+
+// HintPolicy is for the feed's own polling hints.
 type HintPolicy string
+
+// Values returns the valid values.
+func (HintPolicy) Values() []string { return []string{"heed", "ignore"} }
 
 // Recheck says which archives to read again, and how often.
 type Recheck struct {
@@ -176,33 +204,24 @@ func (c Config) Validate() []error {
 func (c Settings) Validate() []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if _, ok := profiles[c.Dialect]; !ok {
-		fail("dialect: %q is none: want auto, complete, archived, paged, window, fh-00 to fh-05, pace, atomhopper, ict4h or kurrent", c.Dialect)
+	checkEnum := func(key, value string, values []string) {
+		if !slices.Contains(values, value) {
+			last := len(values) - 1
+			fail("%s: invalid value %q: want %s or %s", key, value, strings.Join(values[:last], ", "), values[last])
+		}
 	}
-	if _, ok := orders[c.EntryOrder]; !ok {
-		fail("entry_order: %q is none: want auto, newest_first, oldest_first or updated", c.EntryOrder)
-	}
+	checkEnum("dialect", string(c.Dialect), c.Dialect.Values())
+	checkEnum("entry_order", string(c.EntryOrder), c.EntryOrder.Values())
+	checkEnum("mode", string(c.Mode), c.Mode.Values())
+	checkEnum("tombstone_unknown", string(c.TombstoneUnknown), c.TombstoneUnknown.Values())
+	checkEnum("hints", string(c.Hints), c.Hints.Values())
+	checkEnum("identity", string(c.Identity), c.Identity.Values())
+	checkEnum("lenient", string(c.Lenient), c.Lenient.Values())
 	switch p := c.profile(); {
-	case c.Mode != "poll" && c.Mode != "tail":
-		fail("mode: %q is none: want poll or tail", c.Mode)
 	case p.tail && p.newer == "":
 		fail("newer_rel: is missing: mode tail needs the relation that leads to the next newer page, such as previous or next-archive")
 	case !p.tail && c.NewerRel != "" && p.forced == Window:
 		fail("newer_rel: has no meaning where no links are followed (dialect: window)")
-	}
-	if c.TombstoneUnknown != "ignore" && c.TombstoneUnknown != "publish" {
-		fail("tombstone_unknown: %q is none: want ignore or publish", c.TombstoneUnknown)
-	}
-	if c.Hints != "heed" && c.Hints != "ignore" {
-		fail("hints: %q is none: want heed or ignore", c.Hints)
-	}
-	switch c.Identity {
-	case "auto", "guid", "link", "content":
-	default:
-		fail("identity: invalid value %q: want auto, guid, link or content", c.Identity)
-	}
-	if c.Lenient != "auto" && c.Lenient != "true" && c.Lenient != "false" {
-		fail("lenient: invalid value %q: want auto, true or false", c.Lenient)
 	}
 	for i, name := range c.IgnoreChangesIn {
 		if n := childName(name); n.Local == "" || strings.ContainsAny(n.Local, ":<>/{} ") {

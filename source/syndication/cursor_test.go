@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,5 +169,28 @@ func TestEquivalentCursors(t *testing.T) {
 		if got := equivalent(a, b); got != tt.want {
 			t.Errorf("%s: got %v", name, got)
 		}
+	}
+}
+
+// Each dialect and each order that the configuration accepts means something.
+func TestNamesOfTheConfigurationAreKnown(t *testing.T) {
+	t.Parallel()
+	dialects, names := DialectName("").Values(), []string{}
+	for name := range profiles {
+		names = append(names, string(name))
+	}
+	slices.Sort(dialects)
+	slices.Sort(names)
+	if !slices.Equal(dialects, names) {
+		t.Errorf("the configuration has the dialects %v, and there are profiles for %v", dialects, names)
+	}
+	listed, known := OrderName("").Values(), []string{}
+	for name := range orders {
+		known = append(known, string(name))
+	}
+	slices.Sort(listed)
+	slices.Sort(known)
+	if !slices.Equal(listed, known) {
+		t.Errorf("the configuration has the orders %v, and there are %v", listed, known)
 	}
 }
