@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/feedbridge/feedbridge/secret"
 )
 
 // Every setting has a description, and every description a setting.
@@ -84,7 +82,7 @@ func referenceRow(s *spec) string {
 // referenceType names the values that a setting takes.
 func referenceType(s *spec) string {
 	if s.isList() {
-		if s.elem.typ == reflect.TypeFor[secret.String]() {
+		if s.elem.typ == secretType {
 			return "list of secrets"
 		}
 		return "list"
@@ -92,7 +90,7 @@ func referenceType(s *spec) string {
 	switch valid := words(s.typ); {
 	case valid != nil:
 		return "`" + strings.Join(valid, "`, `") + "`"
-	case s.typ == reflect.TypeFor[secret.String]():
+	case s.typ == secretType:
 		return "secret"
 	case s.typ == reflect.TypeFor[time.Duration]():
 		return "duration"
