@@ -42,8 +42,8 @@ func (l *loader) complete(cfg *Config) {
 	l.completeServe(cfg)
 }
 
-// check reports what is wrong in values that are well formed. Names are taken
-// from what occurs, and not from cfg, as viper drops mappings that are empty.
+// check reports errors in values that are well formed. Names come from the places
+// that occur and not from cfg, because viper drops empty mappings.
 func (l *loader) check(cfg *Config) {
 	if cfg.Grace < 0 {
 		l.wrong("grace", "must not be negative")
@@ -120,7 +120,7 @@ func (l *loader) checkFeeds(cfg *Config) {
 	}
 }
 
-// checkFormat reports what means nothing for the format of the feed at path.
+// checkFormat reports settings that have no meaning for the format of the feed at path.
 func (l *loader) checkFormat(path string, f Feed) {
 	if f.Start.ID != "" && f.Format.Kind() == syndication.Kind {
 		l.wrong(join(path, "start"), fmt.Sprintf("only datareplication feeds have a place behind an entity, and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Format))
@@ -149,7 +149,7 @@ func one(b bool) int {
 	return 0
 }
 
-// checkTo checks where a feed goes, which is at path.
+// checkTo checks the destination of a feed, which is at path.
 func (l *loader) checkTo(feed string, f Feed, bus Bus, buses []string) {
 	path, to := join(feed, "to"), f.To
 	switch {
@@ -174,8 +174,8 @@ func (l *loader) checkTo(feed string, f Feed, bus Bus, buses []string) {
 	}
 }
 
-// kind is nats, also for the embedded server, or kafka; empty for a bus that is
-// not there or is of no one kind.
+// kind returns nats, also for the embedded server, or kafka. It is empty for a bus that
+// is missing or does not have exactly one kind.
 func (b Bus) kind() string {
 	switch {
 	case b.Kafka != nil:
@@ -193,12 +193,12 @@ func (l *loader) checkListen(path, listen, or string) {
 	}
 }
 
-// adapterKey matches what an adapter's error starts with: a key of its part of
-// the configuration.
+// adapterKey matches the start of an adapter's error: a key of its part of the
+// configuration.
 var adapterKey = regexp.MustCompile(`^([a-z0-9_.]+(?:\[[0-9]+\])?): `)
 
-// checkAdapter reports what an adapter says about its part of the
-// configuration, which lies at path.
+// checkAdapter reports the errors of an adapter in its part of the configuration,
+// which is at path.
 func (l *loader) checkAdapter(path string, errs []error) {
 	for _, err := range errs {
 		text := err.Error()

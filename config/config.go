@@ -1,6 +1,6 @@
 // Package config reads the configuration of feedbridge: from a YAML file, from
 // the environment, or from a feed's URL alone. [Load] fills in every default,
-// checks the whole, and reports all that is wrong at once.
+// checks the whole, and reports all errors at once.
 //
 // # The environment
 //
@@ -12,29 +12,27 @@
 //	FEEDBRIDGE_BUSES_MAIN_NATS_URL=nats://...     buses.main.nats.url
 //	FEEDBRIDGE_ADMIN_LISTEN=                      admin.listen, switched off
 //
-// Where a variable can be read in several ways, the name that the file has is
-// meant, else the longest key. If the file has both names it is an error. A
-// variable with the prefix that names no key is an error as well; only
-// FEEDBRIDGE_CONFIG, the file's path, and what Kubernetes and Docker set for a
-// service called feedbridge are left alone.
+// If a variable fits several keys, a name in the file wins, else the longest key. If
+// the file has two of the names, that is an error. A variable with the prefix that fits
+// no key is an error too. FEEDBRIDGE_CONFIG, the file's path, and the variables that
+// Kubernetes and Docker set for a service called feedbridge are ignored.
 //
-// A list is either a YAML list, [a, b], or has its items separated by commas or
-// line ends; headers and what configures a Kafka topic by line ends only, as their
-// values may have commas. The
-// value of a variable is taken as it is: ${VAR} in it means nothing.
+// A list is a YAML list, [a, b], or has its items separated by commas or line ends.
+// Headers and the configuration of a Kafka topic are separated by line ends only, because
+// their values may have commas. ${VAR} in the value of a variable is not replaced.
 //
 // # Variables in the file
 //
-// In a value ${VAR} stands for the variable VAR, and ${VAR:-text} for text if
-// VAR is unset or empty. $${ stands for ${ itself; every other $ is a $. This
-// takes place after the YAML has been parsed, so a variable may stand in a
-// comment, and what it holds is neither read as YAML nor replaced again.
+// In a value ${VAR} is replaced by the variable VAR, and ${VAR:-text} by text if VAR is
+// unset or empty. $${ is a literal ${; every other $ is a literal $. Values are replaced
+// after the YAML has been parsed, so ${VAR} in a comment is ignored, and the value of a
+// variable is neither read as YAML nor replaced again.
 //
 // # Values
 //
-// Durations have units (500ms, 10s, 5m, 168h) and whole numbers have digits
-// only, sizes too: those are in bytes, and what is an int64 in the structs. Text may stand without quotes wherever YAML lets it: a value is what
-// is written there, so that a password of 0123 keeps its zero.
+// Durations have units (500ms, 10s, 5m, 168h). Whole numbers have digits only. Sizes are
+// whole numbers of bytes, and every int64 in the structs is a size. Text needs no quotes
+// where YAML allows that: a password of 0123 keeps its zero.
 package config
 
 import (
@@ -71,12 +69,12 @@ type Config struct {
 	Admin Admin  `yaml:"admin"`
 }
 
-// Log says what is logged, and how.
+// Log configures the log.
 type Log struct {
-	// Level is the least level that is logged. Default info.
+	// Level is the lowest level that is logged. Default info.
 	Level Level `yaml:"level"`
-	// Format is text, json, or auto: text on a terminal and JSON elsewhere.
-	// Default auto.
+	// Format is text, json, or auto: text on a terminal and JSON otherwise. Default
+	// auto.
 	Format LogFormat `yaml:"format"`
 }
 
@@ -116,13 +114,12 @@ type Embedded struct {
 	Listen string `yaml:"listen"`
 }
 
-// Feed is a feed and the topic that it is copied to. The tag kind marks what has a
-// meaning for one kind of feed alone, and may be set for those and for auto.
+// Feed is a feed and the topic that it is copied to. The tag kind marks settings that
+// have a meaning for one kind of feed only. They may be set for that kind and for auto.
 type Feed struct {
-	// Source says how to speak to the feed's upstream.
+	// Source configures the requests to the feed's upstream.
 	Source source.Config `yaml:",inline"`
-	// Format is that of the feed; auto goes by what the upstream answers.
-	// Default auto.
+	// Format is the format of the feed; auto detects it. Default auto.
 	Format Format `yaml:"format"`
 	// Every is the wait between polls that find nothing new: at least 100ms.
 	// Default 10s.
@@ -130,23 +127,22 @@ type Feed struct {
 	// Start is where reading starts when the topic has no checkpoint. Only
 	// datareplication feeds have one with an ID. Default beginning.
 	Start datareplication.Start `yaml:"start"`
-	// Gap says what to do when the feed no longer has the place that was
+	// Gap selects the action when the feed no longer has the position that was
 	// reached. Default halt.
 	Gap datareplication.Gap `yaml:"gap" kind:"datareplication"`
-	// Syndication says how Atom and RSS are to be understood.
+	// Syndication configures the reading of Atom and RSS.
 	Syndication syndication.Settings `yaml:",inline" kind:"syndication"`
-	// Oversize says what to do with an entity that the bus does not take
-	// because of its size. Default stop.
+	// Oversize selects the action for an entity that is too large for the bus.
+	// Default stop.
 	Oversize sink.Oversize `yaml:"oversize"`
-	// DedupeWindow is how many of the topic's newest IDs are held in memory to
-	// tell repeated entities by, 1 to 10,000,000. Default 100,000.
+	// DedupeWindow is the number of the topic's newest IDs that are kept in memory to
+	// drop repeated entities, 1 to 10,000,000. Default 100,000.
 	DedupeWindow int `yaml:"dedupe_window" kind:"datareplication"`
-	// Freshness is how long ago the last good poll may be for the feed to
-	// count as ready. Zero stands for the default, 5m or three times Every,
-	// whichever is longer.
+	// Freshness is the largest age of the last successful poll of a feed that is
+	// ready. Zero means the default: 5m, or three times Every if that is longer.
 	Freshness time.Duration `yaml:"freshness"`
-	// Key says where an entity's key is, for topics on Kafka. Default: none, and
-	// then all of the feed goes to one partition.
+	// Key selects the record key of an entity, for topics on Kafka. Default: none, so
+	// that the whole feed goes to one partition.
 	Key kafka.Key `yaml:"key"`
 	To  To        `yaml:"to"`
 }
@@ -159,8 +155,8 @@ func (Format) Values() []string {
 	return []string{"auto", datareplication.Kind, string(syndication.Atom), string(syndication.RSS)}
 }
 
-// Kind is the kind of source that reads the format; empty if only the feed can
-// tell.
+// Kind returns the kind of source that reads the format; empty if it has to be
+// detected.
 func (f Format) Kind() string {
 	switch f {
 	case "atom", "rss":
@@ -171,19 +167,17 @@ func (f Format) Kind() string {
 	return ""
 }
 
-// To is the topic that a feed is copied to. It belongs to that feed alone, unless
-// it is one on Kafka that says to be shared.
+// To is the topic that a feed is copied to. It belongs to that feed only, unless it is
+// a shared topic on Kafka.
 type To struct {
-	// Bus is a name in Config.Buses. Default: the only one that there is.
+	// Bus is a name in Config.Buses. Default: the only one.
 	Bus string `yaml:"bus"`
 	// Topic is the topic's name, on NATS the subject of the feed's messages.
 	// Default: the feed's name.
 	Topic string `yaml:"topic"`
-	// Stream says what the stream is like that the topic lies in. It is set for
-	// NATS buses alone.
+	// Stream configures the stream of the topic. It is set for NATS buses only.
 	Stream *nats.Stream `yaml:"stream"`
-	// Kafka says what the topic is like, and how entities lie in it. It is set
-	// for Kafka buses alone.
+	// Kafka configures the topic and its records. It is set for Kafka buses only.
 	Kafka *kafka.Options `yaml:"kafka"`
 }
 
@@ -194,8 +188,8 @@ type Admin struct {
 	Listen string `yaml:"listen"`
 }
 
-// Options say where a configuration is to be found. What stands in more than
-// one place is taken from URL, else from Environ, else from File.
+// Options are the sources of a configuration. A setting in more than one of them is
+// taken from URL, else from Environ, else from File.
 type Options struct {
 	// File is the path of the YAML file; empty for none.
 	File string
@@ -203,6 +197,7 @@ type Options struct {
 	Environ []string
 	// URL adds a feed with this URL, whose name is made from the host and path.
 	URL string
-	// Feedless takes a configuration without feeds, for who needs its buses alone.
+	// Feedless accepts a configuration without feeds, for commands that need only its
+	// buses.
 	Feedless bool
 }

@@ -8,8 +8,8 @@ import (
 // An option describes one setting for the people who set it. docs/configuration.md
 // and the descriptions of the JSON Schema are generated from it.
 type option struct {
-	// text says in a sentence or two what the setting does, in Markdown. Links are
-	// relative to docs/.
+	// text describes the setting in a sentence or two, in Markdown. Links are relative
+	// to docs/.
 	text string
 	// preset names the default if that is not a constant: "required", or how it is
 	// derived. Empty means that the default is the constant in [spec.preset], or that

@@ -12,20 +12,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// envPrefix starts the variables that set keys, and envFile is the one that
-// names the file; its reader is whoever calls Load.
+// envPrefix is the prefix of variables that set keys. envFile names the file; it is read
+// by the callers of Load.
 const (
 	envPrefix = "FEEDBRIDGE_"
 	envFile   = envPrefix + "CONFIG"
 )
 
-// serviceLink matches what Kubernetes and Docker put into the environment of
-// every container beside a service whose name starts with feedbridge, as in
+// serviceLink matches the variables that Kubernetes and Docker set in every container
+// beside a service whose name starts with feedbridge, as in
 // FEEDBRIDGE_PORT_9321_TCP_ADDR=10.0.0.7. No key ends like these.
 var serviceLink = regexp.MustCompile(`_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// readEnvironment sets what the environment sets. What the file has decides how
-// a variable is read; what other variables have does not.
+// readEnvironment sets the values of variables. A variable with several readings is
+// resolved by the names in the file, not by those in other variables.
 func (l *loader) readEnvironment() {
 	inFile := maps.Clone(l.places)
 	var unknown []string
@@ -95,7 +95,7 @@ func splitList(text string, commas bool) ([]any, error) {
 	return list, nil
 }
 
-// A reading is what a variable may stand for.
+// A reading is a setting that a variable can stand for.
 type reading struct {
 	setting *spec
 	// name replaces the * in the path of the setting, if it has one.
@@ -104,8 +104,8 @@ type reading struct {
 
 func (r reading) path() string { return strings.Replace(r.setting.path, "*", r.name, 1) }
 
-// readingsOf returns what variable stands for: nothing if it is unknown, and
-// several if the file has a name for each.
+// readingsOf returns the readings of variable: none if it is unknown, and several if
+// the file has a name for each.
 func readingsOf(variable string, inFile map[string]place) []reading {
 	var all, known []reading
 	root.settings(func(s *spec) {
@@ -129,13 +129,13 @@ func readingsOf(variable string, inFile map[string]place) []reading {
 	return []reading{longestKey}
 }
 
-// spell writes a path as the environment does.
+// spell returns the variable of a path, without the prefix.
 func spell(path string) string {
 	return envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
 }
 
-// match reports whether variable spells pattern, and the name that stands in
-// it for the *.
+// match reports whether variable spells pattern, and returns the name in place of
+// the *.
 func match(variable, pattern string) (name string, ok bool) {
 	before, after, named := strings.Cut(spell(pattern), "*")
 	if !named {
@@ -167,8 +167,9 @@ func (l *loader) unknownVariable(variable string, inFile map[string]place) {
 	l.errs = append(l.errs, &Error{Source: at.source, Text: "no key of the configuration has this variable" + didYouMean(meant)})
 }
 
-// excuse keeps from being reported as missing what a misspelt variable was meant
-// to set: the key, or all of a feed or bus that occurs nowhere else.
+// excuse marks the setting that a misspelt variable was probably meant to set, so that it
+// is not reported as missing too: the key, or the whole feed or bus if it occurs nowhere
+// else.
 func (l *loader) excuse(r reading, at place) {
 	path := r.path()
 	if _, set := l.places[path]; set {
@@ -227,8 +228,8 @@ func nearestVariable(variable string, inFile map[string]place) string {
 	return best
 }
 
-// nearestSpelled is nearest, or the first key of a mapping if someone meant to
-// set a mapping as a whole.
+// nearestSpelled is nearest, or the first key of a mapping if the variable
+// names a mapping.
 func nearestSpelled(word string, keys []string) string {
 	if key := nearest(word, keys); key != "" {
 		return key

@@ -9,18 +9,18 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// Error is one thing that is wrong in the configuration. Its text never has
-// the value of a secret.
+// Error is one error in the configuration. Its text never contains the value of a
+// secret.
 type Error struct {
-	// Source is the file or the environment variable that has it; empty if
-	// something is missing everywhere.
+	// Source is the file or the environment variable with the error; empty if a
+	// setting is missing everywhere.
 	Source string
-	// Line is the line in the file, from 1; 0 if there is none to point to.
+	// Line is the line in the file, from 1; 0 if the error has no line.
 	Line int
-	// Key is the path of the key, such as feeds.orders.every; empty if the
-	// whole is meant.
+	// Key is the path of the key, such as feeds.orders.every; empty for the whole
+	// configuration.
 	Key string
-	// Text says what is wrong and how to mend it.
+	// Text has the error and its cure.
 	Text string
 }
 
@@ -40,8 +40,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors is all that is wrong in a configuration: first what is in the file,
-// in the order of its lines, then the rest in the order of the variables.
+// Errors has all errors of a configuration: first those in the file, in the order of its
+// lines, then the others in the order of the variables.
 type Errors []*Error
 
 // Error has one line for each error.
@@ -53,7 +53,8 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Is reports that only a person can cure it: Errors match [feed.ErrPermanent].
+// Is reports whether target is [feed.ErrPermanent]: only a person can fix a
+// configuration.
 func (e Errors) Is(target error) bool { return target == feed.ErrPermanent }
 
 func (e Errors) sort() {

@@ -61,14 +61,14 @@ func (l *loader) readYAML(name string, data []byte) {
 var (
 	errorLine     = regexp.MustCompile(`\bline (\d+): `)
 	unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
-	// parserError matches errors whose line the YAML parser counts from zero,
-	// as against those of its scanner.
+	// parserError matches errors of the YAML parser, which counts lines from zero.
+	// Its scanner counts from one.
 	parserError = regexp.MustCompile(`did not find expected (key$|node content|'-' indicator|',' or|<)`)
 	tabIndent   = regexp.MustCompile(`(?m)^[ \t]*\t`)
 )
 
-// syntaxError says what err, from the YAML parser, is about. It does not quote
-// the file: a password that starts with * looks like a reference.
+// syntaxError explains err, which is from the YAML parser. It does not quote the file:
+// a password that starts with * looks like a reference.
 func syntaxError(err error, data []byte) (line int, text string) {
 	text = strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := errorLine.FindStringSubmatchIndex(text); m != nil {

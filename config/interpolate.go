@@ -46,5 +46,5 @@ func interpolate(text string, lookup func(string) (string, bool)) (string, error
 	}
 }
 
-// escape is what interpolate turns back into text.
+// escape returns text in the form that interpolate turns back into text.
 func escape(text string) string { return strings.ReplaceAll(text, "${", "$${") }

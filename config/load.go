@@ -14,7 +14,7 @@ import (
 )
 
 // Load reads, completes and checks a configuration. Its error is of type
-// [Errors] and has all that is wrong.
+// [Errors] and has all errors.
 func Load(opts Options) (*Config, error) {
 	l := newLoader(opts.Environ)
 	l.feedless = opts.Feedless
@@ -48,10 +48,10 @@ func (l *loader) load(feedURL string) (*Config, error) {
 	return cfg, nil
 }
 
-// feedURLArgument is the source of Options.URL in errors.
+// feedURLArgument names Options.URL in errors.
 const feedURLArgument = "URL"
 
-// A loader gathers what a configuration is made of, and what is wrong with it.
+// A loader collects the values of a configuration and their errors.
 type loader struct {
 	// environ has the environment's variables.
 	environ map[string]string
@@ -60,24 +60,26 @@ type loader struct {
 	// document has the values of the file that are good: text, lists of text,
 	// and mappings of them.
 	document map[string]any
-	// overrides has the values from elsewhere, by path. They go first.
+	// overrides has the values of variables and of Options.URL, by path. They take
+	// precedence over the file.
 	overrides map[string]any
-	// places has where each path that occurs was last set.
+	// places has the place where each path that occurs was last set.
 	places map[string]place
-	// faulty has the paths that have an error. What was left out because of it
-	// must not be reported again as missing.
+	// faulty has the paths with an error. Settings that were dropped because of it
+	// must not be reported as missing too.
 	faulty map[string]bool
-	// badNames has, by the path that stands in for it, each path in the file
-	// that ends with a bad name.
+	// badNames has the paths in the file that end with an invalid name, by the path
+	// that replaces them.
 	badNames map[string]string
-	// invented has the bad names for which a name was made up, by that name.
+	// invented has the invalid names that were replaced by a generated one, by the
+	// latter.
 	invented map[string]string
-	// feedless says that there may be no feeds.
+	// feedless allows a configuration without feeds.
 	feedless bool
 	errs     Errors
 }
 
-// A place is where a value comes from.
+// A place is the origin of a value.
 type place struct {
 	source string // a file or a variable
 	line   int    // of the file, or 0
@@ -99,7 +101,7 @@ func newLoader(environ []string) *loader {
 	return l
 }
 
-// note remembers that path, and so all above it, occurs at p.
+// note records that path, and with it all paths above it, occurs at p.
 func (l *loader) note(path string, p place) {
 	l.places[path] = p
 	for above, ok := parent(path); ok && above != ""; above, ok = parent(above) {
@@ -109,7 +111,7 @@ func (l *loader) note(path string, p place) {
 	}
 }
 
-// set gives path a value that goes before the file's.
+// set gives path a value that takes precedence over the file.
 func (l *loader) set(path string, value any, p place) {
 	l.note(path, p)
 	l.overrides[path] = value
@@ -133,9 +135,9 @@ func (l *loader) fault(p place, path, text string) {
 	l.errs = append(l.errs, &Error{Source: p.source, Line: p.line, Key: path, Text: text})
 }
 
-// wrong reports an error that was found after reading, unless it can be a
-// mere consequence of one that was found in reading path. It points at the
-// nearest place there is.
+// wrong reports an error that was found after reading, unless it can be a consequence
+// of an error that was found while reading path. It points at the nearest place that is
+// known.
 func (l *loader) wrong(path, text string) {
 	for f := range l.faulty {
 		if f == "" || f == path || strings.HasPrefix(path, f+".") || strings.HasPrefix(f, path+".") {
@@ -155,7 +157,7 @@ func (l *loader) wrong(path, text string) {
 	l.errs = append(l.errs, e)
 }
 
-// merge lays the overrides over the file and the file over the defaults.
+// merge combines defaults, file and overrides; later ones take precedence.
 func (l *loader) merge() (*Config, error) {
 	v := viper.New()
 	l.setDefaults(root, "", v)
@@ -180,8 +182,8 @@ func (l *loader) merge() (*Config, error) {
 	})
 }
 
-// setDefaults gives viper the defaults of what occurs: viper knows no defaults
-// for names that it has not seen.
+// setDefaults gives viper the defaults for the names that occur: viper has no defaults
+// for names that are chosen by the operator.
 func (l *loader) setDefaults(s *spec, path string, v *viper.Viper) {
 	if _, occurs := l.places[path]; s.optional && !occurs {
 		return

@@ -9,7 +9,7 @@ import (
 // meant, or the empty string. Case, - and _ do not count, as in maxAge.
 func nearest(word string, known []string) string {
 	if len(word) > 200 {
-		return "" // the distance takes time by the square
+		return "" // the distance takes quadratic time
 	}
 	plain := strings.NewReplacer("_", "", "-", "", ".", "")
 	typed := plain.Replace(strings.ToLower(word))

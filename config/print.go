@@ -14,10 +14,9 @@ import (
 	"github.com/feedbridge/feedbridge/secret"
 )
 
-// YAML returns the configuration as a file that says the same: with every
-// default, but without text and lists that are empty by default, and what means
-// nothing for a feed's format. Secrets, the
-// values of headers, and what stands before the @ of a URL show as ***.
+// YAML returns the configuration as an equivalent file: with every default, without text
+// and lists that are empty by default, and without settings that have no meaning for a
+// feed's format. Secrets, values of headers, and credentials in URLs are ***.
 func (c *Config) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
@@ -28,11 +27,11 @@ func (c *Config) YAML() ([]byte, error) {
 	if err := encoder.Close(); err != nil {
 		return nil, err
 	}
-	// What show has masked by the usual names of parameters is masked by the user's, too.
+	// show masks parameters with the usual names; mask those of SecretParameters too.
 	return []byte(safetext.NewRedactor(c.SecretParameters...).Text(out.String())), nil
 }
 
-// encode returns nil for what needs no mention.
+// encode returns nil for a value that is left out.
 func encode(s *spec, v reflect.Value) *yaml.Node {
 	if s.optional {
 		if v.IsNil() {
@@ -90,7 +89,7 @@ func add(n *yaml.Node, key string, value *yaml.Node) {
 	}
 }
 
-// scalar leaves text without quotes only where every reader takes it for text.
+// scalar quotes text unless every YAML parser reads it as text without quotes.
 func scalar(s *spec, text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: escape(text)}
 	switch s.typ.Kind() {
@@ -104,7 +103,7 @@ func scalar(s *spec, text string) *yaml.Node {
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./]([A-Za-z0-9._/:@-]*[A-Za-z0-9_/])?$`)
 
-// show writes a scalar without what is secret in it.
+// show returns a scalar as text, with secrets masked.
 func (s *spec) show(v reflect.Value) string {
 	text := encodeText(v)
 	switch {
@@ -117,8 +116,8 @@ func (s *spec) show(v reflect.Value) string {
 	return text
 }
 
-// mask takes the credentials and the secret query parameters out of one URL, or
-// out of several with commas between them; they need no scheme.
+// mask removes the credentials and the secret query parameters of one URL, or of
+// several separated by commas. They need no scheme.
 func mask(urls string) string {
 	var redact *safetext.Redactor
 	return redact.Text(userinfo.ReplaceAllString(urls, "$1***@"))

@@ -12,8 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/secret"
 )
 
-// reserved has the keys of the configuration that this version has not, with
-// what they ask for.
+// reserved has keys of later versions, with the feature that they configure.
 var reserved = map[string]string{
 	"feeds.*.compact_backfill": "publishing only the last version of each entry of a history",
 }
@@ -27,8 +26,8 @@ var secretType = reflect.TypeFor[secret.String]()
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
 // read checks n against s and returns its value as viper takes it: text, a
-// list, or a mapping. What has an error is left out, and ok is false if that
-// is n itself. No error quotes a value that may be a secret.
+// list, or a mapping. Values with an error are left out, and ok is false if that is n
+// itself. No error quotes a value that may be a secret.
 func (l *loader) read(s *spec, path string, n *yaml.Node) (value any, ok bool) {
 	at := place{l.file, n.Line}
 	if n.Kind == yaml.AliasNode {
@@ -104,7 +103,7 @@ func (l *loader) readMapping(s *spec, path string, n *yaml.Node) map[string]any 
 		if s.isNames() && !nameForm.MatchString(name) {
 			l.fault(at, below, badName(name))
 			if name == "<<" {
-				continue // what it merges is no feed and no bus
+				continue // the merged keys are neither feeds nor buses
 			}
 			name = l.standIn(path, name, n)
 			below = join(path, name)
@@ -121,9 +120,9 @@ func (l *loader) readMapping(s *spec, path string, n *yaml.Node) map[string]any 
 	return tree
 }
 
-// standIn returns a good name for the bad one, so that all below it can be
-// read and checked as well: the one that was most likely meant, or, if n has
-// that already, one that nobody uses. Errors show the bad name.
+// standIn returns a valid name for an invalid one, so that all keys below it can be read
+// and checked: the name that was most likely meant, or, if n has that already, an unused
+// one. Errors show the invalid name.
 func (l *loader) standIn(path, bad string, n *yaml.Node) string {
 	name := likelyName(bad)
 	_, taken := l.badNames[join(path, name)]
@@ -138,15 +137,14 @@ func (l *loader) standIn(path, bad string, n *yaml.Node) string {
 	return name
 }
 
-// showBadNames puts the names that the file has into the errors, where others
-// stood in for them.
+// showBadNames restores the invalid names of the file in the errors.
 func (l *loader) showBadNames() {
 	for _, e := range l.errs {
 		for name, bad := range l.invented {
 			e.Text = strings.ReplaceAll(e.Text, name, bad)
 		}
 		for path, bad := range l.badNames {
-			// A variable means the good name.
+			// A variable refers to the valid name.
 			if rest, below := strings.CutPrefix(e.Key+".", path+"."); below && e.Line > 0 {
 				e.Key = strings.TrimSuffix(bad+"."+rest, ".")
 				break
@@ -173,8 +171,8 @@ func badName(name string) string {
 	return rule
 }
 
-// likelyName returns the good name that a bad one was most likely meant to be,
-// if there is one.
+// likelyName returns the valid name that an invalid one was most likely meant to be,
+// or the empty string.
 func likelyName(bad string) string {
 	lower := strings.ReplaceAll(strings.ToLower(bad), "_", "-")
 	if nameForm.MatchString(lower) {
@@ -190,13 +188,13 @@ func (l *loader) unknownKey(s *spec, path, below, key string, at place) {
 		return
 	}
 	if key == "<<" {
-		l.faulty[path] = true // what it merges is not missing as well
+		l.faulty[path] = true // do not report the merged keys as missing
 		l.fault(at, below, "merge keys are not known here; name an anchor for each value, or repeat them")
 		return
 	}
 	hint := "; known here: " + strings.Join(s.keyNames(), ", ")
 	if meant := s.nearestKey(key); meant != "" {
-		l.faulty[join(path, meant)] = true // it is not missing as well
+		l.faulty[join(path, meant)] = true // do not report it as missing
 		hint = didYouMean(meant)
 	}
 	l.fault(at, below, "unknown key"+hint)
@@ -226,7 +224,7 @@ func (s *spec) nearestKey(key string) string {
 	return below
 }
 
-// want says what s looks like.
+// want describes the values of s.
 func (s *spec) want() string {
 	switch {
 	case s.isScalar():

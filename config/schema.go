@@ -40,7 +40,8 @@ func schemaOf(s *spec) object {
 	return object{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-// scalarSchema lets ${VAR} stand for any value, and text do without quotes.
+// scalarSchema returns the schema of a scalar. It accepts ${VAR} for any value, and
+// text that YAML reads as a number or boolean.
 func scalarSchema(s *spec) object {
 	form := object{"type": "string"}
 	var preset any = s.preset

@@ -39,33 +39,32 @@ type Certificate struct {
 // Served is a topic that is served as a feed.
 type Served struct {
 	From From `yaml:"from"`
-	// Format is what the topic is served as. Default datareplication.
+	// Format is the format of the served feed. Default datareplication.
 	Format serve.Format `yaml:"format"`
 	// PageSize is how many of the topic's positions a page has, 1 to 10,000.
 	// Default 500, in Atom and RSS 100: readers hold a document as a whole.
 	PageSize int `yaml:"page_size"`
-	// PublicURL is where the feed lies for those who read it, if that is not where
-	// they ask: behind a proxy.
+	// PublicURL is the URL of the feed as clients see it behind a proxy. Default: the
+	// host of the request.
 	PublicURL string `yaml:"public_url"`
-	// Title is what the feed is called in Atom and RSS. Default: its name.
+	// Title is the title of the feed in Atom and RSS. Default: its name.
 	Title string `yaml:"title"`
-	// BusTime dates all entities by when the bus took them, in place of their own
-	// Last-Modified. Default false, and true with snapshots.
+	// BusTime dates all entities with the time when the bus stored them, instead of
+	// their own Last-Modified. Default false, and true with snapshots.
 	BusTime  bool       `yaml:"bus_time"`
 	Auth     ServedAuth `yaml:"auth"`
 	Snapshot Snapshot   `yaml:"snapshot"`
 }
 
-// Snapshot says whether snapshots of a topic's state are built and served.
+// Snapshot configures the snapshots of a topic's state.
 type Snapshot struct {
-	// Every is how far the moments are apart that have a snapshot. Default: there
-	// are none.
+	// Every is the interval of snapshots. Default: none are built.
 	Every time.Duration `yaml:"every"`
-	// Key says what a message describes: of those with the same key the newest
-	// counts. Default: each is about something else, unless the Content-ID is the
-	// same. A Kafka tombstone without such a key goes by that of its record.
+	// Key selects the key of the thing that a message describes; the newest message of
+	// each key counts. Default: the Content-ID. A Kafka tombstone without such a key
+	// uses the key of its record.
 	Key kafka.Key `yaml:"key"`
-	// Dir is where snapshots are kept while they are served. Default: the system's
+	// Dir is the directory for the files of served snapshots. Default: the system's
 	// directory for temporary files.
 	Dir string `yaml:"dir"`
 }
@@ -160,7 +159,7 @@ func (l *loader) checkServedAuth(path string, a ServedAuth) {
 	_, asked := l.places[path]
 	switch {
 	case asked && a == ServedAuth{}:
-		// A variable that is empty must not open what somebody wants closed.
+		// An empty variable must not remove a configured password.
 		l.wrong(path, "nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant")
 	case a.Bearer != "" && a.BearerFile != "":
 		l.wrong(path, "want bearer or bearer_file, not both")

@@ -15,9 +15,9 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// A spec is the shape of one place in the configuration. The tree of specs is
-// read off the structs and their defaults, once, and everything else follows
-// it: strict reading, the environment's names, printing, and the JSON Schema.
+// A spec describes one key of the configuration. The tree of specs is derived once from
+// the structs and their defaults. Strict reading, the names of variables, printing, the
+// JSON Schema and docs/configuration.md use it.
 type spec struct {
 	// path has * for names: feeds.*.auth.basic.password.
 	path string
@@ -25,16 +25,16 @@ type spec struct {
 	name string
 	// typ is never a pointer.
 	typ reflect.Type
-	// index is where the field is in the struct of the spec above.
+	// index is the index of the field in the struct of the spec above.
 	index []int
-	// optional marks a pointer: what is not mentioned stays nil and gets no
+	// optional marks a pointer: if the key does not occur it is nil and has no
 	// defaults.
 	optional bool
-	// kind is that of the feeds that alone have it; empty if all have.
+	// kind is the only kind of feeds that has the key; empty if all have it.
 	kind string
-	// keys are those of a struct, in its order.
+	// keys are the keys of a struct, in its order.
 	keys []*spec
-	// elem is what a list or a mapping by names has.
+	// elem describes the elements of a list or of a mapping by names.
 	elem *spec
 	// preset is the default of a scalar as text; empty for a zero default.
 	preset string
@@ -49,8 +49,8 @@ var root = specOf("", reflect.ValueOf(Config{
 	Admin:     Admin{Listen: "127.0.0.1:9321"},
 }))
 
-// presets returns a t with its defaults, where t is what a map or a pointer
-// leads to.
+// presets returns a t with its defaults, where t is the element type of a map or a
+// pointer.
 func presets(t reflect.Type) reflect.Value {
 	for _, v := range []any{
 		Feed{
@@ -123,7 +123,7 @@ func (s *spec) addKeys(v reflect.Value) {
 	}
 }
 
-// suits reports whether the setting means anything for a format.
+// suits reports whether the setting has a meaning for a format.
 func (s *spec) suits(f Format) bool { return s.kind == "" || f.Kind() == "" || s.kind == f.Kind() }
 
 // isNames reports whether s is a mapping whose keys the operator chooses.
@@ -134,7 +134,7 @@ func (s *spec) isList() bool { return s.typ.Kind() == reflect.Slice }
 
 func (s *spec) isScalar() bool { return s.keys == nil && s.elem == nil }
 
-// key returns what s has under a key, or nil.
+// key returns the spec of a key of s, or nil.
 func (s *spec) key(name string) *spec {
 	if s.isNames() {
 		return s.elem

@@ -99,7 +99,7 @@ func checkEnum(t reflect.Type, text string) error {
 	}
 }
 
-// want says what a scalar of type t looks like.
+// want describes the values of a scalar of type t.
 func want(t reflect.Type) string {
 	switch {
 	case t == durationType:
@@ -129,7 +129,7 @@ func want(t reflect.Type) string {
 // comes out masked.
 func encodeText(v reflect.Value) string {
 	if m, ok := v.Interface().(encoding.TextMarshaler); ok {
-		// None of the types of the configuration fails here.
+		// No type of the configuration returns an error here.
 		text, err := m.MarshalText()
 		if err != nil {
 			panic(err)
