@@ -1,5 +1,5 @@
 // Package secret has a string that does not show itself.
-package secret
+package credential
 
 import (
 	"log/slog"

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package main
+package daemon
 
 // openFiles returns how many files the process may have open; 0 if there is no
 // limit.

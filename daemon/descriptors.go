@@ -1,4 +1,4 @@
-package main
+package daemon
 
 // connectionLimits divides the open files that the process may have among the
 // connections of clients of served feeds, those of the admin server, and all else:
