@@ -22,29 +22,32 @@ var layers = map[string][]string{
 	"feed":       {},
 	"message":    {"feed"},
 	"safetext":   {},
-	"secret":     {},
+	"credential": {},
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint"},
 	"admin":      {"bridge", "feed", "checkpoint", "safetext"},
 	"verify":     {"feed", "message"},
 
-	"source":                        {"feed", "secret", "safetext"},
+	"source":                        {"feed", "credential", "safetext"},
 	"source/datareplication":        {"source", "feed", "message", "safetext"},
 	"source/syndication":            {"source", "feed", "message", "safetext"},
 	"source/datareplication/sample": {"feed"},
 
 	"sink":                 {"feed", "checkpoint", "message", "safetext"},
 	"sink/sinktest":        {"sink", "feed", "checkpoint", "message"},
-	"sink/nats":            {"sink", "feed", "checkpoint", "secret", "message"},
-	"sink/kafka":           {"sink", "feed", "checkpoint", "secret", "message"},
+	"sink/nats":            {"sink", "feed", "checkpoint", "credential", "message"},
+	"sink/kafka":           {"sink", "feed", "checkpoint", "credential", "message"},
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
 
 	"serve": {"feed", "message", "safetext"},
 	"chaos": {},
 
-	"config":         {"feed", "secret", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
-	"cmd/feedbridge": {"*"},
+	"config": {"feed", "credential", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
+	"daemon": {"admin", "bridge", "checkpoint", "config", "credential", "feed", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication"},
+
+	// Commands reach servers, buses and feeds through the daemon's package only.
+	"cmd/feedbridge": {"bridge", "checkpoint", "config", "daemon", "feed", "message", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},
 }
 
 // alone are the modules that one package (and its tests) imports, so that
@@ -63,7 +66,7 @@ var alone = map[string][]string{
 }
 
 // standard are the packages that may import nothing but the standard library.
-var standard = []string{"feed", "message", "secret", "safetext", "checkpoint"}
+var standard = []string{"feed", "message", "credential", "safetext", "checkpoint"}
 
 // badNames are names that say nothing.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}

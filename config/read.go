@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // reserved has the keys of the configuration that this version has not, with
@@ -22,7 +22,7 @@ func notInThisVersion(path string) string {
 	return reserved[path] + " is not in this version of feedbridge"
 }
 
-var secretType = reflect.TypeFor[secret.String]()
+var secretType = reflect.TypeFor[credential.Secret]()
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 

@@ -11,14 +11,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-func TestAStringDoesNotShowItself(t *testing.T) {
+func TestSecretDoesNotShowItself(t *testing.T) {
 	const plain = "hunter2"
 	type config struct {
-		Password String
-		Many     []String
-		Map      map[string]String
+		Password Secret
+		Many     []Secret
+		Map      map[string]Secret
 	}
-	c := config{Password: plain, Many: []String{plain}, Map: map[string]String{"a": plain}}
+	c := config{Password: plain, Many: []Secret{plain}, Map: map[string]Secret{"a": plain}}
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "c", c, "s", c.Password)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "s", c.Password)
@@ -44,7 +44,7 @@ func TestAStringDoesNotShowItself(t *testing.T) {
 	if c.Password.Reveal() != plain {
 		t.Error("Reveal does not reveal it")
 	}
-	if String("").String() != "" {
+	if Secret("").String() != "" {
 		t.Error("an empty one shows as set")
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/config"
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/serve"
 )
 
@@ -102,7 +102,7 @@ func servedAuth(a config.ServedAuth) (serve.Auth, error) {
 }
 
 // secretOr returns a secret, or what a file has, if one is named.
-func secretOr(s secret.String, file string) (string, error) {
+func secretOr(s credential.Secret, file string) (string, error) {
 	if file == "" {
 		return s.Reveal(), nil
 	}

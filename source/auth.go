@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/secret"
 )
 
 // credentials are the headers that only the feed's origin may see.
@@ -71,7 +71,7 @@ func (c *credentials) secrets(sent http.Header) (secrets []string) {
 	return secrets
 }
 
-func oneOf(value secret.String, key, file string) (secret.String, error) {
+func oneOf(value credential.Secret, key, file string) (credential.Secret, error) {
 	if file == "" {
 		return value, nil
 	}
@@ -80,7 +80,7 @@ func oneOf(value secret.String, key, file string) (secret.String, error) {
 
 // readSecret reads the file at every call: it is small, and whoever rotates it
 // need not tell anyone. key is what the configuration calls it.
-func readSecret(key, file string) (secret.String, error) {
+func readSecret(key, file string) (credential.Secret, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return "", feed.Permanent(fmt.Errorf("%s: %w", key, err))
@@ -92,5 +92,5 @@ func readSecret(key, file string) (secret.String, error) {
 	case !httpguts.ValidHeaderFieldValue(s):
 		return "", feed.Permanent(fmt.Errorf("%s: %s has more than one line, or characters that a header cannot carry", key, file))
 	}
-	return secret.String(s), nil
+	return credential.Secret(s), nil
 }

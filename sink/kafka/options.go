@@ -12,7 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // options returns the options that every client has. It reads every file once,
@@ -94,7 +94,7 @@ func (t TLS) settings() (*tls.Config, error) {
 
 // secretOrFile returns s, or what the file has now if there is one. key is what
 // the configuration calls the file.
-func secretOrFile(s secret.String, key, file string) (secret.String, error) {
+func secretOrFile(s credential.Secret, key, file string) (credential.Secret, error) {
 	if file == "" {
 		return s, nil
 	}
@@ -106,7 +106,7 @@ func secretOrFile(s secret.String, key, file string) (secret.String, error) {
 	if text == "" {
 		return "", fmt.Errorf("%s: %w", key, errors.New(file+" is empty"))
 	}
-	return secret.String(text), nil
+	return credential.Secret(text), nil
 }
 
 // logger takes the log of franz-go. Most of what goes wrong comes back as an error

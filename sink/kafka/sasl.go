@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // mechanism returns how to prove who connects, nil for not at all. Secrets are
@@ -56,12 +56,12 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 }
 
 // bearer returns a function that returns a token.
-func (c Config) bearer() (func(context.Context) (secret.String, error), error) {
+func (c Config) bearer() (func(context.Context) (credential.Secret, error), error) {
 	s := c.SASL
 	if s.TokenFile == "" {
 		return newTokens(s.OAuth2, c.Timeout).get, s.OAuth2.readable()
 	}
-	read := func(context.Context) (secret.String, error) {
+	read := func(context.Context) (credential.Secret, error) {
 		return secretOrFile("", "sasl.token_file", s.TokenFile)
 	}
 	_, err := read(context.Background())

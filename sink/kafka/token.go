@@ -13,7 +13,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // tokens fetches access tokens by the client credentials grant and keeps the
@@ -45,7 +45,7 @@ func (o OAuth2) readable() error {
 	return err
 }
 
-func (t *tokens) get(ctx context.Context) (secret.String, error) {
+func (t *tokens) get(ctx context.Context) (credential.Secret, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.cached.Valid() {
@@ -60,7 +60,7 @@ func (t *tokens) get(ctx context.Context) (secret.String, error) {
 		}
 		t.cached = fetched
 	}
-	return secret.String(t.cached.AccessToken), nil
+	return credential.Secret(t.cached.AccessToken), nil
 }
 
 // tokenError says that there is no token to show to the brokers.

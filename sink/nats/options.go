@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // api is the prefix of the subjects of JetStream requests, with its last dot.
@@ -113,7 +113,7 @@ func checkCredentials(file string) error {
 // secretOrFile returns a function that returns s, or what the file has now: the
 // file is read again at every connect, so that a rotated secret is taken up. If
 // that fails the server is given an empty one, and its refusal is reported.
-func secretOrFile(s secret.String, file string) (func() string, error) {
+func secretOrFile(s credential.Secret, file string) (func() string, error) {
 	if file == "" {
 		return s.Reveal, nil
 	}
