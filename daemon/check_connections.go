@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// tryTimeout bounds each connection that check tries.
+	// tryTimeout bounds each connection that is tried.
 	tryTimeout = 20 * time.Second
 	// triesAtOnce is how many feeds are tried at a time.
 	triesAtOnce = 8
 )
 
-// connection is something that a daemon would connect to, and whether that
+// Connection is something that a daemon would connect to, and whether that
 // works.
-type connection struct {
+type Connection struct {
 	Kind  string `json:"kind"` // bus, feed, snapshot of feed, topic, server, served feed or snapshots of served feed
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
@@ -40,8 +40,11 @@ type connection struct {
 	Error string `json:"error,omitempty"`
 }
 
-func newConnection(kind, name, note string, err error) connection {
-	c := connection{Kind: kind, Name: name, OK: err == nil, Note: note}
+// longestError is the most characters of an error.
+const longestError = 2000
+
+func newConnection(kind, name, note string, err error) Connection {
+	c := Connection{Kind: kind, Name: name, OK: err == nil, Note: note}
 	if err != nil {
 		var redact *safetext.Redactor
 		c.Error = redact.Clip(err.Error(), longestError)
@@ -49,8 +52,8 @@ func newConnection(kind, name, note string, err error) connection {
 	return c
 }
 
-// String is a line for a person.
-func (c connection) String() string {
+// String returns the result as a line of text.
+func (c Connection) String() string {
 	text := fmt.Sprintf("FAIL  %s %s: %s", c.Kind, c.Name, c.Error)
 	if c.OK {
 		text = fmt.Sprintf("ok    %s %s", c.Kind, c.Name)
@@ -61,23 +64,25 @@ func (c connection) String() string {
 	return text
 }
 
-// tryConnections tries all that the configuration names, and tells of each as
-// soon as it is known: the buses, then every feed and the topic that it goes
-// to, then the server and every topic that is served. Nothing is said of a topic
-// on a bus that does not work.
-func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, tell func(connection)) []connection {
-	var all []connection
+// CheckConnections tries everything that the configuration names: the buses, then every
+// feed and its topic, then the server of feeds and every topic that is served. It returns
+// the results in that order, and calls report with each as soon as it is known. Topics on a
+// bus that does not work are left out. Nothing is published or created. Each connection is
+// given 20 seconds.
+func CheckConnections(ctx context.Context, cfg *config.Config, o Options, report func(Connection)) []Connection {
+	log := o.Log
+	var all []Connection
 	redact := safetext.NewRedactor(cfg.SecretParameters...)
-	found := func(c connection) {
+	found := func(c Connection) {
 		c.Error = redact.Text(c.Error)
 		all = append(all, c)
-		tell(c)
+		report(c)
 	}
-	working := map[string]*buses{}
+	working := map[string]*Bus{}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Buses)) {
 		b, note, err := tryBus(ctx, cfg, name, log)
 		if b != nil {
-			defer b.close()
+			defer b.Close()
 		}
 		if b != nil && err == nil {
 			working[name] = b
@@ -86,17 +91,17 @@ func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, t
 	}
 
 	names := slices.Sorted(maps.Keys(cfg.Feeds))
-	tried := make([]chan []connection, len(names))
+	tried := make([]chan []Connection, len(names))
 	for i := range tried {
-		tried[i] = make(chan []connection, 1)
+		tried[i] = make(chan []Connection, 1)
 	}
 	go func() {
 		var trying errgroup.Group
 		trying.SetLimit(triesAtOnce)
-		hosts := &source.Hosts{}
+		opts := SourceOptions{Version: o.Version, Hosts: &source.Hosts{}}
 		for i, name := range names {
 			trying.Go(func() error {
-				tried[i] <- tryFeed(ctx, name, cfg.Feeds[name], hosts, working, log)
+				tried[i] <- tryFeed(ctx, name, cfg.Feeds[name], opts, working, log)
 				return nil
 			})
 		}
@@ -121,8 +126,8 @@ func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, t
 	return all
 }
 
-// tryServer reads the files that the server of feeds needs. It does not listen: the
-// daemon may run.
+// tryServer reads the files that the server of feeds needs. It does not listen, as a
+// daemon may be running.
 func tryServer(cfg *config.Serve) error {
 	_, err := newCertificate(cfg.TLS)
 	errs := []error{err}
@@ -134,21 +139,21 @@ func tryServer(cfg *config.Serve) error {
 	return errors.Join(errs...)
 }
 
-// tryServed asks what a topic has that is served as a feed, and reads a message:
-// who may look at a topic need not be able to read it. One that a feed of the same
-// configuration creates need not be there, if before has nothing against that topic.
-func tryServed(ctx context.Context, name string, cfg *config.Config, b *buses, before []connection) connection {
+// tryServed returns whether a topic that is served as a feed can be read. It reads a message,
+// as an account may be allowed to look at a topic and not to read it. A topic that a feed of
+// the same configuration creates need not exist, unless before has an error for that topic.
+func tryServed(ctx context.Context, name string, cfg *config.Config, b *Bus, before []Connection) Connection {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	from := cfg.Serve.Feeds[name].From
 	note := from.Topic + " on bus " + from.Bus
-	log := b.log(from)
+	log := b.Log(from)
 	span, err := log.Span(ctx)
-	unfit := slices.ContainsFunc(before, func(c connection) bool { return c.Kind == "topic" && c.Name == note && !c.OK })
+	unfit := slices.ContainsFunc(before, func(c Connection) bool { return c.Kind == "topic" && c.Name == note && !c.OK })
 	if by := creator(cfg, from); by != "" && !unfit && errors.Is(err, feed.ErrNoTopic) {
-		// A topic that is there, and lacks the partition alone, is created by nobody.
+		// An existing topic is never given more partitions.
 		from.Partition = 0
-		if _, none := b.log(from).Span(ctx); errors.Is(none, feed.ErrNoTopic) {
+		if _, none := b.Log(from).Span(ctx); errors.Is(none, feed.ErrNoTopic) {
 			return newConnection("served feed", name, note+", not there yet: run creates it for the feed "+by, nil)
 		}
 	}
@@ -164,8 +169,8 @@ func tryServed(ctx context.Context, name string, cfg *config.Config, b *buses, b
 	return newConnection("served feed", name, note, err)
 }
 
-// creator returns the feed that creates a topic, with what is served of it; empty if
-// none does.
+// creator returns the name of the feed whose run creates the topic, stream or partition that
+// is served; empty if none does.
 func creator(cfg *config.Config, from config.From) string {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
 		to := cfg.Feeds[name].To
@@ -180,8 +185,8 @@ func creator(cfg *config.Config, from config.From) string {
 	return ""
 }
 
-// tryToKeep tries whether snapshots can be written where they are to be kept.
-func tryToKeep(name string, s config.Snapshot) connection {
+// tryToKeep returns whether snapshots can be written to their directory.
+func tryToKeep(name string, s config.Snapshot) Connection {
 	dir := cmp.Or(s.Dir, os.TempDir())
 	file, err := os.CreateTemp(dir, "feedbridge-snapshot-*")
 	if err != nil {
@@ -192,64 +197,68 @@ func tryToKeep(name string, s config.Snapshot) connection {
 	return newConnection("snapshots of served feed", name, "in "+dir, err)
 }
 
-// tryBus returns the bus if it can be asked about topics.
-func tryBus(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (b *buses, note string, err error) {
+// tryBus connects to a bus. It returns nil if topics cannot be asked about; the error may be
+// nil then, for an embedded bus that does not exist yet.
+func tryBus(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (b *Bus, note string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	alone := *cfg
-	alone.Buses = map[string]config.Bus{name: cfg.Buses[name]}
-	b, err = openBuses(ctx, &alone, attachEmbedded, log)
+	b, err = OpenBus(ctx, cfg, name, log)
 	switch {
 	case errors.Is(err, errNoEmbedded):
 		return nil, "not there yet: run creates it in " + filepath.Clean(cfg.DataDir), tryToListen(ctx, cfg.Buses[name].Embedded.Listen)
 	case err != nil:
 		return nil, "", err
 	}
-	return b, "", b.conns[name].Check(ctx)
+	return b, "", b.Check(ctx)
 }
 
-// tryFeed reads as much of a feed as it takes to see that it is one, and looks
-// at its topic if its bus works.
-func tryFeed(ctx context.Context, name string, f config.Feed, hosts *source.Hosts, working map[string]*buses, log *slog.Logger) []connection {
+// tryFeed reads as much of a feed as it takes to detect its format, and checks its topic if
+// its bus works.
+func tryFeed(ctx context.Context, name string, f config.Feed, o SourceOptions, working map[string]*Bus, log *slog.Logger) []Connection {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	format, err := tryUpstream(ctx, f, hosts, log)
-	found := []connection{newConnection("feed", name, string(format), err)}
+	o.IDs = sink.NewIDs(1)
+	format, err := tryUpstream(ctx, f, o, log)
+	found := []Connection{newConnection("feed", name, string(format), err)}
 	if f.Start.Snapshot != "" {
-		note, err := trySnapshot(ctx, f, hosts, log)
+		note, err := trySnapshot(ctx, f, o, log)
 		found = append(found, newConnection("snapshot of feed", name, note, err))
 	}
 	if b := working[f.To.Bus]; b != nil {
-		snk, _ := b.sink(name, f)
+		snk, _ := b.buses.sink(name, f)
 		found = append(found, newConnection("topic", f.To.Topic+" on bus "+f.To.Bus, "", snk.Check(ctx)))
 	}
 	return found
 }
 
 // trySnapshot reads the index of the snapshot that a feed starts with.
-func trySnapshot(ctx context.Context, f config.Feed, hosts *source.Hosts, log *slog.Logger) (note string, err error) {
-	all, err := newSources(f, sink.NewIDs(1), source.Options{Hosts: hosts}, log)
+func trySnapshot(ctx context.Context, f config.Feed, o SourceOptions, log *slog.Logger) (note string, err error) {
+	sources, err := NewSources(f, o, log)
 	if err != nil {
 		return "", err
 	}
-	sn, _, err := all.datareplication().Snapshot(ctx, f.Start.Snapshot)
+	sn, _, err := sources.datareplication().Snapshot(ctx, f.Start.Snapshot)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s of %s, %s", sn.ID, sn.Created.Format(time.RFC3339), count(sn.Pages, "page", "pages")), nil
+	pages := "pages"
+	if sn.Pages == 1 {
+		pages = "page"
+	}
+	return fmt.Sprintf("%s of %s, %d %s", sn.ID, sn.Created.Format(time.RFC3339), sn.Pages, pages), nil
 }
 
-// tryUpstream returns what a feed is.
-func tryUpstream(ctx context.Context, f config.Feed, hosts *source.Hosts, log *slog.Logger) (config.Format, error) {
+// tryUpstream returns the format of a feed.
+func tryUpstream(ctx context.Context, f config.Feed, o SourceOptions, log *slog.Logger) (config.Format, error) {
 	// Its end takes fewer requests than its beginning.
 	f.Start = datareplication.Start{Now: true}
-	all, err := newSources(f, sink.NewIDs(1), source.Options{Hosts: hosts}, log)
+	sources, err := NewSources(f, o, log)
 	if err != nil {
 		return "", err
 	}
 	format := f.Format
 	if format != datareplication.Kind {
-		if format, err = all.find(ctx); err != nil {
+		if format, err = sources.DetectFormat(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -259,9 +268,18 @@ func tryUpstream(ctx context.Context, f config.Feed, hosts *source.Hosts, log *s
 	case format != datareplication.Kind:
 		return format, nil
 	}
-	src, _, err := all.open(ctx, datareplication.Kind)
+	src, _, err := sources.Open(ctx, datareplication.Kind)
 	if err == nil {
 		_, err = src.Next(ctx, nil)
 	}
 	return format, err
+}
+
+// tryToListen returns an error if one cannot listen at an address.
+func tryToListen(ctx context.Context, addr string) error {
+	listener, err := listen(ctx, addr)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
 }

@@ -19,25 +19,48 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-// daemon is a running feedbridge: its feeds, each on its own, and the server
-// that tells of them.
+// Options are what a daemon needs besides its configuration.
+type Options struct {
+	// Version is that of the program. It is logged, part of /status, /metrics and the
+	// User-Agent.
+	Version string
+	// Log is required.
+	Log *slog.Logger
+	// Observer is called for all feeds, concurrently, and must not block. It may be nil.
+	Observer bridge.Observer
+	// Started is called once, when everything listens and before the first poll. It may
+	// be nil.
+	Started func(Addresses)
+}
+
+// Addresses are the URLs at which a daemon listens, without a path. One that it does not
+// have is empty.
+type Addresses struct {
+	Bus    string // the embedded bus
+	Status string // the admin server
+	Feeds  string // the served feeds
+}
+
+// Run runs until ctx ends, and then lets the commits in flight finish: the feeds stop
+// before the servers. It returns nil then, or an error if a commit takes longer than
+// the configured grace time. What is wrong with a feed or a bus while it runs is logged
+// and retried, and never ends it.
+//
+// It returns an error before the first poll if the embedded bus cannot start, an address
+// is in use, or a file of a bus, a feed or a certificate cannot be read. It returns an error
+// later only if one of its servers fails.
+func Run(ctx context.Context, cfg *config.Config, o Options) error {
+	d := &daemon{cfg: cfg, log: o.Log, opts: o}
+	return d.run(ctx)
+}
+
+// daemon is a running feedbridge: its buses, feeds and servers.
 type daemon struct {
-	cfg   *config.Config
-	log   *slog.Logger
-	watch bridge.Observer // of all feeds; may be nil
-	// started is told where things are, once they are there. It may be nil.
-	started func(addresses)
+	cfg  *config.Config
+	log  *slog.Logger
+	opts Options
 }
 
-// addresses are the URLs of what a daemon has opened; empty for what it has not.
-type addresses struct {
-	bus    string // the embedded one
-	status string
-	feeds  string // those that are served
-}
-
-// run runs until ctx ends, and then lets the commits in flight finish. The
-// feeds stop before the doors close.
 func (d *daemon) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -50,46 +73,46 @@ func (d *daemon) run(ctx context.Context) error {
 		return err
 	}
 	defer buses.close()
-	door, err := d.listen()
+	adminListener, err := d.listen()
 	if err != nil {
 		return err
 	}
-	if door != nil {
-		defer door.Close()
+	if adminListener != nil {
+		defer adminListener.Close()
 	}
 
-	writer := writerName()
+	writer := WriterName()
 	_, connections := connectionLimits(openFiles(), 0)
 	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
-	adm := admin.New(admin.Options{Version: programVersion(), Started: time.Now(), Writer: writer, Buses: buses.checks(d.cfg), Log: d.log, Connections: connections, Redact: redact})
+	adm := admin.New(admin.Options{Version: d.opts.Version, Started: time.Now(), Writer: writer, Buses: buses.checks(d.cfg), Log: d.log, Connections: connections, Redact: redact})
 	bridges, err := d.bridges(writer, buses, adm, redact)
 	if err != nil {
 		return err
 	}
-	served, servedDoor, err := d.serve(ctx, buses, adm)
+	served, servedListener, err := d.serve(ctx, buses, adm)
 	if err != nil {
 		return err
 	}
-	if servedDoor != nil {
-		defer servedDoor.Close()
+	if servedListener != nil {
+		defer servedListener.Close()
 	}
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
-	var doors errgroup.Group
-	if door != nil {
-		doors.Go(func() error {
-			// A daemon that nobody can look at is of no use to an operator.
+	var servers errgroup.Group
+	if adminListener != nil {
+		servers.Go(func() error {
+			// Without health and metrics nobody could tell whether the feeds work.
 			defer cancel()
-			return adm.Serve(serving, door)
+			return adm.Serve(serving, adminListener)
 		})
 	}
-	if servedDoor != nil {
-		doors.Go(func() error {
+	if servedListener != nil {
+		servers.Go(func() error {
 			defer cancel()
-			return served.Serve(serving, servedDoor)
+			return served.Serve(serving, servedListener)
 		})
 	}
-	d.announce(writer, buses, door, servedDoor)
+	d.announce(writer, buses, adminListener, servedListener)
 
 	var work errgroup.Group
 	for _, b := range bridges {
@@ -97,10 +120,10 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	err = d.wait(ctx, &work)
 	stopServing()
-	return errors.Join(err, doors.Wait())
+	return errors.Join(err, servers.Wait())
 }
 
-// listen opens the door for health and status, if there is to be one.
+// listen opens the listener of the admin server; nil if none is configured.
 func (d *daemon) listen() (net.Listener, error) {
 	if d.cfg.Admin.Listen == "" {
 		return nil, nil
@@ -108,38 +131,38 @@ func (d *daemon) listen() (net.Listener, error) {
 	return admin.Listen(d.cfg.Admin.Listen)
 }
 
-// bridges wires all feeds, in the order of their names.
+// bridges builds the bridges of all feeds, in the order of the feeds' names.
 func (d *daemon) bridges(writer string, buses *buses, adm *admin.Server, redact *safetext.Redactor) ([]*bridge.Bridge, error) {
 	hosts := &source.Hosts{}
 	reading := readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: bridge.NewBudget(d.cfg.ReadAhead.Total)}
 	var bridges []*bridge.Bridge
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(d.cfg.Feeds)) {
-		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, reading, adm, redact, d.watch, d.log)
+		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, reading, adm, redact, d.opts)
 		bridges, errs = append(bridges, b), append(errs, err)
 	}
 	return bridges, errors.Join(errs...)
 }
 
-// announce says that the daemon is up, and where.
-func (d *daemon) announce(writer string, buses *buses, door, served net.Listener) {
-	attrs := []any{"version", programVersion(), "writer", writer, "feeds", len(d.cfg.Feeds)}
-	var at addresses
+// announce logs that the daemon is up and where it listens, and calls Started.
+func (d *daemon) announce(writer string, buses *buses, admin, served net.Listener) {
+	attrs := []any{"version", d.opts.Version, "writer", writer, "feeds", len(d.cfg.Feeds)}
+	var at Addresses
 	if buses.server != nil {
-		at.bus = buses.server.URL()
-		attrs = append(attrs, "embedded_bus", at.bus, "data_dir", d.cfg.DataDir)
+		at.Bus = buses.server.URL()
+		attrs = append(attrs, "embedded_bus", at.Bus, "data_dir", d.cfg.DataDir)
 	}
-	if door != nil {
-		at.status = "http://" + door.Addr().String()
-		attrs = append(attrs, "status", at.status+"/status")
+	if admin != nil {
+		at.Status = "http://" + admin.Addr().String()
+		attrs = append(attrs, "status", at.Status+"/status")
 	}
 	if served != nil {
-		at.feeds = scheme(d.cfg.Serve) + "://" + served.Addr().String()
-		attrs = append(attrs, "served_feeds", len(d.cfg.Serve.Feeds), "serve", at.feeds)
+		at.Feeds = scheme(d.cfg.Serve) + "://" + served.Addr().String()
+		attrs = append(attrs, "served_feeds", len(d.cfg.Serve.Feeds), "serve", at.Feeds)
 	}
 	d.log.Info("feedbridge is up", attrs...)
-	if d.started != nil {
-		d.started(at)
+	if d.opts.Started != nil {
+		d.opts.Started(at)
 	}
 }
 

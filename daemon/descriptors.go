@@ -1,9 +1,9 @@
 package daemon
 
-// connectionLimits divides the open files that the process may have among the
-// connections of clients of served feeds, those of the admin server, and all else:
-// buses, upstreams, and files. wanted is how many clients of served feeds the
-// configuration allows. open is 0 if there is no limit.
+// connectionLimits divides the file descriptors of the process among the connections of
+// clients of served feeds, those of the admin server, and all else: buses, upstreams, and
+// files. wanted is how many clients of served feeds the configuration allows. open is how
+// many descriptors there are, 0 for no limit.
 func connectionLimits(open uint64, wanted int) (served, admin int) {
 	const mostAdmin = 256
 	if open == 0 {

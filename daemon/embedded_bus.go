@@ -12,13 +12,13 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
-// An embedding is a way to get at the embedded bus. The server is nil if it
-// does not run in this process.
-type embedding func(dataDir, listen string, log *slog.Logger) (server *embedded.Server, url string, err error)
+// openEmbedded returns the URL of the embedded bus, and its server if that runs in this
+// process.
+type openEmbedded func(dataDir, listen string, log *slog.Logger) (server *embedded.Server, url string, err error)
 
 func embeddedDir(dataDir string) string { return filepath.Join(dataDir, "jetstream") }
 
-// runEmbedded runs the bus in this process, for everyone.
+// runEmbedded runs the bus in this process, at the configured address.
 func runEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server, string, error) {
 	server, err := embedded.Start(embedded.Config{Dir: embeddedDir(dataDir), Listen: listen, Log: log})
 	if err != nil {
@@ -27,9 +27,9 @@ func runEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server, st
 	return server, server.URL(), nil
 }
 
-// attachEmbedded is for the commands that look at what a daemon does. It goes
-// to the daemon that runs the bus; while none does, it runs the bus itself,
-// where nobody else looks for it. It creates nothing.
+// attachEmbedded is for commands that look at what a daemon does. It returns the address of
+// the daemon that runs the bus. If none does, it runs the bus itself, at a free port. It
+// returns errNoEmbedded if there is no bus in dataDir, and creates none.
 func attachEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server, string, error) {
 	dir := embeddedDir(dataDir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {

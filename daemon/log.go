@@ -4,61 +4,59 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-
-	"golang.org/x/term"
 
 	"github.com/feedbridge/feedbridge/config"
 )
 
-// newLog returns a log that goes to standard error by way of w: text on a
-// terminal and JSON elsewhere, unless the configuration says otherwise.
-func (a *app) newLog(w io.Writer, cfg config.Log) *slog.Logger {
+// NewLog returns a logger that writes to w, in the configured format: text if w is shown on
+// a terminal and JSON elsewhere, if the configuration leaves it open. clip is called for
+// each value that may come from outside. It returns the text as one line of printable
+// characters without the secrets of URLs, and of at most that many characters.
+func NewLog(w io.Writer, cfg config.Log, terminal bool, clip func(text string, most int) string) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
 		level = slog.LevelInfo // the configuration was checked
 	}
-	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: a.readable}
-	if cfg.Format == "text" || cfg.Format != "json" && isTerminal(a.err) {
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: readable(clip)}
+	if cfg.Format == "text" || cfg.Format != "json" && terminal {
 		return slog.New(slog.NewTextHandler(w, opts))
 	}
 	return slog.New(slog.NewJSONHandler(w, opts))
 }
 
-// longestLogged is how many characters a value has in the log.
+// longestLogged is the most characters of a value in the log.
 const longestLogged = 1000
 
-// readable returns an attribute as it is logged. Durations are written as 1m30s,
-// which JSON would have as nanoseconds. All text may come from outside, so it is
-// one line of printable characters, of bounded length and without the secrets of
-// URLs.
-func (a *app) readable(_ []string, attr slog.Attr) slog.Attr {
+// readable returns a function that returns an attribute as it is logged. Durations are
+// written as 1m30s, which JSON would have as nanoseconds. All text may come from outside.
+func readable(clip func(text string, most int) string) func([]string, slog.Attr) slog.Attr {
+	return func(_ []string, attr slog.Attr) slog.Attr {
+		attr.Value = readableValue(attr, clip)
+		return attr
+	}
+}
+
+func readableValue(attr slog.Attr, clip func(text string, most int) string) slog.Value {
 	switch attr.Value.Kind() {
 	case slog.KindDuration:
-		attr.Value = slog.StringValue(attr.Value.Duration().String())
+		return slog.StringValue(attr.Value.Duration().String())
 	case slog.KindString:
 		if attr.Key != "stack" {
-			attr.Value = slog.StringValue(a.redact.Clip(attr.Value.String(), longestLogged))
+			return slog.StringValue(clip(attr.Value.String(), longestLogged))
 		}
 	case slog.KindAny:
 		switch v := attr.Value.Any().(type) {
 		case error:
-			attr.Value = slog.StringValue(a.redact.Clip(v.Error(), longestLogged))
+			return slog.StringValue(clip(v.Error(), longestLogged))
 		case []string:
 			clipped := make([]string, len(v))
 			for i, text := range v {
-				clipped[i] = a.redact.Clip(text, longestLogged)
+				clipped[i] = clip(text, longestLogged)
 			}
-			attr.Value = slog.AnyValue(clipped)
+			return slog.AnyValue(clipped)
 		case fmt.Stringer:
-			attr.Value = slog.StringValue(a.redact.Clip(v.String(), longestLogged))
+			return slog.StringValue(clip(v.String(), longestLogged))
 		}
 	}
-	return attr
-}
-
-// isTerminal says whether a person may be looking at what is written to w.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	return attr.Value
 }

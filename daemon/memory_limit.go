@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// memoryShare is how much of the memory that the process may have Go keeps to, in
-// percent. The rest is for what Go does not count: the program itself, buffers of the
-// system, and pages that the kernel counts for the container.
+// memoryShare is Go's soft memory limit as a share of the memory that the process may
+// have, in percent. The rest is for memory that Go does not count: the program itself,
+// buffers of the system, and pages that the kernel counts for the container.
 const memoryShare = 85
 
-// limitMemory sets Go's soft limit of memory to a share of what the container or
-// the machine has, unless the environment has a GOMEMLIMIT. Near the limit Go
-// collects garbage earlier; it refuses nothing.
-func limitMemory() {
+// LimitMemory sets Go's soft memory limit to a share of what the container or the machine
+// has, unless GOMEMLIMIT is set in the environment. It does nothing on systems other than
+// Linux. Near the limit Go collects garbage earlier; no allocation fails.
+func LimitMemory() {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}

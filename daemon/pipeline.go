@@ -28,38 +28,36 @@ type readAhead struct {
 	budget *bridge.Budget
 }
 
-// newBridge wires a feed to its topic: the source, the gate that leaves out
-// what the topic holds or the bus cannot take, the loop, and the sink.
-func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, reading readAhead, adm *admin.Server, redact *safetext.Redactor, extra bridge.Observer, log *slog.Logger) (*bridge.Bridge, error) {
-	log = log.With("feed", name)
+// newBridge builds the bridge of a feed: the source, the gate that skips entities that the
+// topic holds or the bus cannot take, and the sink.
+func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, reading readAhead, adm *admin.Server, redact *safetext.Redactor, o Options) (*bridge.Bridge, error) {
+	log := o.Log.With("feed", name)
 	snk, limits := b.sink(name, f)
 	var observer *admin.Feed
-	all, err := newSources(f, snk.IDs(), source.Options{
-		Hosts:   hosts,
+	sources, err := NewSources(f, SourceOptions{
+		Version: o.Version, IDs: snk.IDs(), Hosts: hosts, Budget: reading.budget, Redact: redact,
 		Observe: func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) },
 	}, log)
 	if err != nil {
 		return nil, fmt.Errorf("feed %s: %w", name, err)
 	}
-	all.redact = redact
-	all.budget = reading.budget
 	observer = adm.AddFeed(admin.FeedOptions{
 		Name: name, URL: redact.URL(f.Source.URL), Format: string(f.Format),
 		Bus: f.To.Bus, Topic: f.To.Topic,
 		Every: f.Every, Freshness: f.Freshness,
-		Describe: all.describe,
+		Describe: sources.Describe,
 	})
-	watchers := observers{observer}
-	if extra != nil {
-		watchers = append(watchers, extra)
+	all := observers{observer}
+	if o.Observer != nil {
+		all = append(all, o.Observer)
 	}
-	var told sync.Once
+	var warned sync.Once
 	return &bridge.Bridge{
 		Feed: name, Writer: writer,
 		Open: func(ctx context.Context, kind string) (bridge.Source, string, error) {
-			src, kind, err := all.open(ctx, kind)
+			src, kind, err := sources.Open(ctx, kind)
 			if kind == syndication.Kind {
-				told.Do(func() { warnOfForgetting(ctx, snk, log) })
+				warned.Do(func() { warnOfRetention(ctx, snk, log) })
 			}
 			return &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log, Redact: redact}, kind, err
 		},
@@ -70,13 +68,13 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 		ReadAhead:   reading.feed,
 		Budget:      reading.budget,
 		Log:         log,
-		Observer:    watchers,
+		Observer:    all,
 	}, nil
 }
 
-// warnOfForgetting says so if the topic will not keep what a source of Atom and RSS
-// goes by.
-func warnOfForgetting(ctx context.Context, snk topicSink, log *slog.Logger) {
+// warnOfRetention logs a warning if the bus deletes messages of the topic in time. A source
+// of Atom and RSS reads from the topic which entries were published.
+func warnOfRetention(ctx context.Context, snk topicSink, log *slog.Logger) {
 	limits, err := snk.Forgets(ctx)
 	switch {
 	case err != nil:
@@ -86,8 +84,9 @@ func warnOfForgetting(ctx context.Context, snk topicSink, log *slog.Logger) {
 	}
 }
 
-// writerName names this copy among those that publish the same feeds.
-func writerName() string {
+// WriterName returns a name for this process among those that publish the same feeds: the
+// host's name, the process id and a random number.
+func WriterName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -97,7 +96,7 @@ func writerName() string {
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
 }
 
-// observers passes on what it hears to each of several.
+// observers calls each of several observers, in order.
 type observers []bridge.Observer
 
 func (o observers) Polled(b feed.Batch, err error, took time.Duration) {

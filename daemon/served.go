@@ -20,8 +20,8 @@ import (
 	"github.com/feedbridge/feedbridge/serve"
 )
 
-// serve opens the door for the topics that are served as feeds; both are nil if
-// there are none.
+// serve returns the server of topics as feeds, and its listener; nil if none is
+// configured.
 func (d *daemon) serve(ctx context.Context, b *buses, adm *admin.Server) (*serve.Server, net.Listener, error) {
 	cfg := d.cfg.Serve
 	if cfg == nil {
@@ -35,11 +35,11 @@ func (d *daemon) serve(ctx context.Context, b *buses, adm *admin.Server) (*serve
 	if err != nil {
 		return nil, nil, err
 	}
-	door, err := listen(ctx, cfg.Listen)
+	listener, err := listen(ctx, cfg.Listen)
 	if err != nil {
 		return nil, nil, fmt.Errorf("serve feeds: %w; set serve.listen to another address", err)
 	}
-	return server, door, nil
+	return server, listener, nil
 }
 
 func newServer(cfg *config.Serve, connections int, b *buses, adm *admin.Server, log *slog.Logger) (*serve.Server, error) {
@@ -57,7 +57,15 @@ func newServer(cfg *config.Serve, connections int, b *buses, adm *admin.Server, 
 	return serve.NewServer(serve.ServerOptions{Connections: connections, TLS: certificate, Log: log}, feeds...), nil
 }
 
-// newServed returns a topic as a feed that adm watches, unless it is nil.
+// ServedFeed returns a topic as the feed that a daemon would serve of it, to be read
+// within this process. It needs no credentials. memory is the size of its page cache in
+// bytes.
+func ServedFeed(name string, f config.Served, topic serve.Log, memory int64, log *slog.Logger) (*serve.Feed, error) {
+	f.Auth = config.ServedAuth{}
+	return newServed(name, f, topic, serve.NewMemory(memory), nil, log)
+}
+
+// newServed returns a topic as a feed. adm shows its status, unless adm is nil.
 func newServed(name string, f config.Served, topic serve.Log, memory *serve.Memory, adm *admin.Server, log *slog.Logger) (*serve.Feed, error) {
 	auth, err := servedAuth(f.Auth)
 	if err != nil {
@@ -81,7 +89,7 @@ func newServed(name string, f config.Served, topic serve.Log, memory *serve.Memo
 	return served, err
 }
 
-// entryOf is where readers of a served feed begin.
+// entryOf returns the URL at which clients of a served feed begin, or its path.
 func entryOf(name string, f config.Served) string {
 	if f.PublicURL != "" {
 		return strings.TrimSuffix(f.PublicURL, "/") + "/latest"
@@ -172,9 +180,14 @@ func newest(files ...string) (time.Time, error) {
 	return last, nil
 }
 
+// scheme returns the scheme of the URLs of served feeds.
 func scheme(cfg *config.Serve) string {
 	if cfg.TLS.CertFile != "" {
 		return "https"
 	}
 	return "http"
+}
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
 }

@@ -27,40 +27,58 @@ import (
 // to any bus can take them.
 const batchEntities = nats.MaxEntities
 
-// sources are those that can read a feed. Which one does, its configuration says,
-// or its checkpoint, or else the feed itself. Open is for one goroutine.
-type sources struct {
+// SourceOptions are what the sources of a feed share. Only IDs is required.
+type SourceOptions struct {
+	// Version is that of the program, for the User-Agent.
+	Version string
+	// IDs are those that the topic holds. Sources of Atom and RSS compare with them.
+	IDs *sink.IDs
+	// Budget bounds what several feeds read ahead together; nil for no bound.
+	Budget syndication.Budget
+	// Hosts has the connections and pauses that several feeds share; nil for its own.
+	Hosts *source.Hosts
+	// Observe is called after each request; nil for nobody.
+	Observe func(source.Exchange)
+	// Redact hides the secrets of URLs in the headers of entities. Nil hides parameters
+	// with the usual names only.
+	Redact *safetext.Redactor
+}
+
+// Sources are the sources that can read one feed, one for each kind of format. The kind is
+// the configured one, or that of the checkpoint, or else it is detected from what the
+// feed's URL serves. All methods but Describe are for one goroutine at a time.
+type Sources struct {
 	feed   config.Feed
 	client *source.Client
-	held   *sink.IDs
-	budget syndication.Budget // nil for no bound
+	opts   SourceOptions
 	log    *slog.Logger
-	opened map[string]bridge.Source // by their kind: they remember what saves work
-	// redact hides the secrets of URLs in the headers of entities. It may be nil.
-	redact *safetext.Redactor
+	opened map[string]bridge.Source // by their kind; they cache validators and pages
 
 	mu    sync.Mutex    // guards what follows
-	found config.Format // what the feed was seen to be last
+	found config.Format // what the feed was detected as last
 	kind  string        // of the source that was opened last
 }
 
-func newSources(f config.Feed, held *sink.IDs, opts source.Options, log *slog.Logger) (*sources, error) {
-	opts.UserAgent = userAgent()
-	client, err := source.NewClient(f.Source, opts)
+// NewSources returns the sources of a feed. It makes no request. It returns an error if a
+// file that the feed's configuration names cannot be read.
+func NewSources(f config.Feed, o SourceOptions, log *slog.Logger) (*Sources, error) {
+	userAgent := "feedbridge/" + o.Version + " (+https://github.com/feedbridge/feedbridge)"
+	client, err := source.NewClient(f.Source, source.Options{UserAgent: userAgent, Hosts: o.Hosts, Observe: o.Observe})
 	if err != nil {
 		return nil, err
 	}
-	return &sources{feed: f, client: client, held: held, log: log, opened: map[string]bridge.Source{}}, nil
+	return &Sources{feed: f, client: client, opts: o, log: log, opened: map[string]bridge.Source{}}, nil
 }
 
-// open returns the source to read with, and its kind. kind is that of the
-// checkpoint's cursor, or empty.
-func (s *sources) open(ctx context.Context, kind string) (bridge.Source, string, error) {
+// Open returns the source to read with, and its kind. kind is that of the
+// checkpoint's cursor, or empty. Open makes a request only if neither says what the feed
+// is. It returns the same source for the same kind each time.
+func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string, error) {
 	if configured := s.feed.Format.Kind(); configured != "" {
 		kind = configured
 	}
 	if kind == "" {
-		format, err := s.find(ctx)
+		format, err := s.DetectFormat(ctx)
 		if err != nil {
 			return nil, "", err
 		}
@@ -80,7 +98,7 @@ func (s *sources) open(ctx context.Context, kind string) (bridge.Source, string,
 }
 
 // build returns a new source of a kind.
-func (s *sources) build(kind string) (bridge.Source, error) {
+func (s *Sources) build(kind string) (bridge.Source, error) {
 	f := s.feed
 	switch kind {
 	case datareplication.Kind:
@@ -90,25 +108,26 @@ func (s *sources) build(kind string) (bridge.Source, error) {
 			return nil, feed.Permanent(fmt.Errorf("start: %s is a place in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
 		}
 		cfg := syndication.Config{
-			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities, Budget: s.budget,
-			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.redact,
+			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities, Budget: s.opts.Budget,
+			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.opts.Redact,
 		}
 		if f.Format != "auto" {
 			cfg.Format = syndication.Format(f.Format)
 		}
-		return syndication.New(cfg, s.client, s.held, s.log), nil
+		return syndication.New(cfg, s.client, s.opts.IDs, s.log), nil
 	}
 	return nil, feed.Permanent(fmt.Errorf("the checkpoint was made by a source of the kind %q, which this version of feedbridge does not have; run a newer one", kind))
 }
 
-func (s *sources) datareplication() *datareplication.Source {
+func (s *Sources) datareplication() *datareplication.Source {
 	return datareplication.New(datareplication.Config{
 		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, BatchEntities: batchEntities,
 	}, s.client, s.log)
 }
 
-// find asks the feed what it is, and says so when that is new.
-func (s *sources) find(ctx context.Context) (config.Format, error) {
+// DetectFormat requests the feed's URL and returns the format that it serves. It logs the
+// format when that is new. The error is permanent if the URL does not serve a feed.
+func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
 	format, err := detect(ctx, s.client, s.feed.Source.URL)
 	if err != nil {
 		return "", err
@@ -122,14 +141,14 @@ func (s *sources) find(ctx context.Context) (config.Format, error) {
 	return format, nil
 }
 
-// describe returns the format of the feed, as far as it is known, and the place of
-// a checkpoint in it. The checkpoint may be one that was followed since it was
-// read, and not say of what kind it is.
-func (s *sources) describe(cp checkpoint.Checkpoint) (format string, shown any) {
+// Describe returns the format of the feed, as far as it is known, and the place of
+// a checkpoint's cursor in it, as JSON can hold it. The checkpoint need not say of what kind
+// it is if a source has been opened. It may be called concurrently.
+func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) {
 	s.mu.Lock()
 	format, kind := cmp.Or(string(s.found), string(s.feed.Format)), cmp.Or(cp.Source, s.kind)
 	s.mu.Unlock()
-	place, err := placeOf(kind, cp.Cursor)
+	place, err := DescribeCursor(kind, cp.Cursor)
 	if err != nil {
 		return format, err.Error()
 	}
@@ -142,12 +161,23 @@ func (s *sources) describe(cp checkpoint.Checkpoint) (format string, shown any) 
 	return format, place
 }
 
-// errMaybeIndex says what to do if a URL that serves JSON is that of a snapshot.
-var errMaybeIndex = errors.New("if it is the index of a snapshot, set start to snapshot: and this url, and url to that of the feed")
+// Commit adds the IDs of published entities to those that the topic holds. Only a caller
+// that has no sink calls it.
+func (s *Sources) Commit(published []feed.Entity) { s.opts.IDs.Commit(published) }
 
-// detect finds out what a URL serves: by its media type if that is multipart, and
-// by the root element of the document if not. A feed that answers with 204 has no
-// entities yet, as datareplication feeds say it. It reads no more than it needs.
+// ReadSnapshot reads the snapshot whose index the feed's URL is, and hands its entities to
+// take. It returns what the index says; its ID is empty if the URL does not serve an index.
+func (s *Sources) ReadSnapshot(ctx context.Context, take func(feed.Batch) error) (datareplication.Snapshot, error) {
+	return s.datareplication().ReadSnapshot(ctx, s.feed.Source.URL, take)
+}
+
+// ErrMaybeIndex is part of the error for a URL that serves JSON, which may be the index of
+// a snapshot.
+var ErrMaybeIndex = errors.New("if it is the index of a snapshot, set start to snapshot: and this url, and url to that of the feed")
+
+// detect returns the format of what a URL serves: by its media type if that is multipart,
+// and by the root element of the document if not. An answer of 204 is a datareplication feed
+// without entities. It reads no more than it needs.
 func detect(ctx context.Context, client *source.Client, url string) (config.Format, error) {
 	resp, err := client.Do(ctx, source.Request{Method: http.MethodGet, URL: url})
 	if err != nil {
@@ -165,7 +195,7 @@ func detect(ctx context.Context, client *source.Client, url string) (config.Form
 	if errors.Is(err, syndication.ErrNotFeed) {
 		err = fmt.Errorf("the url serves neither a datareplication feed (multipart pages) nor Atom or RSS: %w", err)
 		if media, _, _ := mime.ParseMediaType(contentType); media == "application/json" || strings.HasSuffix(media, "+json") {
-			err = fmt.Errorf("%w; %w", err, errMaybeIndex)
+			err = fmt.Errorf("%w; %w", err, ErrMaybeIndex)
 		}
 		return "", feed.Permanent(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/sinktest"
@@ -85,7 +86,7 @@ func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
 
 // busy is a checkpoint beside a daemon that commits before the move does, so many times.
 type busy struct {
-	stored
+	daemon.CheckpointStore
 	times int
 }
 

@@ -6,13 +6,13 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 )
 
-func (a *app) configCommand() *cobra.Command {
-	return group("config", "Describe what a configuration may have", "", &cobra.Command{
+func configCommand(a *app) *cobra.Command {
+	return commandGroup("config", "Describe what a configuration may have", "", &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration file",
 		Long: `Schema prints the JSON Schema of the configuration file, for editors and for
 checks in a pipeline.`,
-		Args: exactly(),
+		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			schema, err := config.Schema()
 			if err != nil {

@@ -4,58 +4,36 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-var _ admin.Lacking = syndication.Place{}
-
-// placeOf puts a cursor of a kind of source into a form that JSON can hold; it is
-// nil without a cursor.
-func placeOf(kind string, c feed.Cursor) (any, error) {
-	switch {
-	case len(c) == 0:
-		return nil, nil
-	case kind == syndication.Kind:
-		return syndication.Describe(c)
-	}
-	return datareplication.Describe(c)
-}
-
-// parsePosition returns the cursor for a position that a person names.
-func parsePosition(kind, position string) (feed.Cursor, error) {
-	if kind == syndication.Kind {
-		return syndication.ParseCursor(position)
-	}
-	return datareplication.ParseCursor(position)
-}
-
-// checkPosition returns an error if no kind of source can read a position.
+// checkPosition returns an error if a position is not one of any kind of source.
 func checkPosition(position string) error {
-	_, err := parsePosition(datareplication.Kind, position)
+	_, err := daemon.ParseCursor(datareplication.Kind, position)
 	if err == nil {
 		return nil
 	}
-	if _, other := parsePosition(syndication.Kind, position); other == nil {
+	if _, other := daemon.ParseCursor(syndication.Kind, position); other == nil {
 		return nil
 	}
 	return err
 }
 
-// inWords says where reading goes on.
-func inWords(kind string, c feed.Cursor, start datareplication.Start) string {
+// cursorText returns in words where reading continues.
+func cursorText(kind string, c feed.Cursor, start datareplication.Start) string {
 	if len(c) == 0 {
 		return "at the configured start (" + start.String() + ")"
 	}
-	place, err := placeOf(kind, c)
+	place, err := daemon.DescribeCursor(kind, c)
 	if err != nil {
 		return "at a place that cannot be told: " + err.Error()
 	}
 	switch p := place.(type) {
 	case syndication.Place:
-		return syndicationInWords(p)
+		return syndicationText(p)
 	case datareplication.Place:
 		switch {
 		case p.Snapshot != "":
@@ -71,7 +49,7 @@ func inWords(kind string, c feed.Cursor, start datareplication.Start) string {
 	return "at a place that cannot be told"
 }
 
-func syndicationInWords(p syndication.Place) string {
+func syndicationText(p syndication.Place) string {
 	switch {
 	case p.Start != "":
 		return "at the start (" + p.Start + ")"

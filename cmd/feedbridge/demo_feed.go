@@ -18,14 +18,13 @@ import (
 
 const (
 	demoPageSize = 100
-	// demoBacklog is how many entities the sample feed has at its birth.
+	// demoBacklog is how many entities the sample feed has when it is created.
 	demoBacklog = 2500
 	// demoInterval is the time from one entity to the next.
 	demoInterval = 400 * time.Millisecond
 
-	// The ports of the first demo on a machine. Whoever has the feed's port n
-	// places further on has the others n places further on as well, so
-	// demos do not race for them.
+	// The ports of the first demo on a machine. The demo n on the same machine adds n to
+	// each of them, so that demos do not race for ports.
 	demoFeedPort   = 8055
 	demoBusPort    = 4222
 	demoStatusPort = 9321
@@ -36,11 +35,11 @@ const (
 	demoFile = "demo.json"
 )
 
-// demoState is what a second run of the demo needs to know, beside what is on
-// the bus: the feed has to be the same one.
+// demoState is what a second run of the demo needs, besides what is on the bus, to serve
+// the same feed.
 type demoState struct {
-	// Birth is when the feed had demoBacklog entities. From then on it grows
-	// with the clock, whether it is served or not.
+	// Birth is when the feed had demoBacklog entities. Since then it grows with the
+	// clock, whether it is served or not.
 	Birth time.Time `json:"birth"`
 	// Listen is the address of the feed, which is part of its pages' URLs: at
 	// another address they would be other pages.
@@ -85,7 +84,7 @@ func newDemo(ctx context.Context, dir string) (*demoState, net.Listener, error) 
 	return d, listener, nil
 }
 
-// listenDemo takes the first port that no other demo has.
+// listenDemo listens at the first port that no other demo has.
 func listenDemo(ctx context.Context) (net.Listener, error) {
 	for n := range maxDemos {
 		if l, err := listen(ctx, localhost(demoFeedPort+n)); err == nil {
@@ -132,12 +131,12 @@ func (d *demoState) length(now time.Time) int {
 	return demoBacklog + int(max(now.Sub(d.Birth), 0)/demoInterval)
 }
 
-// at is when entity number i comes to be.
+// at returns when entity number i is added.
 func (d *demoState) at(i int) time.Time {
 	return d.Birth.Add(time.Duration(i-demoBacklog) * demoInterval)
 }
 
-// grow lets the feed grow with the clock until ctx ends.
+// grow adds entities as time passes until ctx ends.
 func (d *demoState) grow(ctx context.Context, f *sample.Feed) {
 	ticker := time.NewTicker(demoInterval)
 	defer ticker.Stop()

@@ -14,18 +14,18 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// report is what inspect finds out about a feed.
+// report is the result of inspect.
 type report struct {
 	URL    string `json:"url"`
 	Format string `json:"format"`
-	// What follows is of Atom and RSS: how the feed keeps what its document has
-	// no room for, how many older documents there are, and which are missing.
+	// For Atom and RSS: how the feed keeps entries that its document has no room
+	// for, how many older documents there are, and which are missing.
 	Dialect  syndication.Dialect `json:"dialect,omitempty"`
 	Archives int                 `json:"archives,omitempty"`
 	Gaps     []string            `json:"gaps,omitempty"`
-	// Snapshot is what the index says, if the URL is that of a snapshot.
+	// Snapshot is the index, if the URL is that of a snapshot.
 	Snapshot *datareplication.Snapshot `json:"snapshot,omitempty"`
-	// Complete says that it was read to its end.
+	// Complete reports whether the feed was read to its end.
 	Complete   bool                   `json:"complete"`
 	Error      string                 `json:"error,omitempty"`
 	Pages      int                    `json:"pages"`
@@ -82,15 +82,15 @@ func (r *report) add(e *feed.Entity) {
 	r.Operations[e.Op]++
 }
 
-// shape takes note of what the feed was recognised as.
-func (r *report) shape(format string, place any) {
+// setFormat records the format and the dialect that were detected.
+func (r *report) setFormat(format string, place any) {
 	r.Format = format
 	if p, ok := place.(syndication.Place); ok {
 		r.Dialect, r.Archives, r.Gaps = p.Dialect, p.Archives, p.Gaps
 	}
 }
 
-// shapes are dialects in words.
+// shapes describe the dialects.
 var shapes = map[syndication.Dialect]string{
 	syndication.Complete:        "complete: the document is the whole feed",
 	syndication.Archived:        "archived: links lead to older documents, which do not change",
@@ -101,7 +101,8 @@ var shapes = map[syndication.Dialect]string{
 	syndication.Window:          "a window: the newest entries alone",
 }
 
-func (r *report) violated(v feed.Violation) {
+// addViolation counts a violation, and keeps the first of each kind as examples.
+func (r *report) addViolation(v feed.Violation) {
 	i, known := slices.BinarySearchFunc(r.Violations, v.Kind, func(of *violations, kind string) int { return strings.Compare(of.Kind, kind) })
 	if !known {
 		r.Violations = slices.Insert(r.Violations, i, &violations{Kind: v.Kind})
@@ -113,7 +114,7 @@ func (r *report) violated(v feed.Violation) {
 	}
 }
 
-// print writes the report for a person.
+// print writes the report as text.
 func (r *report) print(w io.Writer) error {
 	p := &printer{w: w}
 	if sn := r.Snapshot; sn != nil {

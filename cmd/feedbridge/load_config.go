@@ -15,7 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// configurable gives a command the flag that names the configuration.
+// configurable adds the flag that names the configuration file to a command.
 func (a *app) configurable(cmd *cobra.Command) *cobra.Command {
 	const flag = "config"
 	cmd.Flags().StringVarP(&a.file, flag, "c", a.getenv("FEEDBRIDGE_CONFIG"), "the configuration `FILE`, also $FEEDBRIDGE_CONFIG; beside it,\nFEEDBRIDGE_... variables set any key")
@@ -23,7 +23,7 @@ func (a *app) configurable(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// getenv returns a variable of the environment; what stands last counts.
+// getenv returns a variable of the environment, the last one if it is set several times.
 func (a *app) getenv(name string) string {
 	for _, e := range slices.Backward(a.environ) {
 		if value, ok := strings.CutPrefix(e, name+"="); ok {
@@ -33,8 +33,8 @@ func (a *app) getenv(name string) string {
 	return ""
 }
 
-// defaultFile is where many keep their configuration. It is not read unless it
-// is named: what a daemon does must not depend on where it was started.
+// defaultFile is the usual name of a configuration file. It is not read unless the command
+// line names it: what a daemon does must not depend on the directory it was started in.
 const defaultFile = "feedbridge.yaml"
 
 // load reads the configuration that the command line and the environment name.
@@ -48,7 +48,7 @@ func (a *app) load(url string) (*config.Config, error) {
 	case !ok:
 		return cfg, err
 	case !slices.ContainsFunc(errs, func(e *config.Error) bool { return e.Source != "URL" }):
-		// The person gave a URL and knows of no keys.
+		// The command line has only a URL; do not name keys.
 		return nil, &usageError{fmt.Errorf("the URL will not do: %s", errs[0].Text)}
 	case len(errs) == 1 && errs[0].Key == "feeds" && errs[0].Source == "":
 		text := "no feed is configured: name a file with -c, or set FEEDBRIDGE_FEEDS_<NAME>_URL ('feedbridge run URL' needs neither)"
@@ -77,8 +77,8 @@ func (a *app) configuredFeed(name string) (*config.Config, config.Feed, error) {
 // feedNames are the names that feeds may have in a configuration.
 var feedNames = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// feedOrURL returns the feed that a command line names: by its URL, or by its
-// name in the configuration, so that headers and credentials need not be typed.
+// feedOrURL returns the feed that a command line names, by its URL or by its name in the
+// configuration, which has its headers and credentials.
 func (a *app) feedOrURL(arg string) (config.Feed, error) {
 	if arg == "" {
 		return config.Feed{}, &usageError{errors.New("the URL is empty")}
@@ -104,7 +104,7 @@ func (a *app) feedOrURL(arg string) (config.Feed, error) {
 	return config.Feed{}, fmt.Errorf("no feed was made of %q", arg)
 }
 
-// completeFeeds offers the names of the configured feeds to the shell.
+// completeFeeds returns the names of the configured feeds, for completion in a shell.
 func (a *app) completeFeeds(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -114,4 +114,13 @@ func (a *app) completeFeeds(_ *cobra.Command, args []string, _ string) ([]cobra.
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return slices.Sorted(maps.Keys(cfg.Feeds)), cobra.ShellCompDirectiveNoFileComp
+}
+
+// loadBuses reads the configuration for its buses and served feeds. It need not have a feed.
+func (a *app) loadBuses() (*config.Config, error) {
+	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, Feedless: true})
+	if err == nil {
+		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
+	}
+	return cfg, err
 }

@@ -55,7 +55,7 @@ func TestErrorsOnTheTerminalAreSafe(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	a := &app{err: &b, redact: safetext.NewRedactor("ticket")}
-	if code := a.tell(nil, errors.Join(fmt.Errorf("entity %s: raise the limit", hostile), errors.New("and more"))); code != exitFailed {
+	if code := a.report(nil, errors.Join(fmt.Errorf("entity %s: raise the limit", hostile), errors.New("and more"))); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
 	wantSafe(t, b.String(), 10_000)
@@ -69,7 +69,7 @@ func TestPrintedLinesAreSafe(t *testing.T) {
 	var b bytes.Buffer
 	r := newReport("https://x.example/?token=s3cret", "auto")
 	r.add(&feed.Entity{ID: hostile[:200] + "ticket", Page: "https://x.example/?token=s3cret"})
-	r.violated(feed.Violation{Kind: "kind", Page: hostile, Detail: hostile})
+	r.addViolation(feed.Violation{Kind: "kind", Page: hostile, Detail: hostile})
 	if err := r.print(&b); err != nil {
 		t.Fatal(err)
 	}

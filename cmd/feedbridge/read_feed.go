@@ -7,26 +7,27 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// errStopped says that a person has ended what was not done.
+// errStopped is returned if a signal ends a command before it is done.
 var errStopped = errors.New("stopped before the end of the feed")
 
-// longestWait is for how long a feed that asks not to be asked is left alone.
+// longestWait is the longest Cache-Control or Retry-After of a feed that is honoured.
 const longestWait = time.Hour
 
-// readFeed reads a feed from its configured start and hands every batch to
-// take, as if that published it. It ends with the end of the feed, or with the
-// first error that t does not bear. With follow it goes on until ctx ends, unless
-// an error does not pass by itself.
-func readFeed(ctx context.Context, all *sources, follow bool, every time.Duration, t *tries, log *slog.Logger, take func(feed.Batch) error) error {
+// readFeed reads a feed from its configured start and calls take with every batch, which
+// counts as published then. It returns at the end of the feed, or with the first error
+// that r does not retry. With follow it continues at the end, until ctx ends or an error is
+// permanent.
+func readFeed(ctx context.Context, sources *daemon.Sources, follow bool, every time.Duration, r *retrier, log *slog.Logger, take func(feed.Batch) error) error {
 	var at feed.Cursor
-	kind, told := "", false
+	kind, warned := "", false
 	for {
 		var b feed.Batch
 		wait := every
-		src, opened, err := all.open(ctx, kind)
+		src, opened, err := sources.Open(ctx, kind)
 		if err == nil {
 			kind = opened
 			b, err = src.Next(ctx, at)
@@ -38,18 +39,18 @@ func readFeed(ctx context.Context, all *sources, follow bool, every time.Duratio
 			return errStopped
 		case err != nil && follow && !errors.Is(err, feed.ErrPermanent):
 			log.Warn("cannot read the feed; trying again", "error", err, "in", every)
-		case err != nil && !t.again(ctx, err):
+		case err != nil && !r.retry(ctx, err):
 			return err
 		case err != nil:
 			continue
 		default:
-			t.worked()
+			r.succeeded()
 			moved := len(b.Entities) > 0 || !bytes.Equal(at, b.Cursor)
 			at = b.Cursor
 			if err := take(b); err != nil {
 				return err
 			}
-			all.held.Commit(b.Entities)
+			sources.Commit(b.Entities)
 			if b.More && moved {
 				continue
 			}
@@ -57,10 +58,10 @@ func readFeed(ctx context.Context, all *sources, follow bool, every time.Duratio
 				return nil
 			}
 			if asked := min(b.Fresh, longestWait); asked > every {
-				if !told {
+				if !warned {
 					log.Warn("the feed asks not to be asked again for a while", "next_poll_in", asked)
 				}
-				wait, told = asked, true
+				wait, warned = asked, true
 			}
 		}
 		select {

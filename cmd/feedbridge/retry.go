@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/retry"
 	"github.com/feedbridge/feedbridge/serve"
 )
 
@@ -17,61 +18,53 @@ const (
 	// Waits between tries double from the first to the second.
 	minRetry = 500 * time.Millisecond
 	maxRetry = 15 * time.Second
-	// soon is for how long it is tried again before anything has worked: nothing
-	// would be lost, and who has misspelt an address waits for an answer.
-	soon = 5 * time.Second
+	// firstLimit is for how long is retried before anything has succeeded: nothing
+	// would be lost, and the address may be misspelt.
+	firstLimit = 5 * time.Second
 )
 
-// tries is how errors in a row are borne that may pass by themselves. Without
-// any, none is.
-type tries struct {
+// retrier retries consecutive transient errors. A nil retrier retries none.
+type retrier struct {
 	limit time.Duration // for how long
 	log   *slog.Logger
-	begun bool // something has worked
+	begun bool // something has succeeded
 
-	since time.Time // when the first of them was met; zero if there is none
-	wait  time.Duration
+	since   time.Time // of the first of the errors; zero if there is none
+	backoff retry.Backoff
 }
 
-// again says whether to try again after an error, when it is time to.
-func (t *tries) again(ctx context.Context, err error) bool {
+// retry waits before the next attempt after an error, and returns true. It returns false if
+// the error is permanent, or the limit would be exceeded, or ctx ends.
+func (t *retrier) retry(ctx context.Context, err error) bool {
 	if t == nil || errors.Is(err, feed.ErrPermanent) || errors.Is(err, feed.ErrNoTopic) {
 		return false
 	}
 	if t.since.IsZero() {
-		t.since, t.wait = time.Now(), minRetry
+		t.since, t.backoff = time.Now(), retry.Backoff{Min: minRetry, Max: maxRetry}
 	}
-	wait, limit := t.wait, t.limit
+	wait, limit := t.backoff.Next(), t.limit
 	if later, ok := errors.AsType[bridge.RetryLater](err); ok {
 		wait = max(wait, later.RetryAfter())
 	}
 	if !t.begun {
-		limit = min(limit, soon)
+		limit = min(limit, firstLimit)
 	}
 	if time.Since(t.since)+wait > limit || ctx.Err() != nil {
 		return false
 	}
-	t.wait = min(2*t.wait, maxRetry)
 	t.log.Warn("cannot read on; trying again", "error", err, "in", wait)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return retry.Sleep(ctx, wait) == nil
 }
 
-// worked ends the row of errors.
-func (t *tries) worked() {
+// succeeded ends a sequence of errors.
+func (t *retrier) succeeded() {
 	if t != nil {
 		t.begun, t.since = true, time.Time{}
 	}
 }
 
-// patientLog is a topic that is asked again when it cannot be read.
-type patientLog struct {
+// retryLog is a topic whose reading is retried after transient errors.
+type retryLog struct {
 	serve.Log
 	limit time.Duration
 	log   *slog.Logger
@@ -80,10 +73,10 @@ type patientLog struct {
 	epoch string // of the newest span
 }
 
-func (l *patientLog) Span(ctx context.Context) (feed.Span, error) {
-	t := tries{limit: l.limit, log: l.log}
+func (l *retryLog) Span(ctx context.Context) (feed.Span, error) {
+	t := retrier{limit: l.limit, log: l.log}
 	span, err := l.Log.Span(ctx)
-	for err != nil && t.again(ctx, err) {
+	for err != nil && t.retry(ctx, err) {
 		span, err = l.Log.Span(ctx)
 	}
 	if err == nil {
@@ -94,17 +87,17 @@ func (l *patientLog) Span(ctx context.Context) (feed.Span, error) {
 	return span, err
 }
 
-// Read goes on behind the message that it had last.
-func (l *patientLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
+// Read continues after an error behind the last record that it yielded.
+func (l *retryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		l.mu.Lock()
 		epoch := l.epoch
 		l.mu.Unlock()
-		t := tries{limit: l.limit, log: l.log, begun: true}
+		t := retrier{limit: l.limit, log: l.log, begun: true}
 		var err error
-		for again := true; again; again = err != nil && t.again(ctx, err) {
+		for again := true; again; again = err != nil && t.retry(ctx, err) {
 			if err != nil {
-				if err = l.same(ctx, epoch); err != nil {
+				if err = l.checkEpoch(ctx, epoch); err != nil {
 					continue
 				}
 			}
@@ -113,7 +106,7 @@ func (l *patientLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.R
 				if err != nil {
 					break
 				}
-				t.worked()
+				t.succeeded()
 				if !yield(r, nil) {
 					return
 				}
@@ -126,8 +119,8 @@ func (l *patientLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.R
 	}
 }
 
-// same returns an error unless positions in the topic still mean the same messages.
-func (l *patientLog) same(ctx context.Context, epoch string) error {
+// checkEpoch returns an error unless positions in the topic still mean the same messages.
+func (l *retryLog) checkEpoch(ctx context.Context, epoch string) error {
 	span, err := l.Log.Span(ctx)
 	if err == nil && span.Epoch != epoch {
 		err = feed.Permanent(errors.New("the topic was deleted and created anew while it was read"))

@@ -20,7 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
-func TestTries(t *testing.T) {
+func TestRetrier(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the feed is away")
 	busy := &source.StatusError{Status: http.StatusServiceUnavailable, Wait: 7 * time.Second}
@@ -42,22 +42,22 @@ func TestTries(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				tries := tries{limit: tt.limit, log: slog.New(slog.DiscardHandler), begun: tt.begun}
+				r := retrier{limit: tt.limit, log: slog.New(slog.DiscardHandler), begun: tt.begun}
 				// What has passed counts for nothing.
 				for range 2 {
 					var waits []time.Duration
-					for at := time.Now(); tries.again(t.Context(), tt.err); at = time.Now() {
+					for at := time.Now(); r.retry(t.Context(), tt.err); at = time.Now() {
 						waits = append(waits, time.Since(at)/time.Millisecond)
 					}
 					if !slices.Equal(waits, tt.waits) {
 						t.Errorf("waits %d, want %d", waits, tt.waits)
 					}
-					tries.worked()
-					tries.begun = tt.begun
+					r.succeeded()
+					r.begun = tt.begun
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
-				if at := time.Now(); tries.again(ctx, tt.err) || time.Since(at) > time.Millisecond {
+				if at := time.Now(); r.retry(ctx, tt.err) || time.Since(at) > time.Millisecond {
 					t.Errorf("it goes on %v after the end", time.Since(at))
 				}
 			})
@@ -152,8 +152,8 @@ func TestTopicIsReadOn(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				tt.topic.headers = make([]feed.Header, 4)
-				topic := verification{retryFor: time.Minute}.patient(&tt.topic, slog.New(slog.DiscardHandler))
-				entities, err := recorded(t.Context(), topic, new(int))
+				topic := verification{retryFor: time.Minute}.retryLog(&tt.topic, slog.New(slog.DiscardHandler))
+				entities, err := topicEntities(t.Context(), topic, new(int))
 				if err != nil {
 					t.Fatal(err)
 				}

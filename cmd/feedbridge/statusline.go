@@ -9,23 +9,23 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is standard error. On a terminal its last line can tell what goes on,
-// and what is written, such as the log, scrolls by above it.
-type screen struct {
+// statusLine writes to standard error. On a terminal it keeps a line at the bottom that shows
+// the progress of a command, and whatever is written, such as the log, scrolls by above it.
+type statusLine struct {
 	w io.Writer
-	// width is the number of columns; nil if there is no terminal whose line
-	// can be written anew.
+	// width returns the number of columns; nil unless w is a terminal that can redraw a
+	// line.
 	width func() int
 
-	mu   sync.Mutex // guards what follows, and keeps writes apart
-	line string     // the live line as it stands there
+	mu   sync.Mutex // guards line, and serializes writes
+	line string     // as it is on the terminal
 }
 
-// refresh is how often the live line is drawn.
+// refresh is how often the line is drawn.
 const refresh = 200 * time.Millisecond
 
-func newScreen(w io.Writer) *screen {
-	s := &screen{w: w}
+func newStatusLine(w io.Writer) *statusLine {
+	s := &statusLine{w: w}
 	if isTerminal(w) && os.Getenv("TERM") != "dumb" {
 		fd := int(w.(*os.File).Fd())
 		s.width = func() int {
@@ -38,23 +38,23 @@ func newScreen(w io.Writer) *screen {
 	return s
 }
 
-// Write writes whole lines above the live line.
-func (s *screen) Write(p []byte) (int, error) {
+// Write writes whole lines above the status line.
+func (s *statusLine) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.line == "" {
 		return s.w.Write(p)
 	}
-	// In one piece, lest it flickers.
+	// One write, so that the line does not flicker.
 	_, err := io.WriteString(s.w, erase+string(p)+s.line)
 	return len(p), err
 }
 
 const erase = "\r\x1b[K"
 
-// live has the last line say what text returns, until stop is called, which
-// leaves it standing. It does nothing where there is no terminal.
-func (s *screen) live(text func() string) (stop func()) {
+// start shows what text returns until stop is called, which leaves the last line on the
+// terminal. It does nothing if there is no terminal.
+func (s *statusLine) start(text func() string) (stop func()) {
 	if s.width == nil {
 		return func() {}
 	}
@@ -69,7 +69,7 @@ func (s *screen) live(text func() string) (stop func()) {
 			case <-ticker.C:
 			case <-done:
 				s.draw(text())
-				s.leave()
+				s.finish()
 				return
 			}
 		}
@@ -80,9 +80,9 @@ func (s *screen) live(text func() string) (stop func()) {
 	}
 }
 
-// draw makes line the live line. It is cut to the terminal's width, with room for
-// the ^C of a person who has seen enough: a line that wraps cannot be erased.
-func (s *screen) draw(line string) {
+// draw shows line, cut to the terminal's width with room for a ^C: a line that wraps cannot
+// be erased.
+func (s *statusLine) draw(line string) {
 	line = line[:min(len(line), max(0, s.width()-len("^C")-1))]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,12 +92,18 @@ func (s *screen) draw(line string) {
 	}
 }
 
-// leave ends the live line where it stands.
-func (s *screen) leave() {
+// finish ends the line and leaves it on the terminal.
+func (s *statusLine) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.line != "" {
 		s.line = ""
 		_, _ = io.WriteString(s.w, "\n")
 	}
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -44,9 +44,9 @@ func wantLines(t *testing.T, term *terminal, want ...string) {
 func TestTheLogScrollsByAboveTheLiveLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var term terminal
-		s := &screen{w: &term, width: func() int { return 80 }}
+		s := &statusLine{w: &term, width: func() int { return 80 }}
 		n := 0
-		stop := s.live(func() string {
+		stop := s.start(func() string {
 			n++
 			return fmt.Sprintf("drawn %d", n)
 		})
@@ -69,7 +69,7 @@ func TestTheLogScrollsByAboveTheLiveLine(t *testing.T) {
 func TestTheLiveLineIsNarrowerThanTheTerminal(t *testing.T) {
 	var term terminal
 	width := 10
-	s := &screen{w: &term, width: func() int { return width }}
+	s := &statusLine{w: &term, width: func() int { return width }}
 	s.draw("0123456789abc")
 	wantLines(t, &term, "0123456")
 	width = 5
@@ -82,8 +82,8 @@ func TestTheLiveLineIsNarrowerThanTheTerminal(t *testing.T) {
 
 func TestThereIsNoLiveLineWithoutATerminal(t *testing.T) {
 	var out bytes.Buffer
-	s := newScreen(&out)
-	s.live(func() string { return "live" })()
+	s := newStatusLine(&out)
+	s.start(func() string { return "live" })()
 	fmt.Fprintln(s, "log")
 	if got := out.String(); got != "log\n" {
 		t.Errorf("got %q, want the log alone", got)
