@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"strings"
 	"testing"
 
-	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/safetext"
 )
@@ -27,26 +24,6 @@ func wantSafe(t *testing.T, text string, most int) {
 	for _, bad := range []string{"s3cret", "w0rd", "\x1b", "\u009b"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("it has %q: %s", bad, text)
-		}
-	}
-}
-
-func TestLogIsSafe(t *testing.T) {
-	t.Parallel()
-	for _, format := range []config.LogFormat{"text", "json"} {
-		var b bytes.Buffer
-		a := &app{err: io.Discard, redact: safetext.NewRedactor("ticket")}
-		log := a.newLog(&b, config.Log{Level: "info", Format: format}).With("feed", hostile)
-		log.Warn(hostile, "id", hostile, "error", fmt.Errorf("entity %q: %w", hostile, errors.New("raise the limit")), "limits", []string{hostile}, slog.Group("of", "page", hostile))
-		wantSafe(t, b.String(), 20_000)
-		if !strings.Contains(b.String(), "raise the limit") || !strings.Contains(b.String(), "ticket=***") {
-			t.Errorf("the end of the error is missing: %s", b.String())
-		}
-		if strings.Count(b.String(), "\n") != 1 {
-			t.Errorf("got %d lines", strings.Count(b.String(), "\n"))
-		}
-		if format == "json" && !json.Valid(b.Bytes()) {
-			t.Errorf("no JSON: %s", b.String())
 		}
 	}
 }
