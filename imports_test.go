@@ -23,7 +23,7 @@ var layers = map[string][]string{
 	"message":    {"feed"},
 	"safetext":   {},
 	"retry":      {},
-	"credential": {},
+	"credential": {"safetext"},
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint"},
 	"admin":      {"bridge", "feed", "checkpoint", "safetext"},
@@ -36,7 +36,7 @@ var layers = map[string][]string{
 
 	"sink":                 {"feed", "checkpoint", "message", "safetext"},
 	"sink/sinktest":        {"sink", "feed", "checkpoint", "message"},
-	"sink/nats":            {"sink", "feed", "checkpoint", "credential", "message"},
+	"sink/nats":            {"sink", "feed", "checkpoint", "credential", "message", "retry"},
 	"sink/kafka":           {"sink", "feed", "checkpoint", "credential", "message"},
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
@@ -52,8 +52,7 @@ var layers = map[string][]string{
 }
 
 // alone are the modules that one package (and its tests) imports, so that
-// another library in their place is a change of one package. Of OAuth2 there are
-// two clients: an upstream's and a broker's.
+// another library in their place is a change of one package.
 var alone = map[string][]string{
 	"github.com/spf13/viper":           {"config"},
 	"github.com/nats-io/nats.go":       {"sink/nats"},
@@ -62,7 +61,7 @@ var alone = map[string][]string{
 	"github.com/tomnomnom/linkheader":  {"source/datareplication"},
 	"github.com/spf13/cobra":           {"cmd/feedbridge"},
 	"github.com/prometheus":            {"admin"},
-	"golang.org/x/oauth2":              {"source", "sink/kafka"},
+	"golang.org/x/oauth2":              {"credential"},
 	"github.com/go-viper/mapstructure": {"config"},
 }
 

@@ -8,11 +8,8 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/config"
@@ -97,87 +94,29 @@ func entryOf(name string, f config.Served) string {
 	return "/feeds/" + name + "/latest"
 }
 
+// servedAuth returns the credentials that clients of a served feed need. It reads their files.
 func servedAuth(a config.ServedAuth) (serve.Auth, error) {
-	bearer, err := secretOr(a.Bearer, a.BearerFile)
+	bearer, err := credential.ReadTrimmed(a.Bearer, "bearer_file", a.BearerFile)
 	if err != nil {
-		return serve.Auth{}, fmt.Errorf("bearer_file: %w", err)
+		return serve.Auth{}, err
 	}
-	password, err := secretOr(a.Basic.Password, a.Basic.PasswordFile)
+	password, err := credential.ReadTrimmed(a.Basic.Password, "basic.password_file", a.Basic.PasswordFile)
 	if err != nil {
-		return serve.Auth{}, fmt.Errorf("basic.password_file: %w", err)
+		return serve.Auth{}, err
 	}
-	return serve.Auth{Bearer: bearer, Username: a.Basic.Username, Password: password}, nil
+	return serve.Auth{Bearer: bearer.Reveal(), Username: a.Basic.Username, Password: password.Reveal()}, nil
 }
 
-// secretOr returns a secret, or what a file has, if one is named.
-func secretOr(s credential.Secret, file string) (string, error) {
-	if file == "" {
-		return s.Reveal(), nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	if found := strings.TrimSpace(string(text)); found != "" {
-		return found, nil
-	}
-	return "", fmt.Errorf("%s is empty", file)
-}
-
-// certificate is a certificate whose files are read again when they change.
-type certificate struct {
-	config.Certificate
-
-	mu      sync.Mutex
-	loaded  *tls.Certificate
-	changed time.Time // the newest of the files, as loaded
-}
-
-// newCertificate returns nil if none is configured.
+// newCertificate returns nil if no certificate is configured.
 func newCertificate(cfg config.Certificate) (*tls.Config, error) {
 	if cfg == (config.Certificate{}) {
 		return nil, nil
 	}
-	c := &certificate{Certificate: cfg}
-	if _, err := c.get(nil); err != nil {
+	settings, err := credential.ServerConfig(cfg.CertFile, cfg.KeyFile)
+	if err != nil {
 		return nil, fmt.Errorf("serve.tls: %w", err)
 	}
-	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12}, nil
-}
-
-// get returns the certificate. One that can no longer be read is no reason to
-// stop: whoever renews it may have written half of it.
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	changed, err := newest(c.CertFile, c.KeyFile)
-	if err == nil && (c.loaded == nil || changed.After(c.changed)) {
-		var loaded tls.Certificate
-		if loaded, err = tls.LoadX509KeyPair(c.CertFile, c.KeyFile); err == nil {
-			c.loaded, c.changed = &loaded, changed
-		} else {
-			err = fmt.Errorf("%s and %s are no certificate and its key: %w", c.CertFile, c.KeyFile, err)
-		}
-	}
-	if c.loaded == nil {
-		return nil, err
-	}
-	return c.loaded, nil
-}
-
-// newest is when the file was written that was written last.
-func newest(files ...string) (time.Time, error) {
-	var last time.Time
-	for _, file := range files {
-		info, err := os.Stat(file)
-		if err != nil {
-			return last, err
-		}
-		if info.ModTime().After(last) {
-			last = info.ModTime()
-		}
-	}
-	return last, nil
+	return settings, nil
 }
 
 // scheme returns the scheme of the URLs of served feeds.

@@ -19,7 +19,7 @@ import (
 func (c Config) mechanism() (sasl.Mechanism, error) {
 	s := c.SASL
 	password := func() (string, error) {
-		p, err := secretOrFile(s.Password, "sasl.password_file", s.PasswordFile)
+		p, err := credential.Read(s.Password, "sasl.password_file", s.PasswordFile)
 		return p.Reveal(), err
 	}
 	switch s.Mechanism {
@@ -59,10 +59,11 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 func (c Config) bearer() (func(context.Context) (credential.Secret, error), error) {
 	s := c.SASL
 	if s.TokenFile == "" {
-		return newTokens(s.OAuth2, c.Timeout).get, s.OAuth2.readable()
+		_, err := s.OAuth2.secret()
+		return newToken(s.OAuth2, c.Timeout), err
 	}
 	read := func(context.Context) (credential.Secret, error) {
-		return secretOrFile("", "sasl.token_file", s.TokenFile)
+		return credential.Read("", "sasl.token_file", s.TokenFile)
 	}
 	_, err := read(context.Background())
 	return read, err
