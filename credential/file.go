@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Read returns value, or, if file is not empty, what the file has now, without the line
-// ends behind it. It returns an error if the file cannot be read or is empty. key is what
-// the configuration calls the file; errors begin with it.
+// Read returns value, or, if file is not empty, the content of the file without the line
+// ends behind it. The file is read each time. It returns an error if the file cannot be read or is empty. key is the
+// name of the file in the configuration; errors begin with it.
 func Read(value Secret, key, file string) (Secret, error) {
 	return read(value, key, file, func(s string) string { return strings.TrimRight(s, "\r\n") })
 }
 
-// ReadTrimmed is [Read] without any white space around what the file has, for a secret that is
+// ReadTrimmed is [Read] without the white space around the file's content, for a secret that is
 // sent in an HTTP header.
 func ReadTrimmed(value Secret, key, file string) (Secret, error) {
 	return read(value, key, file, strings.TrimSpace)

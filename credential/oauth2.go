@@ -108,7 +108,7 @@ type TokenError struct {
 	// Text is the error that the server has written, without the secret, which it may have
 	// repeated.
 	Text string
-	// Err is what was wrong with the connection, without the URL; nil with a Response.
+	// Err is the error of the connection, without the URL; nil with a Response.
 	Err error
 }
 

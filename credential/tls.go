@@ -21,7 +21,7 @@ type ClientFiles struct {
 
 // Config returns the configuration of a TLS client, of version 1.2 at least. It reads every
 // file once, so that a wrong one is an error now and not at the first handshake. key is
-// what the configuration calls the files' section; errors begin with it.
+// the name of the files' section in the configuration; errors begin with it.
 func (f ClientFiles) Config(key string) (*tls.Config, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CAFile != "" {

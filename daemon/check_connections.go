@@ -150,7 +150,7 @@ func tryServed(ctx context.Context, name string, cfg *config.Config, b *Bus, bef
 	log := b.Log(from)
 	span, err := log.Span(ctx)
 	unfit := slices.ContainsFunc(before, func(c Connection) bool { return c.Kind == "topic" && c.Name == note && !c.OK })
-	if by := creator(cfg, from); by != "" && !unfit && errors.Is(err, feed.ErrNoTopic) {
+	if by := feedCreating(cfg, from); by != "" && !unfit && errors.Is(err, feed.ErrNoTopic) {
 		// An existing topic is never given more partitions.
 		from.Partition = 0
 		if _, none := b.Log(from).Span(ctx); errors.Is(none, feed.ErrNoTopic) {
@@ -169,9 +169,9 @@ func tryServed(ctx context.Context, name string, cfg *config.Config, b *Bus, bef
 	return newConnection("served feed", name, note, err)
 }
 
-// creator returns the name of the feed whose run creates the topic, stream or partition that
+// feedCreating returns the name of the feed whose run creates the topic, stream or partition that
 // is served; empty if none does.
-func creator(cfg *config.Config, from config.From) string {
+func feedCreating(cfg *config.Config, from config.From) string {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
 		to := cfg.Feeds[name].To
 		switch stream := to.Stream; {

@@ -19,7 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-// Options are what a daemon needs besides its configuration.
+// Options are the parameters of a daemon besides its configuration.
 type Options struct {
 	// Version is that of the program. It is logged, part of /status, /metrics and the
 	// User-Agent.
@@ -43,10 +43,10 @@ type Addresses struct {
 
 // Run runs until ctx ends, and then lets the commits in flight finish: the feeds stop
 // before the servers. It returns nil then, or an error if a commit takes longer than
-// the configured grace time. What is wrong with a feed or a bus while it runs is logged
-// and retried, and never ends it.
+// the configured grace time. Errors of a feed or a bus while it runs are logged and
+// retried; they do not end Run.
 //
-// It returns an error before the first poll if the embedded bus cannot start, an address
+// Run returns an error before the first poll if the embedded bus cannot start, an address
 // is in use, or a file of a bus, a feed or a certificate cannot be read. It returns an error
 // later only if one of its servers fails.
 func Run(ctx context.Context, cfg *config.Config, o Options) error {
@@ -73,7 +73,7 @@ func (d *daemon) run(ctx context.Context) error {
 		return err
 	}
 	defer buses.close()
-	adminListener, err := d.listen()
+	adminListener, err := d.openAdmin()
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (d *daemon) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	served, servedListener, err := d.serve(ctx, buses, adm)
+	served, servedListener, err := d.openServer(ctx, buses, adm)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (d *daemon) run(ctx context.Context) error {
 	var servers errgroup.Group
 	if adminListener != nil {
 		servers.Go(func() error {
-			// Without health and metrics nobody could tell whether the feeds work.
+			// Without health and metrics a failure of the feeds would go unnoticed.
 			defer cancel()
 			return adm.Serve(serving, adminListener)
 		})
@@ -123,8 +123,8 @@ func (d *daemon) run(ctx context.Context) error {
 	return errors.Join(err, servers.Wait())
 }
 
-// listen opens the listener of the admin server; nil if none is configured.
-func (d *daemon) listen() (net.Listener, error) {
+// openAdmin opens the listener of the admin server; nil if none is configured.
+func (d *daemon) openAdmin() (net.Listener, error) {
 	if d.cfg.Admin.Listen == "" {
 		return nil, nil
 	}

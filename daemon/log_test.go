@@ -52,9 +52,12 @@ func TestLogFormat(t *testing.T) {
 		terminal bool
 		json     bool
 	}{
-		{"auto", true, false}, {"auto", false, true},
-		{"text", true, false}, {"text", false, false},
-		{"json", true, true}, {"json", false, true},
+		{"auto", true, false},
+		{"auto", false, true},
+		{"text", true, false},
+		{"text", false, false},
+		{"json", true, true},
+		{"json", false, true},
 	} {
 		var b bytes.Buffer
 		var redact *safetext.Redactor

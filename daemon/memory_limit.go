@@ -16,8 +16,8 @@ import (
 // buffers of the system, and pages that the kernel counts for the container.
 const memoryShare = 85
 
-// LimitMemory sets Go's soft memory limit to a share of what the container or the machine
-// has, unless GOMEMLIMIT is set in the environment. It does nothing on systems other than
+// LimitMemory sets Go's soft memory limit to a share of the memory of the container or the
+// machine, unless GOMEMLIMIT is set in the environment. It does nothing on systems other than
 // Linux. Near the limit Go collects garbage earlier; no allocation fails.
 func LimitMemory() {
 	if os.Getenv("GOMEMLIMIT") != "" {
@@ -29,7 +29,7 @@ func LimitMemory() {
 }
 
 // memoryOf returns how many bytes the process may have: the least of the limits
-// of its control groups, of version 1 or 2, and of what the machine has. It reports
+// of its control groups, of version 1 or 2, and of the machine's memory. It returns
 // false if none of them is known, as on systems other than Linux.
 func memoryOf(root fs.FS) (least int64, ok bool) {
 	least = math.MaxInt64
@@ -58,8 +58,8 @@ func memoryOf(root fs.FS) (least int64, ok bool) {
 		case parts[1] != "":
 			continue
 		}
-		// A group is bounded by those above it, too. In a container the path may be one
-		// of the host, and the group is mounted at the top.
+		// The groups above bound a group as well. In a container the path may be one of
+		// the host, and the group is mounted at the top.
 		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
 			if limit, err := fs.ReadFile(root, path.Join(dir, group, file)); err == nil {
 				take(string(limit), 1)

@@ -17,9 +17,9 @@ import (
 	"github.com/feedbridge/feedbridge/serve"
 )
 
-// serve returns the server of topics as feeds, and its listener; nil if none is
+// openServer returns the server of topics as feeds, and its listener; nil if none is
 // configured.
-func (d *daemon) serve(ctx context.Context, b *buses, adm *admin.Server) (*serve.Server, net.Listener, error) {
+func (d *daemon) openServer(ctx context.Context, b *buses, adm *admin.Server) (*serve.Server, net.Listener, error) {
 	cfg := d.cfg.Serve
 	if cfg == nil {
 		return nil, nil, nil

@@ -27,7 +27,7 @@ import (
 // to any bus can take them.
 const batchEntities = nats.MaxEntities
 
-// SourceOptions are what the sources of a feed share. Only IDs is required.
+// SourceOptions are the options of the sources of a feed. Only IDs is required.
 type SourceOptions struct {
 	// Version is that of the program, for the User-Agent.
 	Version string
@@ -37,7 +37,7 @@ type SourceOptions struct {
 	Budget syndication.Budget
 	// Hosts has the connections and pauses that several feeds share; nil for its own.
 	Hosts *source.Hosts
-	// Observe is called after each request; nil for nobody.
+	// Observe is called after each request. It may be nil.
 	Observe func(source.Exchange)
 	// Redact hides the secrets of URLs in the headers of entities. Nil hides parameters
 	// with the usual names only.
@@ -45,8 +45,8 @@ type SourceOptions struct {
 }
 
 // Sources are the sources that can read one feed, one for each kind of format. The kind is
-// the configured one, or that of the checkpoint, or else it is detected from what the
-// feed's URL serves. All methods but Describe are for one goroutine at a time.
+// the configured one, or that of the checkpoint, or else it is detected from the answer
+// of the feed's URL. All methods but Describe are for one goroutine at a time.
 type Sources struct {
 	feed   config.Feed
 	client *source.Client
@@ -54,8 +54,8 @@ type Sources struct {
 	log    *slog.Logger
 	opened map[string]bridge.Source // by their kind; they cache validators and pages
 
-	mu    sync.Mutex    // guards what follows
-	found config.Format // what the feed was detected as last
+	mu    sync.Mutex    // guards the fields below
+	found config.Format // the format that was detected last
 	kind  string        // of the source that was opened last
 }
 
@@ -71,8 +71,8 @@ func NewSources(f config.Feed, o SourceOptions, log *slog.Logger) (*Sources, err
 }
 
 // Open returns the source to read with, and its kind. kind is that of the
-// checkpoint's cursor, or empty. Open makes a request only if neither says what the feed
-// is. It returns the same source for the same kind each time.
+// checkpoint's cursor, or empty. Open makes a request only if it has to detect the
+// format. It returns the same source for the same kind each time.
 func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string, error) {
 	if configured := s.feed.Format.Kind(); configured != "" {
 		kind = configured
@@ -85,7 +85,7 @@ func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string,
 		kind = format.Kind()
 	}
 	if s.opened[kind] == nil {
-		src, err := s.build(kind)
+		src, err := s.newSource(kind)
 		if err != nil {
 			return nil, "", err
 		}
@@ -97,8 +97,8 @@ func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string,
 	return s.opened[kind], kind, nil
 }
 
-// build returns a new source of a kind.
-func (s *Sources) build(kind string) (bridge.Source, error) {
+// newSource returns a new source of a kind.
+func (s *Sources) newSource(kind string) (bridge.Source, error) {
 	f := s.feed
 	switch kind {
 	case datareplication.Kind:
@@ -128,7 +128,7 @@ func (s *Sources) datareplication() *datareplication.Source {
 // DetectFormat requests the feed's URL and returns the format that it serves. It logs the
 // format when that is new. The error is permanent if the URL does not serve a feed.
 func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
-	format, err := detect(ctx, s.client, s.feed.Source.URL)
+	format, err := detectFormat(ctx, s.client, s.feed.Source.URL)
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +166,7 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) 
 func (s *Sources) Commit(published []feed.Entity) { s.opts.IDs.Commit(published) }
 
 // ReadSnapshot reads the snapshot whose index the feed's URL is, and hands its entities to
-// take. It returns what the index says; its ID is empty if the URL does not serve an index.
+// take. It returns the index; its ID is empty if the URL does not serve an index.
 func (s *Sources) ReadSnapshot(ctx context.Context, take func(feed.Batch) error) (datareplication.Snapshot, error) {
 	return s.datareplication().ReadSnapshot(ctx, s.feed.Source.URL, take)
 }
@@ -175,10 +175,10 @@ func (s *Sources) ReadSnapshot(ctx context.Context, take func(feed.Batch) error)
 // a snapshot.
 var ErrMaybeIndex = errors.New("if it is the index of a snapshot, set start to snapshot: and this url, and url to that of the feed")
 
-// detect returns the format of what a URL serves: by its media type if that is multipart,
-// and by the root element of the document if not. An answer of 204 is a datareplication feed
+// detectFormat returns the format of the document at a URL: by its media type if that is multipart,
+// and by its root element if not. An answer of 204 is a datareplication feed
 // without entities. It reads no more than it needs.
-func detect(ctx context.Context, client *source.Client, url string) (config.Format, error) {
+func detectFormat(ctx context.Context, client *source.Client, url string) (config.Format, error) {
 	resp, err := client.Do(ctx, source.Request{Method: http.MethodGet, URL: url})
 	if err != nil {
 		return "", err

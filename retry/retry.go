@@ -42,8 +42,8 @@ func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) 
 // Reset forgets the failures. It is called after a success.
 func (b *Backoff) Reset() { b.failures = 0 }
 
-// Jitter returns a random duration within 10% of d, so that those who failed together do
-// not retry together.
+// Jitter returns a random duration within 10% of d, so that concurrent failures are
+// not all retried at the same time.
 func Jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }

@@ -64,7 +64,7 @@ given.`,
 	return cmd
 }
 
-// errUnchanged is part of each error after which the checkpoint is what it was.
+// errUnchanged is part of each error that leaves the checkpoint unchanged.
 var errUnchanged = errors.New("nothing was changed")
 
 // moveCheckpoint stores a checkpoint with the cursor of a position, once the user has agreed.
@@ -110,7 +110,7 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 		}
 	}
 	err = overwrite(ctx, t.store, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
-		// A daemon may have published since what was shown.
+		// A daemon may have published since the checkpoint was shown.
 		return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: daemon.WriterName(), Moved: time.Now()}
 	})
 	if err != nil {
@@ -145,9 +145,9 @@ func overwrite(ctx context.Context, s daemon.CheckpointStore, next func(old chec
 	}
 }
 
-// target returns the cursor of a position, and its kind: the configured one, or
-// that of the checkpoint, or else that of what the feed serves. A reset has no
-// cursor, and keeps the kind of the checkpoint.
+// target returns the cursor of a position, and its kind: the configured kind, or
+// that of the checkpoint, or else the detected one. A reset has no cursor, and keeps the kind
+// of the checkpoint.
 func (t *topic) target(ctx context.Context, old checkpoint.Checkpoint, position string) (kind string, to feed.Cursor, err error) {
 	kind = cmp.Or(t.Format.Kind(), old.Kind())
 	if position == "" {

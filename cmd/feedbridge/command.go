@@ -33,7 +33,7 @@ func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "help [COMMAND]",
 		Short:  "Say more about a command",
-		Hidden: true, // --help is what is advertised
+		Hidden: true, // the usage text names --help
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil {

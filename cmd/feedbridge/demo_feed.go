@@ -35,8 +35,7 @@ const (
 	demoFile = "demo.json"
 )
 
-// demoState is what a second run of the demo needs, besides what is on the bus, to serve
-// the same feed.
+// demoState is stored beside the bus, so that a second run of the demo serves the same feed.
 type demoState struct {
 	// Birth is when the feed had demoBacklog entities. Since then it grows with the
 	// clock, whether it is served or not.
@@ -123,7 +122,7 @@ func (d *demoState) addresses(ctx context.Context) (bus, status, served string) 
 	if n < 0 || n >= maxDemos {
 		return localhost(0), localhost(0), localhost(0)
 	}
-	return freeOr(ctx, localhost(demoBusPort+n)), freeOr(ctx, localhost(demoStatusPort+n)), freeOr(ctx, localhost(demoServePort+n))
+	return addressOrFree(ctx, localhost(demoBusPort+n)), addressOrFree(ctx, localhost(demoStatusPort+n)), addressOrFree(ctx, localhost(demoServePort+n))
 }
 
 // length is the number of entities that the feed has at that time.

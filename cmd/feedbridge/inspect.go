@@ -52,8 +52,7 @@ if it did not.`,
 	return cmd
 }
 
-// inspectFeed crawls the feed. It returns a report of what it read even if it did not reach
-// the end.
+// inspectFeed crawls the feed. It returns a report even if it did not reach the end.
 func inspectFeed(ctx context.Context, a *app, f config.Feed) (*report, error) {
 	f.Start, f.Gap = datareplication.Start{}, datareplication.GapHalt
 	status, progress := newStatusLine(a.err), &progress{feeds: 1}

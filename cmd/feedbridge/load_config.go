@@ -34,7 +34,7 @@ func (a *app) getenv(name string) string {
 }
 
 // defaultFile is the usual name of a configuration file. It is not read unless the command
-// line names it: what a daemon does must not depend on the directory it was started in.
+// line names it: a daemon must not depend on the directory it was started in.
 const defaultFile = "feedbridge.yaml"
 
 // load reads the configuration that the command line and the environment name.

@@ -6,8 +6,7 @@
 // error, text on a terminal and JSON elsewhere, and serves /healthz, /readyz,
 // /metrics and /status at admin.listen (127.0.0.1:9321).
 //
-// It exits with 0 when it has done what it was asked for, with 1 when that
-// failed, and with 2 when the command line or the configuration is wrong. The
+// It exits with 0 on success, with 1 on failure, and with 2 if the command line or the configuration is wrong. The
 // first SIGINT or SIGTERM lets the commits in flight finish, for as long as
 // grace says; the second ends it at once.
 package main

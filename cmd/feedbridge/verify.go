@@ -78,8 +78,8 @@ type verification struct {
 // errDiffer makes the exit code 1.
 var errDiffer = errors.New("they differ; what can be behind it, and what to do, is in operations.md under \"Comparing a feed with its topic\"")
 
-// runVerification compares two streams. It returns a report of what it compared even if it
-// did not reach the end; nil if it could not begin.
+// runVerification compares two streams. It returns a report even if it did not reach the end,
+// and nil if it could not begin.
 func runVerification(ctx context.Context, a *app, v verification) (*comparison, error) {
 	switch {
 	case len(v.feeds) == 0:
@@ -149,7 +149,7 @@ func (p *verifyProgress) line() string {
 	return fmt.Sprintf("%d and %d entities  %s", p.first.n.Load(), p.second.n.Load(), count(int(p.differences.Load()), "difference", "differences"))
 }
 
-// counter counts the entities of a stream as they are read.
+// counter counts the entities of a stream while they are read.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) count(entities iter.Seq2[feed.Entity, error]) iter.Seq2[feed.Entity, error] {

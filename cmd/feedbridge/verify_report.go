@@ -22,8 +22,8 @@ type comparison struct {
 	Differences []verify.Difference `json:"differences"`
 }
 
-// addRemarks adds what was not compared, and whether the difference may be that one of the
-// two has grown in the meantime.
+// addRemarks adds the remarks of the streams, and one if the only difference is that one
+// stream ends earlier: it may have grown in the meantime.
 func (r *comparison) addRemarks(streams []stream) {
 	for _, s := range streams {
 		if s.remark != nil && s.remark() != "" {

@@ -32,7 +32,7 @@ func (o OAuth2) secret() (credential.Secret, error) {
 	return credential.Read(o.ClientSecret, "sasl.oauth2.client_secret_file", o.ClientSecretFile)
 }
 
-// tokenError says that there is no token to show to the brokers.
+// tokenError is the failure to get a token for the brokers.
 type tokenError struct {
 	url string
 	err error
