@@ -8,7 +8,8 @@ import (
 )
 
 // Backoff is the waits after consecutive failures: Min after the first, twice as long after
-// each further one, and at most Max. Copies count on their own. It is for one goroutine.
+// each further one, and at most Max. After a success a new Backoff is used. It is for one
+// goroutine.
 type Backoff struct {
 	// Min is more than 0, and Max no less than Min.
 	Min, Max time.Duration
@@ -38,9 +39,6 @@ func (b *Backoff) Next() time.Duration {
 // Wait counts a failure and waits after it. Before the time is over it returns the cause
 // for which ctx ended.
 func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) }
-
-// Reset forgets the failures. It is called after a success.
-func (b *Backoff) Reset() { b.failures = 0 }
 
 // Jitter returns a random duration within 10% of d, so that concurrent failures are
 // not all retried at the same time.
