@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/secret"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -75,7 +75,7 @@ func TestGoodFiles(t *testing.T) {
 		"variables": with(func(_ *Config, orders *Feed) {
 			orders.Every = 7 * time.Second
 			orders.DedupeWindow = 5
-			orders.Source.Headers = []secret.String{
+			orders.Source.Headers = []credential.Secret{
 				"X-Api-Key: a, [b]: ${ORDERS_EVERY} #c", // neither parsed nor replaced again
 				"X-Price: $5, ${API_KEY}",
 			}
@@ -128,7 +128,7 @@ func TestGoodFiles(t *testing.T) {
 }
 
 // reveal makes cmp compare what secrets hold and not how they show.
-var reveal = cmp.Transformer("reveal", secret.String.Reveal)
+var reveal = cmp.Transformer("reveal", credential.Secret.Reveal)
 
 // onKafka is testdata/kafka.good.yaml.
 func onKafka() *Config {
@@ -198,7 +198,7 @@ func full() *Config {
 	orders := Feed{
 		Source: source.Config{
 			URL:     "https://shop.example.com/feed/latest",
-			Headers: []secret.String{"X-Api-Key: K3y, With: Case", "Accept-Encoding: identity"},
+			Headers: []credential.Secret{"X-Api-Key: K3y, With: Case", "Accept-Encoding: identity"},
 			Auth: source.Auth{
 				OAuth2: source.OAuth2{
 					TokenURL: "https://login.example.com/token", ClientID: "feedbridge",

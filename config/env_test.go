@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
@@ -64,7 +64,7 @@ func TestEnvironmentGoesBeforeFile(t *testing.T) {
 	}
 	want := full()
 	orders := want.Feeds["my-orders"]
-	orders.Source.Headers, orders.Source.Limits.Redirects = []secret.String{"X-A: b"}, 7
+	orders.Source.Headers, orders.Source.Limits.Redirects = []credential.Secret{"X-A: b"}, 7
 	orders.Source.AllowHosts = []string{}
 	want.Feeds["my-orders"] = orders
 	news := defaults("news", shop)

@@ -10,8 +10,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/safetext"
-	"github.com/feedbridge/feedbridge/secret"
 )
 
 // YAML returns the configuration as an equivalent file: with every default, without text
@@ -108,7 +108,7 @@ func (s *spec) show(v reflect.Value) string {
 	text := encodeText(v)
 	switch {
 	case s.path == "feeds.*.headers":
-		name, _, _ := strings.Cut(v.Interface().(secret.String).Reveal(), ":")
+		name, _, _ := strings.Cut(v.Interface().(credential.Secret).Reveal(), ":")
 		return name + ": " + text
 	case s.name == "url" || strings.HasSuffix(s.name, "_url"):
 		return mask(text)

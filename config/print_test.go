@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -67,7 +67,7 @@ func checkRoundTrip(t *testing.T, cfg *Config) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, printed)
 	}
-	masked := cmp.Comparer(func(a, b secret.String) bool { return (a == "") == (b == "") })
+	masked := cmp.Comparer(func(a, b credential.Secret) bool { return (a == "") == (b == "") })
 	urls := cmp.FilterPath(func(p cmp.Path) bool { return strings.HasSuffix(p.Last().String(), "URL") },
 		cmp.Comparer(func(a, b string) bool { return mask(a) == mask(b) }))
 	if diff := cmp.Diff(cfg, again, masked, urls, cmpopts.EquateEmpty()); diff != "" {

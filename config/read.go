@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // reserved has keys of later versions, with the feature that they configure.
@@ -21,7 +21,7 @@ func notInThisVersion(path string) string {
 	return reserved[path] + " is not in this version of feedbridge"
 }
 
-var secretType = reflect.TypeFor[secret.String]()
+var secretType = reflect.TypeFor[credential.Secret]()
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 

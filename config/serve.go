@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -84,7 +84,7 @@ type From struct {
 // ServedAuth is what clients have to know. Without any, everyone may read.
 type ServedAuth struct {
 	// Bearer is a token for "Authorization: Bearer".
-	Bearer secret.String `yaml:"bearer"`
+	Bearer credential.Secret `yaml:"bearer"`
 	// BearerFile has such a token. It is read once, at the start.
 	BearerFile string `yaml:"bearer_file"`
 	// Basic is a user name with its password, or with a file that has it, which is
@@ -94,9 +94,9 @@ type ServedAuth struct {
 
 // ServedBasic is a user name and its password.
 type ServedBasic struct {
-	Username     string        `yaml:"username"`
-	Password     secret.String `yaml:"password"`
-	PasswordFile string        `yaml:"password_file"`
+	Username     string            `yaml:"username"`
+	Password     credential.Secret `yaml:"password"`
+	PasswordFile string            `yaml:"password_file"`
 }
 
 func (l *loader) completeServe(cfg *Config) {

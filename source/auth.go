@@ -5,50 +5,50 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/secret"
 )
 
 // credentials are the headers that only the feed's origin may see.
 type credentials struct {
 	headers http.Header // those of Config.Headers
 	auth    Auth
-	tokens  *tokens // for auth.oauth2, nil without it
+	tokens  *credential.Tokens // for auth.oauth2, nil without it
+	limits  Limits
 }
 
 // add sets the headers on a request. It returns the oauth2 token that it used,
 // if any.
-func (c *credentials) add(ctx context.Context, header http.Header) (*token, error) {
+func (c *credentials) add(ctx context.Context, header http.Header) (*credential.Token, error) {
 	for name, values := range c.headers {
 		header[name] = values
 	}
-	value, used := "", (*token)(nil)
+	value, used := "", (*credential.Token)(nil)
 	switch {
 	case c.auth.Bearer != "":
 		value = "Bearer " + c.auth.Bearer.Reveal()
 	case c.auth.BearerFile != "":
-		bearer, err := readSecret("auth.bearer_file", c.auth.BearerFile)
+		bearer, err := readSecret("", "auth.bearer_file", c.auth.BearerFile)
 		if err != nil {
 			return nil, err
 		}
 		value = "Bearer " + bearer.Reveal()
 	case c.auth.Basic.Username != "":
-		password, err := oneOf(c.auth.Basic.Password, "auth.basic.password_file", c.auth.Basic.PasswordFile)
+		password, err := readSecret(c.auth.Basic.Password, "auth.basic.password_file", c.auth.Basic.PasswordFile)
 		if err != nil {
 			return nil, err
 		}
 		value = "Basic " + base64.StdEncoding.EncodeToString([]byte(c.auth.Basic.Username+":"+password.Reveal()))
 	case c.tokens != nil:
 		var err error
-		if used, err = c.tokens.get(ctx); err != nil {
-			return nil, err
+		if used, err = c.tokens.Get(ctx); err != nil {
+			return nil, explainToken(err, c.auth.OAuth2, c.limits)
 		}
-		value = used.authorization()
+		value = used.Type + " " + used.Value.Reveal()
 	default:
 		return nil, nil
 	}
@@ -71,26 +71,15 @@ func (c *credentials) secrets(sent http.Header) (secrets []string) {
 	return secrets
 }
 
-func oneOf(value secret.String, key, file string) (secret.String, error) {
-	if file == "" {
-		return value, nil
-	}
-	return readSecret(key, file)
-}
-
-// readSecret reads the file at every call: it is small, and whoever rotates it
-// need not tell anyone. key is what the configuration calls it.
-func readSecret(key, file string) (secret.String, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", feed.Permanent(fmt.Errorf("%s: %w", key, err))
-	}
-	s := strings.TrimSpace(string(data))
+// readSecret returns value, or what the file has now, if one is named. key is what the
+// configuration calls the file.
+func readSecret(value credential.Secret, key, file string) (credential.Secret, error) {
+	s, err := credential.ReadTrimmed(value, key, file)
 	switch {
-	case s == "":
-		return "", feed.Permanent(fmt.Errorf("%s: %s is empty", key, file))
-	case !httpguts.ValidHeaderFieldValue(s):
+	case err != nil:
+		return "", feed.Permanent(err)
+	case file != "" && !httpguts.ValidHeaderFieldValue(s.Reveal()):
 		return "", feed.Permanent(fmt.Errorf("%s: %s has more than one line, or characters that a header cannot carry", key, file))
 	}
-	return secret.String(s), nil
+	return s, nil
 }

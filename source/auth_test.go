@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -243,7 +243,7 @@ func TestExcerptIsMaskedAfterCleaning(t *testing.T) {
 		_, _ = fmt.Fprint(w, "no ", strings.ReplaceAll(key, " ", " \n "), " at ", r.URL)
 	})
 	c := newClient(t, url, func(cfg *source.Config) {
-		cfg.Headers = []secret.String{"X-Api-Key: one two three"}
+		cfg.Headers = []credential.Secret{"X-Api-Key: one two three"}
 	})
 	_, _, err := get(t, c, url+"/feed?token=of-the-feed")
 	wantError(t, err, true, `"no *** at /feed?token=***"`)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/safetext"
 )
@@ -32,7 +33,7 @@ type call struct {
 	deadline *deadline
 	request  *http.Request
 	response *http.Response
-	token    *token // the oauth2 token that was sent, if any
+	token    *credential.Token // the oauth2 token that was sent, if any
 	date     time.Time
 }
 
@@ -126,15 +127,15 @@ func (c *call) result(r Request) (*Response, error) {
 		return res, nil
 	case res.Status == http.StatusNotModified:
 		return nil, c.fail("the request had no condition")
-	case res.Status == http.StatusUnauthorized && c.token != nil && !c.token.fresh:
+	case res.Status == http.StatusUnauthorized && c.token != nil && !c.token.Fresh:
 		// The next request shows whether the token was at fault.
-		c.client.credentials.tokens.drop(c.token)
+		c.client.credentials.tokens.Drop(c.token)
 		err := c.fail("the token was dropped: the next request has a new one")
 		err.transient = true
 		return nil, err
 	case res.Status == http.StatusUnauthorized, res.Status == http.StatusForbidden:
 		if c.token != nil {
-			c.client.credentials.tokens.drop(c.token)
+			c.client.credentials.tokens.Drop(c.token)
 		}
 		if !c.client.atOrigin(c.request.URL) {
 			return nil, c.fail("auth and headers are not sent there: it is not the origin of the feed")
@@ -179,19 +180,10 @@ func isText(contentType string) bool {
 }
 
 // excerpt returns the start of a text that a server wrote, without the secrets
-// that it was sent and may have repeated. They are masked after cleaning, because
-// that may put the pieces of a secret together.
+// that it was sent and may have repeated.
 func excerpt(text string, secrets ...string) string {
-	text = safetext.Clean(text)
-	for _, s := range secrets {
-		for _, s := range []string{s, safetext.Clean(s)} {
-			if s != "" {
-				text = strings.ReplaceAll(text, s, "***")
-			}
-		}
-	}
 	var redact *safetext.Redactor
-	return safetext.Clip(redact.Text(text), maxExcerpt)
+	return safetext.Clip(redact.Text(credential.Mask(text, secrets...)), maxExcerpt)
 }
 
 // retryAfter reads Retry-After in both its forms, the second of them by the

@@ -72,7 +72,7 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, origin: origin, allowed: cfg.AllowHosts,
-		credentials: credentials{headers: make(http.Header), auth: cfg.Auth},
+		credentials: credentials{headers: make(http.Header), auth: cfg.Auth, limits: cfg.Limits},
 		userAgent:   opts.UserAgent, observe: opts.Observe, hosts: opts.Hosts,
 	}
 	if c.userAgent == "" {

@@ -3,7 +3,7 @@ package source
 import (
 	"time"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // Config says how to speak to one feed's upstream. Its yaml tags are the keys
@@ -16,7 +16,7 @@ type Config struct {
 	// Headers are added to every request to the origin, each "Name: value".
 	// All of their values count as secrets. They may replace User-Agent and
 	// Accept-Encoding ("Accept-Encoding: identity" turns compression off).
-	Headers []secret.String `yaml:"headers"`
+	Headers []credential.Secret `yaml:"headers"`
 	// Auth has the credentials for the origin.
 	Auth Auth `yaml:"auth"`
 	// AllowHosts names other hosts to which links and redirects may lead:
@@ -33,7 +33,7 @@ type Config struct {
 // Basic and OAuth2, and a client certificate in TLS beside any of them.
 type Auth struct {
 	// Bearer is a token for "Authorization: Bearer".
-	Bearer secret.String `yaml:"bearer"`
+	Bearer credential.Secret `yaml:"bearer"`
 	// BearerFile has such a token. It is read again when it changes.
 	BearerFile string `yaml:"bearer_file"`
 	Basic      Basic  `yaml:"basic"`
@@ -44,18 +44,18 @@ type Auth struct {
 // Basic is a user name with its password, or with a file that has it, read
 // again when it changes.
 type Basic struct {
-	Username     string        `yaml:"username"`
-	Password     secret.String `yaml:"password"`
-	PasswordFile string        `yaml:"password_file"`
+	Username     string            `yaml:"username"`
+	Password     credential.Secret `yaml:"password"`
+	PasswordFile string            `yaml:"password_file"`
 }
 
 // OAuth2 is the client credentials grant of RFC 6749, section 4.4.
 type OAuth2 struct {
-	TokenURL         string        `yaml:"token_url"`
-	ClientID         string        `yaml:"client_id"`
-	ClientSecret     secret.String `yaml:"client_secret"`
-	ClientSecretFile string        `yaml:"client_secret_file"`
-	Scopes           []string      `yaml:"scopes"`
+	TokenURL         string            `yaml:"token_url"`
+	ClientID         string            `yaml:"client_id"`
+	ClientSecret     credential.Secret `yaml:"client_secret"`
+	ClientSecretFile string            `yaml:"client_secret_file"`
+	Scopes           []string          `yaml:"scopes"`
 }
 
 // TLS has PEM files: a client certificate with its key, read again at every

@@ -2,13 +2,11 @@ package source
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -73,29 +71,15 @@ func (h *Hosts) transport(cfg Config, certificate bool) (*http.Transport, error)
 
 // settings reads the files once, so that a wrong one is found at the start.
 func (t TLS) settings() (*tls.Config, error) {
-	settings := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, feed.Permanent(fmt.Errorf("auth.tls.ca_file: %w", err))
-		}
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, feed.Permanent(fmt.Errorf("auth.tls.ca_file: %s has no certificate in PEM form", t.CAFile))
-		}
+	settings, err := credential.ClientFiles{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile}.Config("auth.tls")
+	if err != nil {
+		return nil, feed.Permanent(err)
 	}
-	if t.CertFile != "" {
-		load := func() (*tls.Certificate, error) {
-			certificate, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-			if err != nil {
-				return nil, feed.Permanent(fmt.Errorf("auth.tls.cert_file %s with key_file %s: %w", t.CertFile, t.KeyFile, err))
-			}
-			return &certificate, nil
+	if load := settings.GetClientCertificate; load != nil {
+		settings.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			certificate, err := load(info)
+			return certificate, feed.Permanent(err)
 		}
-		if _, err := load(); err != nil {
-			return nil, err
-		}
-		settings.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	}
 	return settings, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // Validate returns everything that is wrong with c, each error starting with
@@ -174,7 +174,7 @@ var reserved = []string{
 }
 
 // parseHeader reads a line "Name: value". Its errors do not show the value.
-func parseHeader(line secret.String) (name, value string, err error) {
+func parseHeader(line credential.Secret) (name, value string, err error) {
 	name, value, ok := strings.Cut(line.Reveal(), ":")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 	switch {

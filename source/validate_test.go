@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -18,7 +18,7 @@ func TestValidate(t *testing.T) {
 		want []string
 	}{
 		"good": {func(c *source.Config) {
-			c.Headers = []secret.String{"X-Api-Key: a:b", "Accept:"}
+			c.Headers = []credential.Secret{"X-Api-Key: a:b", "Accept:"}
 			c.AllowHosts = []string{"cdn.example.com", "cdn.example.com:8443", "[::1]:80"}
 			c.Limits.Redirects = 0
 		}, nil},
@@ -34,7 +34,7 @@ func TestValidate(t *testing.T) {
 			"url: cannot be parsed; it must look like https://shop.example.com/feed, without credentials: set auth.basic",
 		}},
 		"headers": {func(c *source.Config) {
-			c.Headers = []secret.String{"hush", "X Y: hush", ": hush", "X: hu\nsh", "host: hush", "If-None-Match: hush"}
+			c.Headers = []credential.Secret{"hush", "X Y: hush", ": hush", "X: hu\nsh", "host: hush", "If-None-Match: hush"}
 		}, []string{
 			`headers[0]: has no colon: write "Name: value"`,
 			`headers[1]: does not start with a header's name: write "Name: value"`,
@@ -52,7 +52,7 @@ func TestValidate(t *testing.T) {
 		}},
 		"two kinds of auth": {func(c *source.Config) {
 			c.Auth.Bearer, c.Auth.BearerFile = "hush", "file"
-			c.Headers = []secret.String{"authorization: hush"}
+			c.Headers = []credential.Secret{"authorization: hush"}
 		}, []string{
 			"auth: bearer and bearer_file exclude each other: keep one",
 			"headers: Authorization and auth.bearer exclude each other: keep one",

@@ -9,9 +9,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/daemon"
 )
 
-func (a *app) checkCommand() *cobra.Command {
+func checkCommand(a *app) *cobra.Command {
 	var connect, asJSON bool
 	cmd := a.configurable(&cobra.Command{
 		Use:   "check",
@@ -24,7 +25,7 @@ With --connect it also tries every bus, feed and topic, without publishing or
 creating anything, and exits with 1 unless all of them work.`,
 		Example: `  feedbridge check -c feedbridge.yaml
   feedbridge check -c feedbridge.yaml --connect --json | jq '.connections[] | select(.ok|not)'`,
-		Args: exactly(),
+		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := checked{}
 			cfg, err := a.load("")
@@ -44,13 +45,14 @@ creating anything, and exits with 1 unless all of them work.`,
 				}
 			}
 			if connect {
-				// A person sees each at once, and a script gets them all in the end.
-				tell := func(c connection) { fmt.Fprintln(a.err, c) }
+				// As text each is printed at once, as JSON all of them in the end.
+				report := func(c daemon.Connection) { fmt.Fprintln(a.err, c) }
 				if asJSON {
-					tell = func(connection) {}
+					report = func(daemon.Connection) {}
 				}
-				found.Connections = tryConnections(cmd.Context(), cfg, a.newLog(a.err, config.Log{Level: "error"}), tell)
-				err = failures(found.Connections)
+				opts := daemon.Options{Version: programVersion(), Log: a.newLog(a.err, config.Log{Level: "error"})}
+				found.Connections = daemon.CheckConnections(cmd.Context(), cfg, opts, report)
+				err = countFailures(found.Connections)
 				found.OK = err == nil
 			}
 			if asJSON {
@@ -64,12 +66,12 @@ creating anything, and exits with 1 unless all of them work.`,
 	return cmd
 }
 
-// checked is what check finds out.
+// checked is the result of check.
 type checked struct {
-	OK            bool         `json:"ok"`
-	Errors        []problem    `json:"errors,omitempty"`
-	Configuration yamlText     `json:"configuration,omitempty"`
-	Connections   []connection `json:"connections,omitempty"`
+	OK            bool                `json:"ok"`
+	Errors        []problem           `json:"errors,omitempty"`
+	Configuration yamlText            `json:"configuration,omitempty"`
+	Connections   []daemon.Connection `json:"connections,omitempty"`
 }
 
 // problem is an error in the configuration.
@@ -92,7 +94,7 @@ func problemsOf(err error) []problem {
 	return problems
 }
 
-// yamlText is YAML that shows as the same in JSON.
+// yamlText is YAML that is encoded in JSON as the same value.
 type yamlText []byte
 
 func (y yamlText) MarshalJSON() ([]byte, error) {
@@ -103,7 +105,8 @@ func (y yamlText) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v)
 }
 
-func failures(connections []connection) error {
+// countFailures returns an error if a connection does not work.
+func countFailures(connections []daemon.Connection) error {
 	failed := 0
 	for _, c := range connections {
 		if !c.OK {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) completionCommand() *cobra.Command {
+func completionCommand(a *app) *cobra.Command {
 	shells := map[string]func(*cobra.Command) error{
 		"bash":       func(root *cobra.Command) error { return root.GenBashCompletionV2(a.out, true) },
 		"fish":       func(root *cobra.Command) error { return root.GenFishCompletion(a.out, true) },
@@ -24,7 +24,7 @@ func (a *app) completionCommand() *cobra.Command {
 feedbridge, and the names of configured feeds. SHELL is ` + strings.Join(names[:len(names)-1], ", ") + ` or ` + names[len(names)-1] + `.`,
 		Example: `  source <(feedbridge completion bash)
   feedbridge completion fish > ~/.config/fish/completions/feedbridge.fish`,
-		Args:      exactly("SHELL"),
+		Args:      exactArgs("SHELL"),
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			generate := shells[args[0]]

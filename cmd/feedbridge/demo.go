@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
-func (a *app) demoCommand() *cobra.Command {
+func demoCommand(a *app) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -24,25 +25,26 @@ func (a *app) demoCommand() *cobra.Command {
 		Long: `Demo serves a sample feed over HTTP that keeps growing (the orders of a shop),
 runs a JetStream server, copies the feed to the topic "orders", and serves the
 topic as a feed again. It needs nothing but itself. Ctrl-C ends it; another run goes on where this one stopped.`,
-		Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), dir) },
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), a, dir) },
 	}
 	cmd.Flags().StringVar(&dir, "data-dir", "feedbridge-demo", "the `DIRECTORY` where the bus keeps its messages;\na second demo at the same time needs another one")
 	return cmd
 }
 
-func (a *app) demo(ctx context.Context, dir string) error {
+// runDemo runs the sample feed and a daemon that copies it, until ctx ends.
+func runDemo(ctx context.Context, a *app, dir string) error {
 	d, listener, err := openDemo(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	bus, status, served := d.addresses(ctx)
+	bus, admin, served := d.addresses(ctx)
 	feedURL := "http://" + d.Listen + "/feed/latest"
-	screen, progress := newScreen(a.err), &progress{feeds: 1}
+	status, progress := newStatusLine(a.err), &progress{feeds: 1}
 	level := "info"
-	if screen.width != nil {
-		level = "warn" // the live line tells the rest
+	if status.width != nil {
+		level = "warn" // the status line shows the rest
 	}
 	cfg, err := config.Load(config.Options{Environ: []string{
 		"FEEDBRIDGE_DATA_DIR=" + dir,
@@ -50,32 +52,32 @@ func (a *app) demo(ctx context.Context, dir string) error {
 		"FEEDBRIDGE_FEEDS_ORDERS_EVERY=1s",
 		"FEEDBRIDGE_LOG_LEVEL=" + level,
 		"FEEDBRIDGE_BUSES_DEMO_EMBEDDED_LISTEN=" + bus,
-		"FEEDBRIDGE_ADMIN_LISTEN=" + status,
+		"FEEDBRIDGE_ADMIN_LISTEN=" + admin,
 		"FEEDBRIDGE_SERVE_LISTEN=" + served,
 		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders",
 	}})
 	if err != nil {
 		return err
 	}
-	run := &daemon{cfg: cfg, log: a.newLog(screen, cfg.Log), watch: progress, started: func(at addresses) {
-		fmt.Fprintf(screen, demoBanner, feedURL, programName(), feedURL, at.bus, at.bus, at.feeds, at.status, dir)
+	opts := daemon.Options{Version: programVersion(), Log: a.newLog(status, cfg.Log), Observer: progress, Started: func(at daemon.Addresses) {
+		fmt.Fprintf(status, demoBanner, feedURL, programName(), feedURL, at.Bus, at.Bus, at.Feeds, at.Status, dir)
 	}}
 
 	sampleFeed := sample.New(sample.Options{PageSize: demoPageSize, Entity: sample.Orders(d.at)})
 	sampleFeed.SetLen(d.length(time.Now()))
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
-	var doors errgroup.Group
-	doors.Go(func() error { return serveUntil(serving, listener, sampleFeed) })
-	doors.Go(func() error {
+	var upstream errgroup.Group
+	upstream.Go(func() error { return serveUntil(serving, listener, sampleFeed) })
+	upstream.Go(func() error {
 		d.grow(serving, sampleFeed)
 		return nil
 	})
-	stop := screen.live(progress.line)
-	err = run.run(ctx)
+	stop := status.start(progress.line)
+	err = daemon.Run(ctx, cfg, opts)
 	stop()
 	stopServing()
-	return errors.Join(err, doors.Wait())
+	return errors.Join(err, upstream.Wait())
 }
 
 const demoBanner = `
@@ -94,15 +96,15 @@ in %s; with another --data-dir it starts over.
 
 `
 
-// programName is how a person calls this program again: 'go run' has put it
-// where nobody looks.
+// programName returns the command that runs this program again: go run has put it
+// into a temporary directory.
 func programName() string {
 	_, err := os.Stat("cmd/feedbridge/main.go")
 	return calledAs(filepath.ToSlash(os.Args[0]), err == nil)
 }
 
 // calledAs is programName for a program at file, run in the module's directory
-// or not: 'go run' has its programs in go-build or go-build123, and runs those
+// or not. go run has its programs in go-build or go-build123, and runs those
 // of other modules too.
 func calledAs(file string, inModule bool) string {
 	if inModule && strings.Contains(file, "/go-build") {

@@ -11,13 +11,14 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
-func (a *app) inspectCommand() *cobra.Command {
+func inspectCommand(a *app) *cobra.Command {
 	var asJSON bool
 	var format formatFlag
 	cmd := a.configurable(&cobra.Command{
@@ -32,14 +33,14 @@ It exits with 0 if it got to the end of the feed, whatever it found, and with 1
 if it did not.`,
 		Example: `  feedbridge inspect https://shop.example.com/feed/latest
   feedbridge inspect --json -c feedbridge.yaml orders | jq '.violations[].kind'`,
-		Args:              exactly("URL or FEED"),
+		Args:              exactArgs("URL or FEED"),
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := a.feedOrURL(args[0])
 			if err != nil {
 				return err
 			}
-			r, err := a.inspect(cmd.Context(), format.of(f))
+			r, err := inspectFeed(cmd.Context(), a, format.applyTo(f))
 			if asJSON {
 				return errors.Join(printJSON(a.out, r), err)
 			}
@@ -51,48 +52,47 @@ if it did not.`,
 	return cmd
 }
 
-// inspect crawls the feed. It returns a report of what it saw even if it could
-// not get to the end.
-func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
+// inspectFeed crawls the feed. It returns a report even if it did not reach the end.
+func inspectFeed(ctx context.Context, a *app, f config.Feed) (*report, error) {
 	f.Start, f.Gap = datareplication.Start{}, datareplication.GapHalt
-	screen, progress := newScreen(a.err), &progress{feeds: 1}
-	log := a.newLog(screen, config.Log{Level: "warn"})
+	status, progress := newStatusLine(a.err), &progress{feeds: 1}
+	log := a.newLog(status, config.Log{Level: "warn"})
 	r := newReport(a.redact.URL(f.Source.URL), f.Format)
 	var requests requestCount
 	ids := sink.NewIDs(0)
-	all, err := newSources(f, ids, source.Options{Observe: requests.add}, log)
+	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: requests.add}, log)
 	if err != nil {
 		r.Error = err.Error()
 		return r, err
 	}
-	stop := screen.live(progress.line)
+	stop := status.start(progress.line)
 	defer stop()
 
 	started := time.Now()
 	take := func(b feed.Batch) error {
 		for _, v := range b.Violations {
-			r.violated(v)
+			r.addViolation(v)
 		}
 		for i := range b.Entities {
 			e := &b.Entities[i]
 			r.add(e)
 			if e.Mark == "" && !ids.Add(e.ID) {
-				r.violated(feed.Violation{
+				r.addViolation(feed.Violation{
 					Kind: sink.RepeatedID, Page: e.Page,
 					Detail: fmt.Sprintf("the feed had an entity with the Content-ID %q before; this one was modified %s", e.ID, e.Modified.Format(time.RFC3339)),
 				})
 			}
 		}
-		r.shape(all.describe(checkpoint.Checkpoint{Cursor: b.Cursor}))
+		r.setFormat(sources.Describe(checkpoint.Checkpoint{Cursor: b.Cursor}))
 		progress.Settled(b, 0)
 		return nil
 	}
-	err = readFeed(ctx, all, false, 0, nil, log, take)
-	if errors.Is(err, errMaybeIndex) {
-		err = r.snapshot(ctx, all, take, err)
+	err = readFeed(ctx, sources, false, 0, nil, log, take)
+	if errors.Is(err, daemon.ErrMaybeIndex) {
+		err = r.readSnapshot(ctx, sources, take, err)
 	}
 	if u, ok := errors.AsType[*datareplication.UnconfirmedError](err); ok {
-		err = u.Cause // nobody looks again here
+		err = u.Cause // it is not polled again
 	}
 	r.Took = time.Since(started).Round(time.Millisecond).String()
 	r.Requests = requests.byMethod()
@@ -100,15 +100,16 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 	if err != nil {
 		r.Error = err.Error()
 		if v, ok := errors.AsType[*feed.Violation](err); ok {
-			r.violated(*v)
+			r.addViolation(*v)
 		}
 	}
 	return r, err
 }
 
-// snapshot reads the snapshot whose index the URL may be, which is no feed.
-func (r *report) snapshot(ctx context.Context, all *sources, take func(feed.Batch) error, noFeed error) error {
-	read, err := all.datareplication().ReadSnapshot(ctx, all.feed.Source.URL, take)
+// readSnapshot reads the snapshot whose index the URL may be. noFeed says why the URL does
+// not serve a feed.
+func (r *report) readSnapshot(ctx context.Context, sources *daemon.Sources, take func(feed.Batch) error, noFeed error) error {
+	read, err := sources.ReadSnapshot(ctx, take)
 	if read.ID == "" {
 		return fmt.Errorf("%w; as an index it is wrong: %w", noFeed, err)
 	}
@@ -116,8 +117,7 @@ func (r *report) snapshot(ctx context.Context, all *sources, take func(feed.Batc
 	return err
 }
 
-// requestCount counts requests by their method. Clients may make several at a
-// time.
+// requestCount counts requests by their method. It may be used concurrently.
 type requestCount struct {
 	mu sync.Mutex
 	n  map[string]int

@@ -15,19 +15,10 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
 }
 
-// tryToListen returns why one cannot listen at an address.
-func tryToListen(ctx context.Context, addr string) error {
+// addressOrFree returns the address if it is not in use, and otherwise one with a free port.
+func addressOrFree(ctx context.Context, addr string) string {
 	listener, err := listen(ctx, addr)
-	if err != nil {
-		return err
-	}
-	return listener.Close()
-}
-
-// freeOr returns the address if nobody listens there, and otherwise one with a
-// port that is free.
-func freeOr(ctx context.Context, addr string) string {
-	if tryToListen(ctx, addr) != nil {
+	if err != nil || listener.Close() != nil {
 		return localhost(0)
 	}
 	return addr

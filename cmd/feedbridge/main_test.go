@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -53,7 +54,7 @@ func begin(role string) {
 func play(role string) error {
 	switch role {
 	case "memory-limit":
-		limitMemory()
+		daemon.LimitMemory()
 		fmt.Println(debug.SetMemoryLimit(-1))
 		return nil
 	case "feedbridge":

@@ -9,16 +9,16 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// printer writes lines for a person and remembers the first error.
+// printer writes lines of text and keeps the first error.
 type printer struct {
 	w   io.Writer
 	err error
 }
 
-// longestPrinted is how many characters a value has in a printed line.
+// longestPrinted is the most characters of a value in a printed line.
 const longestPrinted = 1000
 
-// ownText is text of the program itself, which may have several lines.
+// ownText is text of the program itself. It is printed as it is, and may have several lines.
 type ownText string
 
 // line writes a line. Its text values may come from outside, so they are cleaned
@@ -41,8 +41,8 @@ func (p *printer) line(format string, args ...any) {
 	_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
 }
 
-// printJSON writes v for scripts, and for people who look at what they get. Values
-// are complete; characters that a terminal obeys are escaped.
+// printJSON writes v as indented JSON. Values are complete; control characters are
+// escaped.
 func printJSON(w io.Writer, v any) error {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -55,7 +55,7 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// count is a number of things.
+// count returns a number with its noun.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

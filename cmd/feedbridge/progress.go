@@ -10,13 +10,12 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// progress counts what is copied, for a person who watches. It is a
-// [bridge.Observer]. Of several feeds it can tell the sums alone: which feed a
-// call is about is not said.
+// progress counts the copied entities for the status line. It is a [bridge.Observer]. For
+// several feeds it only has sums, as the calls do not name the feed.
 type progress struct {
 	feeds int
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	pages    int
 	page     string // of the last entity
 	entities int
@@ -25,7 +24,7 @@ type progress struct {
 	left     int // duplicates
 	recent   rate
 	status   bridge.Status
-	settled  bool // something was; more says whether there was more then
+	settled  bool // a batch was settled; more is its Batch.More
 	more     bool
 	newest   time.Time // upstream's
 	reached  time.Time // ours
@@ -64,7 +63,7 @@ func (p *progress) Entered(s bridge.Status) {
 	p.status, p.total = s, s.Checkpoint.Count
 }
 
-// line is the progress in a line of ASCII.
+// line returns the progress as a line of ASCII.
 func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +94,7 @@ func (p *progress) line() string {
 	return strings.Join(words, "  ")
 }
 
-// state says what the only feed is doing.
+// state returns the state of the only feed in words.
 func (p *progress) state(now time.Time) string {
 	switch p.status.State {
 	case bridge.Starting:
@@ -118,7 +117,7 @@ func (p *progress) state(now time.Time) string {
 	return "reading"
 }
 
-// rate is a number of events a second over the last few seconds.
+// rate counts the events of the last few seconds.
 type rate struct {
 	slots [rateSlots]struct {
 		second int64

@@ -2,9 +2,11 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/daemon"
 )
 
-func (a *app) runCommand() *cobra.Command {
+func runCommand(a *app) *cobra.Command {
 	return a.configurable(&cobra.Command{
 		Use:   "run [URL]",
 		Short: "Copy feeds until stopped",
@@ -16,7 +18,7 @@ which keeps its data in ./feedbridge-data and listens on 127.0.0.1:4222.`,
 		Example: `  feedbridge run https://shop.example.com/feed/latest
   feedbridge run -c feedbridge.yaml
   FEEDBRIDGE_FEEDS_ORDERS_URL=https://shop.example.com/feed/latest feedbridge run`,
-		Args: atMostOne,
+		Args: optionalArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			url := ""
 			if len(args) > 0 {
@@ -26,13 +28,13 @@ which keeps its data in ./feedbridge-data and listens on 127.0.0.1:4222.`,
 			if err != nil {
 				return err
 			}
-			screen, progress := newScreen(a.err), &progress{feeds: len(cfg.Feeds)}
-			defer screen.live(progress.line)()
-			d := &daemon{cfg: cfg, log: a.newLog(screen, cfg.Log)}
-			if screen.width != nil {
-				d.watch = progress
+			status, progress := newStatusLine(a.err), &progress{feeds: len(cfg.Feeds)}
+			defer status.start(progress.line)()
+			opts := daemon.Options{Version: programVersion(), Log: a.newLog(status, cfg.Log)}
+			if status.width != nil {
+				opts.Observer = progress
 			}
-			return d.run(cmd.Context())
+			return daemon.Run(cmd.Context(), cfg, opts)
 		},
 	})
 }

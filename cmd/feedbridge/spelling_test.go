@@ -75,7 +75,7 @@ func spelled(t *testing.T) (url string) {
 func TestSpellingsOfDatesAndOperationsAreReadAlike(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
-	source, err := (&app{}).feedStream(t.Context(), spelled(t), verification{}, log)
+	source, err := feedStream(t.Context(), &app{}, spelled(t), verification{}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestSpellingsOfDatesAndOperationsAreReadAlike(t *testing.T) {
 	}
 
 	foreign := 0
-	recorded, err := recorded(t.Context(), topic, &foreign)
+	recorded, err := topicEntities(t.Context(), topic, &foreign)
 	if err != nil {
 		t.Fatal(err)
 	}

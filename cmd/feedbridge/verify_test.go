@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/verify"
@@ -42,7 +44,7 @@ func (r records) Read(_ context.Context, from, to uint64) iter.Seq2[feed.Record,
 	}
 }
 
-func TestRecorded(t *testing.T) {
+func TestTopicEntities(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("the bus is gone")
 	for _, tt := range []struct {
@@ -57,7 +59,7 @@ func TestRecorded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			entities, err := recorded(t.Context(), tt.topic, new(int))
+			entities, err := topicEntities(t.Context(), tt.topic, new(int))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +106,7 @@ func TestRemarks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.remark(nil)
+			r.addRemarks(nil)
 			if got := strings.Join(r.Remarks, " "); !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -155,15 +157,16 @@ func twoTopics(t *testing.T) string {
 
 func TestTopicsOfSeveralPartitionsAreNotCompared(t *testing.T) {
 	t.Parallel()
-	conn, err := kafka.Connect(t.Context(), kafka.Config{Brokers: []string{twoTopics(t)}}, slog.New(slog.DiscardHandler))
+	cfg := &config.Config{Buses: map[string]config.Bus{"main": {Kafka: &kafka.Config{Brokers: []string{twoTopics(t)}}}}}
+	bus, err := daemon.OpenBus(t.Context(), cfg, "main", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(conn.Close)
-	if _, err := (verification{topic: "one"}).logOf(t.Context(), conn, nil); err != nil {
+	t.Cleanup(bus.Close)
+	if _, err := (verification{topic: "one"}).orderedLog(t.Context(), bus, true, nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := (verification{topic: "two"}).logOf(t.Context(), conn, nil); err == nil || !strings.Contains(err.Error(), "several partitions") {
+	if _, err := (verification{topic: "two"}).orderedLog(t.Context(), bus, true, nil); err == nil || !strings.Contains(err.Error(), "several partitions") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // version is set by release builds: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// programVersion is the version of this program, as well as it is known.
+// programVersion returns the version of this program; "devel" if it is not known.
 func programVersion() string {
 	if version != "" {
 		return version
@@ -31,21 +31,16 @@ func programVersion() string {
 	return "devel"
 }
 
-// userAgent names the program to the servers that it reads from.
-func userAgent() string {
-	return "feedbridge/" + programVersion() + " (+https://github.com/feedbridge/feedbridge)"
-}
-
 func versionLine() string {
 	return fmt.Sprintf("feedbridge %s (%s %s/%s)", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  exactly(),
+		Args:  exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				return printJSON(a.out, map[string]string{"version": programVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // Config says how to reach a Kafka cluster. Its yaml tags are the keys of the
@@ -88,26 +88,26 @@ func (t TLS) on() bool { return t != TLS{} }
 type SASL struct {
 	Mechanism Mechanism `yaml:"mechanism"`
 	// Username and Password, or a file that has it, are for PLAIN and SCRAM.
-	Username     string        `yaml:"username"`
-	Password     secret.String `yaml:"password"`
-	PasswordFile string        `yaml:"password_file"`
+	Username     string            `yaml:"username"`
+	Password     credential.Secret `yaml:"password"`
+	PasswordFile string            `yaml:"password_file"`
 	// TokenFile, or OAuth2, is for OAUTHBEARER.
 	TokenFile string `yaml:"token_file"`
 	OAuth2    OAuth2 `yaml:"oauth2"`
 	// AccessKey, SecretKey and SessionToken are for AWS_MSK_IAM. Default: what
 	// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN have.
-	AccessKey    string        `yaml:"access_key"`
-	SecretKey    secret.String `yaml:"secret_key"`
-	SessionToken secret.String `yaml:"session_token"`
+	AccessKey    string            `yaml:"access_key"`
+	SecretKey    credential.Secret `yaml:"secret_key"`
+	SessionToken credential.Secret `yaml:"session_token"`
 }
 
 // OAuth2 is the client credentials grant of RFC 6749, section 4.4.
 type OAuth2 struct {
-	TokenURL         string        `yaml:"token_url"`
-	ClientID         string        `yaml:"client_id"`
-	ClientSecret     secret.String `yaml:"client_secret"`
-	ClientSecretFile string        `yaml:"client_secret_file"`
-	Scopes           []string      `yaml:"scopes"`
+	TokenURL         string            `yaml:"token_url"`
+	ClientID         string            `yaml:"client_id"`
+	ClientSecret     credential.Secret `yaml:"client_secret"`
+	ClientSecretFile string            `yaml:"client_secret_file"`
+	Scopes           []string          `yaml:"scopes"`
 }
 
 func (o OAuth2) set() bool {

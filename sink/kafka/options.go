@@ -3,16 +3,11 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // options returns the options that every client has. It reads every file once,
@@ -65,48 +60,12 @@ func (c Compression) codecs() []kgo.CompressionCodec {
 }
 
 func (t TLS) settings() (*tls.Config, error) {
-	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("tls.ca_file: %w", err)
-		}
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.ca_file: %s has no certificate in PEM form", t.CAFile)
-		}
-	}
-	if t.CertFile != "" {
-		load := func() (*tls.Certificate, error) {
-			certificate, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-			if err != nil {
-				return nil, fmt.Errorf("tls.cert_file %s with key_file %s: %w", t.CertFile, t.KeyFile, err)
-			}
-			return &certificate, nil
-		}
-		if _, err := load(); err != nil {
-			return nil, err
-		}
-		settings.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
-	}
-	return settings, nil
-}
-
-// secretOrFile returns s, or what the file has now if there is one. key is what
-// the configuration calls the file.
-func secretOrFile(s secret.String, key, file string) (secret.String, error) {
-	if file == "" {
-		return s, nil
-	}
-	data, err := os.ReadFile(file)
+	settings, err := credential.ClientFiles{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile}.Config("tls")
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", key, err)
+		return nil, err
 	}
-	text := strings.TrimRight(string(data), "\r\n")
-	if text == "" {
-		return "", fmt.Errorf("%s: %w", key, errors.New(file+" is empty"))
-	}
-	return secret.String(text), nil
+	settings.ServerName = t.ServerName
+	return settings, nil
 }
 
 // logger takes the log of franz-go. Most of what goes wrong comes back as an error

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // mechanism returns how to prove who connects, nil for not at all. Secrets are
@@ -19,7 +19,7 @@ import (
 func (c Config) mechanism() (sasl.Mechanism, error) {
 	s := c.SASL
 	password := func() (string, error) {
-		p, err := secretOrFile(s.Password, "sasl.password_file", s.PasswordFile)
+		p, err := credential.Read(s.Password, "sasl.password_file", s.PasswordFile)
 		return p.Reveal(), err
 	}
 	switch s.Mechanism {
@@ -56,13 +56,14 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 }
 
 // bearer returns a function that returns a token.
-func (c Config) bearer() (func(context.Context) (secret.String, error), error) {
+func (c Config) bearer() (func(context.Context) (credential.Secret, error), error) {
 	s := c.SASL
 	if s.TokenFile == "" {
-		return newTokens(s.OAuth2, c.Timeout).get, s.OAuth2.readable()
+		_, err := s.OAuth2.secret()
+		return newToken(s.OAuth2, c.Timeout), err
 	}
-	read := func(context.Context) (secret.String, error) {
-		return secretOrFile("", "sasl.token_file", s.TokenFile)
+	read := func(context.Context) (credential.Secret, error) {
+		return credential.Read("", "sasl.token_file", s.TokenFile)
 	}
 	_, err := read(context.Background())
 	return read, err

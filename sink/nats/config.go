@@ -3,7 +3,7 @@ package nats
 import (
 	"time"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // Config says how to reach a NATS system. Its yaml tags are the keys of the
@@ -19,12 +19,12 @@ type Config struct {
 	NKeyFile string `yaml:"nkey_file"`
 	Username string `yaml:"username"`
 	// Password, or a file that has it, read again at every connect.
-	Password     secret.String `yaml:"password"`
-	PasswordFile string        `yaml:"password_file"`
+	Password     credential.Secret `yaml:"password"`
+	PasswordFile string            `yaml:"password_file"`
 	// Token, or a file that has it, read again at every connect.
-	Token     secret.String `yaml:"token"`
-	TokenFile string        `yaml:"token_file"`
-	TLS       TLS           `yaml:"tls"`
+	Token     credential.Secret `yaml:"token"`
+	TokenFile string            `yaml:"token_file"`
+	TLS       TLS               `yaml:"tls"`
 	// InboxPrefix replaces _INBOX, for accounts that allow only their own.
 	InboxPrefix string `yaml:"inbox_prefix"`
 	// Domain is the JetStream domain that holds the streams, as over a leaf node

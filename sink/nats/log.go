@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 // Log is a topic to be read back, whoever wrote it. The position of a message is
@@ -301,7 +302,7 @@ func (p *page) starve(ctx context.Context) error {
 	case time.Since(p.starving) > p.log.conn.cfg.Timeout:
 		return fmt.Errorf("NATS has not sent within %v what the stream's leader has", p.log.conn.cfg.Timeout)
 	}
-	return pause(ctx)
+	return retry.Sleep(ctx, replicationWait)
 }
 
 func (p *page) drop() {

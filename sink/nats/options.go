@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -10,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
-	"github.com/feedbridge/feedbridge/secret"
+	"github.com/feedbridge/feedbridge/credential"
 )
 
 // api is the prefix of the subjects of JetStream requests, with its last dot.
@@ -41,15 +40,15 @@ func (c Config) options() ([]nats.Option, error) {
 		}
 		opts = append(opts, opt)
 	case c.Username != "":
-		password, err := secretOrFile(c.Password, c.PasswordFile)
+		password, err := secretOrFile(c.Password, "password_file", c.PasswordFile)
 		if err != nil {
-			return nil, fmt.Errorf("password_file: %w", err)
+			return nil, err
 		}
 		opts = append(opts, nats.UserInfoHandler(func() (string, string) { return c.Username, password() }))
 	case c.Token != "" || c.TokenFile != "":
-		token, err := secretOrFile(c.Token, c.TokenFile)
+		token, err := secretOrFile(c.Token, "token_file", c.TokenFile)
 		if err != nil {
-			return nil, fmt.Errorf("token_file: %w", err)
+			return nil, err
 		}
 		opts = append(opts, nats.TokenHandler(token))
 	}
@@ -113,27 +112,16 @@ func checkCredentials(file string) error {
 // secretOrFile returns a function that returns s, or what the file has now: the
 // file is read again at every connect, so that a rotated secret is taken up. If
 // that fails the server is given an empty one, and its refusal is reported.
-func secretOrFile(s secret.String, file string) (func() string, error) {
+func secretOrFile(s credential.Secret, key, file string) (func() string, error) {
 	if file == "" {
 		return s.Reveal, nil
 	}
-	readFile := func() (string, error) {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return "", err
-		}
-		text := strings.TrimRight(string(data), "\r\n")
-		if text == "" {
-			return "", errors.New(file + " is empty")
-		}
-		return text, nil
-	}
-	if _, err := readFile(); err != nil {
+	if _, err := credential.Read("", key, file); err != nil {
 		return nil, err
 	}
 	return func() string {
-		text, _ := readFile()
-		return text
+		text, _ := credential.Read("", key, file)
+		return text.Reveal()
 	}, nil
 }
 

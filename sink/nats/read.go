@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	codec "github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 func (c *Conn) streamInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
@@ -298,22 +299,16 @@ func (r *reading) await(ctx context.Context, to uint64) (*message, error) {
 	ctx, cancel := r.conn.bounded(ctx)
 	defer cancel()
 	for m == nil && err == nil {
-		if err = pause(ctx); err == nil {
+		if err = retry.Sleep(ctx, replicationWait); err == nil {
 			m, err = r.next(ctx, to)
 		}
 	}
 	return m, err
 }
 
-// pause gives a server a moment to hear what others know.
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(10 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+// replicationWait is the wait before a server is asked again for what another server of the
+// cluster is known to have.
+const replicationWait = 10 * time.Millisecond
 
 // pull asks for n messages. The server answers with as many as it has and the limit
 // lets through, and with its word if that was not all.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 // checkStream returns the topic's stream as its leader describes it, or an error
@@ -98,7 +99,7 @@ func (s *Sink) settled(ctx context.Context) error {
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := retry.Sleep(ctx, replicationWait); err != nil {
 			return err
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/secret"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
@@ -349,7 +349,7 @@ func from(t tester, position string) func(*Config) {
 func onGap(gap Gap) func(*Config)   { return func(cfg *Config) { cfg.Gap = gap } }
 func batchesOf(n int) func(*Config) { return func(cfg *Config) { cfg.BatchEntities = n } }
 func withHeader(l string) func(*Config) {
-	return func(cfg *Config) { cfg.Headers = append(cfg.Headers, secret.String(l)) }
+	return func(cfg *Config) { cfg.Headers = append(cfg.Headers, credential.Secret(l)) }
 }
 
 // reading is what a row of calls of Next has returned.

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/safetext"
+)
+
+// The exit codes of the program.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// app is the environment of a command: its variables, its streams, and the configuration
+// file that the command line names.
+type app struct {
+	environ []string
+	in      io.Reader
+	out     io.Writer
+	err     io.Writer
+	file    string // -c
+	// redact hides the secrets of URLs in output. Until a configuration is loaded it is
+	// nil, and hides parameters with the usual names only.
+	redact *safetext.Redactor
+}
+
+// newLog returns a logger that writes to w, which writes to standard error.
+func (a *app) newLog(w io.Writer, cfg config.Log) *slog.Logger {
+	// The method value would keep the redactor of now: a configuration may be loaded later.
+	clip := func(text string, most int) string { return a.redact.Clip(text, most) }
+	return daemon.NewLog(w, cfg, isTerminal(a.err), clip)
+}
+
+// longestError is the most characters of a line of an error on the terminal.
+const longestError = 2000
+
+// report prints an error, if there is one, and returns the exit code for it.
+func (a *app) report(cmd *cobra.Command, err error) int {
+	if err == nil {
+		return exitDone
+	}
+	w := a.err
+	if errs, ok := errors.AsType[config.Errors](err); ok {
+		// One line each that begins with the file and the line number, which editors parse.
+		fmt.Fprintln(w, errs)
+		return exitUsage
+	}
+	prefix := "feedbridge: "
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(w, prefix+a.redact.Clip(line, longestError))
+		prefix = ""
+	}
+	if _, ok := errors.AsType[*usageError](err); ok {
+		fmt.Fprintf(w, "Try: %s --help\n", cmd.CommandPath())
+		return exitUsage
+	}
+	return exitFailed
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+func checkpointSetCommand(a *app) *cobra.Command {
+	var yes bool
+	cmd := a.configurable(&cobra.Command{
+		Use:   "set FEED POSITION",
+		Short: "Move the position of a feed",
+		Long: `Set makes reading go on at POSITION: beginning, now,
+2026-01-01T00:00:00Z, in datareplication feeds id:<content-id>@<time> (behind
+that entity) or snapshot:<url of its index>, or the cursor that 'checkpoint show
+--json' has printed. It shows what will happen and asks, unless --yes is given.
+
+Moving back publishes nothing twice as far as the topic's newest IDs reach
+(dedupe_window), and in Atom and RSS nothing that the topic has as it is now;
+moving forward leaves entities out of the topic for good.`,
+		Example:           `  feedbridge checkpoint set -c feedbridge.yaml orders 2026-01-01T00:00:00Z`,
+		Args:              exactArgs("FEED", "POSITION"),
+		ValidArgsFunction: a.completeFeeds,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkPosition(args[1]); err != nil {
+				return &usageError{err}
+			}
+			return moveCheckpoint(cmd.Context(), a, args[0], args[1], yes)
+		},
+	})
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+func checkpointResetCommand(a *app) *cobra.Command {
+	var yes bool
+	cmd := a.configurable(&cobra.Command{
+		Use:   "reset FEED",
+		Short: "Forget the position of a feed, so that it is read from its configured start",
+		Long: `Reset makes reading go on at the start that is configured for the feed. The
+topic keeps what it holds. It shows what will happen and asks, unless --yes is
+given.`,
+		Args:              exactArgs("FEED"),
+		ValidArgsFunction: a.completeFeeds,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return moveCheckpoint(cmd.Context(), a, args[0], "", yes)
+		},
+	})
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// errUnchanged is part of each error that leaves the checkpoint unchanged.
+var errUnchanged = errors.New("nothing was changed")
+
+// moveCheckpoint stores a checkpoint with the cursor of a position, once the user has agreed.
+// Without a position the checkpoint has no cursor.
+func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool) error {
+	t, err := openTopic(ctx, a, name)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	old, broken, err := t.checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	kind, to, err := t.target(ctx, old, position)
+	if err != nil {
+		return err
+	}
+	p := &printer{w: a.out}
+	switch {
+	case broken != nil:
+		p.line("now    %v", broken)
+	case old.IsZero():
+		p.line("now    nothing has been published")
+	default:
+		p.line("now    %d entities are published; reading goes on %s", old.Count, cursorText(old.Source, old.Cursor, t.Start))
+		if err := old.Check(name, kind); err != nil {
+			p.line("       but the topic belongs to the feed %s (%s), and will belong to %s", old.Feed, old.Source, name)
+		}
+	}
+	p.line("then   reading goes on %s", cursorText(kind, to, t.Start))
+	again := fmt.Sprintf("among its newest %d entities", t.DedupeWindow)
+	if kind == syndication.Kind {
+		again = "as the topic has it"
+	}
+	p.line("       topic %s on bus %s keeps what it holds, and gets nothing again that is %s", t.To.Topic, t.To.Bus, again)
+	if p.err != nil {
+		return p.err
+	}
+	if !yes {
+		if err := confirm(ctx, a, "Move the position?"); err != nil {
+			return err
+		}
+	}
+	err = overwrite(ctx, t.store, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
+		// A daemon may have published since the checkpoint was shown.
+		return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: daemon.WriterName(), Moved: time.Now()}
+	})
+	if err != nil {
+		return err
+	}
+	p.line("moved; a running daemon takes it up within half a minute")
+	return p.err
+}
+
+// overwriteFor is how long overwrite retries while a daemon publishes at the same time.
+const overwriteFor = time.Minute
+
+// overwrite stores what next returns for the checkpoint. It retries if a daemon commits at
+// the same time.
+func overwrite(ctx context.Context, s daemon.CheckpointStore, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
+	end := time.NewTimer(overwriteFor)
+	defer end.Stop()
+	for {
+		err := s.Overwrite(ctx, next)
+		if !errors.Is(err, checkpoint.ErrConflict) {
+			return err
+		}
+		again := time.NewTimer(rand.N(500 * time.Millisecond))
+		select {
+		case <-again.C:
+			continue
+		case <-end.C:
+		case <-ctx.Done():
+		}
+		again.Stop()
+		return fmt.Errorf("%w: %w, as a running daemon does while it catches up; stop it first", errUnchanged, err)
+	}
+}
+
+// target returns the cursor of a position, and its kind: the configured kind, or
+// that of the checkpoint, or else the detected one. A reset has no cursor, and keeps the kind
+// of the checkpoint.
+func (t *topic) target(ctx context.Context, old checkpoint.Checkpoint, position string) (kind string, to feed.Cursor, err error) {
+	kind = cmp.Or(t.Format.Kind(), old.Kind())
+	if position == "" {
+		kind = cmp.Or(kind, old.Source)
+	}
+	if kind == "" {
+		sources, err := daemon.NewSources(t.Feed, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(1)}, t.log)
+		if err != nil {
+			return "", nil, err
+		}
+		format, err := sources.DetectFormat(ctx)
+		if err != nil {
+			return "", nil, fmt.Errorf("find out the format of the feed: %w; with a format in its configuration nobody has to ask", err)
+		}
+		kind = format.Kind()
+	}
+	if position != "" {
+		to, err = daemon.ParseCursor(kind, position)
+	}
+	return kind, to, err
+}
+
+// checkpoint returns the topic's checkpoint. If it cannot be read and another one would cure
+// that, broken says why it cannot.
+func (t *topic) checkpoint(ctx context.Context) (cp checkpoint.Checkpoint, broken, err error) {
+	cp, err = t.store.Checkpoint(ctx)
+	if errors.Is(err, checkpoint.ErrMissing) || errors.Is(err, checkpoint.ErrUnreadable) || errors.Is(err, checkpoint.ErrLost) || errors.Is(err, feed.ErrNoTopic) {
+		return checkpoint.Checkpoint{}, err, nil
+	}
+	return cp, nil, err
+}
+
+// confirm asks a question and returns an error unless the answer is yes. The
+// question goes to standard error, as standard output may be a file.
+func confirm(ctx context.Context, a *app, question string) error {
+	fmt.Fprintf(a.err, "%s [y/N] ", question)
+	answers := make(chan string, 1)
+	go func() {
+		answer, err := bufio.NewReader(a.in).ReadString('\n')
+		if err == nil || answer != "" {
+			answers <- answer
+		}
+		close(answers)
+	}()
+	select {
+	case answer, ok := <-answers:
+		if !ok {
+			fmt.Fprintln(a.err)
+			return fmt.Errorf("%w: there was no answer on standard input; --yes answers in advance", errUnchanged)
+		}
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "y", "yes":
+			return nil
+		}
+		return errUnchanged
+	case <-ctx.Done():
+		fmt.Fprintln(a.err)
+		return errUnchanged
+	}
+}

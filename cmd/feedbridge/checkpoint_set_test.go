@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/sink/sinktest"
+)
+
+// asked runs when a person is asked something, and answers yes.
+type asked func()
+
+func (f asked) Read(p []byte) (int, error) {
+	f()
+	return copy(p, "yes\n"), nil
+}
+
+// A daemon publishes while the person thinks. What it has published counts.
+func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
+	t.Parallel()
+	for name, connect := range map[string]func(t *testing.T) (daemon bridge.Sink, environ []string){
+		"NATS": func(t *testing.T) (bridge.Sink, []string) {
+			url, _ := startServer(t, "nats", t.TempDir(), "-1")
+			c, err := nats.Connect(t.Context(), nats.Config{URL: url}, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			topic := nats.Topic{Feed: "orders", Subject: "orders", Stream: nats.Stream{Create: true}}
+			return c.Sink(topic), []string{"FEEDBRIDGE_BUSES_HERE_NATS_URL=" + url}
+		},
+		"Kafka": func(t *testing.T) (bridge.Sink, []string) {
+			addr, _ := startServer(t, "kafka", t.TempDir(), "127.0.0.1:0")
+			c, err := kafka.Connect(t.Context(), kafka.Config{Brokers: []string{addr}}, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			topic := kafka.Topic{Feed: "orders", Name: "orders", Options: kafka.DefaultOptions()}
+			return c.Sink(topic), []string{"FEEDBRIDGE_BUSES_HERE_KAFKA_BROKERS=" + addr}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			daemon, environ := connect(t)
+			if _, err := daemon.Resume(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			publish := func(from, to int) {
+				if err := daemon.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)); err != nil {
+					t.Error(err)
+				}
+			}
+			publish(0, 2)
+			var out, errs bytes.Buffer
+			args := []string{"checkpoint", "reset", "orders"}
+			environ = append(environ, "FEEDBRIDGE_FEEDS_ORDERS_URL=http://127.0.0.1:1/")
+			if code := run(args, environ, asked(func() { publish(2, 5) }), &out, &errs); code != exitDone {
+				t.Fatalf("exit code %d: %s", code, errs.String())
+			}
+			if !strings.HasPrefix(out.String(), "now    2 entities are published") {
+				t.Errorf("it says: %s", out.String())
+			}
+			cp, err := daemon.Resume(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cp.Count != 5 || len(cp.Cursor) > 0 {
+				t.Errorf("checkpoint %+v, want one with 5 entities and no cursor", cp)
+			}
+		})
+	}
+}
+
+// busy is a checkpoint beside a daemon that commits before the move does, so many times.
+type busy struct {
+	daemon.CheckpointStore
+	times int
+}
+
+func (b *busy) Overwrite(_ context.Context, next func(checkpoint.Checkpoint) checkpoint.Checkpoint) error {
+	next(checkpoint.Checkpoint{})
+	if b.times--; b.times >= 0 {
+		return fmt.Errorf("overwrite: %w", checkpoint.ErrConflict)
+	}
+	return nil
+}
+
+func TestPlaceIsMovedBesideABusyDaemon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		next := func(cp checkpoint.Checkpoint) checkpoint.Checkpoint { asked++; return cp }
+		if err := overwrite(t.Context(), &busy{times: 5}, next); err != nil || asked != 6 {
+			t.Errorf("after %d attempts: %v", asked, err)
+		}
+		began := time.Now()
+		err := overwrite(t.Context(), &busy{times: 1e9}, next)
+		if !errors.Is(err, errUnchanged) || !errors.Is(err, checkpoint.ErrConflict) {
+			t.Errorf("got %v, want that nothing was changed", err)
+		}
+		if took := time.Since(began); took < overwriteFor || took > 2*overwriteFor {
+			t.Errorf("it gave up after %v, want %v", took, overwriteFor)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := overwrite(ctx, &busy{times: 1e9}, next); !errors.Is(err, errUnchanged) {
+			t.Errorf("got %v, want that nothing was changed", err)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/daemon"
+)
+
+func checkpointShowCommand(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := a.configurable(&cobra.Command{
+		Use:               "show FEED",
+		Short:             "Show how far a feed has been published",
+		Args:              exactArgs("FEED"),
+		ValidArgsFunction: a.completeFeeds,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := openTopic(cmd.Context(), a, args[0])
+			if err != nil {
+				return err
+			}
+			defer t.close()
+			cp, err := t.store.Checkpoint(cmd.Context())
+			if err != nil {
+				return err
+			}
+			p := newPosition(cp, t.Feed)
+			if asJSON {
+				return printJSON(a.out, p)
+			}
+			return p.print(a.out)
+		},
+	})
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// position is the checkpoint of a topic as it is shown. The optional fields are empty for an
+// empty topic.
+type position struct {
+	Topic    string    `json:"topic"`
+	Bus      string    `json:"bus"`
+	Feed     string    `json:"feed,omitempty"` // whose topic it is
+	Source   string    `json:"source,omitempty"`
+	Entities uint64    `json:"entities"`
+	At       time.Time `json:"at,omitzero"`
+	Writer   string    `json:"writer,omitempty"`
+	GoesOn   string    `json:"goes_on"`
+	Place    any       `json:"place,omitempty"`
+	Cursor   string    `json:"cursor,omitempty"`
+}
+
+func newPosition(cp checkpoint.Checkpoint, f config.Feed) position {
+	p := position{
+		Topic: f.To.Topic, Bus: f.To.Bus, Feed: cp.Feed, Source: cp.Source,
+		Entities: cp.Count, At: cp.At, Writer: cp.Writer, GoesOn: cursorText(cp.Source, cp.Cursor, f.Start), Cursor: string(cp.Cursor),
+	}
+	if place, err := daemon.DescribeCursor(cp.Source, cp.Cursor); err == nil {
+		p.Place = place
+	}
+	return p
+}
+
+// print writes the position as text.
+func (p position) print(w io.Writer) error {
+	to := &printer{w: w}
+	to.line("topic      %s on bus %s", p.Topic, p.Bus)
+	if p.Feed == "" {
+		to.line("feed       none so far: nothing has been published")
+	} else {
+		to.line("feed       %s (%s)", p.Feed, p.Source)
+		to.line("entities   %d", p.Entities)
+		to.line("committed  %s by %s", p.At.Format(time.RFC3339), p.Writer)
+	}
+	to.line("goes on    %s", p.GoesOn)
+	return to.err
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/config"
+)
+
+func configCommand(a *app) *cobra.Command {
+	return commandGroup("config", "Describe what a configuration may have", "", &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration file",
+		Long: `Schema prints the JSON Schema of the configuration file, for editors and for
+checks in a pipeline.`,
+		Args: exactArgs(),
+		RunE: func(*cobra.Command, []string) error {
+			schema, err := config.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(append(schema, '\n'))
+			return err
+		},
+	})
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+// checkPosition returns an error if a position is not one of any kind of source.
+func checkPosition(position string) error {
+	_, err := daemon.ParseCursor(datareplication.Kind, position)
+	if err == nil {
+		return nil
+	}
+	if _, other := daemon.ParseCursor(syndication.Kind, position); other == nil {
+		return nil
+	}
+	return err
+}
+
+// cursorText returns in words where reading continues.
+func cursorText(kind string, c feed.Cursor, start datareplication.Start) string {
+	if len(c) == 0 {
+		return "at the configured start (" + start.String() + ")"
+	}
+	place, err := daemon.DescribeCursor(kind, c)
+	if err != nil {
+		return "at a place that cannot be told: " + err.Error()
+	}
+	switch p := place.(type) {
+	case syndication.Place:
+		return syndicationText(p)
+	case datareplication.Place:
+		switch {
+		case p.Snapshot != "":
+			return "at " + p.Snapshot
+		case p.Searching != "":
+			return "at " + p.Searching + ", which has yet to be found"
+		case p.Last == "":
+			return fmt.Sprintf("in front of entity %d of %s", p.Index, p.Page)
+		}
+		return fmt.Sprintf("after %s of %s, in front of entity %d of %s",
+			p.Last, time.Unix(p.Modified, 0).UTC().Format(time.RFC3339), p.Index, p.Page)
+	}
+	return "at a place that cannot be told"
+}
+
+func syndicationText(p syndication.Place) string {
+	switch {
+	case p.Start != "":
+		return "at the start (" + p.Start + ")"
+	case p.Page != "":
+		return "with the page " + p.Page
+	case p.Publishing:
+		return fmt.Sprintf("in the middle of a document (%s, %s)", p.Format, p.Dialect)
+	case p.Dialect == "":
+		return "with the whole of the feed"
+	}
+	text := fmt.Sprintf("with what the next poll finds changed (%s, %s", p.Format, p.Dialect)
+	if p.Archives > 0 {
+		text += fmt.Sprintf(", behind %s", count(p.Archives, "older document", "older documents"))
+	}
+	if n := len(p.Gaps); n > 0 {
+		text += fmt.Sprintf(", %s missing", count(n, "archive is", "archives are"))
+	}
+	if p.DeletesHeld {
+		text += fmt.Sprintf(", %s held until %s", count(p.HeldDeletes, "delete is", "deletes are"), p.HeldUntil.Format(time.RFC3339))
+	}
+	return text + ")"
+}

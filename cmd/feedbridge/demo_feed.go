@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+const (
+	demoPageSize = 100
+	// demoBacklog is how many entities the sample feed has when it is created.
+	demoBacklog = 2500
+	// demoInterval is the time from one entity to the next.
+	demoInterval = 400 * time.Millisecond
+
+	// The ports of the first demo on a machine. The demo n on the same machine adds n to
+	// each of them, so that demos do not race for ports.
+	demoFeedPort   = 8055
+	demoBusPort    = 4222
+	demoStatusPort = 9321
+	demoServePort  = 8080
+	// maxDemos is how many demos have ports of their own.
+	maxDemos = 20
+
+	demoFile = "demo.json"
+)
+
+// demoState is stored beside the bus, so that a second run of the demo serves the same feed.
+type demoState struct {
+	// Birth is when the feed had demoBacklog entities. Since then it grows with the
+	// clock, whether it is served or not.
+	Birth time.Time `json:"birth"`
+	// Listen is the address of the feed, which is part of its pages' URLs: at
+	// another address they would be other pages.
+	Listen string `json:"listen"`
+}
+
+// openDemo opens the address of the demo that was run in dir, or starts a new
+// one there.
+func openDemo(ctx context.Context, dir string) (*demoState, net.Listener, error) {
+	file := filepath.Join(dir, demoFile)
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newDemo(ctx, dir)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &demoState{}
+	if err := json.Unmarshal(data, d); err != nil || d.Birth.IsZero() || d.Listen == "" {
+		return nil, nil, fmt.Errorf("%s is not what a demo has left there; name another directory with --data-dir", file)
+	}
+	listener, err := listen(ctx, d.Listen)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, nil, fmt.Errorf("%s, where the feed of this demo is at home, is in use: if another demo runs in %s, name a directory for this one with --data-dir", d.Listen, dir)
+	case err != nil:
+		return nil, nil, fmt.Errorf("serve the sample feed: %w", err)
+	}
+	return d, listener, nil
+}
+
+func newDemo(ctx context.Context, dir string) (*demoState, net.Listener, error) {
+	listener, err := listenDemo(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("serve the sample feed: %w", err)
+	}
+	d := &demoState{Birth: time.Now().UTC().Truncate(time.Second), Listen: listener.Addr().String()}
+	if err := d.save(dir); err != nil {
+		_ = listener.Close()
+		return nil, nil, fmt.Errorf("keep what the demo needs in %q: %w; name another directory with --data-dir", dir, err)
+	}
+	return d, listener, nil
+}
+
+// listenDemo listens at the first port that no other demo has.
+func listenDemo(ctx context.Context) (net.Listener, error) {
+	for n := range maxDemos {
+		if l, err := listen(ctx, localhost(demoFeedPort+n)); err == nil {
+			return l, nil
+		}
+	}
+	return listen(ctx, localhost(0))
+}
+
+// save fails if another demo has started there meanwhile.
+func (d *demoState) save(dir string) error {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, demoFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// addresses returns where the bus, the status and the feed that is made of the
+// topic listen: at the ports that belong to the sample feed's if they are free.
+func (d *demoState) addresses(ctx context.Context) (bus, status, served string) {
+	n := maxDemos
+	if _, port, err := net.SplitHostPort(d.Listen); err == nil {
+		if number, err := strconv.Atoi(port); err == nil {
+			n = number - demoFeedPort
+		}
+	}
+	if n < 0 || n >= maxDemos {
+		return localhost(0), localhost(0), localhost(0)
+	}
+	return addressOrFree(ctx, localhost(demoBusPort+n)), addressOrFree(ctx, localhost(demoStatusPort+n)), addressOrFree(ctx, localhost(demoServePort+n))
+}
+
+// length is the number of entities that the feed has at that time.
+func (d *demoState) length(now time.Time) int {
+	return demoBacklog + int(max(now.Sub(d.Birth), 0)/demoInterval)
+}
+
+// at returns when entity number i is added.
+func (d *demoState) at(i int) time.Time {
+	return d.Birth.Add(time.Duration(i-demoBacklog) * demoInterval)
+}
+
+// grow adds entities as time passes until ctx ends.
+func (d *demoState) grow(ctx context.Context, f *sample.Feed) {
+	ticker := time.NewTicker(demoInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			f.SetLen(d.length(now))
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"time"
+	"unicode/utf8"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
+)
+
+// entityWriter writes entities as JSON lines. Values are complete; control characters
+// are escaped.
+type entityWriter struct {
+	w       io.Writer
+	buffer  bytes.Buffer
+	encoder *json.Encoder
+}
+
+func newEntityWriter(w io.Writer) *entityWriter {
+	e := &entityWriter{w: w}
+	e.encoder = json.NewEncoder(&e.buffer)
+	e.encoder.SetEscapeHTML(false)
+	return e
+}
+
+func (w *entityWriter) write(entities []feed.Entity) error {
+	for i := range entities {
+		w.buffer.Reset()
+		if err := w.encoder.Encode(newEntityLine(&entities[i])); err != nil {
+			return err
+		}
+		if _, err := w.w.Write(safetext.JSON(w.buffer.Bytes())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entityLine is an entity as tail prints it. The body is text if it is UTF-8,
+// and base64 otherwise.
+type entityLine struct {
+	ID       string         `json:"id"`
+	Op       feed.Operation `json:"operation"`
+	Modified time.Time      `json:"modified"`
+	Headers  [][2]string    `json:"headers"`
+	Body     *string        `json:"body,omitempty"`
+	Base64   []byte         `json:"body_base64,omitempty"`
+	Page     string         `json:"page"`
+}
+
+func newEntityLine(e *feed.Entity) entityLine {
+	l := entityLine{ID: e.ID, Op: e.Op, Modified: e.Modified, Headers: make([][2]string, len(e.Header)), Page: e.Page}
+	for i, f := range e.Header {
+		l.Headers[i] = [2]string{f.Name, f.Value}
+	}
+	if utf8.Valid(e.Body) {
+		text := string(e.Body)
+		l.Body = &text
+	} else {
+		l.Base64 = e.Body
+	}
+	return l
+}

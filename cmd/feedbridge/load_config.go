@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/safetext"
+)
+
+// configurable adds the flag that names the configuration file to a command.
+func (a *app) configurable(cmd *cobra.Command) *cobra.Command {
+	const flag = "config"
+	cmd.Flags().StringVarP(&a.file, flag, "c", a.getenv("FEEDBRIDGE_CONFIG"), "the configuration `FILE`, also $FEEDBRIDGE_CONFIG; beside it,\nFEEDBRIDGE_... variables set any key")
+	_ = cmd.MarkFlagFilename(flag, "yaml", "yml") // the flag is there
+	return cmd
+}
+
+// getenv returns a variable of the environment, the last one if it is set several times.
+func (a *app) getenv(name string) string {
+	for _, e := range slices.Backward(a.environ) {
+		if value, ok := strings.CutPrefix(e, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// defaultFile is the usual name of a configuration file. It is not read unless the command
+// line names it: a daemon must not depend on the directory it was started in.
+const defaultFile = "feedbridge.yaml"
+
+// load reads the configuration that the command line and the environment name.
+func (a *app) load(url string) (*config.Config, error) {
+	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, URL: url})
+	if err == nil {
+		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
+	}
+	errs, ok := errors.AsType[config.Errors](err)
+	switch {
+	case !ok:
+		return cfg, err
+	case !slices.ContainsFunc(errs, func(e *config.Error) bool { return e.Source != "URL" }):
+		// The command line has only a URL; do not name keys.
+		return nil, &usageError{fmt.Errorf("the URL will not do: %s", errs[0].Text)}
+	case len(errs) == 1 && errs[0].Key == "feeds" && errs[0].Source == "":
+		text := "no feed is configured: name a file with -c, or set FEEDBRIDGE_FEEDS_<NAME>_URL ('feedbridge run URL' needs neither)"
+		if _, err := os.Stat(defaultFile); err == nil {
+			text += fmt.Sprintf("; there is a %s here, which -c %[1]s would use", defaultFile)
+		}
+		return nil, &usageError{errors.New(text)}
+	}
+	return nil, err
+}
+
+// configuredFeed returns the feed with that name, and the configuration.
+func (a *app) configuredFeed(name string) (*config.Config, config.Feed, error) {
+	cfg, err := a.load("")
+	if err != nil {
+		return nil, config.Feed{}, err
+	}
+	f, ok := cfg.Feeds[name]
+	if !ok {
+		return nil, config.Feed{}, &usageError{fmt.Errorf("there is no feed %q in the configuration, only: %s",
+			name, strings.Join(slices.Sorted(maps.Keys(cfg.Feeds)), ", "))}
+	}
+	return cfg, f, nil
+}
+
+// feedNames are the names that feeds may have in a configuration.
+var feedNames = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+// feedOrURL returns the feed that a command line names, by its URL or by its name in the
+// configuration, which has its headers and credentials.
+func (a *app) feedOrURL(arg string) (config.Feed, error) {
+	if arg == "" {
+		return config.Feed{}, &usageError{errors.New("the URL is empty")}
+	}
+	if feedNames.MatchString(arg) {
+		_, f, err := a.configuredFeed(arg)
+		if usage, ok := errors.AsType[*usageError](err); ok {
+			err = &usageError{fmt.Errorf("%q is no URL, so it names a feed, but %w", arg, usage.err)}
+		}
+		return f, err
+	}
+	if a.file != "" && a.file != a.getenv("FEEDBRIDGE_CONFIG") {
+		return config.Feed{}, &usageError{errors.New("a URL and -c exclude each other: name a feed of the file, or leave out -c")}
+	}
+	bare := &app{}
+	cfg, err := bare.load(arg)
+	if err != nil {
+		return config.Feed{}, err
+	}
+	for _, f := range cfg.Feeds {
+		return f, nil
+	}
+	return config.Feed{}, fmt.Errorf("no feed was made of %q", arg)
+}
+
+// completeFeeds returns the names of the configured feeds, for completion in a shell.
+func (a *app) completeFeeds(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	cfg, err := a.load("")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return slices.Sorted(maps.Keys(cfg.Feeds)), cobra.ShellCompDirectiveNoFileComp
+}
+
+// loadBuses reads the configuration for its buses and served feeds. It need not have a feed.
+func (a *app) loadBuses() (*config.Config, error) {
+	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, Feedless: true})
+	if err == nil {
+		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
+	}
+	return cfg, err
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/retry"
+	"github.com/feedbridge/feedbridge/serve"
+)
+
+const (
+	// Waits between tries double from the first to the second.
+	minRetry = 500 * time.Millisecond
+	maxRetry = 15 * time.Second
+	// firstLimit is for how long is retried before anything has succeeded: nothing
+	// would be lost, and the address may be misspelt.
+	firstLimit = 5 * time.Second
+)
+
+// retrier retries consecutive transient errors. A nil retrier retries none.
+type retrier struct {
+	limit time.Duration // for how long
+	log   *slog.Logger
+	begun bool // something has succeeded
+
+	since   time.Time // of the first of the errors; zero if there is none
+	backoff retry.Backoff
+}
+
+// retry waits before the next attempt after an error, and returns true. It returns false if
+// the error is permanent, or the limit would be exceeded, or ctx ends.
+func (t *retrier) retry(ctx context.Context, err error) bool {
+	if t == nil || errors.Is(err, feed.ErrPermanent) || errors.Is(err, feed.ErrNoTopic) {
+		return false
+	}
+	if t.since.IsZero() {
+		t.since, t.backoff = time.Now(), retry.Backoff{Min: minRetry, Max: maxRetry}
+	}
+	wait, limit := t.backoff.Next(), t.limit
+	if later, ok := errors.AsType[bridge.RetryLater](err); ok {
+		wait = max(wait, later.RetryAfter())
+	}
+	if !t.begun {
+		limit = min(limit, firstLimit)
+	}
+	if time.Since(t.since)+wait > limit || ctx.Err() != nil {
+		return false
+	}
+	t.log.Warn("cannot read on; trying again", "error", err, "in", wait)
+	return retry.Sleep(ctx, wait) == nil
+}
+
+// succeeded ends a sequence of errors.
+func (t *retrier) succeeded() {
+	if t != nil {
+		t.begun, t.since = true, time.Time{}
+	}
+}
+
+// retryLog is a topic whose reading is retried after transient errors.
+type retryLog struct {
+	serve.Log
+	limit time.Duration
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	epoch string // of the newest span
+}
+
+func (l *retryLog) Span(ctx context.Context) (feed.Span, error) {
+	t := retrier{limit: l.limit, log: l.log}
+	span, err := l.Log.Span(ctx)
+	for err != nil && t.retry(ctx, err) {
+		span, err = l.Log.Span(ctx)
+	}
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.epoch = span.Epoch
+	}
+	return span, err
+}
+
+// Read continues after an error behind the last record that it yielded.
+func (l *retryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
+	return func(yield func(feed.Record, error) bool) {
+		l.mu.Lock()
+		epoch := l.epoch
+		l.mu.Unlock()
+		t := retrier{limit: l.limit, log: l.log, begun: true}
+		var err error
+		for again := true; again; again = err != nil && t.retry(ctx, err) {
+			if err != nil {
+				if err = l.checkEpoch(ctx, epoch); err != nil {
+					continue
+				}
+			}
+			var r feed.Record
+			for r, err = range l.Log.Read(ctx, from, to) {
+				if err != nil {
+					break
+				}
+				t.succeeded()
+				if !yield(r, nil) {
+					return
+				}
+				from = r.Position + 1
+			}
+		}
+		if err != nil {
+			yield(feed.Record{}, err)
+		}
+	}
+}
+
+// checkEpoch returns an error unless positions in the topic still mean the same messages.
+func (l *retryLog) checkEpoch(ctx context.Context, epoch string) error {
+	span, err := l.Log.Span(ctx)
+	if err == nil && span.Epoch != epoch {
+		err = feed.Permanent(errors.New("the topic was deleted and created anew while it was read"))
+	}
+	return err
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+func TestRetrier(t *testing.T) {
+	t.Parallel()
+	away := errors.New("the feed is away")
+	busy := &source.StatusError{Status: http.StatusServiceUnavailable, Wait: 7 * time.Second}
+	for _, tt := range []struct {
+		name  string
+		limit time.Duration
+		begun bool
+		err   error
+		waits []time.Duration // in milliseconds
+	}{
+		{"a permanent error", time.Hour, true, feed.Permanent(away), nil},
+		{"no topic", time.Hour, true, feed.ErrNoTopic, nil},
+		{"no patience", 0, true, away, nil},
+		{"a wrong address", time.Hour, false, away, []time.Duration{500, 1000, 2000}},
+		{"an outage", time.Minute, true, away, []time.Duration{500, 1000, 2000, 4000, 8000, 15000, 15000}},
+		{"it says when to come back", 10 * time.Second, true, busy, []time.Duration{7000}},
+		{"it says that too late", 5 * time.Second, true, busy, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := retrier{limit: tt.limit, log: slog.New(slog.DiscardHandler), begun: tt.begun}
+				// What has passed counts for nothing.
+				for range 2 {
+					var waits []time.Duration
+					for at := time.Now(); r.retry(t.Context(), tt.err); at = time.Now() {
+						waits = append(waits, time.Since(at)/time.Millisecond)
+					}
+					if !slices.Equal(waits, tt.waits) {
+						t.Errorf("waits %d, want %d", waits, tt.waits)
+					}
+					r.succeeded()
+					r.begun = tt.begun
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				if at := time.Now(); r.retry(ctx, tt.err) || time.Since(at) > time.Millisecond {
+					t.Errorf("it goes on %v after the end", time.Since(at))
+				}
+			})
+		})
+	}
+}
+
+// A comparison is not over because one answer did not come, and compares nothing
+// twice that it has seen before.
+func TestVerifyGoesOn(t *testing.T) {
+	const n = 60
+	ours, theirs := sample.New(sample.Options{Entity: sample.Sized(100), PageSize: 5}), sample.New(sample.Options{Entity: sample.Sized(100), PageSize: 7})
+	ours.SetLen(n)
+	theirs.SetLen(n)
+	faults := &sample.Faults{Handler: ours}
+	first, second := httptest.NewServer(faults), httptest.NewServer(theirs)
+	t.Cleanup(first.Close)
+	t.Cleanup(second.Close)
+	faults.Add(http.MethodGet, "/feed/pages/3", sample.Status(http.StatusServiceUnavailable), sample.Status(http.StatusBadGateway))
+	faults.Add(http.MethodGet, "/feed/pages/7", sample.Cut(700))
+
+	verify := func(more ...string) (comparison, int, string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		code := run(append([]string{"verify", "--json", "--feed", first.URL + "/feed/latest", "--feed", second.URL + "/feed/latest"}, more...), nil, nil, &out, &errs)
+		var r comparison
+		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r, code, errs.String()
+	}
+	r, code, told := verify()
+	if code != 0 || r.First != n || r.Equal != n || !r.Complete || faults.Left() > 0 {
+		t.Errorf("exit code %d, %+v, and %d faults are left\n%s", code, r, faults.Left(), told)
+	}
+	if strings.Count(told, "cannot read on; trying again") != 2 {
+		t.Errorf("it says\n%s", told)
+	}
+	faults.Add(http.MethodGet, "/feed/pages/3", sample.Status(http.StatusServiceUnavailable))
+	if r, code, told = verify("--retry-for", "0s"); code != 1 || r.Complete || !strings.Contains(r.Error, "503") {
+		t.Errorf("exit code %d, %+v\n%s", code, r, told)
+	}
+}
+
+// flaky is a topic that fails at some positions, each time it gets there, and may
+// have been made anew when it is looked at again.
+type flaky struct {
+	records
+	fails  map[uint64]int
+	epochs []string
+}
+
+func (f *flaky) Span(ctx context.Context) (feed.Span, error) {
+	if f.fails[0] > 0 {
+		f.fails[0]--
+		return feed.Span{}, errors.New("no answer")
+	}
+	span, err := f.records.Span(ctx)
+	if len(f.epochs) > 0 {
+		span.Epoch, f.epochs = f.epochs[0], f.epochs[1:]
+	}
+	return span, err
+}
+
+func (f *flaky) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
+	return func(yield func(feed.Record, error) bool) {
+		for r, err := range f.records.Read(ctx, from, to) {
+			if f.fails[r.Position] > 0 {
+				f.fails[r.Position]--
+				r, err = feed.Record{}, errors.New("connection lost")
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func TestTopicIsReadOn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		topic flaky
+		want  string // the positions, and the error
+	}{
+		{"it fails in the middle, and again", flaky{fails: map[uint64]int{5: 1, 7: 3}}, "5 6 7 8 "},
+		{"it cannot be looked at", flaky{fails: map[uint64]int{0: 2}}, "5 6 7 8 "},
+		{"it fails for too long", flaky{fails: map[uint64]int{7: 100}}, "5 6 connection lost"},
+		{"it is another one then", flaky{fails: map[uint64]int{7: 1}, epochs: []string{"a", "b"}}, "5 6 the topic was deleted and created anew while it was read"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				tt.topic.headers = make([]feed.Header, 4)
+				topic := verification{retryFor: time.Minute}.retryLog(&tt.topic, slog.New(slog.DiscardHandler))
+				entities, err := topicEntities(t.Context(), topic, new(int))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := ""
+				for e, err := range entities {
+					if err != nil {
+						got += strings.TrimPrefix(err.Error(), "the topic: ")
+						break
+					}
+					got += strings.TrimPrefix(e.ID, "position ") + " "
+				}
+				if got != tt.want {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/verify"
+)
+
+// comparison is the result of verify.
+type comparison struct {
+	Streams [2]string `json:"streams"`
+	Error   string    `json:"error,omitempty"`
+	// Window is how far ahead a moved entity was searched for, in entities.
+	Window int    `json:"window"`
+	Took   string `json:"took"`
+	verify.Summary
+	// Remarks are sentences that explain the numbers.
+	Remarks []string `json:"remarks,omitempty"`
+	// Differences are the first ones, up to the limit.
+	Differences []verify.Difference `json:"differences"`
+}
+
+// addRemarks adds the remarks of the streams, and one if the only difference is that one
+// stream ends earlier: it may have grown in the meantime.
+func (r *comparison) addRemarks(streams []stream) {
+	for _, s := range streams {
+		if s.remark != nil && s.remark() != "" {
+			r.Remarks = append(r.Remarks, s.remark())
+		}
+	}
+	only := func(n int) bool { return n > 0 && n == r.Missing+r.Extra+r.Reordered+r.Different }
+	short := "%s is the same as far as it goes, and %d short. If something was published meanwhile, or is still being copied, compare again."
+	if !r.Complete {
+		short = strings.Replace(short, "%d", "at least %d", 1)
+	}
+	switch {
+	case only(r.Missing) && *r.Differences[0].First == r.Second:
+		r.Remarks = append(r.Remarks, fmt.Sprintf(short, "The second", r.Missing))
+	case only(r.Extra) && *r.Differences[0].Second == r.First:
+		r.Remarks = append(r.Remarks, fmt.Sprintf(short, "The first", r.Extra))
+	}
+}
+
+// print writes the result as text.
+func (r *comparison) print(w io.Writer) error {
+	p := &printer{w: w}
+	p.line("first        %s, %s read", r.Streams[0], count(r.First, "entity", "entities"))
+	p.line("second       %s, %s read", r.Streams[1], count(r.Second, "entity", "entities"))
+	if r.Complete {
+		p.line("compared     to their ends, in %s, looking ahead %s", r.Took, count(r.Window, "entity", "entities"))
+	} else {
+		p.line("compared     not to their ends, for %s, looking ahead %s", r.Took, count(r.Window, "entity", "entities"))
+	}
+	for _, s := range r.Remarks {
+		p.line("remark       %s", s)
+	}
+	p.line("equal        %d", r.Equal)
+	for _, found := range []struct {
+		kind verify.Kind
+		n    int
+	}{{verify.Missing, r.Missing}, {verify.Extra, r.Extra}, {verify.Reordered, r.Reordered}, {verify.Different, r.Different}} {
+		if found.n > 0 {
+			p.line("%-12s %d", found.kind, found.n)
+		}
+	}
+	for _, d := range r.Differences {
+		p.line("  %s", d)
+	}
+	return p.err
+}

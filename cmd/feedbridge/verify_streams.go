@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/serve"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// stream is a sequence of entities with its name for the report.
+type stream struct {
+	name     string
+	entities iter.Seq2[feed.Entity, error]
+	// remark returns a remark once the entities have been read; it may be nil.
+	remark func() string
+}
+
+// feedStream returns a feed from its start to the end that it has now.
+func feedStream(ctx context.Context, a *app, name string, v verification, log *slog.Logger) (stream, error) {
+	reader := a
+	if !feedNames.MatchString(name) {
+		reader = &app{} // the configuration is for the topic only
+	}
+	f, err := reader.feedOrURL(name)
+	if err != nil {
+		return stream{}, err
+	}
+	if v.from.set {
+		f.Start = v.from.Start
+	}
+	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(0), Redact: a.redact}, log)
+	if err != nil {
+		return stream{}, err
+	}
+	return stream{name: "feed " + a.redact.URL(f.Source.URL), entities: func(yield func(feed.Entity, error) bool) {
+		err := readFeed(ctx, sources, false, 0, &retrier{limit: v.retryFor, log: log}, log, func(b feed.Batch) error {
+			logViolations(log, b.Violations)
+			for _, e := range b.Entities {
+				if !yield(e, nil) {
+					return errEnough
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(feed.Entity{}, err)
+		}
+	}}, nil
+}
+
+// servedStream returns the entities that a topic has now, as the feed that is served of it,
+// and a function that closes the connection to the topic's bus.
+func servedStream(ctx context.Context, a *app, v verification, log *slog.Logger) (_ stream, closeBus func(), err error) {
+	cfg, err := a.loadBuses()
+	if err != nil {
+		return stream{}, nil, err
+	}
+	if cfg.Serve == nil {
+		return stream{}, nil, &usageError{errors.New("--served names one of serve.feeds, and the configuration has none: say where it is with -c")}
+	}
+	served, ok := cfg.Serve.Feeds[v.served]
+	if !ok {
+		return stream{}, nil, &usageError{fmt.Errorf("want --served with one of these: %s", strings.Join(slices.Sorted(maps.Keys(cfg.Serve.Feeds)), ", "))}
+	}
+	s := stream{name: fmt.Sprintf("served feed %s, of topic %s on bus %s", v.served, served.From.Topic, served.From.Bus)}
+	b, err := daemon.OpenBus(ctx, cfg, served.From.Bus, log)
+	if err != nil {
+		return stream{}, nil, err
+	}
+	f, err := daemon.ServedFeed(v.served, served, v.retryLog(b.Log(served.From), log), cfg.Serve.Memory, log)
+	leftOut := 0
+	if err == nil {
+		s.entities, err = f.Entities(ctx, func() { leftOut++ })
+	}
+	if err != nil {
+		b.Close()
+		return stream{}, nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	s.remark = func() string {
+		if leftOut == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s left out of the feed: what repeats one on the same page or on the page in front.", count(leftOut, "message is", "messages are"))
+	}
+	return s, b.Close, nil
+}
+
+// retryLog returns the topic, whose reading is retried for as long as the flag says.
+func (v verification) retryLog(topic serve.Log, log *slog.Logger) serve.Log {
+	return &retryLog{Log: topic, limit: v.retryFor, log: log}
+}
+
+// topicStream returns the entities that a topic has now, and a function that closes the
+// connection to the topic's bus.
+func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) (_ stream, closeBus func(), err error) {
+	cfg, err := a.loadBuses()
+	if err != nil {
+		return stream{}, nil, err
+	}
+	names := slices.Sorted(maps.Keys(cfg.Buses))
+	name := v.bus
+	if name == "" && len(names) == 1 {
+		name = names[0]
+	}
+	if _, ok := cfg.Buses[name]; !ok {
+		return stream{}, nil, &usageError{fmt.Errorf("want --bus with one of these: %s", strings.Join(names, ", "))}
+	}
+	b, err := daemon.OpenBus(ctx, cfg, name, log)
+	if err != nil {
+		return stream{}, nil, err
+	}
+	s := stream{name: fmt.Sprintf("topic %s on bus %s", v.topic, name)}
+	topic, err := v.orderedLog(ctx, b, cfg.Buses[name].Kafka != nil, log)
+	foreign := 0
+	if err == nil {
+		s.entities, err = topicEntities(ctx, topic, &foreign)
+	}
+	s.remark = func() string {
+		if foreign == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s no Content-ID, so feedbridge did not write all of it. To compare it with a feed that is served of it, name that with --served.", count(foreign, "message has", "messages have"))
+	}
+	if err != nil {
+		b.Close()
+		return stream{}, nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return s, b.Close, nil
+}
+
+// orderedLog returns the topic. It returns an error if the topic has several partitions:
+// between them there is no order.
+func (v verification) orderedLog(ctx context.Context, b *daemon.Bus, partitioned bool, log *slog.Logger) (serve.Log, error) {
+	topic := v.retryLog(b.Log(config.From{Topic: v.topic}), log)
+	if !partitioned {
+		return topic, nil
+	}
+	switch _, err := v.retryLog(b.Log(config.From{Topic: v.topic, Partition: 1}), log).Span(ctx); {
+	case err == nil:
+		return nil, errors.New("it has several partitions, so its order is not the feed's, and cannot be compared with it")
+	case !errors.Is(err, feed.ErrNoTopic):
+		return nil, err
+	}
+	return topic, nil
+}
+
+// topicEntities returns the entities that a topic has now. A message that has no
+// Content-ID gets its position as ID, and is counted as foreign.
+func topicEntities(ctx context.Context, topic serve.Log, foreign *int) (iter.Seq2[feed.Entity, error], error) {
+	span, err := topic.Span(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(feed.Entity, error) bool) {
+		for r, err := range topic.Read(ctx, span.First, span.End) {
+			if err != nil {
+				yield(feed.Entity{}, fmt.Errorf("the topic: %w", err))
+				return
+			}
+			e, err := message.Entity(r.Header, r.Body)
+			if err != nil {
+				yield(feed.Entity{}, fmt.Errorf("the topic, at position %d: %w", r.Position, err))
+				return
+			}
+			if e.ID == "" {
+				*foreign++
+				e.ID = fmt.Sprintf("position %d", r.Position)
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}, nil
+}

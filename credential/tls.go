@@ -1,0 +1,104 @@
+package credential
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// ClientFiles are the PEM files of a TLS client. Each may be empty.
+type ClientFiles struct {
+	// CAFile has the certificates of the authorities that are trusted; empty for those of
+	// the system. It is read once.
+	CAFile string
+	// CertFile and KeyFile are the client's certificate and its key. They are read again
+	// for each handshake.
+	CertFile, KeyFile string
+}
+
+// Config returns the configuration of a TLS client, of version 1.2 at least. It reads every
+// file once, so that a wrong one is an error now and not at the first handshake. key is
+// the name of the files' section in the configuration; errors begin with it.
+func (f ClientFiles) Config(key string) (*tls.Config, error) {
+	settings := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.CAFile != "" {
+		pem, err := os.ReadFile(f.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("%s.ca_file: %w", key, err)
+		}
+		settings.RootCAs = x509.NewCertPool()
+		if !settings.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s.ca_file: %s has no certificate in PEM form", key, f.CAFile)
+		}
+	}
+	if f.CertFile != "" {
+		load := func() (*tls.Certificate, error) {
+			certificate, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("%s.cert_file %s with key_file %s: %w", key, f.CertFile, f.KeyFile, err)
+			}
+			return &certificate, nil
+		}
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		settings.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	}
+	return settings, nil
+}
+
+// ServerConfig returns the configuration of a TLS server, of version 1.2 at least, that has
+// the certificate of two PEM files. The files are read again when one of them changes. If
+// that fails, the server keeps its certificate: a renewal may be half written.
+func ServerConfig(certFile, keyFile string) (*tls.Config, error) {
+	c := &serverCertificate{certFile: certFile, keyFile: keyFile}
+	if _, err := c.get(nil); err != nil {
+		return nil, err
+	}
+	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12}, nil
+}
+
+type serverCertificate struct {
+	certFile, keyFile string
+
+	mu      sync.Mutex
+	loaded  *tls.Certificate
+	changed time.Time // the newest modification time of the files, as loaded
+}
+
+// get returns the certificate of now. It returns an error only if there has never been one.
+func (c *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed, err := newestChange(c.certFile, c.keyFile)
+	if err == nil && (c.loaded == nil || changed.After(c.changed)) {
+		var loaded tls.Certificate
+		if loaded, err = tls.LoadX509KeyPair(c.certFile, c.keyFile); err == nil {
+			c.loaded, c.changed = &loaded, changed
+		} else {
+			err = fmt.Errorf("%s and %s are no certificate and its key: %w", c.certFile, c.keyFile, err)
+		}
+	}
+	if c.loaded == nil {
+		return nil, err
+	}
+	return c.loaded, nil
+}
+
+// newestChange returns when the file was written that was written last.
+func newestChange(files ...string) (time.Time, error) {
+	var last time.Time
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			return last, err
+		}
+		if info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last, nil
+}

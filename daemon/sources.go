@@ -1,0 +1,209 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+// batchEntities is how many entities of a page are read at once, so that a commit
+// to any bus can take them.
+const batchEntities = nats.MaxEntities
+
+// SourceOptions are the options of the sources of a feed. Only IDs is required.
+type SourceOptions struct {
+	// Version is that of the program, for the User-Agent.
+	Version string
+	// IDs are those that the topic holds. Sources of Atom and RSS compare with them.
+	IDs *sink.IDs
+	// Budget bounds what several feeds read ahead together; nil for no bound.
+	Budget syndication.Budget
+	// Hosts has the connections and pauses that several feeds share; nil for its own.
+	Hosts *source.Hosts
+	// Observe is called after each request. It may be nil.
+	Observe func(source.Exchange)
+	// Redact hides the secrets of URLs in the headers of entities. Nil hides parameters
+	// with the usual names only.
+	Redact *safetext.Redactor
+}
+
+// Sources are the sources that can read one feed, one for each kind of format. The kind is
+// the configured one, or that of the checkpoint, or else it is detected from the answer
+// of the feed's URL. All methods but Describe are for one goroutine at a time.
+type Sources struct {
+	feed   config.Feed
+	client *source.Client
+	opts   SourceOptions
+	log    *slog.Logger
+	opened map[string]bridge.Source // by their kind; they cache validators and pages
+
+	mu    sync.Mutex    // guards the fields below
+	found config.Format // the format that was detected last
+	kind  string        // of the source that was opened last
+}
+
+// NewSources returns the sources of a feed. It makes no request. It returns an error if a
+// file that the feed's configuration names cannot be read.
+func NewSources(f config.Feed, o SourceOptions, log *slog.Logger) (*Sources, error) {
+	userAgent := "feedbridge/" + o.Version + " (+https://github.com/feedbridge/feedbridge)"
+	client, err := source.NewClient(f.Source, source.Options{UserAgent: userAgent, Hosts: o.Hosts, Observe: o.Observe})
+	if err != nil {
+		return nil, err
+	}
+	return &Sources{feed: f, client: client, opts: o, log: log, opened: map[string]bridge.Source{}}, nil
+}
+
+// Open returns the source to read with, and its kind. kind is that of the
+// checkpoint's cursor, or empty. Open makes a request only if it has to detect the
+// format. It returns the same source for the same kind each time.
+func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string, error) {
+	if configured := s.feed.Format.Kind(); configured != "" {
+		kind = configured
+	}
+	if kind == "" {
+		format, err := s.DetectFormat(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		kind = format.Kind()
+	}
+	if s.opened[kind] == nil {
+		src, err := s.newSource(kind)
+		if err != nil {
+			return nil, "", err
+		}
+		s.opened[kind] = src
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kind = kind
+	return s.opened[kind], kind, nil
+}
+
+// newSource returns a new source of a kind.
+func (s *Sources) newSource(kind string) (bridge.Source, error) {
+	f := s.feed
+	switch kind {
+	case datareplication.Kind:
+		return s.datareplication(), nil
+	case syndication.Kind:
+		if f.Start.ID != "" || f.Start.Snapshot != "" {
+			return nil, feed.Permanent(fmt.Errorf("start: %s is a place in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
+		}
+		cfg := syndication.Config{
+			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities, Budget: s.opts.Budget,
+			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.opts.Redact,
+		}
+		if f.Format != "auto" {
+			cfg.Format = syndication.Format(f.Format)
+		}
+		return syndication.New(cfg, s.client, s.opts.IDs, s.log), nil
+	}
+	return nil, feed.Permanent(fmt.Errorf("the checkpoint was made by a source of the kind %q, which this version of feedbridge does not have; run a newer one", kind))
+}
+
+func (s *Sources) datareplication() *datareplication.Source {
+	return datareplication.New(datareplication.Config{
+		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, BatchEntities: batchEntities,
+	}, s.client, s.log)
+}
+
+// DetectFormat requests the feed's URL and returns the format that it serves. It logs the
+// format when that is new. The error is permanent if the URL does not serve a feed.
+func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
+	format, err := detectFormat(ctx, s.client, s.feed.Source.URL)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.found != format {
+		s.log.Info("found out the format of the feed", "format", string(format), "url", s.feed.Source.URL)
+	}
+	s.found = format
+	return format, nil
+}
+
+// Describe returns the format of the feed, as far as it is known, and the place of
+// a checkpoint's cursor in it, as JSON can hold it. The checkpoint need not say of what kind
+// it is if a source has been opened. It may be called concurrently.
+func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) {
+	s.mu.Lock()
+	format, kind := cmp.Or(string(s.found), string(s.feed.Format)), cmp.Or(cp.Source, s.kind)
+	s.mu.Unlock()
+	place, err := DescribeCursor(kind, cp.Cursor)
+	if err != nil {
+		return format, err.Error()
+	}
+	switch p := place.(type) {
+	case datareplication.Place:
+		format = datareplication.Kind
+	case syndication.Place:
+		format = cmp.Or(string(p.Format), format)
+	}
+	return format, place
+}
+
+// Commit adds the IDs of published entities to those that the topic holds. Only a caller
+// that has no sink calls it.
+func (s *Sources) Commit(published []feed.Entity) { s.opts.IDs.Commit(published) }
+
+// ReadSnapshot reads the snapshot whose index the feed's URL is, and hands its entities to
+// take. It returns the index; its ID is empty if the URL does not serve an index.
+func (s *Sources) ReadSnapshot(ctx context.Context, take func(feed.Batch) error) (datareplication.Snapshot, error) {
+	return s.datareplication().ReadSnapshot(ctx, s.feed.Source.URL, take)
+}
+
+// ErrMaybeIndex is part of the error for a URL that serves JSON, which may be the index of
+// a snapshot.
+var ErrMaybeIndex = errors.New("if it is the index of a snapshot, set start to snapshot: and this url, and url to that of the feed")
+
+// detectFormat returns the format of the document at a URL: by its media type if that is multipart,
+// and by its root element if not. An answer of 204 is a datareplication feed
+// without entities. It reads no more than it needs.
+func detectFormat(ctx context.Context, client *source.Client, url string) (config.Format, error) {
+	resp, err := client.Do(ctx, source.Request{Method: http.MethodGet, URL: url})
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.Status == http.StatusNoContent {
+		return datareplication.Kind, nil
+	}
+	contentType := resp.Header.Get("Content-Type")
+	if main, _, _ := strings.Cut(contentType, "/"); strings.EqualFold(strings.TrimSpace(main), "multipart") {
+		return datareplication.Kind, nil
+	}
+	format, err := syndication.Detect(resp.Body, syndication.Options{URL: resp.URL.String(), ContentType: contentType})
+	if errors.Is(err, syndication.ErrNotFeed) {
+		err = fmt.Errorf("the url serves neither a datareplication feed (multipart pages) nor Atom or RSS: %w", err)
+		if media, _, _ := mime.ParseMediaType(contentType); media == "application/json" || strings.HasSuffix(media, "+json") {
+			err = fmt.Errorf("%w; %w", err, ErrMaybeIndex)
+		}
+		return "", feed.Permanent(err)
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case format == syndication.RDF:
+		format = syndication.RSS
+	}
+	return config.Format(format), nil
+}
