@@ -25,7 +25,8 @@ var layers = map[string][]string{
 	"secret":     {},
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint"},
-	"admin":      {"bridge", "feed", "checkpoint", "safetext"},
+	"connlimit":  {},
+	"admin":      {"bridge", "connlimit", "feed", "checkpoint", "safetext"},
 	"verify":     {"feed", "message"},
 
 	"source":                        {"feed", "secret", "safetext"},
@@ -40,7 +41,7 @@ var layers = map[string][]string{
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
 
-	"serve": {"feed", "message", "safetext"},
+	"serve": {"connlimit", "feed", "message", "safetext"},
 	"chaos": {},
 
 	"config":         {"feed", "secret", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
@@ -63,7 +64,7 @@ var alone = map[string][]string{
 }
 
 // standard are the packages that may import nothing but the standard library.
-var standard = []string{"feed", "message", "secret", "safetext", "checkpoint"}
+var standard = []string{"feed", "message", "secret", "safetext", "checkpoint", "connlimit"}
 
 // badNames are names that say nothing.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}

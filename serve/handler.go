@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/connlimit"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -97,7 +98,7 @@ func (w *watchedWriter) ReadFrom(from io.Reader) (int64, error) {
 			return held.WriteTo(w.ResponseWriter)
 		}
 	}
-	return io.CopyBuffer(struct{ io.Writer }{w.ResponseWriter}, from, make([]byte, piece/2))
+	return io.CopyBuffer(struct{ io.Writer }{w.ResponseWriter}, from, make([]byte, connlimit.Chunk/2))
 }
 
 // Unwrap is for http.ResponseController.
@@ -272,7 +273,7 @@ func (f *Feed) content(w http.ResponseWriter, r *http.Request, p *page) (content
 			return &stream{f: f, p: p}, p.length, false, func() {}, nil
 		}
 		ctx, cancel := context.WithCancel(r.Context())
-		place, err := f.memory.stream(ctx, func() {
+		slot, err := f.memory.stream(ctx, func() {
 			cancel()
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 		})
@@ -280,10 +281,10 @@ func (f *Feed) content(w http.ResponseWriter, r *http.Request, p *page) (content
 			cancel()
 			return nil, 0, false, nil, err
 		}
-		s := &stream{ctx: ctx, f: f, p: p, place: place}
+		s := &stream{ctx: ctx, f: f, p: p, slot: slot}
 		return s, p.length, false, func() {
 			s.Close()
-			place.leave()
+			slot.Release()
 			cancel()
 		}, nil
 	}

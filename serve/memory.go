@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/feedbridge/feedbridge/connlimit"
 )
 
 // DefaultMemory is how much a [Memory] holds by default, in bytes.
@@ -31,7 +33,7 @@ type Memory struct {
 	// largest is the largest page that is held.
 	largest int64
 	builds  *semaphore.Weighted
-	streams *places
+	streams *connlimit.Slots
 	// snapshots lets one be built at a time: each takes memory for its keys, and
 	// the moments of all feeds are the same.
 	snapshots *semaphore.Weighted
@@ -50,20 +52,20 @@ func NewMemory(budget int64) *Memory {
 	}
 	return &Memory{
 		budget: budget, largest: budget / 16, pages: map[pageKey]*list.Element{},
-		builds: semaphore.NewWeighted(builds), streams: newPlaces(streams), snapshots: semaphore.NewWeighted(1),
+		builds: semaphore.NewWeighted(builds), streams: connlimit.NewSlots(streams, patience), snapshots: semaphore.NewWeighted(1),
 	}
 }
 
-// stream returns a place for a client that is sent a page that is not held. If it is
-// slow while others wait, it is cut off. It fails with errFull if there is no place.
-func (m *Memory) stream(ctx context.Context, cut func()) (*place, error) {
+// stream returns a slot for a client that is sent a page that is not held. A client
+// that is slow while others wait is evicted. It fails with errFull if no slot gets free.
+func (m *Memory) stream(ctx context.Context, evict func()) (*connlimit.Slot, error) {
 	waiting, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
-	place, err := m.streams.take(waiting, cut)
+	slot, err := m.streams.Acquire(waiting, evict)
 	if err != nil && ctx.Err() == nil {
 		err = errFull
 	}
-	return place, err
+	return slot, err
 }
 
 // get returns the page that is held under a key, nil if there is none. Whoever

@@ -13,19 +13,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedbridge/feedbridge/connlimit"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// The bounds of what clients may take up. A client that is slow is borne as long
-// as it takes a piece of a page in stall, and nobody else waits for its place; all
-// of them together are bounded by their number.
+// The limits of clients. A slow client stays connected as long as it reads a
+// [connlimit.Chunk] in [connlimit.WriteTimeout] and no other client waits for its
+// slot.
 const (
 	// DefaultConnections is how many clients may be connected at a time.
 	DefaultConnections = 4096
 
+	// patience is how long a client may keep the server waiting while others wait
+	// for its connection.
+	patience = 2 * time.Second
+
 	headerFor   = 10 * time.Second
 	idleFor     = 2 * time.Minute
-	stall       = 30 * time.Second
 	headerBytes = 16 << 10
 	// grace is how long requests may go on after the end of Serve's context.
 	grace = 5 * time.Second
@@ -87,8 +91,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // under way have been answered or 5s have passed. Snapshots are built meanwhile.
 // It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	door := newDoor(l, s.opts.Connections)
-	l = door
+	limited := connlimit.NewListener(l, s.opts.Connections, patience)
+	l = limited
 	if s.opts.TLS != nil {
 		l = tls.NewListener(l, s.opts.TLS)
 	}
@@ -98,7 +102,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ReadTimeout:       headerFor, // for bodies too, which nobody sends to a feed
 		IdleTimeout:       idleFor,
 		MaxHeaderBytes:    headerBytes,
-		ConnState:         door.saw,
+		ConnState:         limited.ConnState,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/connlimit"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -271,8 +272,8 @@ func TestSlowClients(t *testing.T) {
 		memory *Memory
 		ok     bool
 	}{
-		"slow": {stall / 2, nil, true}, "stuck": {stall * 2, nil, false},
-		"slow, with a page that is not held": {stall / 2, tiny(), true}, "stuck, with a page that is not held": {stall * 2, tiny(), false},
+		"slow": {connlimit.WriteTimeout / 2, nil, true}, "stuck": {connlimit.WriteTimeout * 2, nil, false},
+		"slow, with a page that is not held": {connlimit.WriteTimeout / 2, tiny(), true}, "stuck, with a page that is not held": {connlimit.WriteTimeout * 2, tiny(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -289,7 +290,7 @@ func TestSlowClients(t *testing.T) {
 				}()
 				conn := l.dial()
 				fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-				resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, test.pause}, piece), nil)
+				resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, test.pause}, connlimit.Chunk), nil)
 				if err == nil {
 					_, err = io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"iter"
+
+	"github.com/feedbridge/feedbridge/connlimit"
 )
 
 // stream is a page that is not held in memory, read from the topic while it is
@@ -19,8 +21,8 @@ type stream struct {
 	at   int64 // of rest in the page
 	want int64 // where to read next
 
-	place *place
-	sent  int // by the last Read, which the client has taken when it is called again
+	slot *connlimit.Slot
+	sent int // by the last Read, which the client has taken when it is called again
 }
 
 // chunks are the bytes of a page that has no links in it.
@@ -48,10 +50,10 @@ func (f *Feed) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
 var errCut = errors.New("messages of the page were deleted")
 
 func (s *stream) Read(b []byte) (n int, err error) {
-	s.place.took(s.sent)
+	s.slot.Took(s.sent)
 	defer func() {
 		s.sent = n
-		s.place.wait()
+		s.slot.Wait()
 	}()
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
