@@ -42,8 +42,9 @@ type Options struct {
 	Buses []Bus
 	// Log gets what goes wrong in the server itself.
 	Log *slog.Logger
-	// Connections is how many clients may be connected at a time. Others wait until
-	// one leaves or has been idle for 10s. Default 64.
+	// Connections is how many clients may be connected at a time. For one more, the
+	// client that has been idle or slow for longest is disconnected, once it has been
+	// so for 250ms. Default 64.
 	Connections int
 	// Redact hides the secrets of URLs in what is shown. Nil stands for one that
 	// knows the usual names of parameters.
