@@ -204,15 +204,15 @@ func (a *article) read(s *scanner, own, base string) (err error) {
 		}
 	case own + " author", dcSpace + " creator":
 		if value != "" {
-			a.authors = append(a.authors, readPerson(value))
+			a.authors = append(a.authors, readPerson(value).withExtra(&t))
 		}
 	case dcSpace + " contributor":
 		if value != "" {
-			a.contributors = append(a.contributors, readPerson(value))
+			a.contributors = append(a.contributors, readPerson(value).withExtra(&t))
 		}
 	case own + " category", dcSpace + " subject":
 		if value != "" {
-			a.categories = append(a.categories, category{term: value, scheme: t.attr("domain")})
+			a.categories = append(a.categories, category{term: value, scheme: t.attr("domain"), label: t.attrIn(extraSpace, "label")})
 		}
 	case own + " pubDate", dctermsSpace + " issued", dctermsSpace + " created":
 		first(&a.published, value)
@@ -407,6 +407,13 @@ func readPerson(text string) person {
 		return person{name: text, email: text}
 	}
 	return person{name: text}
+}
+
+// withExtra returns the person with the attributes in [extraSpace].
+func (p person) withExtra(t *tag) person {
+	first(&p.email, t.attrIn(extraSpace, "email"))
+	first(&p.uri, t.attrIn(extraSpace, "uri"))
+	return p
 }
 
 // markup is what text has that is meant as HTML.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
 )
 
@@ -44,7 +45,7 @@ func (atomFormat) frame(f *Feed, p *page) (head, tail []byte) {
 // Whatever else the message is becomes the content of an entry.
 func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
 	if e.op == "DELETE" {
-		return tombstone(b, e, iri(e.id))
+		return tombstone(b, e, iri(e.entryID))
 	}
 	if out, ok := atomFromAtom(b, e); ok {
 		return out
@@ -52,7 +53,7 @@ func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
 	if a, ok := readArticle(e.body, e.base()); ok {
 		return a.appendAtom(b, e)
 	}
-	b = atomEntry(b, e, e.id, rfc3339(e.stamp()))
+	b = atomEntry(b, e, e.entryID, rfc3339(e.stamp()))
 	return append(appendContent(b, e), "</entry>\n"...)
 }
 
@@ -82,11 +83,19 @@ func appendContent(b []byte, e *entity) []byte {
 
 // atomEntry begins an entry that we make.
 func atomEntry(b []byte, e *entity, title, updated string) []byte {
-	b = fmt.Appendf(b, "<entry><id>%s</id><title>%s</title><updated>%s</updated>", escaped(iri(e.id)), escaped(title), updated)
-	if e.op == "PATCH" {
-		b = fmt.Appendf(b, `<category scheme="https://github.com/feedbridge/feedbridge/operation" term="PATCH"/>`)
+	b = fmt.Appendf(b, "<entry><id>%s</id><title>%s</title><updated>%s</updated>", escaped(iri(e.entryID)), escaped(title), updated)
+	return e.appendOperation(b, "")
+}
+
+// operationScheme is the scheme of the category that marks the entry of a PATCH.
+const operationScheme = "https://github.com/feedbridge/feedbridge/operation"
+
+// appendOperation marks the entry of a PATCH. prefix is that of Atom.
+func (e *entity) appendOperation(b []byte, prefix string) []byte {
+	if e.op != feed.Patch {
+		return b
 	}
-	return b
+	return fmt.Appendf(appendName(append(b, '<'), prefix, "category"), ` scheme="%s" term="PATCH"/>`, operationScheme)
 }
 
 // atomFromAtom appends an entry of Atom as it is, with what it needs beside: an ID, a
@@ -206,10 +215,10 @@ func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []b
 		return appendEnd(appendText(b, text), prefix, local)
 	}
 	if !has["id"] {
-		b = element("id", iri(e.id))
+		b = element("id", iri(e.entryID))
 	}
 	if !has["title"] {
-		b = element("title", e.id)
+		b = element("title", e.entryID)
 	}
 	if !has["updated"] {
 		b = element("updated", rfc3339(e.stamp()))
@@ -217,6 +226,7 @@ func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []b
 	if !has["content"] && !has["link "] && !has["link alternate"] {
 		b = element("content", "") // an entry has one of the two (RFC 4287, section 4.1.2)
 	}
+	b = e.appendOperation(b, prefix)
 	if has["source"] {
 		return b
 	}
@@ -272,21 +282,19 @@ func (e *entity) appendSource(b []byte, prefix string) []byte {
 
 // appendAtom appends an article as an entry.
 func (a *article) appendAtom(b []byte, e *entity) []byte {
-	title, updated := e.id, rfc3339(e.stamp())
+	title, updated := e.entryID, rfc3339(e.stamp())
 	if at, ok := parseTime(a.updated); ok {
 		updated = at
 	}
 	b = appendStart(b, &tag{local: "entry"}, nil, withBase(nil, a.base))
-	b = fmt.Appendf(b, "<id>%s</id>", escaped(iri(firstOf(a.id, e.id))))
+	b = fmt.Appendf(b, "<id>%s</id>", escaped(iri(firstOf(a.id, e.entryID))))
 	if a.title.isBlank() {
 		b = fmt.Appendf(b, "<title>%s</title>", escaped(title))
 	} else {
 		b = a.title.appendAtom(b, "title")
 	}
 	b = fmt.Appendf(b, "<updated>%s</updated>", updated)
-	if e.op == "PATCH" {
-		b = append(b, `<category scheme="https://github.com/feedbridge/feedbridge/operation" term="PATCH"/>`...)
-	}
+	b = e.appendOperation(b, "")
 	if at, ok := parseTime(a.published); ok {
 		b = fmt.Appendf(b, "<published>%s</published>", at)
 	}

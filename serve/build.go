@@ -377,7 +377,7 @@ func (r *reading) write(ctx context.Context) error {
 			return err
 		}
 		if r.p.linked {
-			r.versions = append(r.versions, version{e.id, e.op != feed.Patch})
+			r.versions = append(r.versions, version{e.entryID, e.op != feed.Patch})
 		}
 	}
 	return clash

@@ -54,8 +54,14 @@ type crawler struct {
 
 func (s *site) crawl(t tester) *crawler {
 	t.Helper()
+	return crawlAt(t, s.URL+"/feeds/orders/latest")
+}
+
+// crawlAt returns a crawler of the feed at a URL.
+func crawlAt(t tester, url string) *crawler {
+	t.Helper()
 	cfg := datareplication.Config{Config: source.Defaults()}
-	cfg.URL = s.URL + "/feeds/orders/latest"
+	cfg.URL = url
 	cfg.Limits.Rate = 1e6
 	client, err := source.NewClient(cfg.Config, source.Options{})
 	if err != nil {

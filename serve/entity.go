@@ -27,11 +27,19 @@ const (
 	longestKey = 4 << 10
 )
 
+// entryID is the header that has the ID of an entry of Atom or RSS, of which the
+// entity is one version. A datareplication feed has it because each version has a
+// Content-ID of its own there.
+const entryID = "Entry-Id"
+
 // entity is a message as a feed has it.
 type entity struct {
 	position uint64
 	id       string // as the message has it, or made of its position
-	op       feed.Operation
+	// entryID is the ID of the entry of Atom or RSS that the entity is a version of,
+	// and equals id if it is none.
+	entryID string
+	op      feed.Operation
 	// modified is the entity's Last-Modified, and taken when the bus took it.
 	modified, taken time.Time
 	contentType     string
@@ -74,6 +82,8 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 			first(&modified, value)
 		case named(field.Name, message.OperationType):
 			first(&operation, value)
+		case named(field.Name, entryID):
+			first(&e.entryID, value)
 		}
 		e.header = append(e.header, field)
 	}
@@ -85,6 +95,7 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	if e.id == "" {
 		e.id = strconv.FormatUint(r.Position, 10) + "." + epoch + "@" + f.cfg.Name
 	}
+	e.keepOrigin()
 	if e.untyped = e.contentType == ""; e.untyped {
 		e.contentType = "application/octet-stream"
 	}
@@ -106,6 +117,28 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	e.modified = e.modified.Truncate(time.Second)
 	return e
 }
+
+// keepOrigin adds the headers that make the copy of an entry as good as the entry: its
+// ID, and the URL of the document that its relative references start from. Of a copy,
+// it restores that URL.
+func (e *entity) keepOrigin() {
+	location := e.said(contentLocation)
+	switch {
+	case e.changes && e.entryID == "":
+		e.entryID = e.id
+		e.header = append(e.header, feed.Field{Name: entryID, Value: e.id})
+		if location == "" && fits(feed.Field{Name: contentLocation, Value: e.page}) && e.page != "" {
+			e.header = append(e.header, feed.Field{Name: contentLocation, Value: e.page})
+		}
+	case e.entryID == "":
+		e.entryID = e.id
+	case location != "":
+		e.page = location
+	}
+}
+
+// contentLocation is the header that has the URL of the document that an entry is from.
+const contentLocation = "Content-Location"
 
 // addKey adds the header with a key, unless the message has one of its own. What is
 // not visible ASCII is written as in URLs, and so is the percent sign: a key may

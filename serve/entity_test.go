@@ -160,7 +160,7 @@ func TestEntities(t *testing.T) {
 				r.Header = append(r.Header, feed.Field{Name: "Feedbridge-Mark", Value: "1;p;;;0;0"})
 				return r
 			}(),
-			"Content-Type: text/plain\nContent-ID: tag:x,2026:1#0\nLast-Modified: Sun, 01 Mar 2026 12:00:01 GMT\nOperation-Type: http-equiv=PUT\nContent-Length: 1\n\nx",
+			"Content-Type: text/plain\nContent-ID: tag:x,2026:1#0\nLast-Modified: Sun, 01 Mar 2026 12:00:01 GMT\nOperation-Type: http-equiv=PUT\nEntry-Id: tag:x,2026:1\nContent-Length: 1\n\nx",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

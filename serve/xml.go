@@ -85,7 +85,7 @@ func isTextual(media string) bool {
 
 // base is what relative references in the body start from: the document that the
 // entity was read from. It is empty if that is not known.
-func (e *entity) base() string { return resolveURL(e.page, e.said("Content-Location")) }
+func (e *entity) base() string { return resolveURL(e.page, e.said(contentLocation)) }
 
 // said returns the value of a header, "" if there is none.
 func (e *entity) said(name string) string {
