@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,7 +71,7 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 		if v := field.Value; v != "" && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
 			field.Value = strings.Trim(v, " \t")
 		}
-		if !fits(field) {
+		if !fits(field) || len(field.Value) > longestValue && isNeeded(field.Name) {
 			continue
 		}
 		switch value := field.Value; {
@@ -102,6 +103,7 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	if r.Key != nil && (d.Foreign || r.Tombstone) {
 		e.addKey(r.Key)
 	}
+	e.limitHeader()
 	switch {
 	case e.op == "" && r.Tombstone:
 		e.op = feed.Delete
@@ -127,7 +129,7 @@ func (e *entity) keepOrigin() {
 	case e.changes && e.entryID == "":
 		e.entryID = e.id
 		e.header = append(e.header, feed.Field{Name: entryID, Value: e.id})
-		if location == "" && fits(feed.Field{Name: contentLocation, Value: e.page}) && e.page != "" {
+		if location == "" && e.page != "" && len(e.page) <= longestValue && fits(feed.Field{Name: contentLocation, Value: e.page}) {
 			e.header = append(e.header, feed.Field{Name: contentLocation, Value: e.page})
 		}
 	case e.entryID == "":
@@ -135,6 +137,59 @@ func (e *entity) keepOrigin() {
 	case location != "":
 		e.page = location
 	}
+}
+
+const (
+	// largestHeader is how large the header of a part may be, in bytes. Readers, ours
+	// among them, refuse a larger one, and read no further. 1 KiB is for the fields
+	// that a message need not have.
+	largestHeader = 63 << 10
+	// longestValue is how long the value of a field that readers need may be, in bytes.
+	longestValue = 8 << 10
+)
+
+// isNeeded reports whether readers need the field to know what an entity is.
+func isNeeded(name string) bool {
+	return standard(name) >= 0 || named(name, entryID) || named(name, contentLocation) || named(name, messageKey)
+}
+
+// limitHeader removes the largest fields that readers do not need, until the header is
+// no larger than largestHeader.
+func (e *entity) limitHeader() {
+	size := func(f feed.Field) int { return len(f.Name) + len(": ") + len(f.Value) + len("\r\n") }
+	left := largestHeader
+	for _, f := range e.header {
+		left -= size(f)
+	}
+	if left >= 0 {
+		return
+	}
+	var others []int // sizes
+	for _, f := range e.header {
+		if !isNeeded(f.Name) {
+			others = append(others, size(f))
+			left += size(f)
+		}
+	}
+	slices.Sort(others)
+	kept, largest := left, 0 // largest is the size of the largest field that is kept
+	for _, n := range others {
+		if kept -= n; kept < 0 {
+			break
+		}
+		largest = n
+	}
+	e.header = slices.DeleteFunc(e.header, func(f feed.Field) bool {
+		n := size(f)
+		switch {
+		case isNeeded(f.Name):
+			return false
+		case n > largest || n > left:
+			return true
+		}
+		left -= n
+		return false
+	})
 }
 
 // contentLocation is the header that has the URL of the document that an entry is from.
