@@ -41,8 +41,9 @@ var layers = map[string][]string{
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
 
-	"serve": {"connlimit", "feed", "message", "safetext"},
-	"chaos": {},
+	"serve":          {"serve/snapshot", "connlimit", "feed", "message", "safetext"},
+	"serve/snapshot": {"feed"},
+	"chaos":          {},
 
 	"config":         {"feed", "secret", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},

@@ -16,21 +16,20 @@ import (
 // document, and the subscription document has what is newer.
 type atomFormat struct{}
 
-func (atomFormat) linked() bool             { return true }
 func (atomFormat) contentType(*page) string { return "application/atom+xml; charset=utf-8" }
 
 // feedID is the same in all documents of a topic.
-func feedID(f *Feed, epoch string) string {
-	sum := sha256.Sum256([]byte(f.cfg.Name + " " + epoch))
+func feedID(c *Config, epoch string) string {
+	sum := sha256.Sum256([]byte(c.Name + " " + epoch))
 	b := sum[:16]
 	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // a UUID of version 8 (RFC 9562)
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func (atomFormat) frame(f *Feed, p *page) (head, tail []byte) {
+func (atomFormat) frame(c *Config, p *page) (head, tail []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<feed xmlns=%q>\n<id>%s</id>\n<title>%s</title>\n<updated>%s</updated>\n<author><name>feedbridge</name></author>\n",
-		xml.Header, atomSpace, feedID(f, p.id.epoch), escaped(f.cfg.Title), rfc3339(p.updated()))
+		xml.Header, atomSpace, feedID(c, p.id.epoch), escaped(c.Title), rfc3339(p.updated()))
 	for _, l := range p.relations() {
 		fmt.Fprintf(&b, "<link rel=\"%s\" href=\"%s\"/>\n", l[0], escaped(l[1]))
 	}

@@ -48,8 +48,8 @@ func (v view) ids() string {
 	return strings.Join(ids, " ")
 }
 
-// viewer prints the view of each document. A document is its URL and its text.
-const viewer = `
+// viewProgram prints the view of each document. A document is its URL and its text.
+const viewProgram = `
 import calendar, feedparser, html, json, re, sys
 def clean(detail):
     # What a reader shows: text is escaped where HTML is shown.
@@ -91,7 +91,7 @@ type document [2]string
 
 func views(t *testing.T, docs ...document) (all []view) {
 	t.Helper()
-	pythonSays(t, "feedparser", viewer, docs, &all)
+	pythonSays(t, "feedparser", viewProgram, docs, &all)
 	return all
 }
 
@@ -184,7 +184,7 @@ func corpus(t *testing.T) (docs map[string]document) {
 // served in each format again. Readers of Atom and RSS see the entries of the
 // original, field by field and in the order of the topic; readers of datareplication
 // get every message of the topic with its operation, date and body.
-func TestReadersSeeTheSameInEveryPairOfFormats(t *testing.T) {
+func TestReadersSeeTheSameInEveryFormat(t *testing.T) {
 	t.Parallel()
 	python(t, "feedparser")
 	for name, original := range corpus(t) {

@@ -33,9 +33,9 @@ func newSite(t testing.TB) *site {
 	s := new(site)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := s.feed.Load()
-		f.topic.mu.Lock()
-		f.topic.at = time.Time{}
-		f.topic.mu.Unlock()
+		f.builder.topic.mu.Lock()
+		f.builder.topic.at = time.Time{}
+		f.builder.topic.mu.Unlock()
 		f.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
@@ -369,9 +369,9 @@ func FuzzPage(f *testing.F) {
 		}
 		s := serveTopic(t, topic)
 		want := []feed.Entity{}
-		own := newSifter(0)
+		own := newNormalizer(0)
 		for _, r := range topic.records {
-			e := s.entity("e0", r, nil)
+			e := s.builder.decoder.decode("e0", r, nil)
 			if own.add(&e) {
 				want = append(want, feed.Entity{ID: e.id, Op: e.op, Modified: e.modified, Body: e.body})
 			}

@@ -1,15 +1,13 @@
 package serve
 
 import (
-	"encoding/binary"
 	"fmt"
+	"mime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
@@ -56,18 +54,24 @@ type entity struct {
 	page string
 }
 
-// entity reads a message. Whatever it is, there is an entity: it may come from
-// anyone. Its header is put into the given one, if there is room.
-func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
+// decoder reads the messages of a topic.
+type decoder struct {
+	name    string // of the feed
+	busTime bool   // see [Config.BusTime]
+}
+
+// decode reads a message, which may come from any program: every message is an entity.
+// It appends the entity's header to header[:0].
+func (d decoder) decode(epoch string, r feed.Record, header feed.Header) entity {
 	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC()}
 	if r.Time.IsZero() || r.Time.Year() > 9999 {
 		e.taken = time.Unix(0, 0).UTC()
 	}
-	d := message.Decode(r.Header, header[:0])
-	e.changes, e.page = d.Mark != "", d.Page
-	e.header = d.Header[:0]
+	m := message.Decode(r.Header, header[:0])
+	e.changes, e.page = m.Mark != "", m.Page
+	e.header = m.Header[:0]
 	var modified, operation string
-	for _, field := range d.Header {
+	for _, field := range m.Header {
 		if v := field.Value; v != "" && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
 			field.Value = strings.Trim(v, " \t")
 		}
@@ -94,13 +98,13 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	}
 	e.op, _ = message.ParseOperation(operation)
 	if e.id == "" {
-		e.id = strconv.FormatUint(r.Position, 10) + "." + epoch + "@" + f.cfg.Name
+		e.id = strconv.FormatUint(r.Position, 10) + "." + epoch + "@" + d.name
 	}
 	e.keepOrigin()
 	if e.untyped = e.contentType == ""; e.untyped {
 		e.contentType = "application/octet-stream"
 	}
-	if r.Key != nil && (d.Foreign || r.Tombstone) {
+	if r.Key != nil && (m.Foreign || r.Tombstone) {
 		e.addKey(r.Key)
 	}
 	e.limitHeader()
@@ -113,7 +117,7 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	// Entries of Atom and RSS come in any order of their times. And no entity was
 	// modified later than the bus had it.
 	e.modified = e.taken
-	if !own.IsZero() && !e.changes && !f.cfg.BusTime && (own.Before(e.taken) || r.Time.IsZero()) {
+	if !own.IsZero() && !e.changes && !d.busTime && (own.Before(e.taken) || r.Time.IsZero()) {
 		e.modified = own
 	}
 	e.modified = e.modified.Truncate(time.Second)
@@ -273,72 +277,41 @@ var classes = func() (of [256]class) {
 	return of
 }()
 
-// hash is that of all that makes two messages the same. It is written to b, which
-// is returned for the next one.
-func (e *entity) hash(b []byte) (uint64, []byte) {
-	b = append(b[:0], e.op...)
-	for _, f := range e.header {
-		// Neither has a line end in it.
-		b = append(b, '\n')
-		b = append(b, f.Name...)
-		b = append(b, ':')
-		b = append(b, f.Value...)
+// stamp is when an entry that we make was updated: when the bus took its message,
+// with the position in the digits behind the millisecond. So one that comes later
+// is newer, also where the bus counts in milliseconds.
+func (e *entity) stamp() time.Time {
+	return e.taken.Truncate(time.Millisecond).Add(time.Duration(e.position % 1e6))
+}
+
+// media returns the media type of the body. UTF-8 text that has none is text.
+func (e *entity) media() string {
+	media, _, err := mime.ParseMediaType(e.contentType)
+	switch {
+	case err == nil && strings.Contains(media, "/") && !e.untyped:
+		return media
+	case e.untyped && isText(e.body):
+		return "text/plain"
 	}
-	b = append(b, "\n\n"...)
-	b = binary.BigEndian.AppendUint64(b, xxhash.Sum64(e.body))
-	return xxhash.Sum64(b), b
+	return "application/octet-stream"
 }
 
-// summary is what a page needs to know of the page in front of it: the newest
-// time, and the IDs with a hash of what had them last.
-type summary struct {
-	newest time.Time
-	ids    map[string]uint64
+// base is what relative references in the body start from: the document that the
+// entity was read from. It is empty if that is not known.
+func (e *entity) base() string { return resolveURL(e.page, e.said(contentLocation)) }
+
+// said returns the value of a header, "" if there is none.
+func (e *entity) said(name string) string {
+	value, _ := e.header.Get(name)
+	return value
 }
 
-// sifter makes what the specification wants of the entities of a page, in their
-// order: times do not run back, and an ID is there once. It looks no further than
-// to the page in front, because all that a page depends on has to be there as
-// long as the page is.
-type sifter struct {
-	before, own summary
-	b           []byte // to hash in
-}
-
-// newSifter returns a sifter for about n entities.
-func newSifter(n uint64) *sifter {
-	return &sifter{own: summary{ids: make(map[string]uint64, min(n, DefaultPageSize))}}
-}
-
-// add takes the next message of the page. It is not ok if the message is the
-// same as one before it.
-func (s *sifter) add(e *entity) bool {
-	// The first message stays, whatever it is: a page without any would be none,
-	// and nobody could say so before having read it.
-	opening := len(s.own.ids) == 0
-	at := e.modified
-	for _, newest := range []time.Time{s.before.newest, s.own.newest} {
-		if e.modified.Before(newest) {
-			e.modified = newest
+// feedAuthors returns the authors of the feed that the entity is from.
+func (e *entity) feedAuthors() (authors []person) {
+	for _, f := range e.header {
+		if named(f.Name, "Feed-Author") {
+			authors = append(authors, readPerson(f.Value))
 		}
 	}
-	// The page behind is told the messages' own times. With what they were raised
-	// to, a page would depend on all in front of it.
-	if s.own.newest.Before(at) {
-		s.own.newest = at
-	}
-	hash, b := e.hash(s.b)
-	s.b = b
-	was, repeated := s.own.ids[e.id]
-	if !repeated {
-		was, repeated = s.before.ids[e.id]
-	}
-	s.own.ids[e.id] = hash
-	switch {
-	case repeated && was == hash && !opening && !e.changes:
-		return false
-	case repeated || e.changes:
-		e.id += "#" + strconv.FormatUint(e.position, 10)
-	}
-	return true
+	return authors
 }

@@ -216,7 +216,7 @@ func TestCompressionIsBounded(t *testing.T) {
 		topic.add(messageOf("m", feed.Put, noon, strings.Repeat("x", 100_000)))
 		s := serveTopic(t, topic)
 		s.get(t, "/latest").want(t, 200)
-		if err := s.memory.builds.Acquire(t.Context(), builds); err != nil {
+		if err := s.builder.memory.builds.Acquire(t.Context(), builds); err != nil {
 			t.Fatal(err)
 		}
 		answered := make(chan got, 1)
@@ -227,7 +227,7 @@ func TestCompressionIsBounded(t *testing.T) {
 			t.Errorf("got %v", g)
 		default:
 		}
-		s.memory.builds.Release(builds)
+		s.builder.memory.builds.Release(builds)
 		if g := <-answered; g.header.Get("Content-Encoding") != "gzip" {
 			t.Errorf("got %v", g.header)
 		}

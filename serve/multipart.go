@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
@@ -101,11 +102,9 @@ func appendField(b []byte, name, value string) []byte {
 	return append(b, "\r\n"...)
 }
 
-func (multipart) frame(_ *Feed, p *page) (head, tail []byte) {
+func (multipart) frame(_ *Config, p *page) (head, tail []byte) {
 	return nil, []byte("--" + p.boundary + "--\r\n")
 }
-
-func (multipart) linked() bool { return false }
 
 // links are the Link fields of a page, one line each, as old clients want it.
 func links(base string, p *page, span feed.Span) []string {
@@ -120,4 +119,22 @@ func links(base string, p *page, span feed.Span) []string {
 		list = append(list, link(p.after.k, "next"))
 	}
 	return list
+}
+
+// AppendPart implements [snapshot.Part].
+func (e *entity) AppendPart(b []byte, boundary string) []byte {
+	return multipart{}.entity(b, &page{boundary: boundary}, e)
+}
+
+// asRead returns an entity as a reader of a page gets it.
+func asRead(e *entity) feed.Entity {
+	part := string(multipart{}.entity(nil, &page{}, e))
+	head, _, _ := strings.Cut(part, "\r\n\r\n")
+	_, head, _ = strings.Cut(head, "\r\n") // the boundary
+	var header feed.Header
+	for line := range strings.SplitSeq(head, "\r\n") {
+		name, value, _ := strings.Cut(line, ": ")
+		header = append(header, feed.Field{Name: name, Value: value})
+	}
+	return feed.Entity{ID: e.id, Op: e.op, Modified: e.modified, Header: header, Body: e.body}
 }

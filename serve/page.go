@@ -86,7 +86,7 @@ type page struct {
 // pageKey names a page among all that a Memory holds. Documents with links in
 // them depend on where they are served.
 type pageKey struct {
-	feed *Feed
+	feed *Config // its address is the identity of the feed
 	id   pageID
 	base string
 	kind kind
@@ -123,4 +123,34 @@ func (p *page) current(span feed.Span) bool {
 		return false
 	}
 	return p.after.ok || p.span.End == span.End
+}
+
+// address is an archive's or the subscription document's.
+func (p *page) address() string {
+	if p.kind == subscription {
+		return p.base + "/latest"
+	}
+	return p.archive(p.id.k)
+}
+
+func (p *page) archive(k uint64) string { return p.base + "/pages/" + p.id.at(k).String() }
+
+// relations are the links of a document, by their relation (RFC 5005).
+func (p *page) relations() [][2]string {
+	list := [][2]string{{"self", p.address()}, {"current", p.base + "/latest"}}
+	if p.prev(p.span) {
+		list = append(list, [2]string{"prev-archive", p.archive(p.before.k)})
+	}
+	if p.after.ok {
+		list = append(list, [2]string{"next-archive", p.archive(p.after.k)})
+	}
+	return list
+}
+
+// updated is when a document was changed last: when it got its last entry.
+func (p *page) updated() time.Time {
+	if p.entities == 0 {
+		return time.Unix(0, 0).UTC()
+	}
+	return p.modified
 }

@@ -16,13 +16,12 @@ import (
 // rssFormat is RSS 2.0, archived as the appendix of RFC 5005 has it.
 type rssFormat struct{}
 
-func (rssFormat) linked() bool             { return true }
 func (rssFormat) contentType(*page) string { return "application/rss+xml; charset=utf-8" }
 
-func (rssFormat) frame(f *Feed, p *page) (head, tail []byte) {
+func (rssFormat) frame(c *Config, p *page) (head, tail []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<rss version=\"2.0\"><channel>\n<title>%s</title>\n<link>%s</link>\n<description>%s</description>\n<lastBuildDate>%s</lastBuildDate>\n<generator>feedbridge</generator>\n",
-		xml.Header, escaped(f.cfg.Title), escaped(p.base+"/latest"), escaped(f.cfg.Title), p.updated().Format(http.TimeFormat))
+		xml.Header, escaped(c.Title), escaped(p.base+"/latest"), escaped(c.Title), p.updated().Format(http.TimeFormat))
 	for _, l := range p.relations() {
 		fmt.Fprintf(&b, "<atom:link xmlns:atom=%q rel=\"%s\" href=\"%s\"/>\n", atomSpace, l[0], escaped(l[1]))
 	}

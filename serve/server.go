@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/connlimit"
-	"github.com/feedbridge/feedbridge/feed"
 )
 
 // The limits of clients. A slow client stays connected as long as it reads a
@@ -33,8 +32,8 @@ const (
 	headerBytes = 16 << 10
 	// grace is how long requests may go on after the end of Serve's context.
 	grace = 5 * time.Second
-	// creation is how long it takes who writes to a topic to create it, if it starts
-	// when we do.
+	// creation is how long the writer of a topic may take to create it, if it starts
+	// together with the server.
 	creation = 5 * time.Second
 )
 
@@ -111,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer building.Wait()
 	for _, f := range s.feeds {
 		building.Go(func() {
-			f.await(ctx)
+			f.awaitTopic(ctx)
 			_, _ = f.View(ctx) // the log says at the start what cannot be read
 			f.Run(ctx)
 		})
@@ -132,17 +131,4 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	<-stopped
 	return nil
-}
-
-// await gives a topic that does not exist some time.
-func (f *Feed) await(ctx context.Context) {
-	if _, err := f.topic.Span(ctx); !errors.Is(err, feed.ErrNoTopic) {
-		return
-	}
-	timer := time.NewTimer(creation)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

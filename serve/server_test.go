@@ -133,7 +133,7 @@ func TestListedFirstPageIsServed(t *testing.T) {
 	s := serveTopic(t, topic)
 	for first := uint64(0); first < 14; first++ {
 		topic.trim(first)
-		s.Feed.topic.at, s.seen = time.Time{}, seen{}
+		s.Feed.builder.topic.at, s.viewer.at = time.Time{}, time.Time{}
 		view, err := s.View(t.Context())
 		pages := s.pages(t)
 		if want := strings.TrimPrefix(pages[0].links(t)["self"], "http://feed.example/feeds/orders/pages/"); err != nil || view.oldest != want {
@@ -517,7 +517,7 @@ func TestLargePageIsNotHeld(t *testing.T) {
 	memory := NewMemory(160_000)
 	s := serveTopic(t, sampleTopic(200), sized(40), func(c *Config) { c.Memory = memory })
 	for size, held := range map[uint64]bool{5: true, 40: false} {
-		p, err := s.page(t.Context(), pageKey{feed: s.Feed, id: pageID{"e0", size, 1}})
+		p, err := s.builder.page(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", size, 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -538,11 +538,11 @@ func TestPageTakesLittleMoreThanItHas(t *testing.T) {
 	}
 	s := serveTopic(t, topic, sized(10))
 	for k := range uint64(6) {
-		p, err := s.page(t.Context(), pageKey{feed: s.Feed, id: pageID{"e0", 10, k}})
+		p, err := s.builder.page(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 10, k}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.memory.release(p)
+		s.builder.memory.release(p)
 		if most := len(p.body)*9/8 + 1<<10; cap(p.body) > most || len(p.body) < 1000 {
 			t.Errorf("page %d of %d bytes takes %d, want at most %d", k, len(p.body), cap(p.body), most)
 		}

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"io"
 	"iter"
 
@@ -13,7 +12,7 @@ import (
 // sent. It is an [io.ReadSeeker]; going back reads the page from its start again.
 type stream struct {
 	ctx  context.Context
-	f    *Feed
+	f    *pageBuilder
 	p    *page
 	next func() ([]byte, error, bool) // nil before the start
 	stop func()
@@ -26,9 +25,9 @@ type stream struct {
 }
 
 // chunks are the bytes of a page that has no links in it.
-func (f *Feed) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
+func (f *pageBuilder) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		head, tail := f.format.frame(f, p)
+		head, tail := f.format.frame(f.cfg, p)
 		if !yield(head, nil) {
 			return
 		}
@@ -44,10 +43,6 @@ func (f *Feed) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
 		yield(tail, nil)
 	}
 }
-
-// errCut says that messages vanished from a page that was being sent. The client
-// sees that the page is cut.
-var errCut = errors.New("messages of the page were deleted")
 
 func (s *stream) Read(b []byte) (n int, err error) {
 	s.slot.Took(s.sent)

@@ -13,40 +13,10 @@ import (
 )
 
 const (
-	// viewFor is for how long a view of a topic is shown.
-	viewFor = time.Second
 	// listFor is how long the list waits for the buses. People do not wait longer,
 	// and what does not answer is what they look for.
 	listFor = 2 * time.Second
 )
-
-// View is what operators and readers see of a feed without reading it.
-type View struct {
-	// Span is which positions the topic has; with gaps, perhaps.
-	Span feed.Span
-	// Newest is when the bus took the newest message; zero if there is none.
-	Newest time.Time
-	// Snapshot is the ID of the newest snapshot, "" if there is none or nothing in it,
-	// and Created the time that it is of.
-	Snapshot string
-	Created  time.Time
-	// Unmatched is how many PATCHes and DELETEs it leaves out because nothing was PUT
-	// with their keys, which may not be the right ones.
-	Unmatched int
-
-	// length is how many messages there are if exact is set, and otherwise how many
-	// positions, from the first message that is known of.
-	length uint64
-	exact  bool
-	oldest string // the oldest page, "" if there is none
-}
-
-// seen is a view, or why there is none, and when that was.
-type seen struct {
-	view View
-	err  error
-	at   time.Time
-}
 
 // row is a feed in the list.
 type row struct {
@@ -105,9 +75,9 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 			all.Others = true // their names are nobody else's business
 			continue
 		}
-		at := &row{Name: f.cfg.Name, Format: f.cfg.Format, Home: f.home()}
+		at := &row{Name: f.cfg.Name, Format: f.cfg.Format, Home: f.cfg.home()}
 		all.Rows = append(all.Rows, at)
-		asking.Go(func() { at.look(ctx, f) })
+		asking.Go(func() { at.fill(ctx, f) })
 	}
 	asking.Wait()
 	var b bytes.Buffer
@@ -123,8 +93,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
 }
 
-// look fills in what is to be seen of the feed.
-func (r *row) look(ctx context.Context, f *Feed) {
+// fill fills in the view of the feed, or why there is none.
+func (r *row) fill(ctx context.Context, f *Feed) {
 	view, err := f.View(ctx)
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):
@@ -135,73 +105,4 @@ func (r *row) look(ctx context.Context, f *Feed) {
 		r.State = "it has no messages"
 	}
 	r.View = view
-}
-
-// View returns what is to be seen of the feed, or was a moment ago. Its error
-// matches [feed.ErrNoTopic] if there is no topic.
-func (f *Feed) View(ctx context.Context) (View, error) {
-	f.mu.Lock()
-	known := f.seen
-	f.mu.Unlock()
-	if time.Since(known.at) < viewFor {
-		return known.view, known.err
-	}
-	// Who leaves, or does not wait for the bus, decides nothing for others.
-	return together(ctx, &f.topic.flights, "view", func(ctx context.Context) (View, error) {
-		view, err := f.look(ctx)
-		f.tell(err)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.seen = seen{view, err, time.Now()}
-		return view, err
-	})
-}
-
-// look asks the topic for what a view has.
-func (f *Feed) look(ctx context.Context) (View, error) {
-	span, err := f.topic.Span(ctx)
-	if err != nil {
-		return View{}, err
-	}
-	id := pageID{epoch: span.Epoch, size: uint64(f.cfg.PageSize)}
-	// It is not the page that is asked for, which may be large.
-	last, ok, err := f.topic.before(ctx, pageID{span.Epoch, 1, span.End}, span)
-	if err != nil || !ok {
-		return View{Span: span}, err
-	}
-	newest := last / id.size
-	view := View{Span: span, length: span.End - span.First}
-	for r, err := range f.topic.log.Read(ctx, last, last+1) {
-		if err != nil {
-			return View{}, err
-		}
-		view.Newest = r.Time.UTC()
-	}
-
-	// The oldest page that retention has left.
-	if span.First > 0 {
-		id.k = min((span.First+id.size-1)/id.size+1, newest)
-	}
-	position, ok, err := f.topic.first(ctx, max(span.First, id.first()), span.End)
-	if err != nil {
-		return View{}, err
-	}
-	if ok && span.First == 0 {
-		view.length = span.End - position
-	}
-	if counter, can := f.topic.log.(Counter); can {
-		if view.length, err = counter.Count(ctx); err != nil {
-			return View{}, err
-		}
-		view.exact = true
-	}
-	if oldest := id.at(position / id.size); ok && (!f.format.linked() || oldest.end() <= span.End) {
-		view.oldest = oldest.String()
-	}
-	if f.snapshot != nil {
-		if newest := f.snapshot.newest(); newest != nil && len(newest.pages) > 0 {
-			view.Snapshot, view.Created, view.Unmatched = newest.id, newest.created.UTC(), newest.unmatched
-		}
-	}
-	return view, nil
 }
