@@ -22,6 +22,11 @@ const (
 	xhtmlSpace   = "http://www.w3.org/1999/xhtml"
 )
 
+// extraSpace is the namespace of attributes for what an element of RSS cannot say:
+// the label of a category, and the mail address and URI of a person. Readers that do
+// not know it ignore it.
+const extraSpace = "https://github.com/feedbridge/feedbridge/extra"
+
 // article is an entry of Atom 1.0 or 0.3 or an item of any RSS, as far as the other
 // format can say it too.
 type article struct {
@@ -388,6 +393,16 @@ func readAtomPerson(s *scanner) (p person, err error) {
 			first(&p.uri, value)
 		}
 	}
+}
+
+// feedAuthors returns the authors of the feed that the entity is from.
+func feedAuthors(e *entity) (authors []person) {
+	for _, f := range e.header {
+		if named(f.Name, "Feed-Author") {
+			authors = append(authors, readPerson(f.Value))
+		}
+	}
+	return authors
 }
 
 var (

@@ -230,7 +230,7 @@ func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []b
 		return b
 	}
 	if !has["author"] {
-		b = appendPersons(b, prefix, "author", e.feedAuthors())
+		b = appendPersons(b, prefix, "author", feedAuthors(e))
 	}
 	return e.appendSource(b, prefix)
 }
@@ -260,7 +260,7 @@ func firstOf(texts ...string) string {
 
 // appendSource appends what is known of the feed that an entry is from.
 func (e *entity) appendSource(b []byte, prefix string) []byte {
-	id, title, authors := e.said("Feed-Id"), e.said("Feed-Title"), e.feedAuthors()
+	id, title, authors := e.said("Feed-Id"), e.said("Feed-Title"), feedAuthors(e)
 	if id == "" && title == "" && authors == nil {
 		return b
 	}
@@ -305,7 +305,7 @@ func (a *article) appendAtom(b []byte, e *entity) []byte {
 		authors = a.inherited
 	}
 	if authors == nil {
-		authors = e.feedAuthors()
+		authors = feedAuthors(e)
 	}
 	b = appendPersons(b, "", "author", authors)
 	b = appendPersons(b, "", "contributor", a.contributors)
@@ -362,4 +362,12 @@ func (l link) appendAtom(b []byte, prefix string) []byte {
 		}
 	}
 	return append(b, "/>"...)
+}
+
+// tombstone says that the entry with an ID was deleted (RFC 6721).
+func tombstone(b []byte, e *entity, id string) []byte {
+	if el, root, ok := standaloneXML(e.body); ok && root == (xml.Name{Space: tombstoneSpace, Local: "deleted-entry"}) {
+		return append(append(b, el...), '\n')
+	}
+	return fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"/>`+"\n", tombstoneSpace, escaped(id), rfc3339(e.stamp()))
 }

@@ -22,13 +22,6 @@ const (
 	RSS             Format = "rss"
 )
 
-// The bounds of a page's size. A URL may ask for any size within them, as URLs
-// of former configurations do.
-const (
-	DefaultPageSize = 500
-	MaxPageSize     = 10_000
-)
-
 // Snapshot describes the snapshots of a feed.
 type Snapshot = snapshot.Config
 

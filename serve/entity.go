@@ -306,12 +306,15 @@ func (e *entity) said(name string) string {
 	return value
 }
 
-// feedAuthors returns the authors of the feed that the entity is from.
-func (e *entity) feedAuthors() (authors []person) {
-	for _, f := range e.header {
-		if named(f.Name, "Feed-Author") {
-			authors = append(authors, readPerson(f.Value))
+// standards are the fields that every part has.
+var standards = [...]string{message.ContentType, message.ContentID, message.LastModified, message.OperationType, contentLength}
+
+// standard returns the index of a name in standards, -1 if it is not there.
+func standard(name string) int {
+	for i, s := range standards {
+		if named(name, s) {
+			return i
 		}
 	}
-	return authors
+	return -1
 }

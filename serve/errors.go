@@ -39,6 +39,9 @@ func newAnswer(status int, format string, args ...any) error {
 	return &answer{status, fmt.Sprintf(format, args...)}
 }
 
+// retryAfter is the Retry-After of answers with status 503, in seconds.
+const retryAfter = 5
+
 // outage logs that a topic cannot be read, once until it can be read again.
 type outage struct {
 	log  *slog.Logger

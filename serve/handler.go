@@ -23,9 +23,6 @@ type handler struct {
 	snapshots *snapshotHandler
 }
 
-// Retry-After, in seconds.
-const retryAfter = 5
-
 // ServeHTTP answers what asks for /feeds/NAME/….
 func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun, watched := time.Now(), &watchedWriter{ResponseWriter: w}

@@ -66,17 +66,6 @@ func (multipart) entity(b []byte, p *page, e *entity) []byte {
 	return append(b, "\r\n"...)
 }
 
-var standards = [...]string{message.ContentType, message.ContentID, message.LastModified, message.OperationType, contentLength}
-
-func standard(name string) int {
-	for i, s := range standards {
-		if named(name, s) {
-			return i
-		}
-	}
-	return -1
-}
-
 func appendStandard(b []byte, name string, i int, e *entity) []byte {
 	b = append(b, name...)
 	b = append(b, ": "...)

@@ -24,13 +24,6 @@ func (e *entity) hash(b []byte) (uint64, []byte) {
 	return xxhash.Sum64(b), b
 }
 
-// summary is the part of a page that the page behind it depends on: the newest time,
-// and each ID with the hash of the last entity that has it.
-type summary struct {
-	newest time.Time
-	ids    map[string]uint64
-}
-
 // normalizer makes the entities of a page conform to the specification, in their order:
 // times do not decrease, and IDs are unique. It depends on the page before and on no
 // other, because everything that a page depends on must exist as long as the page.

@@ -10,6 +10,13 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
+// The bounds of a page's size, in positions. A URL may ask for any size within them, as
+// URLs of former configurations do.
+const (
+	DefaultPageSize = 500
+	MaxPageSize     = 10_000
+)
+
 // pageID is a page: which positions of which topic.
 type pageID struct {
 	epoch string
@@ -86,7 +93,7 @@ type page struct {
 // pageKey names a page among all that a Memory holds. Documents with links in
 // them depend on where they are served.
 type pageKey struct {
-	feed *Config // its address is the identity of the feed
+	feed any // identifies the feed: its *Config
 	id   pageID
 	base string
 	kind kind
@@ -153,4 +160,19 @@ func (p *page) updated() time.Time {
 		return time.Unix(0, 0).UTC()
 	}
 	return p.modified
+}
+
+// summary is the part of a page that the page behind it depends on: the newest time,
+// and each ID with the hash of the last entity that has it.
+type summary struct {
+	newest time.Time
+	ids    map[string]uint64
+}
+
+func (s *summary) size() int64 {
+	n := int64(0)
+	for id := range s.ids {
+		n += int64(len(id)) + 64
+	}
+	return n
 }

@@ -24,6 +24,9 @@ const (
 	// streamWait is how long others wait for one of them to end. Who keeps asking
 	// gets further than who keeps waiting.
 	streamWait = 10 * time.Second
+	// streamPatience is how long such a client may keep the server waiting while
+	// others wait.
+	streamPatience = 2 * time.Second
 )
 
 // Memory holds pages, for any number of feeds: those that were asked for last,
@@ -52,7 +55,7 @@ func NewMemory(budget int64) *Memory {
 	}
 	return &Memory{
 		budget: budget, largest: budget / 16, pages: map[pageKey]*list.Element{},
-		builds: semaphore.NewWeighted(builds), streams: connlimit.NewSlots(streams, patience), snapshots: semaphore.NewWeighted(1),
+		builds: semaphore.NewWeighted(builds), streams: connlimit.NewSlots(streams, streamPatience), snapshots: semaphore.NewWeighted(1),
 	}
 }
 
@@ -170,11 +173,3 @@ func (m *Memory) drop(at *list.Element) {
 
 // pageOverhead is what a page takes beside its bytes, about.
 const pageOverhead = 1 << 10
-
-func (s *summary) size() int64 {
-	n := int64(0)
-	for id := range s.ids {
-		n += int64(len(id)) + 64
-	}
-	return n
-}

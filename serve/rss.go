@@ -190,7 +190,7 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 		authors = a.inherited
 	}
 	if authors == nil {
-		authors = e.feedAuthors()
+		authors = feedAuthors(e)
 	}
 	written := false // an item has one author element
 	for _, p := range authors {
@@ -233,11 +233,6 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 	b = append(b, a.others...)
 	return append(b, "</item>\n"...)
 }
-
-// extraSpace is the namespace of attributes for what an element of RSS cannot say:
-// the label of a category, and the mail address and URI of a person. Readers that do
-// not know it ignore it.
-const extraSpace = "https://github.com/feedbridge/feedbridge/extra"
 
 // appendExtra appends attributes in [extraSpace], unless they are empty.
 func appendExtra(b []byte, attributes ...[2]string) []byte {

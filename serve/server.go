@@ -32,9 +32,6 @@ const (
 	headerBytes = 16 << 10
 	// grace is how long requests may go on after the end of Serve's context.
 	grace = 5 * time.Second
-	// creation is how long the writer of a topic may take to create it, if it starts
-	// together with the server.
-	creation = 5 * time.Second
 )
 
 // ServerOptions describe a server.

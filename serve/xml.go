@@ -3,8 +3,6 @@ package serve
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/xml"
-	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
@@ -34,11 +32,6 @@ func iri(id string) string {
 	return "cid:" + url.PathEscape(strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">"))
 }
 
-const (
-	xmlSpace   = "http://www.w3.org/XML/1998/namespace"
-	xmlnsSpace = "http://www.w3.org/2000/xmlns/"
-)
-
 // escaped is text for an element or an attribute.
 func escaped(s string) string {
 	return strings.ReplaceAll(string(appendText(nil, s)), `"`, "&quot;")
@@ -63,14 +56,6 @@ func isTextual(media string) bool {
 
 func isXML(media string) bool {
 	return strings.HasSuffix(media, "/xml") || strings.HasSuffix(media, "+xml")
-}
-
-// tombstone says that the entry with an ID was deleted (RFC 6721).
-func tombstone(b []byte, e *entity, id string) []byte {
-	if el, root, ok := standaloneXML(e.body); ok && root == (xml.Name{Space: tombstoneSpace, Local: "deleted-entry"}) {
-		return append(append(b, el...), '\n')
-	}
-	return fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"/>`+"\n", tombstoneSpace, escaped(id), rfc3339(e.stamp()))
 }
 
 // inBase64 is content that XML cannot carry.

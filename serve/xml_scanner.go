@@ -11,6 +11,11 @@ import (
 	"unicode/utf8"
 )
 
+const (
+	xmlSpace   = "http://www.w3.org/XML/1998/namespace"
+	xmlnsSpace = "http://www.w3.org/2000/xmlns/"
+)
+
 // The bounds of XML that is put into a document. Many readers take elements that
 // are 256 deep, together with what is around ours.
 const (
