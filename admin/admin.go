@@ -94,6 +94,23 @@ func (s *Server) allFeeds() []*Feed {
 	return slices.Clone(s.feeds)
 }
 
+// AddServed returns what watches a topic that is served as a feed. Names are unique
+// among them.
+func (s *Server) AddServed(opts ServedOptions) *Served {
+	f := &Served{opts: opts, redact: s.opts.Redact, times: s.times}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(s.served, f, func(a, b *Served) int { return cmp.Compare(a.opts.Name, b.opts.Name) })
+	s.served = slices.Insert(s.served, i, f)
+	return f
+}
+
+func (s *Server) allServed() []*Served {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.served)
+}
+
 const index = `feedbridge
 /healthz      whether the process answers
 /readyz       whether every bus answers and every feed is fresh, and if not, why
@@ -142,11 +159,3 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	_, _ = w.Write(s.opts.Redact.JSON(body.Bytes(), longestText))
 }
-
-const (
-	// longestError is how many characters of an error or a violation are kept.
-	longestError = 300
-	// longestText is how many characters any text of an answer has. Sentences that
-	// quote an error are longer than it.
-	longestText = 1000
-)

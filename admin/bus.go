@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // Bus is a bus that feeds are copied to, or topics are served from.
@@ -51,16 +53,16 @@ type busStatus struct {
 	unready bool
 }
 
-// checkBuses asks all buses at once.
-func (s *Server) checkBuses(ctx context.Context) []busStatus {
-	answers := make([]busStatus, len(s.buses))
+// checkBuses asks all buses concurrently.
+func checkBuses(ctx context.Context, buses []*busCheck, redact *safetext.Redactor) []busStatus {
+	answers := make([]busStatus, len(buses))
 	var asked sync.WaitGroup
-	for i, c := range s.buses {
+	for i, c := range buses {
 		asked.Go(func() {
 			at, ever, err := c.ask(ctx)
 			answers[i] = busStatus{Bus: c.Name, Kind: c.Kind, OK: err == nil, CheckedAt: stamp(at)}
 			if err != nil {
-				answers[i].Error = s.opts.Redact.Clip(err.Error(), longestError)
+				answers[i].Error = redact.Clip(err.Error(), longestError)
 				answers[i].unready = !c.ServedOnly || !ever
 			}
 		})

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -41,6 +42,13 @@ type Lacking interface {
 	// Lacks returns how many documents of the feed are missing, and how many
 	// deletes are held back.
 	Lacks() (gaps, deletes int)
+}
+
+// histograms are the metrics that cannot be made from a record.
+type histograms struct {
+	requestSeconds, commitSeconds, commitEntities *prometheus.HistogramVec
+	servedSeconds                                 *prometheus.HistogramVec
+	served                                        *prometheus.CounterVec
 }
 
 // Feed watches the bridge of one feed. It is a [bridge.Observer].
@@ -208,4 +216,23 @@ func classOf(err error) class {
 		return permanent
 	}
 	return transient
+}
+
+// describe returns the format of the feed and the place of its cursor, as far as
+// they are known.
+func (f *Feed) describe(cp checkpoint.Checkpoint) (format string, place any) {
+	if f.opts.Describe != nil {
+		format, place = f.opts.Describe(cp)
+	}
+	return cmp.Or(format, f.opts.Format), place
+}
+
+// lacks returns what the topic does not have of the feed, as far as it is known.
+func (f *Feed) lacks(r *record) (gaps, deletes int, known bool) {
+	_, place := f.describe(r.status.Checkpoint)
+	p, known := place.(Lacking)
+	if known {
+		gaps, deletes = p.Lacks()
+	}
+	return gaps, deletes, known
 }

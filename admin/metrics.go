@@ -13,13 +13,6 @@ import (
 
 const namespace = "feedbridge"
 
-// histograms are what cannot be made from a record.
-type histograms struct {
-	requestSeconds, commitSeconds, commitEntities *prometheus.HistogramVec
-	servedSeconds                                 *prometheus.HistogramVec
-	served                                        *prometheus.CounterVec
-}
-
 // register fills the registry. There is no default one: two Servers in one
 // process do not meet.
 func register(registry *prometheus.Registry, s *Server, version string) histograms {
@@ -87,10 +80,10 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	for _, b := range c.server.checkBuses(context.Background()) {
+	for _, b := range checkBuses(context.Background(), c.server.buses, c.server.opts.Redact) {
 		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, oneIf(b.OK), b.Bus, b.Kind)
 	}
-	for _, f := range c.server.lookAtServed(context.Background()) {
+	for _, f := range inspectServed(context.Background(), c.server.allServed()) {
 		out <- prometheus.MustNewConstMetric(servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)
 	}
 	now := time.Now()
