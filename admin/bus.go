@@ -14,10 +14,10 @@ import (
 type Bus struct {
 	// Name is the configured name, and Kind the kind of bus, such as "nats".
 	Name, Kind string
-	// ServedOnly says that no feed is copied to it. Such a bus counts for readiness
-	// until it has answered once: then a wrong address has been ruled out, and when it
-	// is away later, an answer of ours that says so is better than that of a balancer
-	// which has nobody left to send readers to.
+	// ServedOnly is whether no feed is copied to the bus. Such a bus counts for readiness
+	// until it has answered once, which rules out a wrong address. When it fails later,
+	// readers get an answer of ours with the reason, which is better than that of a load
+	// balancer without a ready backend.
 	ServedOnly bool
 	// Check returns nil if the bus answers. Its context ends after 2s.
 	Check func(ctx context.Context) error
@@ -32,11 +32,11 @@ const (
 
 var errNoAnswer = fmt.Errorf("no answer within %v", checkTimeout)
 
-// busCheck asks a bus whether it answers, and remembers what it said.
+// busCheck checks a bus, and caches the result.
 type busCheck struct {
 	Bus
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // protects at, err, ever and running
 	at      time.Time  // of the last answer
 	err     error      // the last answer
 	ever    bool       // it has answered

@@ -7,9 +7,9 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 )
 
-// explain says in one sentence what the feed is doing, and if something is
-// wrong, what: an error that a person can cure says how. What the topic lacks
-// comes last: the bridge goes on without it.
+// explain describes in one sentence the work of the feed and its error, if there is
+// one, with the cure if a person can cure it. Missing documents come last, because the
+// bridge continues without them.
 func (f *Feed) explain(r *record, now time.Time) string {
 	sentence := f.doing(r, now)
 	switch gaps, deletes, _ := f.lacks(r); {
@@ -70,7 +70,7 @@ func (f *Feed) explainReading(r *record, since, now time.Time) string {
 	return fmt.Sprintf("catching up: %s, and how much is to come is not known", published)
 }
 
-// published is the clause that says how far the topic has got.
+// published returns the clause about the progress of the topic.
 func (f *Feed) published(r *record, now time.Time) string {
 	cp := r.status.Checkpoint
 	clause := fmt.Sprintf("%d entities are published", cp.Count)

@@ -57,8 +57,8 @@ type collector struct {
 }
 
 // metric is made from a record by calling emit for each series, with the
-// values of the labels that it has besides the feed. What is not known is not
-// emitted: there is no number for it.
+// values of the labels that it has besides the feed. An unknown value is not
+// emitted.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -163,8 +163,8 @@ func metrics() []metric {
 				lag, known := r.lag()
 				return lag.Seconds(), known
 			}),
-		// No feed says how many entities it still has, so there is no other
-		// value. The series is for alerts and graphs that count entities.
+		// Feeds do not report how many entities they still have, so there is no
+		// other value. The series is for alerts and graphs that count entities.
 		gauge("lag_entities", "0 when all is published; absent otherwise, for feeds do not tell how much is to come.",
 			func(_ *Feed, r *record, _ time.Time) (float64, bool) {
 				_, known := r.lag()

@@ -50,9 +50,8 @@ func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
 	s.writeJSON(w, status, answer)
 }
 
-// stale says why the feed makes the process not ready; it is empty if the feed
-// does not. A halted feed is ready until its limit has passed, like any other:
-// that is what the limit is for.
+// stale returns why the feed makes the process not ready, "" if it does not. A halted
+// feed is ready until its limit has passed, like any other.
 func (f *Feed) stale(r *record, now time.Time) string {
 	age, limit := now.Sub(r.freshAt), f.opts.Freshness
 	if r.due.After(r.freshAt) {

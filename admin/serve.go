@@ -23,8 +23,8 @@ const (
 	patience = 250 * time.Millisecond
 )
 
-// Listen opens the address of the configuration's admin.listen. Its errors say
-// how to cure them and match [feed.ErrPermanent].
+// Listen opens the address of the configuration's admin.listen. Its errors contain
+// their cure and match [feed.ErrPermanent].
 func Listen(addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	switch {

@@ -18,18 +18,18 @@ type ServedOptions struct {
 	Name string
 	// URL is where readers begin, or its path if that is not known.
 	URL string
-	// Format is what it is served as.
+	// Format is the format of the served feed.
 	Format string
 	// Bus and Topic are where it is read.
 	Bus, Topic string
-	// Snapshots says that snapshots are built.
+	// Snapshots is whether snapshots are built.
 	Snapshots bool
-	// Look asks for what there is. Its context ends after 2s. An error that does not
+	// Look returns the state of the topic. Its context ends after 2s. An error that does not
 	// match [feed.ErrNoTopic] means that the bus cannot be asked.
 	Look func(ctx context.Context) (ServedTopic, error)
 }
 
-// ServedTopic is what there is to be served.
+// ServedTopic is the state of a served topic.
 type ServedTopic struct {
 	Span feed.Span
 	// Newest is the time of the newest message; zero if there is none.
@@ -53,14 +53,14 @@ type Served struct {
 	last fault
 }
 
-// Answered is told of each request: the status of the answer, and how long it took to
-// its last byte. It may be called from any goroutine.
+// Answered records a request: the status of the answer, and how long it took to its
+// last byte. It may be called from any goroutine.
 func (f *Served) Answered(status int, took time.Duration) {
 	f.times.served.WithLabelValues(f.opts.Name, strconv.Itoa(status)).Inc()
 	f.times.servedSeconds.WithLabelValues(f.opts.Name).Observe(took.Seconds())
 }
 
-// servedStatus is a row of /status. What is not known, or is not there, is null.
+// servedStatus is a row of /status. Unknown and missing values are null.
 type servedStatus struct {
 	Feed        string          `json:"feed"`
 	OK          bool            `json:"ok"`
@@ -128,7 +128,7 @@ func (f *Served) inspect(ctx context.Context) servedStatus {
 	return row
 }
 
-// explain says in one sentence what readers get.
+// explain describes in one sentence the answers that readers get.
 func (f *Served) explain(seen ServedTopic, err error, now time.Time) string {
 	var sentence string
 	switch {

@@ -18,7 +18,7 @@ type status struct {
 	Served  []servedStatus `json:"served"`
 }
 
-// feedStatus is a row of /status. What is not known, or has not happened yet,
+// feedStatus is a row of /status. A value that is not known, or has not happened yet,
 // is null.
 type feedStatus struct {
 	Feed        string       `json:"feed"`
@@ -31,8 +31,8 @@ type feedStatus struct {
 	Bus         string       `json:"bus"`
 	Topic       string       `json:"topic"`
 	Cursor      any          `json:"cursor"`
-	// Entities are those of the topic, by whichever copy; what follows is by
-	// this process.
+	// Entities counts the entities of the topic, published by any copy; the following
+	// counts are of this process.
 	Entities    uint64                     `json:"entities"`
 	Published   uint64                     `json:"published"`
 	Duplicates  uint64                     `json:"duplicates"`
@@ -57,7 +57,7 @@ type violationStatus struct {
 
 type lagStatus struct {
 	Seconds  *float64 `json:"seconds"`
-	Entities *uint64  `json:"entities"` // 0 or null: no feed says how many are to come
+	Entities *uint64  `json:"entities"` // 0 or null: feeds do not report how many are to come
 }
 
 type pollStatus struct {

@@ -35,7 +35,7 @@ type Slot struct {
 
 	mu     sync.Mutex    // protects since and waited
 	since  time.Time     // the start of the present wait for the client; zero while there is none
-	waited time.Duration // in the waits before, less the time that the client may take for what it read
+	waited time.Duration // in the waits before, less the time that the client may take for the bytes that it read
 }
 
 // NewSlots returns most slots. A client that keeps the program waiting for longer

@@ -22,9 +22,9 @@ const (
 	xhtmlSpace   = "http://www.w3.org/1999/xhtml"
 )
 
-// extraSpace is the namespace of attributes for what an element of RSS cannot say:
-// the label of a category, and the mail address and URI of a person. Readers that do
-// not know it ignore it.
+// extraSpace is the namespace of attributes for the values that an element of RSS cannot hold:
+// the label of a category, and the mail address and URI of a person. Other readers
+// ignore it.
 const extraSpace = "https://github.com/feedbridge/feedbridge/extra"
 
 // article is an entry of Atom 1.0 or 0.3 or an item of any RSS, as far as the other
@@ -40,11 +40,11 @@ type article struct {
 	rights                  *prose
 	inherited               []person // the authors of its source
 	// others are the elements of other namespaces, such as those of Media RSS, which
-	// can stand anywhere.
+	// are valid anywhere.
 	others []byte
-	// room is how many bytes resolved references and others may take. What goes beyond
-	// it is left as it is, or left out: a long base or name of a namespace could be
-	// repeated for each of many small elements.
+	// room is how many bytes resolved references and others may take. Beyond it,
+	// references are not resolved and others are left out: a long base or namespace name
+	// could be repeated for each of many small elements.
 	room int
 }
 
@@ -112,7 +112,7 @@ func readArticle(doc []byte, base string) (*article, bool) {
 	}
 	own := s.tag.space
 	if own == "" {
-		own = "rss" // what has no namespace; no namespace is called so
+		own = "rss" // the key of elements without a namespace
 	}
 	a := &article{room: 2*len(doc) + 1<<10}
 	if own == rss1Space || own == rss090Space {
@@ -437,7 +437,7 @@ var markup = regexp.MustCompile(`&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z]+\d*);|</?[a
 // looksLikeHTML reports whether a title of RSS, which may be text or HTML, is HTML.
 func looksLikeHTML(text string) bool { return markup.MatchString(text) }
 
-// standaloneXML returns an XML document as an element that can stand in any other,
+// standaloneXML returns an XML document as an element that is valid inside any other,
 // and its name. It reports false if the document is not well-formed.
 func standaloneXML(doc []byte) (el []byte, root xml.Name, ok bool) {
 	s := newScanner(doc)

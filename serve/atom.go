@@ -13,7 +13,7 @@ import (
 )
 
 // atomFormat is an archived feed (RFC 5005, section 4): every page that is full is an archive
-// document, and the subscription document has what is newer.
+// document, and the subscription document has the newer entries.
 type atomFormat struct{}
 
 func (atomFormat) contentType(*page) string { return "application/atom+xml; charset=utf-8" }
@@ -39,9 +39,9 @@ func (atomFormat) frame(c *Config, p *page) (head, tail []byte) {
 	return b.Bytes(), []byte("</feed>\n")
 }
 
-// entity appends an entry. An entry of Atom keeps all that it says, and gets what
-// it needs to stand alone; items of RSS and entries of Atom 0.3 are converted.
-// Whatever else the message is becomes the content of an entry.
+// entity appends an entry. An entry of Atom keeps all that it says, and gets the
+// elements that make it complete; items of RSS and entries of Atom 0.3 are converted.
+// A message of any other type becomes the content of an entry.
 func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
 	if e.op == "DELETE" {
 		return tombstone(b, e, iri(e.entryID))
@@ -97,9 +97,9 @@ func (e *entity) appendOperation(b []byte, prefix string) []byte {
 	return fmt.Appendf(appendName(append(b, '<'), prefix, "category"), ` scheme="%s" term="PATCH"/>`, operationScheme)
 }
 
-// atomFromAtom appends an entry of Atom as it is, with what it needs beside: an ID, a
+// atomFromAtom appends an entry of Atom as it is, and adds the elements that it lacks: an ID, a
 // title and a time if it has none, the base of its references, and the feed that it
-// is from with its authors. What an entry may have once, it has once. It reports
+// is from with its authors. Elements that may occur once occur once. It reports
 // false if the body is no such entry.
 func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 	s := newScanner(e.body)
@@ -107,7 +107,7 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 		return nil, false
 	}
 	root := s.tag
-	// What is signed must not change (RFC 4287, section 5.1).
+	// A signed entry must not change (RFC 4287, section 5.1).
 	signed := bytes.Contains(e.body, []byte("http://www.w3.org/2000/09/xmldsig#"))
 	attrs := root.attrs
 	if !signed {
@@ -206,8 +206,8 @@ func withBase(attrs []attribute, base string) []attribute {
 	return with
 }
 
-// appendMissing appends the elements that an entry must have, or needs to stand
-// alone, and does not have. prefix is that of Atom.
+// appendMissing appends the elements that an entry lacks and that it must have, or that
+// make it complete outside its feed. prefix is that of Atom.
 func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []byte {
 	element := func(local, text string) []byte {
 		b = append(appendName(append(b, '<'), prefix, local), '>')
@@ -258,7 +258,7 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// appendSource appends what is known of the feed that an entry is from.
+// appendSource appends the known metadata of the feed that an entry is from.
 func (e *entity) appendSource(b []byte, prefix string) []byte {
 	id, title, authors := e.said("Feed-Id"), e.said("Feed-Title"), feedAuthors(e)
 	if id == "" && title == "" && authors == nil {
@@ -364,7 +364,7 @@ func (l link) appendAtom(b []byte, prefix string) []byte {
 	return append(b, "/>"...)
 }
 
-// tombstone says that the entry with an ID was deleted (RFC 6721).
+// tombstone appends a deleted-entry element (RFC 6721).
 func tombstone(b []byte, e *entity, id string) []byte {
 	if el, root, ok := standaloneXML(e.body); ok && root == (xml.Name{Space: tombstoneSpace, Local: "deleted-entry"}) {
 		return append(append(b, el...), '\n')

@@ -12,7 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// The bounds of what is shown of an entity, in characters.
+// The limits of the texts of an entity, in characters.
 const (
 	shownName = 200
 	shownBody = 500

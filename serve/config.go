@@ -12,7 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
-// Format is what a feed is served as.
+// Format is the format of a served feed.
 type Format string
 
 // The formats.
@@ -25,37 +25,39 @@ const (
 // Snapshot describes the snapshots of a feed.
 type Snapshot = snapshot.Config
 
-// Config says how one topic is served.
+// Config describes a served feed.
 type Config struct {
 	// Name is the feed's name, as in its URL. It is part of the IDs that messages
 	// without one get.
 	Name string
-	// Format is what the feed is served as. Default [DataReplication].
+	// Format is the format of the feed. Default [DataReplication].
 	Format Format
 	// PageSize is the number of positions that a page has. Default 500, at most
-	// 10,000. A change does not disturb those who read pages of another size.
+	// 10,000. Clients that are reading pages of
+	// another size can finish: page URLs stay valid.
 	PageSize int
-	// PublicURL is where the feed lies for those who read it: links start with it,
-	// and /latest follows it at the entry point. Without it links lead to the
-	// host that the request names, which is right where nothing stands between.
+	// PublicURL is the URL of the feed for its readers: links start with it, and the
+	// entry point is PublicURL/latest. Without it, links lead to the host that the
+	// request names, which is right unless there is a proxy.
 	PublicURL string
-	// BusTime dates all entities by when the bus took them. Without it those
-	// whose message has a Last-Modified keep theirs, as far as times do not run
-	// back. A feed with snapshots has the bus's times always: a snapshot and the
-	// feed behind it are divided by time, so what is late would be in neither.
+	// BusTime makes the time at which the bus took an entity its Last-Modified. Without
+	// it, entities whose message has a Last-Modified keep theirs, unless times would
+	// decrease. A feed with snapshots always has the bus's times: time separates a
+	// snapshot from the feed behind it, so a late entity would be in neither.
 	BusTime bool
-	// Auth is what who asks has to know. The zero Auth lets in everyone.
+	// Auth is the credentials of the feed. The zero Auth admits every client.
 	Auth Auth
-	// Title is what the feed is called in Atom and RSS. Default Name.
+	// Title is the title of the feed in Atom and RSS. Default Name.
 	Title string
-	// Snapshot says how to build snapshots. The zero Snapshot builds none.
+	// Snapshot describes the snapshots. The zero Snapshot builds none.
 	Snapshot Snapshot
-	// Memory is what holds pages. Default: one for this feed alone.
+	// Memory holds the pages. Default: one for this feed only.
 	Memory *Memory
-	// Log gets what goes wrong.
+	// Log gets the errors.
 	Log *slog.Logger
-	// Observe is told of each request, when it has been answered: the status, and
-	// how long that took. Of one whose client left before that it is told nothing. It may be nil, and is called by several goroutines.
+	// Observe is called for each answered request, with the status and the time that
+	// the answer took. It is not called if the client left before there was an answer.
+	// It may be nil, and is called by several goroutines.
 	Observe func(status int, took time.Duration)
 }
 

@@ -17,9 +17,9 @@ import (
 // package message.
 const contentLength = "Content-Length"
 
-// messageKey is the header that has the key of a message. A tombstone says by that
-// alone what it deletes, and what others wrote may say nowhere else what it is about.
-// Of what feedbridge wrote only tombstones have it, as the rest says so itself.
+// messageKey is the header that has the key of a message. Only the key identifies the
+// thing that a tombstone deletes, and often that of other programs' messages. Other
+// messages of feedbridge do not have the header, because they identify it themselves.
 const (
 	messageKey = "Message-Key"
 	// longestKey is how long the header can be. Readers limit headers.
@@ -43,12 +43,12 @@ type entity struct {
 	modified, taken time.Time
 	contentType     string
 	untyped         bool // the message has no Content-Type
-	// header has what a feed can carry, the standard fields as the message has
-	// them.
+	// header has the fields that a feed can carry, the standard fields as the message
+	// has them.
 	header feed.Header
 	body   []byte
-	// changes says that the ID is that of something which changes, and comes
-	// again with every change.
+	// changes is whether the ID belongs to an entry that is published again, with the
+	// same ID, when it changes.
 	changes bool
 	// page is the URL of the page or document that the entity was on.
 	page string
@@ -152,7 +152,7 @@ const (
 	longestValue = 8 << 10
 )
 
-// isNeeded reports whether readers need the field to know what an entity is.
+// isNeeded reports whether readers need the field to identify an entity.
 func isNeeded(name string) bool {
 	return standard(name) >= 0 || named(name, entryID) || named(name, contentLocation) || named(name, messageKey)
 }
@@ -199,9 +199,9 @@ func (e *entity) limitHeader() {
 // contentLocation is the header that has the URL of the document that an entry is from.
 const contentLocation = "Content-Location"
 
-// addKey adds the header with a key, unless the message has one of its own. What is
-// not visible ASCII is written as in URLs, and so is the percent sign: a key may
-// have any bytes, and can be read back.
+// addKey adds the header with a key, unless the message has one of its own. Bytes
+// that are not visible ASCII, and the percent sign, are escaped as in URLs: a key may
+// have any bytes and can be restored.
 func (e *entity) addKey(key []byte) {
 	if _, ok := e.header.Get(messageKey); ok || len(key) > longestKey {
 		return
@@ -219,8 +219,8 @@ func (e *entity) addKey(key []byte) {
 	}
 }
 
-// named says whether a field's name is that one, which is ASCII. Most differ in length
-// or not at all, which is faster to see.
+// named reports whether a field has a name, which is ASCII. Most names differ in length
+// or not at all, which is faster to compare.
 func named(name, want string) bool {
 	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
 }
@@ -231,7 +231,7 @@ func first(at *string, value string) {
 	}
 }
 
-// fits says whether a field can stand in a page. Those of Kafka may have any
+// fits reports whether a page can contain a field. The fields of Kafka may have any
 // bytes, such as a line that would be another field.
 func fits(field feed.Field) bool {
 	if field.Name == "" {
@@ -250,12 +250,12 @@ func fits(field feed.Field) bool {
 	return seen&control == 0 && (seen&high == 0 || utf8.ValidString(field.Value))
 }
 
-// class is what a byte may be part of (RFC 9110, sections 5.5 and 5.6.2).
+// class is the set of places where a byte is valid (RFC 9110, sections 5.5 and 5.6.2).
 type class uint8
 
 const (
 	token   class = 1 << iota // a header's name
-	visible                   // its value alone, as are spaces and tabs
+	visible                   // only its value, as are spaces and tabs
 	high                      // a value, if it is UTF-8
 	control                   // neither
 )

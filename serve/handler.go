@@ -72,8 +72,8 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, a.sentence, a.status)
 }
 
-// watchedWriter remembers the status, and sends without a buffer what is held in
-// memory. Otherwise each client would take up one for as long as it reads.
+// watchedWriter records the status, and sends pages that are held in memory without a
+// buffer. Otherwise each client would take up a buffer for as long as it reads.
 type watchedWriter struct {
 	http.ResponseWriter
 	status int // 0 until it is written, as it always is before a body

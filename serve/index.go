@@ -14,7 +14,7 @@ import (
 
 const (
 	// listFor is how long the list waits for the buses. People do not wait longer,
-	// and what does not answer is what they look for.
+	// and look for the bus that does not answer.
 	listFor = 2 * time.Second
 )
 
@@ -23,7 +23,7 @@ type row struct {
 	View
 	Name   string
 	Format Format
-	Home   string // what the feed's URLs start with
+	Home   string // the prefix of the feed's URLs
 	State  string // in place of the view
 }
 
@@ -32,7 +32,8 @@ func (r row) Exact() bool        { return r.exact }
 func (r row) Oldest() string     { return r.oldest }
 func (r row) Age() time.Duration { return max(0, time.Since(r.Newest).Round(time.Second)) }
 
-// listed is what the list has: feeds, and whether there are more for others.
+// listed is the data of the list. Others is whether there are feeds that the client may
+// not see.
 type listed struct {
 	Rows   []*row
 	Others bool
@@ -72,7 +73,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	var asking sync.WaitGroup
 	for _, f := range s.feeds {
 		if !f.cfg.Auth.allows(r) {
-			all.Others = true // their names are nobody else's business
+			all.Others = true // their names are secret
 			continue
 		}
 		at := &row{Name: f.cfg.Name, Format: f.cfg.Format, Home: f.cfg.home()}

@@ -21,7 +21,11 @@ type Log interface {
 	Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error]
 }
 
-// A Counter is a Log that knows how many records a topic has without reading them.
+// A Counter is a Log that knows how many records a topic has without reading them. For
+// a topic without a Counter the list of feeds shows the number of its positions, as an
+// upper bound: Kafka does not report how many positions hold the markers of
+// transactions and aborted records, and the count of a checkpoint includes entities that
+// retention has removed.
 type Counter interface {
 	// Count returns how many records the topic has now.
 	Count(ctx context.Context) (uint64, error)

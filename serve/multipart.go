@@ -20,10 +20,9 @@ func (multipart) contentType(p *page) string {
 	return `multipart/mixed; boundary="` + p.boundary + `"`
 }
 
-// boundary separates the parts of a page. It is the same on every copy of the
-// server, and stays what it is while the page grows: it is made of the page's
-// name. If an entity has that in it, by accident or not, it is made of the hash
-// of the page too.
+// boundary returns the boundary of a page. It is the same on every copy of the server
+// and while the page grows, because it is a hash of the page's name. If an entity
+// contains it, by accident or not, the boundary depends on the hash of the page too.
 func boundary(id pageID, hash []byte) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %x", id, hash))
 	return boundaryOf(sum[:])
@@ -31,15 +30,15 @@ func boundary(id pageID, hash []byte) string {
 
 func boundaryOf(sum []byte) string { return "feedbridge-" + hex.EncodeToString(sum[:16]) }
 
-// clashes says whether a part has the boundary in it once more, as far as that is
-// not the same in all: there are fewer hyphens to look behind than letters.
+// clashes reports whether a part contains the boundary once more. It searches for the
+// hyphen and the hash behind it only, because hyphens are rarer than letters.
 func clashes(part []byte, boundary string) bool {
 	same, n := len("--feedbridge"), len("--")+len(boundary)
 	return bytes.Contains(part[n:], part[same:n])
 }
 
-// entity appends a part. The standard fields stand where the message has them,
-// in their usual form and once, and behind the others if it has not.
+// entity appends a part. The standard fields are where the message has them, in their
+// usual form and once, and behind the others if the message lacks them.
 func (multipart) entity(b []byte, p *page, e *entity) []byte {
 	b = append(b, "--"...)
 	b = append(b, p.boundary...)

@@ -50,8 +50,7 @@ func parsePageID(s string) (pageID, bool) {
 	return id, err1 == nil && err2 == nil && size >= 1 && size <= MaxPageSize && id.String() == s
 }
 
-// whole says whether retention has left all of a page, and all of the page in
-// front of it.
+// whole reports whether retention has left all of a page and all of the page before it.
 func (id pageID) whole(span feed.Span) bool {
 	return span.First <= id.at(max(id.k, 1)-1).first()
 }
@@ -63,24 +62,24 @@ type page struct {
 	// body is nil if it is too large to be held. length is its size then too.
 	body   []byte
 	length int64
-	// packed is the body in gzip; empty if that is no smaller, nil as long as
-	// nobody asked.
+	// packed is the body in gzip; empty if that is no smaller, nil until it
+	// is requested.
 	packed []byte
-	// tag is what the ETag is made of, the hash of the body.
+	// tag is the hash of the body, which the ETag consists of.
 	tag string
 	// entities is how many there are. A page that has none is not served.
 	entities int
 	// modified is the time of the last entity.
 	modified time.Time
 	boundary string // of a multipart page
-	// linked says that the links are in the body.
+	// linked is whether the links are in the body.
 	linked bool
 	// from is the page that a subscription document begins with.
 	from uint64
 	// neighbours are the nearest pages that have messages.
 	before, after neighbour
-	// span is what the topic had when the page was made, and sum what the page
-	// behind it needs to know of it.
+	// span is the topic's span when the page was made, and sum the part of the page
+	// that the page behind it depends on.
 	span feed.Span
 	sum  summary
 
@@ -99,7 +98,7 @@ type pageKey struct {
 	kind kind
 }
 
-// kind tells the documents apart that are made of the same positions.
+// kind distinguishes the documents that are made of the same positions.
 type kind int
 
 const (
@@ -113,15 +112,15 @@ type neighbour struct {
 	ok bool
 }
 
-// sealed says whether no message comes to the page any more.
+// sealed reports whether the page gets no more messages.
 func (p *page) sealed() bool { return p.id.end() <= p.span.End }
 
-// prev says whether the page in front is to be had.
+// prev reports whether the page before is served.
 func (p *page) prev(span feed.Span) bool {
 	return p.before.ok && p.id.at(p.before.k).whole(span)
 }
 
-// current says whether the page is what it would be if it were made now.
+// current reports whether the page would be the same if it were made now.
 func (p *page) current(span feed.Span) bool {
 	switch {
 	case p.span == span:

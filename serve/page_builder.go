@@ -69,8 +69,8 @@ func (f *pageBuilder) page(ctx context.Context, key pageKey) (*page, error) {
 	return p, nil
 }
 
-// lead is how many pages are made that nobody has asked for yet. With two, the second
-// is read while the first is finished.
+// lead is how many pages are built before they are requested. With two, the second is
+// read while the first is finished.
 const lead = 2
 
 // ahead makes the pages behind p, unless there is enough to do without: who asked
@@ -120,9 +120,9 @@ func (f *pageBuilder) build(ctx context.Context, key pageKey) (*page, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What was read is all that there was only if it is there still. What came
-		// meanwhile is no matter: if that were remembered, the newest page would be
-		// out of date as soon as it is made, and be made for every client.
+		// The page is complete only if its messages still exist. Messages that came
+		// meanwhile do not count: otherwise the newest page would be out of date as soon
+		// as it is made, and would be made for every client.
 		now, err := f.topic.log.Span(ctx)
 		if err != nil {
 			return nil, err
@@ -146,7 +146,7 @@ func (f *pageBuilder) buildAt(ctx context.Context, key pageKey, span feed.Span) 
 		if err != nil {
 			return nil, err
 		}
-		// At least what the newest archive has, for clients that do not know archives.
+		// At least the entries of the newest archive, for clients that do not know archives.
 		p.from = min(newest/key.id.size, max(key.id.k, 1)-1)
 	}
 	done := f.begin(p)
@@ -305,8 +305,8 @@ func (f *pageBuilder) newest(ctx context.Context) (*page, error) {
 	return nil, errMoved
 }
 
-// find returns a page that is to be had: there is a message on it, and retention
-// has not reached it. The newest page is to be had as long as it has a message.
+// find returns a page if it is served: it has a message, and retention has not reached
+// it. The newest page is served as long as it has a message.
 func (f *pageBuilder) find(ctx context.Context, key pageKey) (*page, error) {
 	id := key.id
 	for range 5 {
@@ -342,7 +342,7 @@ func (f *pageBuilder) find(ctx context.Context, key pageKey) (*page, error) {
 	return nil, errMoved
 }
 
-// served says why a page is not to be had, as far as its positions tell.
+// served returns why a page is not served, as far as that follows from its positions.
 func (f *pageBuilder) served(ctx context.Context, id pageID, span feed.Span) error {
 	switch {
 	case span.Epoch != id.epoch:

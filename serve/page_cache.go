@@ -21,8 +21,8 @@ const (
 	// streams is how many pages that are not held are sent at a time. Each takes
 	// one message, and one reading of the topic.
 	streams = 8
-	// streamWait is how long others wait for one of them to end. Who keeps asking
-	// gets further than who keeps waiting.
+	// streamWait is how long others wait for one of them to end. Clients that ask
+	// again get further than clients that keep waiting.
 	streamWait = 10 * time.Second
 	// streamPatience is how long such a client may keep the server waiting while
 	// others wait.
@@ -41,14 +41,14 @@ type Memory struct {
 	// the moments of all feeds are the same.
 	snapshots *semaphore.Weighted
 
-	mu    sync.Mutex // guards what follows, and refs, cached, held and packed of pages
+	mu    sync.Mutex // protects used, pages and order, and refs, cached, held and packed of pages
 	used  int64      // by pages that are cached or have refs
 	pages map[pageKey]*list.Element
 	order list.List // of *page, the one that was asked for last in front
 }
 
-// NewMemory returns a Memory that holds pages of budget bytes together; 0 stands
-// for [DefaultMemory].
+// NewMemory returns a Memory that holds pages of budget bytes together; 0
+// means [DefaultMemory].
 func NewMemory(budget int64) *Memory {
 	if budget <= 0 {
 		budget = DefaultMemory
@@ -115,7 +115,7 @@ func (m *Memory) put(p *page) {
 	}
 	p.held = int64(cap(p.body)) + p.sum.size() + pageOverhead
 	if !m.room(p.held) {
-		p.body, p.held = nil, 0 // nobody has the page yet
+		p.body, p.held = nil, 0 // no client has the page yet
 		return
 	}
 	m.used += p.held
@@ -142,15 +142,15 @@ func (m *Memory) pack(p *page, packed []byte) bool {
 	return true
 }
 
-// packed returns the body in gzip, nil if nobody has made it.
+// packed returns the body in gzip, nil if it was not made yet.
 func (m *Memory) packed(p *page) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return p.packed
 }
 
-// room makes room for n bytes, by letting go of pages that were asked for long
-// ago. It says whether there is some.
+// room makes room for n bytes by dropping the pages that were not requested for longest.
+// It reports whether there is room.
 func (m *Memory) room(n int64) bool {
 	for at := m.order.Back(); at != nil && m.used+n > m.budget; {
 		next := at.Prev()
@@ -171,5 +171,5 @@ func (m *Memory) drop(at *list.Element) {
 	}
 }
 
-// pageOverhead is what a page takes beside its bytes, about.
+// pageOverhead is about how many bytes a page takes besides its body.
 const pageOverhead = 1 << 10

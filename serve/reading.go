@@ -28,12 +28,12 @@ type reading struct {
 	// next is the first position behind the page that has a message, if it has
 	// been read.
 	next uint64
-	// What has been read so far.
+	// The result of reading so far.
 	entities int
 	modified time.Time
 
-	// What has been written: all of it if it is not too much to be held. ends has
-	// where each entity ends, in a format that puts the newest first.
+	// The written entities, all of them unless they are too large to be held. ends has
+	// the end of each entity, in a format that has the newest first.
 	b    []byte
 	ends []int
 	// versions has what each entity of a document is a version of.
@@ -166,10 +166,10 @@ func (r *reading) finish() {
 // slack is how much more a page may take than it has, besides an eighth of it.
 const slack = 1 << 10
 
-// chunks are what the body is made of, in its order. A document has the newest
-// entry first. Of those with the same ID it has the newest alone: they are versions
-// of one entry, whose own times need not tell which is newer, and many readers take
-// the last that they see for it.
+// chunks returns the parts of the body in order. A document has the newest entry first.
+// Of entries with the same ID it has only the newest: they are versions of one entry,
+// their own times may not show which is newer, and many readers take the last one that
+// they see.
 func (r *reading) chunks() (chunks [][]byte) {
 	if !r.p.linked || !r.whole {
 		return [][]byte{r.b}

@@ -31,9 +31,9 @@ func (rssFormat) frame(c *Config, p *page) (head, tail []byte) {
 	return b.Bytes(), []byte("</channel></rss>\n")
 }
 
-// entity appends an item. An item of RSS 2.0 keeps all that it says, and gets what it
-// needs to stand alone; entries of Atom and items of RSS 1.0 are converted. Whatever
-// else the message is becomes the description of an item.
+// entity appends an item. An item of RSS 2.0 keeps all that it says, and gets the
+// elements that make it complete; entries of Atom and items of RSS 1.0 are converted. A
+// message of any other type becomes the description of an item.
 func (rssFormat) entity(b []byte, _ *page, e *entity) []byte {
 	if e.op == "DELETE" {
 		return tombstone(b, e, e.entryID)
@@ -56,8 +56,8 @@ func (rssFormat) entity(b []byte, _ *page, e *entity) []byte {
 	return a.appendRSS(b, e)
 }
 
-// rssFromRSS appends an item of RSS 2.0 or 0.9x as it is, with what it needs beside:
-// a guid if it has none, and the base of its references. It reports false if the body
+// rssFromRSS appends an item of RSS 2.0 or 0.9x as it is, and adds the
+// missing elements: a guid if it has none, and the base of its references. It reports false if the body
 // is no such item.
 func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 	s := newScanner(e.body)

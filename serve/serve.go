@@ -1,12 +1,12 @@
-// Package serve serves a topic as a feed over HTTP, so that those who only speak
-// HTTP can follow what is on a bus.
+// Package serve serves a topic as a feed over HTTP, so that clients that speak only
+// HTTP can follow a bus.
 //
 // A [Feed] is one topic in one format; a [Server] serves several. Nothing is
 // stored. A page of a feed is the messages at the positions [k·n, (k+1)·n) of
 // the topic, and its URL has the topic's epoch, n and k. So every copy of the
-// server has the same pages with the same bytes; a page never changes once there
-// is one behind it, not by a restart and not by another page size; and who is
-// half way through the pages of one size finds the rest of them.
+// server has the same pages with the same bytes. A page never changes once there is a
+// page behind it, not by a restart and not by another page size. Clients that are
+// reading pages of one size can finish when the size changes.
 //
 //	/feeds/NAME/latest               the newest page, in place; the entry point
 //	/feeds/NAME/pages/EPOCH-N-K      page K of N positions each
@@ -23,10 +23,10 @@
 //     of its entities must not run back behind those, nor their IDs repeat. So a
 //     page is gone (410) as soon as retention takes anything from the page in
 //     front of it, and does not change before.
-//   - Bus and clients are kept apart. However many clients ask for a page, it is
-//     read once; who leaves does not end the reading that others wait for.
-//   - What is held in memory is bounded by a [Memory], the pages that slow clients
-//     are being sent included. A page that does not fit is read from the bus while
+//   - Clients do not load the bus. However many clients request a page, it is read
+//     once; a client that leaves does not end the reading that others wait for.
+//   - A [Memory] bounds the pages in memory, those that slow clients are being sent
+//     included. A page that does not fit is read from the bus while
 //     it is sent.
 package serve
 
@@ -57,8 +57,8 @@ type Feed struct {
 	snapshots *snapshot.Store // nil if the feed has none
 }
 
-// New returns a Feed of the topic that log reads. Its error says what is wrong
-// with cfg, and matches [feed.ErrPermanent].
+// New returns a Feed of the topic that log reads. Its error lists all errors
+// of cfg, and matches [feed.ErrPermanent].
 func New(cfg Config, log Log) (*Feed, error) {
 	if errs := cfg.Validate(); errs != nil {
 		return nil, feed.Permanent(fmt.Errorf("serve feed %q: %w", cfg.Name, errors.Join(errs...)))
@@ -108,8 +108,8 @@ func (f *Feed) Run(ctx context.Context) {
 	}
 }
 
-// Entities returns what a reader of the feed gets who reads all of it now: from
-// the oldest page that is to be had to the newest message. It calls leftOut for
+// Entities returns the entities that a reader of the whole feed gets now: from the
+// oldest page that is served to the newest message. It calls leftOut for
 // every message that pages leave out, as it is the same as one before it. It reads
 // the topic by itself, not the feed's pages, and holds no more than the IDs of two
 // pages.

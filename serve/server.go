@@ -42,7 +42,7 @@ type ServerOptions struct {
 	Connections int
 	// TLS has the server's certificate; nil serves without.
 	TLS *tls.Config
-	// Log gets what goes wrong in the server itself.
+	// Log gets the errors of the server itself.
 	Log *slog.Logger
 }
 
@@ -95,7 +95,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerFor,
-		ReadTimeout:       headerFor, // for bodies too, which nobody sends to a feed
+		ReadTimeout:       headerFor, // includes bodies, which requests to a feed do not have
 		IdleTimeout:       idleFor,
 		MaxHeaderBytes:    headerBytes,
 		ConnState:         limited.ConnState,

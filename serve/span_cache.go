@@ -20,7 +20,7 @@ type spanCache struct {
 	log     Log
 	flights singleflight.Group
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // protects span and at
 	span feed.Span
 	at   time.Time // when span was asked for
 }
@@ -112,8 +112,8 @@ func (t *spanCache) newest(ctx context.Context, span feed.Span, n uint64) (posit
 
 // after returns the first page behind page k that has a message.
 func (t *spanCache) after(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
-	// The message mostly lies right behind the page, and a topic may take long to
-	// be asked for more than one needs.
+	// The message is mostly right behind the page, and reading more than necessary may
+	// take long.
 	for from, width := id.end(), uint64(1); from < span.End; width = max(width*2, id.size) {
 		to := min(from+width, span.End)
 		position, ok, err := t.first(ctx, from, to)

@@ -23,8 +23,8 @@ func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 var hasScheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[^ <>"{}|\\^` + "`" + `]+$`)
 
-// iri is an ID as Atom wants it. What is no IRI becomes that of a Content-ID
-// (RFC 2392).
+// iri returns an ID as an IRI, as Atom demands. An ID that is no IRI becomes the URL of
+// a Content-ID (RFC 2392).
 func iri(id string) string {
 	if hasScheme.MatchString(id) {
 		return id

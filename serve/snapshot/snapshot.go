@@ -21,7 +21,7 @@ type Snapshot struct {
 	// message may be new to the topic and old.
 	End     uint64
 	Created time.Time
-	// Span is what the topic had when the build began.
+	// Span is the topic's span when the build began.
 	Span feed.Span
 	// Unmatched is how many PATCHes and DELETEs have a key without a PUT.
 	Unmatched int

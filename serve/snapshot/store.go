@@ -27,7 +27,7 @@ type Store struct {
 
 	mu   sync.Mutex  // protects list and complete
 	list []*Snapshot // the newest first
-	// complete is whether list has what it would have without a restart.
+	// complete is whether list is as it would be without a restart.
 	complete bool
 }
 
