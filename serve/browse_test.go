@@ -80,8 +80,10 @@ func TestBrowsersGetSnapshotsForPeople(t *testing.T) {
 	index := s.get(t, "/snapshots/latest", "Accept", browser).want(t, 302).header.Get("Location")
 	tags := map[string]bool{}
 	for _, test := range []struct{ url, contentType, accept string }{
-		{index, "application/json", "application/json"}, {index + "/0", "multipart/mixed; boundary=", "multipart/*"},
-		{index, "text/html; charset=utf-8", browser}, {index + "/0", "text/html; charset=utf-8", browser},
+		{index, "application/json", "application/json"},
+		{index + "/0", "multipart/mixed; boundary=", "multipart/*"},
+		{index, "text/html; charset=utf-8", browser},
+		{index + "/0", "text/html; charset=utf-8", browser},
 	} {
 		g := ask(test.url, test.accept)
 		if !strings.HasPrefix(g.header.Get("Content-Type"), test.contentType) {

@@ -60,9 +60,9 @@ type got struct {
 // is known of the topic to be renewed.
 func (s *served) ask(t tester, method, path string, fields ...string) got {
 	t.Helper()
-	s.Feed.builder.topic.mu.Lock()
-	s.Feed.builder.topic.at = time.Time{}
-	s.Feed.builder.topic.mu.Unlock()
+	s.builder.topic.mu.Lock()
+	s.builder.topic.at = time.Time{}
+	s.builder.topic.mu.Unlock()
 	if !strings.HasPrefix(path, "http") {
 		path = "http://feed.example/feeds/" + s.cfg.Name + path
 	}

@@ -214,7 +214,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 					copies = append(copies, first)
 				}
 				for i, s := range copies {
-					span, err := s.Feed.builder.topic.spanNow(t.Context())
+					span, err := s.builder.topic.spanNow(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}

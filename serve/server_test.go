@@ -133,7 +133,7 @@ func TestListedFirstPageIsServed(t *testing.T) {
 	s := serveTopic(t, topic)
 	for first := uint64(0); first < 14; first++ {
 		topic.trim(first)
-		s.Feed.builder.topic.at, s.viewer.at = time.Time{}, time.Time{}
+		s.builder.topic.at, s.viewer.at = time.Time{}, time.Time{}
 		view, err := s.View(t.Context())
 		pages := s.pages(t)
 		if want := strings.TrimPrefix(pages[0].links(t)["self"], "http://feed.example/feeds/orders/pages/"); err != nil || view.oldest != want {
