@@ -8,9 +8,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// hash returns a hash of everything that makes two messages the same. It uses b as a
+// hashEntity returns a hash of everything that makes two messages the same. It uses b as a
 // buffer, which it returns for the next call.
-func (e *entity) hash(b []byte) (uint64, []byte) {
+func hashEntity(e *entity, b []byte) (uint64, []byte) {
 	b = append(b[:0], e.op...)
 	for _, f := range e.header {
 		// Neither contains a line end.
@@ -54,7 +54,7 @@ func (s *normalizer) add(e *entity) bool {
 	if s.own.newest.Before(at) {
 		s.own.newest = at
 	}
-	hash, b := e.hash(s.b)
+	hash, b := hashEntity(e, s.b)
 	s.b = b
 	was, repeated := s.own.ids[e.id]
 	if !repeated {
