@@ -22,6 +22,9 @@ const (
 	RSS             Format = "rss"
 )
 
+// Values returns the valid values.
+func (Format) Values() []string { return []string{string(DataReplication), string(Atom), string(RSS)} }
+
 // Snapshot describes the snapshots of a feed.
 type Snapshot = snapshot.Config
 
