@@ -128,16 +128,18 @@ func (d decoder) decode(epoch string, r feed.Record, header feed.Header) entity 
 // ID, and the URL of the document that its relative references start from. Of a copy,
 // it restores that URL.
 func (e *entity) keepOrigin() {
+	if e.entryID == "" && !e.changes {
+		e.entryID = e.id
+		return
+	}
 	location := e.said(contentLocation)
 	switch {
-	case e.changes && e.entryID == "":
+	case e.entryID == "":
 		e.entryID = e.id
 		e.header = append(e.header, feed.Field{Name: entryID, Value: e.id})
 		if location == "" && e.page != "" && len(e.page) <= longestValue && fits(feed.Field{Name: contentLocation, Value: e.page}) {
 			e.header = append(e.header, feed.Field{Name: contentLocation, Value: e.page})
 		}
-	case e.entryID == "":
-		e.entryID = e.id
 	case location != "":
 		e.page = location
 	}
