@@ -29,7 +29,8 @@ var layers = map[string][]string{
 	"credential": {"safetext"},
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint"},
-	"admin":      {"bridge", "feed", "checkpoint", "safetext"},
+	"connlimit":  {},
+	"admin":      {"bridge", "connlimit", "feed", "checkpoint", "safetext"},
 	"verify":     {"feed", "message"},
 
 	"source":                        {"feed", "credential", "safetext"},
@@ -44,8 +45,9 @@ var layers = map[string][]string{
 	"sink/nats/embedded":   {},
 	"sink/kafka/kafkatest": {},
 
-	"serve": {"feed", "message", "safetext"},
-	"chaos": {},
+	"serve":          {"serve/snapshot", "connlimit", "feed", "message", "safetext"},
+	"serve/snapshot": {"feed"},
+	"chaos":          {},
 
 	"config": {"feed", "credential", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
 	"daemon": {"admin", "bridge", "checkpoint", "config", "credential", "feed", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication"},
@@ -69,7 +71,7 @@ var alone = map[string][]string{
 }
 
 // standard are the packages that may import nothing but the standard library.
-var standard = []string{"feed", "message", "retry", "safetext", "checkpoint"}
+var standard = []string{"feed", "message", "retry", "safetext", "checkpoint", "connlimit"}
 
 // badNames are names that say nothing.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "types", "misc"}

@@ -1,15 +1,15 @@
-// Package admin is what operators see of a running feedbridge: a small HTTP
-// server that says whether the process works, whether its feeds are fresh, how
-// much it does, and what it is doing right now, in a sentence.
+// Package admin shows operators a running feedbridge: a small HTTP server that
+// reports whether the process works, whether its feeds are fresh, how much it
+// does, and in a sentence, the present work of each feed.
 //
 //	/healthz      200 as long as the process answers
 //	/readyz       200 if every bus answers that feeds are copied to, and every such feed is fresh, else 503; the body says why
 //	/metrics      Prometheus
 //	/status       JSON, a row per feed, copied or served; /status/NAME has one that is copied
 //
-// A [Feed] watches one bridge: it is a [bridge.Observer]. All that it is told
-// goes into one record, which metrics, status and readiness are made from when
-// somebody asks, so that they cannot disagree.
+// A [Feed] watches one bridge: it is a [bridge.Observer]. Every call
+// updates one record, which metrics, status and readiness are made from when they
+// are requested, so that they cannot disagree.
 //
 // Scripts read what is served here. Keys, metrics and labels are only added.
 package admin
@@ -40,12 +40,13 @@ type Options struct {
 	Writer string
 	// Buses are asked whether they answer by /readyz and /status.
 	Buses []Bus
-	// Log gets what goes wrong in the server itself.
+	// Log gets the errors of the server itself.
 	Log *slog.Logger
-	// Connections is how many clients may be connected at a time. Others wait until
-	// one leaves or has been idle for 10s. Default 64.
+	// Connections is how many clients may be connected at a time. For one more, the
+	// client that has been idle or slow for longest is disconnected, once it has been
+	// so for 250ms. Default 64.
 	Connections int
-	// Redact hides the secrets of URLs in what is shown. Nil stands for one that
+	// Redact hides the secrets of URLs in all answers. Nil means one that
 	// knows the usual names of parameters.
 	Redact *safetext.Redactor
 }
@@ -58,7 +59,7 @@ type Server struct {
 	registry *prometheus.Registry
 	times    histograms
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // protects feeds and served
 	feeds  []*Feed    // sorted by name
 	served []*Served  // sorted by name
 }
@@ -91,6 +92,23 @@ func (s *Server) allFeeds() []*Feed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.feeds)
+}
+
+// AddServed returns what watches a topic that is served as a feed. Names are unique
+// among them.
+func (s *Server) AddServed(opts ServedOptions) *Served {
+	f := &Served{opts: opts, redact: s.opts.Redact, times: s.times}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(s.served, f, func(a, b *Served) int { return cmp.Compare(a.opts.Name, b.opts.Name) })
+	s.served = slices.Insert(s.served, i, f)
+	return f
+}
+
+func (s *Server) allServed() []*Served {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.served)
 }
 
 const index = `feedbridge
@@ -141,11 +159,3 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	_, _ = w.Write(s.opts.Redact.JSON(body.Bytes(), longestText))
 }
-
-const (
-	// longestError is how many characters of an error or a violation are kept.
-	longestError = 300
-	// longestText is how many characters any text of an answer has. Sentences that
-	// quote an error are longer than it.
-	longestText = 1000
-)

@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // Bus is a bus that feeds are copied to, or topics are served from.
 type Bus struct {
 	// Name is the configured name, and Kind the kind of bus, such as "nats".
 	Name, Kind string
-	// ServedOnly says that no feed is copied to it. Such a bus counts for readiness
-	// until it has answered once: then a wrong address has been ruled out, and when it
-	// is away later, an answer of ours that says so is better than that of a balancer
-	// which has nobody left to send readers to.
+	// ServedOnly is whether no feed is copied to the bus. Such a bus counts for readiness
+	// until it has answered once, which rules out a wrong address. When it fails later,
+	// readers get an answer of ours with the reason, which is better than that of a load
+	// balancer without a ready backend.
 	ServedOnly bool
 	// Check returns nil if the bus answers. Its context ends after 2s.
 	Check func(ctx context.Context) error
@@ -30,11 +32,11 @@ const (
 
 var errNoAnswer = fmt.Errorf("no answer within %v", checkTimeout)
 
-// busCheck asks a bus whether it answers, and remembers what it said.
+// busCheck checks a bus, and caches the result.
 type busCheck struct {
 	Bus
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // protects at, err, ever and running
 	at      time.Time  // of the last answer
 	err     error      // the last answer
 	ever    bool       // it has answered
@@ -51,16 +53,16 @@ type busStatus struct {
 	unready bool
 }
 
-// checkBuses asks all buses at once.
-func (s *Server) checkBuses(ctx context.Context) []busStatus {
-	answers := make([]busStatus, len(s.buses))
+// checkBuses asks all buses concurrently.
+func checkBuses(ctx context.Context, buses []*busCheck, redact *safetext.Redactor) []busStatus {
+	answers := make([]busStatus, len(buses))
 	var asked sync.WaitGroup
-	for i, c := range s.buses {
+	for i, c := range buses {
 		asked.Go(func() {
 			at, ever, err := c.ask(ctx)
 			answers[i] = busStatus{Bus: c.Name, Kind: c.Kind, OK: err == nil, CheckedAt: stamp(at)}
 			if err != nil {
-				answers[i].Error = s.opts.Redact.Clip(err.Error(), longestError)
+				answers[i].Error = redact.Clip(err.Error(), longestError)
 				answers[i].unready = !c.ServedOnly || !ever
 			}
 		})

@@ -7,9 +7,9 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 )
 
-// explain says in one sentence what the feed is doing, and if something is
-// wrong, what: an error that a person can cure says how. What the topic lacks
-// comes last: the bridge goes on without it.
+// explain describes in one sentence the work of the feed and its error, if there is
+// one, with the cure if a person can cure it. Missing documents come last, because the
+// bridge continues without them.
 func (f *Feed) explain(r *record, now time.Time) string {
 	sentence := f.doing(r, now)
 	switch gaps, deletes, _ := f.lacks(r); {
@@ -70,7 +70,7 @@ func (f *Feed) explainReading(r *record, since, now time.Time) string {
 	return fmt.Sprintf("catching up: %s, and how much is to come is not known", published)
 }
 
-// published is the clause that says how far the topic has got.
+// published returns the clause about the progress of the topic.
 func (f *Feed) published(r *record, now time.Time) string {
 	cp := r.status.Checkpoint
 	clause := fmt.Sprintf("%d entities are published", cp.Count)
@@ -91,29 +91,4 @@ func (f *Feed) published(r *record, now time.Time) string {
 		clause += " by " + cp.Writer
 	}
 	return clause
-}
-
-// span writes a duration in the one or two units that matter: 350ms, 12s,
-// 4m30s, 3h, 5d2h.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d = max(d, 0); d < time.Second {
-		return d.Round(time.Millisecond).String()
-	}
-	units := []struct {
-		size time.Duration
-		name string
-	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
-	for i, u := range units[:3] {
-		if d < u.size {
-			continue
-		}
-		smaller := units[i+1]
-		text := fmt.Sprintf("%d%s", d/u.size, u.name)
-		if rest := d % u.size / smaller.size; rest > 0 {
-			text += fmt.Sprintf("%d%s", rest, smaller.name)
-		}
-		return text
-	}
-	return fmt.Sprintf("%ds", d/time.Second)
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ type FeedOptions struct {
 	// URL is the feed's entry point, without secrets.
 	URL string
 	// Format is the configured format of the feed. It is shown until Describe
-	// tells it.
+	// returns another one.
 	Format string
 	// Bus and Topic are where the feed is copied to.
 	Bus, Topic string
@@ -36,11 +37,18 @@ type FeedOptions struct {
 	Describe func(checkpoint.Checkpoint) (format string, place any)
 }
 
-// Lacking is a place that knows what the topic does not have of the feed.
+// Lacking is a place that knows which parts of the feed the topic does not have.
 type Lacking interface {
 	// Lacks returns how many documents of the feed are missing, and how many
 	// deletes are held back.
 	Lacks() (gaps, deletes int)
+}
+
+// histograms are the metrics that cannot be made from a record.
+type histograms struct {
+	requestSeconds, commitSeconds, commitEntities *prometheus.HistogramVec
+	servedSeconds                                 *prometheus.HistogramVec
+	served                                        *prometheus.CounterVec
 }
 
 // Feed watches the bridge of one feed. It is a [bridge.Observer].
@@ -67,15 +75,15 @@ func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, h histo
 	}
 }
 
-// snapshot returns what is known now. The caller owns it.
+// snapshot returns a copy of the record. The caller owns it.
 func (f *Feed) snapshot() record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.record.clone()
 }
 
-// Polled is told of a call of the source. What the batch holds is counted when
-// it is settled: what is read may be dropped, and read again.
+// Polled records a call of the source. The entities of the batch are counted when it is
+// settled, because a batch may be dropped and read again.
 func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +120,7 @@ func (f *Feed) Polled(b feed.Batch, err error, took time.Duration) {
 	}
 }
 
-// Settled is told of a batch that is published or needs not be.
+// Settled records a batch that was published or need not be.
 func (f *Feed) Settled(b feed.Batch, took time.Duration) {
 	size := b.Size()
 	f.mu.Lock()
@@ -131,8 +139,8 @@ func (f *Feed) Settled(b feed.Batch, took time.Duration) {
 	if len(b.Entities) == 0 && bytes.Equal(b.Cursor, cp.Cursor) {
 		return
 	}
-	// The bridge says where the checkpoint is when it enters a state, and may
-	// be hours in one while it catches up. Until then it is followed here.
+	// The bridge reports the checkpoint when it enters a state, and may be in one
+	// for hours while it catches up. Until then, this record follows the batches.
 	cp.Cursor, cp.At, cp.Writer = b.Cursor, now.Add(-took), f.writer
 	cp.Count += uint64(len(b.Entities))
 	if n := len(b.Entities); n > 0 {
@@ -146,7 +154,7 @@ func (f *Feed) Settled(b feed.Batch, took time.Duration) {
 	f.commitEntities.Observe(float64(len(b.Entities)))
 }
 
-// Entered is told what the bridge does now.
+// Entered records the state that the bridge has entered.
 func (f *Feed) Entered(s bridge.Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,8 +167,8 @@ func (f *Feed) Entered(s bridge.Status) {
 			r.due = time.Time{}
 		}
 	case bridge.Standby:
-		// Standby is entered anew each time the checkpoint has moved, so the
-		// feed is copied, if not by this copy.
+		// Standby is entered again each time the checkpoint has moved, so another
+		// process copies the feed.
 		r.freshAt = s.Since
 		if r.status.State != bridge.Standby {
 			r.commitErrors[classOf(s.Err)]++
@@ -171,7 +179,7 @@ func (f *Feed) Entered(s bridge.Status) {
 		if _, ok := errors.AsType[*bridge.PanicError](s.Err); ok {
 			r.panics++
 		}
-		// What the source returned has been counted as a poll.
+		// An error of the source has been counted as a poll.
 		if r.pollErr == nil || !errors.Is(s.Err, r.pollErr) {
 			r.commitErrors[classOf(s.Err)]++
 		}
@@ -184,7 +192,7 @@ func (f *Feed) Entered(s bridge.Status) {
 	r.status = s
 }
 
-// Exchanged is told of each HTTP request that the feed's source has made, or
+// Exchanged records an HTTP request that the feed's source has made, or
 // tried to: its method, the status of the response or zero if there was none,
 // why there was none, and the time to the end of the response's header.
 func (f *Feed) Exchanged(method string, status int, err error, took time.Duration) {
@@ -208,4 +216,23 @@ func classOf(err error) class {
 		return permanent
 	}
 	return transient
+}
+
+// describe returns the format of the feed and the place of its cursor, as far as
+// they are known.
+func (f *Feed) describe(cp checkpoint.Checkpoint) (format string, place any) {
+	if f.opts.Describe != nil {
+		format, place = f.opts.Describe(cp)
+	}
+	return cmp.Or(format, f.opts.Format), place
+}
+
+// lacks returns how much of the feed the topic does not have, if that is known.
+func (f *Feed) lacks(r *record) (gaps, deletes int, known bool) {
+	_, place := f.describe(r.status.Checkpoint)
+	p, known := place.(Lacking)
+	if known {
+		gaps, deletes = p.Lacks()
+	}
+	return gaps, deletes, known
 }

@@ -13,13 +13,6 @@ import (
 
 const namespace = "feedbridge"
 
-// histograms are what cannot be made from a record.
-type histograms struct {
-	requestSeconds, commitSeconds, commitEntities *prometheus.HistogramVec
-	servedSeconds                                 *prometheus.HistogramVec
-	served                                        *prometheus.CounterVec
-}
-
 // register fills the registry. There is no default one: two Servers in one
 // process do not meet.
 func register(registry *prometheus.Registry, s *Server, version string) histograms {
@@ -64,8 +57,8 @@ type collector struct {
 }
 
 // metric is made from a record by calling emit for each series, with the
-// values of the labels that it has besides the feed. What is not known is not
-// emitted: there is no number for it.
+// values of the labels that it has besides the feed. An unknown value is not
+// emitted.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -87,10 +80,10 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	for _, b := range c.server.checkBuses(context.Background()) {
+	for _, b := range checkBuses(context.Background(), c.server.buses, c.server.opts.Redact) {
 		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, oneIf(b.OK), b.Bus, b.Kind)
 	}
-	for _, f := range c.server.lookAtServed(context.Background()) {
+	for _, f := range inspectServed(context.Background(), c.server.allServed()) {
 		out <- prometheus.MustNewConstMetric(servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)
 	}
 	now := time.Now()
@@ -170,8 +163,8 @@ func metrics() []metric {
 				lag, known := r.lag()
 				return lag.Seconds(), known
 			}),
-		// No feed says how many entities it still has, so there is no other
-		// value. The series is for alerts and graphs that count entities.
+		// Feeds do not report how many entities they still have, so there is no
+		// other value. The series is for alerts and graphs that count entities.
 		gauge("lag_entities", "0 when all is published; absent otherwise, for feeds do not tell how much is to come.",
 			func(_ *Feed, r *record, _ time.Time) (float64, bool) {
 				_, known := r.lag()

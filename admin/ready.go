@@ -26,7 +26,7 @@ type feedReadiness struct {
 }
 
 func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
-	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: s.checkBuses(req.Context())}
+	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), s.buses, s.opts.Redact)}
 	now := time.Now()
 	for _, f := range s.allFeeds() {
 		r := f.snapshot()
@@ -50,9 +50,8 @@ func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
 	s.writeJSON(w, status, answer)
 }
 
-// stale says why the feed makes the process not ready; it is empty if the feed
-// does not. A halted feed is ready until its limit has passed, like any other:
-// that is what the limit is for.
+// stale returns why the feed makes the process not ready, "" if it does not. A halted
+// feed is ready until its limit has passed, like any other.
 func (f *Feed) stale(r *record, now time.Time) string {
 	age, limit := now.Sub(r.freshAt), f.opts.Freshness
 	if r.due.After(r.freshAt) {

@@ -12,13 +12,13 @@ import (
 // record is all that is known of a feed. It holds no entities and its size is
 // bounded, whatever the feed does.
 type record struct {
-	// status is what the bridge entered last; its Checkpoint is kept current.
+	// status is the state that the bridge entered last; its Checkpoint is kept current.
 	status bridge.Status
 	// attempts counts the failures since a batch was settled.
 	attempts int
 	// freshAt is when the feed was last known to be copied: a batch was
-	// settled, or another copy was seen at work. A poll alone does not count,
-	// for a feed may be read again and again and never get published.
+	// settled, or another copy was seen at work. A poll does not count,
+	// because a feed may be read again and again and never be published.
 	freshAt time.Time
 	// due is when the next poll is due, if upstream has asked for a longer wait
 	// than is configured: the feed is as fresh as can be until then.
@@ -42,9 +42,9 @@ type record struct {
 
 	violations map[string]breach // by kind
 
-	// What the lag is told by: whether the last that was read, and is
-	// published, was all that there was; the newest modification that
-	// upstream has; and that of the last entity published.
+	// The lag is computed from these: whether everything up to the end of the feed
+	// was read and published; the newest modification that upstream has; and that
+	// of the last entity published.
 	caughtUp        bool
 	newest, reached time.Time
 }
@@ -83,7 +83,7 @@ type breach struct {
 	page, detail string
 }
 
-// breachAt tells one violation from another.
+// breachAt identifies a violation.
 type breachAt struct{ kind, page string }
 
 // request is how HTTP requests are counted: both fields have few values.
@@ -127,7 +127,7 @@ func (r *record) clone() record {
 	return c
 }
 
-// maxKinds bounds the kinds of violation that are told apart. Sources have a
+// maxKinds bounds the kinds of violation that are counted separately. Sources have a
 // few dozen.
 const maxKinds = 64
 
@@ -138,8 +138,8 @@ func (r *record) violated(v feed.Violation, at time.Time) {
 	r.violations[v.Kind] = breach{r.violations[v.Kind].count + 1, at, v.Page, v.Detail}
 }
 
-// state is what the bridge does now. When its wait for the next poll is over it
-// reads, without saying so.
+// state returns the present state of the bridge. It does not report that it reads when
+// its wait for the next poll is over, so that is computed here.
 func (r *record) state(now time.Time) (bridge.State, time.Time) {
 	s := r.status
 	if s.State == bridge.Idle && !now.Before(s.Until) {
@@ -149,9 +149,9 @@ func (r *record) state(now time.Time) (bridge.State, time.Time) {
 }
 
 // lag is by how much the last entity published is older than the newest that
-// upstream has. It is zero when all is published, and not known before there
-// is something to tell it by, while another copy does the work, and when
-// nobody can tell any more whether all is published.
+// upstream has. It is zero when everything is published. It is not known before the
+// first poll, while another copy does the work, and when it is uncertain whether
+// everything is published.
 func (r *record) lag() (lag time.Duration, known bool) {
 	switch {
 	case r.caughtUp:

@@ -10,16 +10,21 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/net/netutil"
-
+	"github.com/feedbridge/feedbridge/connlimit"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// grace is how long requests may go on after the end of Serve's context.
-const grace = 3 * time.Second
+const (
+	// grace is how long requests may continue after the end of Serve's context.
+	grace = 3 * time.Second
+	// patience is how long a client may keep the server waiting while others wait
+	// for its connection. It is short because probes wait for no more than a second
+	// or so, and clients are near.
+	patience = 250 * time.Millisecond
+)
 
-// Listen opens the address of the configuration's admin.listen. Its errors say
-// how to cure them and match [feed.ErrPermanent].
+// Listen opens the address of the configuration's admin.listen. Its errors contain
+// their cure and match [feed.ErrPermanent].
 func Listen(addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	switch {
@@ -38,13 +43,15 @@ func Listen(addr string) (net.Listener, error) {
 // Serve answers on l until ctx ends, and returns nil then, once the requests
 // under way have been answered or 3s have passed. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	limited := connlimit.NewListener(l, s.opts.Connections, patience)
 	server := &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       10 * time.Second, // others may wait for the connection
+		IdleTimeout:       10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
+		ConnState:         limited.ConnState,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
 	closed := make(chan struct{})
@@ -56,7 +63,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			_ = server.Close()
 		}
 	})
-	if err := server.Serve(netutil.LimitListener(l, s.opts.Connections)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return fmt.Errorf("serve health and status on %s: %w", l.Addr(), err)
 	}

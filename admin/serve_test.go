@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,55 +156,53 @@ func TestServeReportsALostListener(t *testing.T) {
 	}
 }
 
-// Clients that do nothing take no more descriptors than they may, and others are
-// answered when one of them leaves.
-func TestConnectionsAreBounded(t *testing.T) {
+// Clients that are idle, that send nothing or half a request hold no more
+// connections than the limit, and make room for the next client within moments.
+func TestIdleClientsAreEvicted(t *testing.T) {
 	t.Parallel()
-	s := admin.New(admin.Options{Log: slog.New(slog.DiscardHandler), Connections: 2})
-	l, err := admin.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	dial := func() net.Conn {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
-	}
-	answered := func(conn net.Conn) string {
-		_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-		line, err := bufio.NewReader(conn).ReadString('\n')
-		if err != nil {
-			return err.Error()
-		}
-		return line
-	}
-	first, second, third := dial(), dial(), dial()
-	for _, conn := range []net.Conn{first, second} {
-		if got := answered(conn); got != "HTTP/1.1 200 OK\r\n" {
-			t.Fatalf("got %q", got)
-		}
-	}
-	waiting := make(chan string, 1)
-	go func() { waiting <- answered(third) }()
-	select {
-	case got := <-waiting:
-		t.Errorf("the third client got %q", got)
-	case <-time.After(50 * time.Millisecond):
-	}
-	_ = first.Close()
-	if got := <-waiting; got != "HTTP/1.1 200 OK\r\n" {
-		t.Errorf("got %q", got)
+	for name, request := range map[string]string{"idle": "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "silent": "", "unfinished": "GET /"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const most = 3
+				s := admin.New(admin.Options{Log: slog.New(slog.DiscardHandler), Connections: most})
+				l := newPipes()
+				ctx, cancel := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- s.Serve(ctx, l) }()
+				var open atomic.Int32
+				for range 10 * most {
+					conn, err := l.dial(ctx, "", "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					open.Add(1)
+					go func() {
+						_, _ = io.WriteString(conn, request)
+						_, _ = io.Copy(io.Discard, conn) // until the server closes it
+						open.Add(-1)
+						_ = conn.Close()
+					}()
+					synctest.Wait()
+					if n := open.Load(); n > most+1 { // one waits for its slot
+						t.Fatalf("%d connections are open, of %d", n, most)
+					}
+				}
+				begun := time.Now()
+				client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
+				resp, err := client.Get("http://feedbridge/healthz")
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if took := time.Since(begun); resp.StatusCode != http.StatusOK || took > time.Second {
+					t.Errorf("got %s after %v", resp.Status, took)
+				}
+				cancel()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }

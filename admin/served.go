@@ -1,16 +1,15 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // ServedOptions describe a topic that is served as a feed, for people.
@@ -19,18 +18,18 @@ type ServedOptions struct {
 	Name string
 	// URL is where readers begin, or its path if that is not known.
 	URL string
-	// Format is what it is served as.
+	// Format is the format of the served feed.
 	Format string
 	// Bus and Topic are where it is read.
 	Bus, Topic string
-	// Snapshots says that snapshots are built.
+	// Snapshots is whether snapshots are built.
 	Snapshots bool
-	// Look asks for what there is. Its context ends after 2s. An error that does not
+	// Look returns the state of the topic. Its context ends after 2s. An error that does not
 	// match [feed.ErrNoTopic] means that the bus cannot be asked.
 	Look func(ctx context.Context) (ServedTopic, error)
 }
 
-// ServedTopic is what there is to be served.
+// ServedTopic is the state of a served topic.
 type ServedTopic struct {
 	Span feed.Span
 	// Newest is the time of the newest message; zero if there is none.
@@ -46,32 +45,22 @@ type ServedTopic struct {
 
 // Served watches a topic that is served as a feed.
 type Served struct {
-	opts ServedOptions
-	s    *Server
+	opts   ServedOptions
+	redact *safetext.Redactor
+	times  histograms
 
 	mu   sync.Mutex // guards last
 	last fault
 }
 
-// AddServed returns what watches a topic that is served as a feed. Names are unique
-// among them.
-func (s *Server) AddServed(opts ServedOptions) *Served {
-	f := &Served{opts: opts, s: s}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(s.served, f, func(a, b *Served) int { return cmp.Compare(a.opts.Name, b.opts.Name) })
-	s.served = slices.Insert(s.served, i, f)
-	return f
-}
-
-// Answered is told of each request: the status of the answer, and how long it took to
-// its last byte. It may be called from any goroutine.
+// Answered records a request: the status of the answer, and how long it took to its
+// last byte. It may be called from any goroutine.
 func (f *Served) Answered(status int, took time.Duration) {
-	f.s.times.served.WithLabelValues(f.opts.Name, strconv.Itoa(status)).Inc()
-	f.s.times.servedSeconds.WithLabelValues(f.opts.Name).Observe(took.Seconds())
+	f.times.served.WithLabelValues(f.opts.Name, strconv.Itoa(status)).Inc()
+	f.times.servedSeconds.WithLabelValues(f.opts.Name).Observe(took.Seconds())
 }
 
-// servedStatus is a row of /status. What is not known, or is not there, is null.
+// servedStatus is a row of /status. Unknown and missing values are null.
 type servedStatus struct {
 	Feed        string          `json:"feed"`
 	OK          bool            `json:"ok"`
@@ -99,21 +88,18 @@ type servedSnapshot struct {
 	Unmatched int        `json:"unmatched"`
 }
 
-// lookAtServed looks at all topics that are served, at once.
-func (s *Server) lookAtServed(ctx context.Context) []servedStatus {
-	s.mu.Lock()
-	all := slices.Clone(s.served)
-	s.mu.Unlock()
+// inspectServed returns the status of all served topics, which it asks concurrently.
+func inspectServed(ctx context.Context, all []*Served) []servedStatus {
 	rows := make([]servedStatus, len(all))
 	var looking sync.WaitGroup
 	for i, f := range all {
-		looking.Go(func() { rows[i] = f.look(ctx) })
+		looking.Go(func() { rows[i] = f.inspect(ctx) })
 	}
 	looking.Wait()
 	return rows
 }
 
-func (f *Served) look(ctx context.Context) servedStatus {
+func (f *Served) inspect(ctx context.Context) servedStatus {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	seen, err := f.opts.Look(ctx)
@@ -134,7 +120,7 @@ func (f *Served) look(ctx context.Context) servedStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && !errors.Is(err, context.Canceled) {
-		f.last = fault{time.Now(), f.s.opts.Redact.Clip(err.Error(), longestError)}
+		f.last = fault{time.Now(), f.redact.Clip(err.Error(), longestError)}
 	}
 	if !f.last.at.IsZero() {
 		row.LastError = &errorStatus{stamp(f.last.at), f.last.text}
@@ -142,16 +128,16 @@ func (f *Served) look(ctx context.Context) servedStatus {
 	return row
 }
 
-// explain says in one sentence what readers get.
+// explain describes in one sentence the answers that readers get.
 func (f *Served) explain(seen ServedTopic, err error, now time.Time) string {
 	var sentence string
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):
-		return fmt.Sprintf("readers get 404: %s; it is served as soon as it is there", f.s.opts.Redact.Clip(err.Error(), longestError))
+		return fmt.Sprintf("readers get 404: %s; it is served as soon as it is there", f.redact.Clip(err.Error(), longestError))
 	case errors.Is(err, feed.ErrPermanent):
-		return fmt.Sprintf("readers get 500 until this is mended: %s", f.s.opts.Redact.Clip(err.Error(), longestError))
+		return fmt.Sprintf("readers get 500 until this is mended: %s", f.redact.Clip(err.Error(), longestError))
 	case err != nil:
-		return fmt.Sprintf("readers get 503, and are served again when the bus answers: %s", f.s.opts.Redact.Clip(err.Error(), longestError))
+		return fmt.Sprintf("readers get 503, and are served again when the bus answers: %s", f.redact.Clip(err.Error(), longestError))
 	case seen.Newest.IsZero():
 		sentence = "served: the topic has no messages, and readers get 204"
 	default:

@@ -1,14 +1,12 @@
 package admin
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
-	"github.com/feedbridge/feedbridge/checkpoint"
 )
 
 type status struct {
@@ -20,7 +18,7 @@ type status struct {
 	Served  []servedStatus `json:"served"`
 }
 
-// feedStatus is a row of /status. What is not known, or has not happened yet,
+// feedStatus is a row of /status. A value that is not known, or has not happened yet,
 // is null.
 type feedStatus struct {
 	Feed        string       `json:"feed"`
@@ -33,8 +31,8 @@ type feedStatus struct {
 	Bus         string       `json:"bus"`
 	Topic       string       `json:"topic"`
 	Cursor      any          `json:"cursor"`
-	// Entities are those of the topic, by whichever copy; what follows is by
-	// this process.
+	// Entities counts the entities of the topic, published by any copy; the following
+	// counts are of this process.
 	Entities    uint64                     `json:"entities"`
 	Published   uint64                     `json:"published"`
 	Duplicates  uint64                     `json:"duplicates"`
@@ -59,7 +57,7 @@ type violationStatus struct {
 
 type lagStatus struct {
 	Seconds  *float64 `json:"seconds"`
-	Entities *uint64  `json:"entities"` // 0 or null: no feed says how many are to come
+	Entities *uint64  `json:"entities"` // 0 or null: feeds do not report how many are to come
 }
 
 type pollStatus struct {
@@ -74,19 +72,14 @@ type commitStatus struct {
 	Writer string     `json:"writer"`
 }
 
-type errorStatus struct {
-	At   *time.Time `json:"at"`
-	Text string     `json:"text"`
-}
-
 func (s *Server) serveStatus(w http.ResponseWriter, req *http.Request) {
 	answer := status{
 		Version: s.opts.Version,
 		Started: stamp(s.opts.Started),
 		Writer:  s.opts.Writer,
-		Buses:   s.checkBuses(req.Context()),
+		Buses:   checkBuses(req.Context(), s.buses, s.opts.Redact),
 		Feeds:   []feedStatus{},
-		Served:  s.lookAtServed(req.Context()),
+		Served:  inspectServed(req.Context(), s.allServed()),
 	}
 	now := time.Now()
 	for _, f := range s.allFeeds() {
@@ -153,32 +146,4 @@ func (f *Feed) status(now time.Time) feedStatus {
 		row.NextAttempt = stamp(r.status.Until)
 	}
 	return row
-}
-
-// describe returns the format of the feed and the place of its cursor, as far as
-// they are known.
-func (f *Feed) describe(cp checkpoint.Checkpoint) (format string, place any) {
-	if f.opts.Describe != nil {
-		format, place = f.opts.Describe(cp)
-	}
-	return cmp.Or(format, f.opts.Format), place
-}
-
-// lacks returns what the topic does not have of the feed, as far as it is known.
-func (f *Feed) lacks(r *record) (gaps, deletes int, known bool) {
-	_, place := f.describe(r.status.Checkpoint)
-	p, known := place.(Lacking)
-	if known {
-		gaps, deletes = p.Lacks()
-	}
-	return gaps, deletes, known
-}
-
-// stamp is how times are shown: in UTC, to the millisecond; nil if there is none.
-func stamp(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC().Truncate(time.Millisecond)
-	return &t
 }

@@ -22,6 +22,11 @@ const (
 	xhtmlSpace   = "http://www.w3.org/1999/xhtml"
 )
 
+// extraSpace is the namespace of attributes for the values that an element of RSS cannot hold:
+// the label of a category, and the mail address and URI of a person. Other readers
+// ignore it.
+const extraSpace = "https://github.com/feedbridge/feedbridge/extra"
+
 // article is an entry of Atom 1.0 or 0.3 or an item of any RSS, as far as the other
 // format can say it too.
 type article struct {
@@ -35,11 +40,11 @@ type article struct {
 	rights                  *prose
 	inherited               []person // the authors of its source
 	// others are the elements of other namespaces, such as those of Media RSS, which
-	// can stand anywhere.
+	// are valid anywhere.
 	others []byte
-	// room is how many bytes resolved references and others may take. What goes beyond
-	// it is left as it is, or left out: a long base or name of a namespace could be
-	// repeated for each of many small elements.
+	// room is how many bytes resolved references and others may take. Beyond it,
+	// references are not resolved and others are left out: a long base or namespace name
+	// could be repeated for each of many small elements.
 	room int
 }
 
@@ -107,7 +112,7 @@ func readArticle(doc []byte, base string) (*article, bool) {
 	}
 	own := s.tag.space
 	if own == "" {
-		own = "rss" // what has no namespace; no namespace is called so
+		own = "rss" // the key of elements without a namespace
 	}
 	a := &article{room: 2*len(doc) + 1<<10}
 	if own == rss1Space || own == rss090Space {
@@ -204,15 +209,15 @@ func (a *article) read(s *scanner, own, base string) (err error) {
 		}
 	case own + " author", dcSpace + " creator":
 		if value != "" {
-			a.authors = append(a.authors, readPerson(value))
+			a.authors = append(a.authors, readPerson(value).withExtra(&t))
 		}
 	case dcSpace + " contributor":
 		if value != "" {
-			a.contributors = append(a.contributors, readPerson(value))
+			a.contributors = append(a.contributors, readPerson(value).withExtra(&t))
 		}
 	case own + " category", dcSpace + " subject":
 		if value != "" {
-			a.categories = append(a.categories, category{term: value, scheme: t.attr("domain")})
+			a.categories = append(a.categories, category{term: value, scheme: t.attr("domain"), label: t.attrIn(extraSpace, "label")})
 		}
 	case own + " pubDate", dctermsSpace + " issued", dctermsSpace + " created":
 		first(&a.published, value)
@@ -390,6 +395,16 @@ func readAtomPerson(s *scanner) (p person, err error) {
 	}
 }
 
+// feedAuthors returns the authors of the feed that the entity is from.
+func feedAuthors(e *entity) (authors []person) {
+	for _, f := range e.header {
+		if named(f.Name, "Feed-Author") {
+			authors = append(authors, readPerson(f.Value))
+		}
+	}
+	return authors
+}
+
 var (
 	withName  = regexp.MustCompile(`^(\S+@\S+)\s*\((.*)\)$`) // RSS: a@b.example (Name)
 	withEmail = regexp.MustCompile(`^(.+?)\s*[<(]([^\s<>()]+@[^\s<>()]+)[>)]$`)
@@ -409,13 +424,20 @@ func readPerson(text string) person {
 	return person{name: text}
 }
 
+// withExtra returns the person with the attributes in [extraSpace].
+func (p person) withExtra(t *tag) person {
+	first(&p.email, t.attrIn(extraSpace, "email"))
+	first(&p.uri, t.attrIn(extraSpace, "uri"))
+	return p
+}
+
 // markup is what text has that is meant as HTML.
 var markup = regexp.MustCompile(`&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z]+\d*);|</?[a-zA-Z][^>]*>`)
 
 // looksLikeHTML reports whether a title of RSS, which may be text or HTML, is HTML.
 func looksLikeHTML(text string) bool { return markup.MatchString(text) }
 
-// standaloneXML returns an XML document as an element that can stand in any other,
+// standaloneXML returns an XML document as an element that is valid inside any other,
 // and its name. It reports false if the document is not well-formed.
 func standaloneXML(doc []byte) (el []byte, root xml.Name, ok bool) {
 	s := newScanner(doc)

@@ -8,28 +8,28 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
 )
 
 // atomFormat is an archived feed (RFC 5005, section 4): every page that is full is an archive
-// document, and the subscription document has what is newer.
+// document, and the subscription document has the newer entries.
 type atomFormat struct{}
 
-func (atomFormat) linked() bool             { return true }
 func (atomFormat) contentType(*page) string { return "application/atom+xml; charset=utf-8" }
 
 // feedID is the same in all documents of a topic.
-func feedID(f *Feed, epoch string) string {
-	sum := sha256.Sum256([]byte(f.cfg.Name + " " + epoch))
+func feedID(c *Config, epoch string) string {
+	sum := sha256.Sum256([]byte(c.Name + " " + epoch))
 	b := sum[:16]
 	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // a UUID of version 8 (RFC 9562)
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func (atomFormat) frame(f *Feed, p *page) (head, tail []byte) {
+func (atomFormat) frame(c *Config, p *page) (head, tail []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<feed xmlns=%q>\n<id>%s</id>\n<title>%s</title>\n<updated>%s</updated>\n<author><name>feedbridge</name></author>\n",
-		xml.Header, atomSpace, feedID(f, p.id.epoch), escaped(f.cfg.Title), rfc3339(p.updated()))
+		xml.Header, atomSpace, feedID(c, p.id.epoch), escaped(c.Title), rfc3339(p.updated()))
 	for _, l := range p.relations() {
 		fmt.Fprintf(&b, "<link rel=\"%s\" href=\"%s\"/>\n", l[0], escaped(l[1]))
 	}
@@ -39,12 +39,12 @@ func (atomFormat) frame(f *Feed, p *page) (head, tail []byte) {
 	return b.Bytes(), []byte("</feed>\n")
 }
 
-// entity appends an entry. An entry of Atom keeps all that it says, and gets what
-// it needs to stand alone; items of RSS and entries of Atom 0.3 are converted.
-// Whatever else the message is becomes the content of an entry.
+// entity appends an entry. An entry of Atom keeps all that it says, and gets the
+// elements that make it complete; items of RSS and entries of Atom 0.3 are converted.
+// A message of any other type becomes the content of an entry.
 func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
 	if e.op == "DELETE" {
-		return tombstone(b, e, iri(e.id))
+		return tombstone(b, e, iri(e.entryID))
 	}
 	if out, ok := atomFromAtom(b, e); ok {
 		return out
@@ -52,7 +52,7 @@ func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
 	if a, ok := readArticle(e.body, e.base()); ok {
 		return a.appendAtom(b, e)
 	}
-	b = atomEntry(b, e, e.id, rfc3339(e.stamp()))
+	b = atomEntry(b, e, e.entryID, rfc3339(e.stamp()))
 	return append(appendContent(b, e), "</entry>\n"...)
 }
 
@@ -82,16 +82,24 @@ func appendContent(b []byte, e *entity) []byte {
 
 // atomEntry begins an entry that we make.
 func atomEntry(b []byte, e *entity, title, updated string) []byte {
-	b = fmt.Appendf(b, "<entry><id>%s</id><title>%s</title><updated>%s</updated>", escaped(iri(e.id)), escaped(title), updated)
-	if e.op == "PATCH" {
-		b = fmt.Appendf(b, `<category scheme="https://github.com/feedbridge/feedbridge/operation" term="PATCH"/>`)
-	}
-	return b
+	b = fmt.Appendf(b, "<entry><id>%s</id><title>%s</title><updated>%s</updated>", escaped(iri(e.entryID)), escaped(title), updated)
+	return e.appendOperation(b, "")
 }
 
-// atomFromAtom appends an entry of Atom as it is, with what it needs beside: an ID, a
+// operationScheme is the scheme of the category that marks the entry of a PATCH.
+const operationScheme = "https://github.com/feedbridge/feedbridge/operation"
+
+// appendOperation marks the entry of a PATCH. prefix is that of Atom.
+func (e *entity) appendOperation(b []byte, prefix string) []byte {
+	if e.op != feed.Patch {
+		return b
+	}
+	return fmt.Appendf(appendName(append(b, '<'), prefix, "category"), ` scheme="%s" term="PATCH"/>`, operationScheme)
+}
+
+// atomFromAtom appends an entry of Atom as it is, and adds the elements that it lacks: an ID, a
 // title and a time if it has none, the base of its references, and the feed that it
-// is from with its authors. What an entry may have once, it has once. It reports
+// is from with its authors. Elements that may occur once occur once. It reports
 // false if the body is no such entry.
 func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 	s := newScanner(e.body)
@@ -99,7 +107,7 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 		return nil, false
 	}
 	root := s.tag
-	// What is signed must not change (RFC 4287, section 5.1).
+	// A signed entry must not change (RFC 4287, section 5.1).
 	signed := bytes.Contains(e.body, []byte("http://www.w3.org/2000/09/xmldsig#"))
 	attrs := root.attrs
 	if !signed {
@@ -198,18 +206,18 @@ func withBase(attrs []attribute, base string) []attribute {
 	return with
 }
 
-// appendMissing appends the elements that an entry must have, or needs to stand
-// alone, and does not have. prefix is that of Atom.
+// appendMissing appends the elements that an entry lacks and that it must have, or that
+// make it complete outside its feed. prefix is that of Atom.
 func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []byte {
 	element := func(local, text string) []byte {
 		b = append(appendName(append(b, '<'), prefix, local), '>')
 		return appendEnd(appendText(b, text), prefix, local)
 	}
 	if !has["id"] {
-		b = element("id", iri(e.id))
+		b = element("id", iri(e.entryID))
 	}
 	if !has["title"] {
-		b = element("title", e.id)
+		b = element("title", e.entryID)
 	}
 	if !has["updated"] {
 		b = element("updated", rfc3339(e.stamp()))
@@ -217,11 +225,12 @@ func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []b
 	if !has["content"] && !has["link "] && !has["link alternate"] {
 		b = element("content", "") // an entry has one of the two (RFC 4287, section 4.1.2)
 	}
+	b = e.appendOperation(b, prefix)
 	if has["source"] {
 		return b
 	}
 	if !has["author"] {
-		b = appendPersons(b, prefix, "author", e.feedAuthors())
+		b = appendPersons(b, prefix, "author", feedAuthors(e))
 	}
 	return e.appendSource(b, prefix)
 }
@@ -249,9 +258,9 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// appendSource appends what is known of the feed that an entry is from.
+// appendSource appends the known metadata of the feed that an entry is from.
 func (e *entity) appendSource(b []byte, prefix string) []byte {
-	id, title, authors := e.said("Feed-Id"), e.said("Feed-Title"), e.feedAuthors()
+	id, title, authors := e.said("Feed-Id"), e.said("Feed-Title"), feedAuthors(e)
 	if id == "" && title == "" && authors == nil {
 		return b
 	}
@@ -272,21 +281,19 @@ func (e *entity) appendSource(b []byte, prefix string) []byte {
 
 // appendAtom appends an article as an entry.
 func (a *article) appendAtom(b []byte, e *entity) []byte {
-	title, updated := e.id, rfc3339(e.stamp())
+	title, updated := e.entryID, rfc3339(e.stamp())
 	if at, ok := parseTime(a.updated); ok {
 		updated = at
 	}
 	b = appendStart(b, &tag{local: "entry"}, nil, withBase(nil, a.base))
-	b = fmt.Appendf(b, "<id>%s</id>", escaped(iri(firstOf(a.id, e.id))))
+	b = fmt.Appendf(b, "<id>%s</id>", escaped(iri(firstOf(a.id, e.entryID))))
 	if a.title.isBlank() {
 		b = fmt.Appendf(b, "<title>%s</title>", escaped(title))
 	} else {
 		b = a.title.appendAtom(b, "title")
 	}
 	b = fmt.Appendf(b, "<updated>%s</updated>", updated)
-	if e.op == "PATCH" {
-		b = append(b, `<category scheme="https://github.com/feedbridge/feedbridge/operation" term="PATCH"/>`...)
-	}
+	b = e.appendOperation(b, "")
 	if at, ok := parseTime(a.published); ok {
 		b = fmt.Appendf(b, "<published>%s</published>", at)
 	}
@@ -298,7 +305,7 @@ func (a *article) appendAtom(b []byte, e *entity) []byte {
 		authors = a.inherited
 	}
 	if authors == nil {
-		authors = e.feedAuthors()
+		authors = feedAuthors(e)
 	}
 	b = appendPersons(b, "", "author", authors)
 	b = appendPersons(b, "", "contributor", a.contributors)
@@ -355,4 +362,12 @@ func (l link) appendAtom(b []byte, prefix string) []byte {
 		}
 	}
 	return append(b, "/>"...)
+}
+
+// tombstone appends a deleted-entry element (RFC 6721).
+func tombstone(b []byte, e *entity, id string) []byte {
+	if el, root, ok := standaloneXML(e.body); ok && root == (xml.Name{Space: tombstoneSpace, Local: "deleted-entry"}) {
+		return append(append(b, el...), '\n')
+	}
+	return fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"/>`+"\n", tombstoneSpace, escaped(id), rfc3339(e.stamp()))
 }

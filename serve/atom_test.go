@@ -314,12 +314,12 @@ func TestAtom(t *testing.T) {
 		topic.news(3)
 		s := serveTopic(t, topic, as(Atom), func(c *Config) { c.Memory = NewMemory(1 << 16) })
 		other := &page{body: make([]byte, 64_000)}
-		s.memory.put(other)
-		s.memory.hold(other) // it is being sent
+		s.builder.memory.put(other)
+		s.builder.memory.hold(other) // it is being sent
 		if g := s.get(t, "/latest").want(t, 503); g.header.Get("Retry-After") == "" {
 			t.Errorf("got %v", g)
 		}
-		s.memory.release(other)
+		s.builder.memory.release(other)
 		s.get(t, "/latest").want(t, 200)
 	})
 	t.Run("a document that is too large", func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Auth is what who asks has to know: a bearer token, or a user name and its
-// password. Give them to nobody without TLS.
+// Auth is the credentials that a request must carry: a bearer token, or a user name
+// and its password. Use them only with TLS.
 type Auth struct {
 	Bearer             string
 	Username, Password string
@@ -29,7 +29,7 @@ func (a Auth) validate() []error {
 
 func (a Auth) set() bool { return a != Auth{} }
 
-// challenge is what a client is told that does not know it.
+// challenge returns the WWW-Authenticate of an answer to a request without them.
 func (a Auth) challenge() string {
 	if a.Bearer != "" {
 		return `Bearer realm="feedbridge"`
@@ -37,7 +37,7 @@ func (a Auth) challenge() string {
 	return `Basic realm="feedbridge", charset="UTF-8"`
 }
 
-// allows says whether who asks knows what there is to know.
+// allows reports whether the request carries valid credentials.
 func (a Auth) allows(r *http.Request) bool {
 	switch {
 	case a.Bearer != "":
@@ -45,14 +45,14 @@ func (a Auth) allows(r *http.Request) bool {
 		return strings.EqualFold(scheme, "Bearer") && same(strings.TrimSpace(token), a.Bearer)
 	case a.set():
 		name, password, ok := r.BasicAuth()
-		// Both are compared, so that the time does not tell which is wrong.
+		// Both are compared, so that the time does not reveal which one is wrong.
 		right := same(name, a.Username)
 		return same(password, a.Password) && right && ok
 	}
 	return true
 }
 
-// same compares in a time that tells neither content nor length.
+// same compares in a time that depends on neither content nor length.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

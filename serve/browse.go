@@ -12,7 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// The bounds of what is shown of an entity, in characters.
+// The limits of the texts of an entity, in characters.
 const (
 	shownName = 200
 	shownBody = 500
@@ -32,20 +32,26 @@ type shownPage struct {
 	Entities                          []shownEntity
 }
 
+// browseStyle and browseEntities are shared by the pages of feeds and of snapshots.
+const (
+	browseStyle    = `body{font:16px/1.5 sans-serif;margin:2em;max-width:60em}table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3em 1em .3em 0;border-bottom:1px solid #ccc}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0}`
+	browseEntities = `<table>
+<tr><th>Entity<th>Modified<th>Body
+{{range .Entities}}<tr><td><pre>{{.ID}}</pre>{{.Op}}<td>{{.Modified.Format "2006-01-02 15:04:05"}} UTC<td>{{.Size}} bytes of {{.Type}}<pre>{{.Body}}</pre>
+{{end}}</table>`
+)
+
 var browsing = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>{{.Title}}</title>
-<style>body{font:16px/1.5 sans-serif;margin:2em;max-width:60em}table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3em 1em .3em 0;border-bottom:1px solid #ccc}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0}</style>
+<style>` + browseStyle + `</style>
 <p><a href="/">All feeds</a>
 <h1>{{.Title}}</h1>
 <p>{{if .Older}}<a href="{{.Older}}">older entities</a> {{end}}{{if .Newer}}<a href="{{.Newer}}">newer entities</a> {{end}}<a href="{{.Latest}}">newest page</a>
 {{if .Entities}}<p>{{len .Entities}} {{if eq (len .Entities) 1}}entity{{else}}entities{{end}} on this page, the newest first. Programs read this page with <code>Accept: multipart/*</code>.
-<table>
-<tr><th>Entity<th>Modified<th>Body
-{{range .Entities}}<tr><td><pre>{{.ID}}</pre>{{.Op}}<td>{{.Modified.Format "2006-01-02 15:04:05"}} UTC<td>{{.Size}} bytes of {{.Type}}<pre>{{.Body}}</pre>
-{{end}}</table>
+` + browseEntities + `
 {{else}}<p>The feed has no entities yet.
 {{end}}</html>
 `))
@@ -59,15 +65,16 @@ func wantsHTML(r *http.Request) bool {
 
 // browse answers with a page of a datareplication feed for people; without one, p
 // is nil.
-func (f *Feed) browse(w http.ResponseWriter, r *http.Request, p *page) error {
-	f.tell(nil)
-	view := shownPage{Title: f.cfg.Title, Name: f.cfg.Name, Latest: f.entry()}
+func (f *handler) browse(w http.ResponseWriter, r *http.Request, p *page) error {
+	f.outage.report(nil)
+	w.Header().Set("Cache-Control", f.cfg.cacheControl(false))
+	view := shownPage{Title: f.cfg.Title, Name: f.cfg.Name, Latest: f.cfg.entry()}
 	if p != nil {
-		span, err := f.topic.Span(r.Context())
+		span, err := f.pages.topic.Span(r.Context())
 		if err != nil {
 			return err
 		}
-		link := func(k uint64) string { return f.home() + "/pages/" + p.id.at(k).String() }
+		link := func(k uint64) string { return f.cfg.home() + "/pages/" + p.id.at(k).String() }
 		if p.prev(span) {
 			view.Older = link(p.before.k)
 		}
@@ -75,29 +82,33 @@ func (f *Feed) browse(w http.ResponseWriter, r *http.Request, p *page) error {
 			view.Newer = link(p.after.k)
 		}
 		at := *p
-		for e, err := range f.read(r.Context(), &at, nil).all(r.Context()) {
+		for e, err := range f.pages.read(r.Context(), &at, nil).all(r.Context()) {
 			if err != nil {
 				return err
 			}
-			view.Entities = append(view.Entities, e.shown())
+			view.Entities = append(view.Entities, shown(e))
 		}
 		slices.Reverse(view.Entities)
 	}
+	return sendHTML(w, r, browsing, view)
+}
+
+// sendHTML answers with a page for people.
+func sendHTML(w http.ResponseWriter, r *http.Request, page *template.Template, data any) error {
 	var b bytes.Buffer
-	if err := browsing.Execute(&b, view); err != nil {
+	if err := page.Execute(&b, data); err != nil {
 		return err
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	h.Set("Cache-Control", f.caching(false))
 	h.Set("Vary", "Accept")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
 	return nil
 }
 
 // shown returns what people see of an entity.
-func (e *entity) shown() shownEntity {
+func shown(e *entity) shownEntity {
 	body := "(not text)"
 	if isText(e.body) {
 		body = strings.ToValidUTF8(string(e.body[:min(len(e.body), 4*shownBody)]), "")

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -51,4 +52,62 @@ func TestBrowsersGetAPageForPeople(t *testing.T) {
 	}
 }
 
-func homeOf(s *served) string { return strings.TrimSuffix(fmt.Sprint(s.home()), "/feeds/orders") }
+func homeOf(s *served) string { return strings.TrimSuffix(fmt.Sprint(s.cfg.home()), "/feeds/orders") }
+
+// Snapshots are pages for people in a browser, too, and neither their index nor their
+// pages are taken for another type than they are.
+func TestBrowsersGetSnapshotsForPeople(t *testing.T) {
+	t.Parallel()
+	topic := newTopic()
+	for i, body := range []string{"<script>one</script>", "two", "three", "in the last second"} {
+		topic.add(messageOf(fmt.Sprintf("<%d@x>", i), feed.Put, later(i), body))
+	}
+	s := serveTopic(t, topic, sized(2), withSnapshots(func(c *Snapshot) { c.Key = nil }))
+	if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
+		t.Fatal(err)
+	}
+	server := NewServer(ServerOptions{}, s.Feed)
+	ask := func(url, accept string) got {
+		r, w := httptest.NewRequest("GET", url, nil), httptest.NewRecorder()
+		r.Header.Set("Accept", accept)
+		server.ServeHTTP(w, r)
+		g := got{w.Code, w.Result().Header, w.Body.String()}.want(t, 200)
+		if g.header.Get("X-Content-Type-Options") != "nosniff" || g.header.Get("Vary") != "Accept" {
+			t.Errorf("got %v", g.header)
+		}
+		return g
+	}
+	index := s.get(t, "/snapshots/latest", "Accept", browser).want(t, 302).header.Get("Location")
+	tags := map[string]bool{}
+	for _, test := range []struct{ url, contentType, accept string }{
+		{index, "application/json", "application/json"},
+		{index + "/0", "multipart/mixed; boundary=", "multipart/*"},
+		{index, "text/html; charset=utf-8", browser},
+		{index + "/0", "text/html; charset=utf-8", browser},
+	} {
+		g := ask(test.url, test.accept)
+		if !strings.HasPrefix(g.header.Get("Content-Type"), test.contentType) {
+			t.Errorf("%s is %s", test.url, g.header.Get("Content-Type"))
+		}
+		if tag := g.header.Get("ETag"); tag != "" && tags[tag] {
+			t.Errorf("two representations have the ETag %s", tag)
+		} else {
+			tags[tag] = true
+		}
+	}
+	if g := ask(index, browser); !strings.Contains(g.body, `/1">page 1</a>`) {
+		t.Errorf("the index has no link to a page: %s", g.body)
+	}
+	page := ask(index+"/0", browser).body
+	for _, want := range []string{"&lt;0@x&gt;", "&lt;script&gt;one", "two", "PUT", "text/plain", "2026-03-01 12:00:01 UTC", `/1">next page</a>`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %s in %s", want, page)
+		}
+	}
+	if strings.Contains(page, "three") || strings.Contains(page, "<script>") {
+		t.Errorf("got %s", page)
+	}
+	if page := ask(index+"/1", browser).body; !strings.Contains(page, "three") || strings.Contains(page, "next page") || !strings.Contains(page, "previous page") {
+		t.Errorf("got %s", page)
+	}
+}

@@ -6,28 +6,50 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// view is a feed as feedparser shows it to a reader: what it says of each entry, by
-// the entry's ID.
+// view is a feed as feedparser shows it to a reader.
 type view struct {
 	Bozo    string
-	Entries map[string]map[string]any
+	Entries []map[string]any // in the order of the document
 }
 
-// viewer prints the view of each document. A document is its URL and its text.
-const viewer = `
+func (v view) byID() map[string]map[string]any {
+	all := map[string]map[string]any{}
+	for _, e := range v.Entries {
+		all[e["id"].(string)] = e
+	}
+	return all
+}
+
+func (v view) ids() string {
+	var ids []string
+	for _, e := range v.Entries {
+		ids = append(ids, strings.TrimPrefix(e["id"].(string), "cid:")) // an ID of Atom is an IRI
+	}
+	return strings.Join(ids, " ")
+}
+
+// viewProgram prints the view of each document. A document is its URL and its text.
+const viewProgram = `
 import calendar, feedparser, html, json, re, sys
 def clean(detail):
     # What a reader shows: text is escaped where HTML is shown.
@@ -40,10 +62,11 @@ def moment(t):
 out = []
 for url, doc in json.load(sys.stdin):
     d = feedparser.parse(doc.encode("utf-8"), response_headers={"content-location": url, "content-type": "application/xml; charset=utf-8"})
-    entries = {}
+    entries = []
     for e in d.entries:
         people = e.get("authors") or [d.feed.get("author_detail") or {}]
-        entries[e.get("id") or e.get("link")] = {
+        entries.append({
+            "id": e.get("id") or e.get("link"),
             "title": clean(e.get("title_detail")),
             "summary": clean(e.get("summary_detail") or (e.get("content") or [None])[0]),
             "content": clean((e.get("content") or [None])[0]),
@@ -51,12 +74,15 @@ for url, doc in json.load(sys.stdin):
             "authors": sorted(p.get("name") or p.get("email") or "" for p in people),
             "emails": sorted(p["email"] for p in people if p.get("email")),
             "tags": sorted([t.get("term"), t.get("scheme") or ""] for t in e.get("tags", [])),
+            "labels": sorted([t.get("term"), t.get("label") or ""] for t in e.get("tags", [])),
+            "uris": sorted(p["href"] for p in e.get("authors", []) + e.get("contributors", []) if p.get("href")),
+            "contributors": sorted([p.get("name") or "", p.get("email") or ""] for p in e.get("contributors", [])),
             "enclosures": sorted([l.get("href"), l.get("type"), l.get("length")] for l in e.get("enclosures", [])),
             "published": moment(e.get("published_parsed")),
             "updated": moment(e.get("updated_parsed")) if "updated" in e else None,
             "media": [t.get("url") for t in e.get("media_thumbnail", [])],
             "duration": e.get("itunes_duration"),
-        }
+        })
     out.append({"Bozo": repr(d.bozo_exception) if d.bozo else "", "Entries": entries})
 json.dump(out, sys.stdout)`
 
@@ -65,7 +91,7 @@ type document [2]string
 
 func views(t *testing.T, docs ...document) (all []view) {
 	t.Helper()
-	pythonSays(t, "feedparser", viewer, docs, &all)
+	pythonSays(t, "feedparser", viewProgram, docs, &all)
 	return all
 }
 
@@ -154,38 +180,195 @@ func corpus(t *testing.T) (docs map[string]document) {
 	return docs
 }
 
-// Readers see the same entries in the original feed, in what is served of it in each
-// format, and in what is served in each format of a feed that was served in each.
+// Every corpus feed is bridged, served in each format, bridged from there and
+// served in each format again. Readers of Atom and RSS see the entries of the
+// original, field by field and in the order of the topic; readers of datareplication
+// get every message of the topic with its operation, date and body.
 func TestReadersSeeTheSameInEveryFormat(t *testing.T) {
 	t.Parallel()
 	python(t, "feedparser")
 	for name, original := range corpus(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			docs, names := []document{original}, []string{name}
 			topic := bridged(t, original[0])
-			for _, first := range []Format{Atom, RSS} {
-				served := servedAt(t, topic, first)
-				docs, names = append(docs, served), append(names, string(first))
-				again := bridged(t, served[0])
-				for _, second := range []Format{Atom, RSS} {
-					docs, names = append(docs, servedAt(t, again, second)), append(names, string(first)+" and then "+string(second))
+			docs, names := []document{original}, []string{name}
+			for _, first := range []Format{DataReplication, Atom, RSS} {
+				copied, served := through(t, topic, first)
+				if first != DataReplication {
+					docs, names = append(docs, served), append(names, string(first))
+				}
+				for _, second := range []Format{DataReplication, Atom, RSS} {
+					name := string(first) + " and then " + string(second)
+					last, served := through(t, copied, second)
+					compareTopics(t, name, topic, last, asEntries)
+					switch {
+					case first == DataReplication && second == DataReplication:
+						compareTopics(t, name, copied, last, asTheyAre)
+					case second == DataReplication:
+						compareTopics(t, name, copied, last, undated) // entries have the dates of the bus
+					}
+					if second != DataReplication {
+						docs, names = append(docs, served), append(names, name)
+					}
 				}
 			}
 			all := views(t, docs...)
-			want := all[0].Entries
+			want := all[0].byID()
 			for i, got := range all[1:] {
 				if got.Bozo != "" {
 					t.Errorf("%s: %s", names[i+1], got.Bozo)
 				}
-				if len(got.Entries) != len(want) {
-					t.Errorf("%s: %d entries, want %d", names[i+1], len(got.Entries), len(want))
+				// The topic has the oldest entry first, and documents the newest.
+				if order, want := got.ids(), topic.ids(); order != want {
+					t.Errorf("%s: the entries are %s, want %s", names[i+1], order, want)
 				}
 				for id, entry := range want {
-					compareViews(t, names[i+1], id, entry, got.Entries, docs[i+1][1])
+					compareViews(t, names[i+1], id, entry, got.byID(), docs[i+1][1])
 				}
 			}
 		})
+	}
+}
+
+// A datareplication feed is served in each format, bridged from there and served as
+// datareplication again: the IDs, their order and the operations stay, and so do the
+// bodies of entries and the dates where a format can hold them.
+func TestDataReplicationThroughEveryFormat(t *testing.T) {
+	t.Parallel()
+	entities := []feed.Entity{
+		{ID: "urn:x:1", Op: feed.Put, Body: []byte(entryOf("urn:x:1", noon, "<b>one</b>")), Header: feed.Header{{Name: "Content-Type", Value: "application/atom+xml"}}},
+		{ID: "<2@shop.example>", Op: feed.Put, Body: []byte("plain & <text>"), Header: feed.Header{{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, {Name: "X-Shop", Value: "7"}}},
+		{ID: "<3@shop.example>", Op: feed.Put, Body: []byte(`{"id": 3}`), Header: feed.Header{{Name: "Content-Type", Value: "application/json"}}},
+		{ID: "<4@shop.example>", Op: feed.Patch, Body: []byte("<p>changed</p>"), Header: feed.Header{{Name: "Content-Type", Value: "text/html"}}},
+		{ID: "<5@shop.example>", Op: feed.Put, Body: []byte{0, 1, 2, 0xff}, Header: feed.Header{{Name: "Content-Type", Value: "image/png"}}},
+		{ID: "<3@shop.example>", Op: feed.Delete},
+	}
+	upstream := sample.New(sample.Options{PageSize: 2, Entity: func(i int) feed.Entity {
+		e := entities[i]
+		e.Modified = noon.Add(time.Duration(i-60) * time.Minute)
+		e.Header = append(feed.Header{{Name: "Content-ID", Value: e.ID}, {Name: "Last-Modified", Value: message.FormatDate(e.Modified)}, {Name: "Operation-Type", Value: message.FormatOperation(e.Op)}}, e.Header...)
+		return e
+	}})
+	upstream.SetLen(len(entities))
+	server := httptest.NewServer(upstream)
+	t.Cleanup(server.Close)
+	topic := replicated(t, server.URL+"/feed/latest")
+	if got := topic.span.End; got != uint64(len(entities)) {
+		t.Fatalf("got %d messages", got)
+	}
+	for _, first := range []Format{DataReplication, Atom, RSS} {
+		copied, _ := through(t, topic, first)
+		again, _ := through(t, copied, DataReplication)
+		compareTopics(t, string(first), topic, again, map[Format]func([]said) []said{DataReplication: asTheyAre, Atom: asEntries, RSS: asEntries}[first])
+		if first == DataReplication {
+			continue
+		}
+		for _, second := range []Format{Atom, RSS} {
+			last, _ := through(t, copied, second)
+			compareTopics(t, string(first)+" and then "+string(second), topic, last, asEntries)
+		}
+	}
+}
+
+// through serves a topic in a format, and returns the topic of a bridge that reads
+// what is served, and the newest document of the feed.
+func through(t *testing.T, topic *memoryTopic, format Format) (*memoryTopic, document) {
+	t.Helper()
+	served := servedAt(t, topic, format)
+	if format == DataReplication {
+		return replicated(t, served[0]), served
+	}
+	return bridged(t, served[0]), served
+}
+
+// replicated reads the datareplication feed at a URL and returns a topic of its
+// entities.
+func replicated(t *testing.T, url string) *memoryTopic {
+	t.Helper()
+	c := crawlAt(t, url)
+	c.all(t)
+	if len(c.violations) > 0 {
+		t.Errorf("the feed violates its format: %v", c.violations)
+	}
+	topic := newTopic()
+	for _, e := range c.got {
+		topic.add(feed.Record{Time: later(int(topic.span.End)), Header: message.Header("news", e), Body: e.Body})
+	}
+	return topic
+}
+
+// said is what a message says of an entity.
+type said struct {
+	ID       string
+	Op       feed.Operation
+	Modified time.Time
+	Body     string
+}
+
+// state returns, in the order of the topic, the last message of each entity. Feeds of
+// Atom and RSS have no other.
+func (t *memoryTopic) state(tt *testing.T) (all []said) {
+	tt.Helper()
+	for _, r := range t.records {
+		e, err := message.Entity(r.Header, r.Body)
+		if err != nil {
+			tt.Fatal(err)
+		}
+		id, _, _ := strings.Cut(e.ID, "#") // versions of an entry
+		id, err = url.PathUnescape(strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(id, "cid:"), "<"), ">"))
+		if err != nil {
+			tt.Fatal(err)
+		}
+		all = slices.DeleteFunc(all, func(s said) bool { return s.ID == id })
+		all = append(all, said{id, e.Op, e.Modified, string(r.Body)})
+	}
+	return all
+}
+
+func (t *memoryTopic) ids() string {
+	var ids []string
+	for _, r := range slices.Backward(t.records) {
+		id, _ := r.Header.Get("Content-ID")
+		ids = append(ids, id)
+	}
+	return strings.Join(ids, " ")
+}
+
+// operationTerm is how a PATCH is marked in an entry of Atom or an item of RSS.
+var operationTerm = regexp.MustCompile(`term="PATCH" scheme="` + operationScheme + `"|scheme="` + operationScheme + `" term="PATCH"|domain="` + operationScheme + `">PATCH`)
+
+// asEntries returns what feeds of Atom and RSS can say of entities: there is no
+// deleted one for a reader that has not seen it before, and a PATCH is an entry with a
+// category that says so.
+func asEntries(all []said) (entries []said) {
+	for _, s := range all {
+		switch {
+		case s.Op == feed.Delete:
+			continue
+		case operationTerm.MatchString(s.Body):
+			s.Op = feed.Patch
+		}
+		s.Modified, s.Body = time.Time{}, ""
+		entries = append(entries, s)
+	}
+	return entries
+}
+
+func asTheyAre(all []said) []said { return all }
+
+func undated(all []said) []said {
+	for i := range all {
+		all[i].Modified = time.Time{}
+	}
+	return all
+}
+
+// compareTopics compares what two topics say of their entities, in order, as far as
+// part returns it.
+func compareTopics(t *testing.T, name string, original, copied *memoryTopic, part func([]said) []said) {
+	t.Helper()
+	if diff := cmp.Diff(part(original.state(t)), part(copied.state(t))); diff != "" {
+		t.Errorf("%s: the topic differs: %s", name, diff)
 	}
 }
 
@@ -202,10 +385,14 @@ func compareViews(t *testing.T, name, id string, want map[string]any, got map[st
 		return
 	}
 	for field, value := range want {
+		if strings.HasSuffix(name, string(RSS)) && slices.Contains([]string{"labels", "uris", "contributors", "emails"}, field) {
+			continue // readers of RSS see none, or no more than one; the next format has them
+		}
 		w, _ := json.Marshal(value)
 		g, _ := json.Marshal(entry[field])
 		switch string(w) {
 		case `null`, `""`, `[]`, `[""]`, string(g):
+		case `"` + id + `"`: // the entry was found by it
 		default:
 			t.Errorf("%s: %s of %s:\ngot  %s\nwant %s", name, field, id, g, w)
 		}

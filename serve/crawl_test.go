@@ -33,9 +33,9 @@ func newSite(t testing.TB) *site {
 	s := new(site)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := s.feed.Load()
-		f.topic.mu.Lock()
-		f.topic.at = time.Time{}
-		f.topic.mu.Unlock()
+		f.builder.topic.mu.Lock()
+		f.builder.topic.at = time.Time{}
+		f.builder.topic.mu.Unlock()
 		f.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
@@ -54,8 +54,14 @@ type crawler struct {
 
 func (s *site) crawl(t tester) *crawler {
 	t.Helper()
+	return crawlAt(t, s.URL+"/feeds/orders/latest")
+}
+
+// crawlAt returns a crawler of the feed at a URL.
+func crawlAt(t tester, url string) *crawler {
+	t.Helper()
 	cfg := datareplication.Config{Config: source.Defaults()}
-	cfg.URL = s.URL + "/feeds/orders/latest"
+	cfg.URL = url
 	cfg.Limits.Rate = 1e6
 	client, err := source.NewClient(cfg.Config, source.Options{})
 	if err != nil {
@@ -363,9 +369,9 @@ func FuzzPage(f *testing.F) {
 		}
 		s := serveTopic(t, topic)
 		want := []feed.Entity{}
-		own := newSifter(0)
+		own := newNormalizer(0)
 		for _, r := range topic.records {
-			e := s.entity("e0", r, nil)
+			e := s.builder.decoder.decode("e0", r, nil)
 			if own.add(&e) {
 				want = append(want, feed.Entity{ID: e.id, Op: e.op, Modified: e.modified, Body: e.body})
 			}

@@ -1,14 +1,13 @@
 package serve
 
 import (
-	"encoding/binary"
 	"fmt"
+	"mime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
@@ -18,51 +17,65 @@ import (
 // package message.
 const contentLength = "Content-Length"
 
-// messageKey is the header that has the key of a message. A tombstone says by that
-// alone what it deletes, and what others wrote may say nowhere else what it is about.
-// Of what feedbridge wrote only tombstones have it, as the rest says so itself.
+// messageKey is the header that has the key of a message. Only the key identifies the
+// thing that a tombstone deletes, and often that of other programs' messages. Other
+// messages of feedbridge do not have the header, because they identify it themselves.
 const (
 	messageKey = "Message-Key"
 	// longestKey is how long the header can be. Readers limit headers.
 	longestKey = 4 << 10
 )
 
+// entryID is the header that has the ID of an entry of Atom or RSS, of which the
+// entity is one version. A datareplication feed has it because each version has a
+// Content-ID of its own there.
+const entryID = "Entry-Id"
+
 // entity is a message as a feed has it.
 type entity struct {
 	position uint64
 	id       string // as the message has it, or made of its position
-	op       feed.Operation
+	// entryID is the ID of the entry of Atom or RSS that the entity is a version of,
+	// and equals id if it is none.
+	entryID string
+	op      feed.Operation
 	// modified is the entity's Last-Modified, and taken when the bus took it.
 	modified, taken time.Time
 	contentType     string
 	untyped         bool // the message has no Content-Type
-	// header has what a feed can carry, the standard fields as the message has
-	// them.
+	// header has the fields that a feed can carry, the standard fields as the message
+	// has them.
 	header feed.Header
 	body   []byte
-	// changes says that the ID is that of something which changes, and comes
-	// again with every change.
+	// changes is whether the ID belongs to an entry that is published again, with the
+	// same ID, when it changes.
 	changes bool
 	// page is the URL of the page or document that the entity was on.
 	page string
 }
 
-// entity reads a message. Whatever it is, there is an entity: it may come from
-// anyone. Its header is put into the given one, if there is room.
-func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
+// decoder reads the messages of a topic.
+type decoder struct {
+	name    string // of the feed
+	busTime bool   // see [Config.BusTime]
+}
+
+// decode reads a message, which may come from any program: every message is an entity.
+// It appends the entity's header to header[:0].
+func (d decoder) decode(epoch string, r feed.Record, header feed.Header) entity {
 	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC()}
 	if r.Time.IsZero() || r.Time.Year() > 9999 {
 		e.taken = time.Unix(0, 0).UTC()
 	}
-	d := message.Decode(r.Header, header[:0])
-	e.changes, e.page = d.Mark != "", d.Page
-	e.header = d.Header[:0]
+	m := message.Decode(r.Header, header[:0])
+	e.changes, e.page = m.Mark != "", m.Page
+	e.header = m.Header[:0]
 	var modified, operation string
-	for _, field := range d.Header {
+	for _, field := range m.Header {
 		if v := field.Value; v != "" && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
 			field.Value = strings.Trim(v, " \t")
 		}
-		if !fits(field) {
+		if !fits(field) || len(field.Value) > longestValue && isNeeded(field.Name) {
 			continue
 		}
 		switch value := field.Value; {
@@ -74,6 +87,8 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 			first(&modified, value)
 		case named(field.Name, message.OperationType):
 			first(&operation, value)
+		case named(field.Name, entryID):
+			first(&e.entryID, value)
 		}
 		e.header = append(e.header, field)
 	}
@@ -83,14 +98,16 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	}
 	e.op, _ = message.ParseOperation(operation)
 	if e.id == "" {
-		e.id = strconv.FormatUint(r.Position, 10) + "." + epoch + "@" + f.cfg.Name
+		e.id = strconv.FormatUint(r.Position, 10) + "." + epoch + "@" + d.name
 	}
+	e.keepOrigin()
 	if e.untyped = e.contentType == ""; e.untyped {
 		e.contentType = "application/octet-stream"
 	}
-	if r.Key != nil && (d.Foreign || r.Tombstone) {
+	if r.Key != nil && (m.Foreign || r.Tombstone) {
 		e.addKey(r.Key)
 	}
+	e.limitHeader()
 	switch {
 	case e.op == "" && r.Tombstone:
 		e.op = feed.Delete
@@ -100,16 +117,93 @@ func (f *Feed) entity(epoch string, r feed.Record, header feed.Header) entity {
 	// Entries of Atom and RSS come in any order of their times. And no entity was
 	// modified later than the bus had it.
 	e.modified = e.taken
-	if !own.IsZero() && !e.changes && !f.cfg.BusTime && (own.Before(e.taken) || r.Time.IsZero()) {
+	if !own.IsZero() && !e.changes && !d.busTime && (own.Before(e.taken) || r.Time.IsZero()) {
 		e.modified = own
 	}
 	e.modified = e.modified.Truncate(time.Second)
 	return e
 }
 
-// addKey adds the header with a key, unless the message has one of its own. What is
-// not visible ASCII is written as in URLs, and so is the percent sign: a key may
-// have any bytes, and can be read back.
+// keepOrigin adds the headers that make the copy of an entry as good as the entry: its
+// ID, and the URL of the document that its relative references start from. Of a copy,
+// it restores that URL.
+func (e *entity) keepOrigin() {
+	if e.entryID == "" && !e.changes {
+		e.entryID = e.id
+		return
+	}
+	location := e.said(contentLocation)
+	switch {
+	case e.entryID == "":
+		e.entryID = e.id
+		e.header = append(e.header, feed.Field{Name: entryID, Value: e.id})
+		if location == "" && e.page != "" && len(e.page) <= longestValue && fits(feed.Field{Name: contentLocation, Value: e.page}) {
+			e.header = append(e.header, feed.Field{Name: contentLocation, Value: e.page})
+		}
+	case location != "":
+		e.page = location
+	}
+}
+
+const (
+	// largestHeader is how large the header of a part may be, in bytes. Readers, ours
+	// among them, refuse a larger one, and read no further. 1 KiB is for the fields
+	// that a message need not have.
+	largestHeader = 63 << 10
+	// longestValue is how long the value of a field that readers need may be, in bytes.
+	longestValue = 8 << 10
+)
+
+// isNeeded reports whether readers need the field to identify an entity.
+func isNeeded(name string) bool {
+	return standard(name) >= 0 || named(name, entryID) || named(name, contentLocation) || named(name, messageKey)
+}
+
+// limitHeader removes the largest fields that readers do not need, until the header is
+// no larger than largestHeader.
+func (e *entity) limitHeader() {
+	size := func(f feed.Field) int { return len(f.Name) + len(": ") + len(f.Value) + len("\r\n") }
+	left := largestHeader
+	for _, f := range e.header {
+		left -= size(f)
+	}
+	if left >= 0 {
+		return
+	}
+	var others []int // sizes
+	for _, f := range e.header {
+		if !isNeeded(f.Name) {
+			others = append(others, size(f))
+			left += size(f)
+		}
+	}
+	slices.Sort(others)
+	kept, largest := left, 0 // largest is the size of the largest field that is kept
+	for _, n := range others {
+		if kept -= n; kept < 0 {
+			break
+		}
+		largest = n
+	}
+	e.header = slices.DeleteFunc(e.header, func(f feed.Field) bool {
+		n := size(f)
+		switch {
+		case isNeeded(f.Name):
+			return false
+		case n > largest || n > left:
+			return true
+		}
+		left -= n
+		return false
+	})
+}
+
+// contentLocation is the header that has the URL of the document that an entry is from.
+const contentLocation = "Content-Location"
+
+// addKey adds the header with a key, unless the message has one of its own. Bytes
+// that are not visible ASCII, and the percent sign, are escaped as in URLs: a key may
+// have any bytes and can be restored.
 func (e *entity) addKey(key []byte) {
 	if _, ok := e.header.Get(messageKey); ok || len(key) > longestKey {
 		return
@@ -127,8 +221,8 @@ func (e *entity) addKey(key []byte) {
 	}
 }
 
-// named says whether a field's name is that one, which is ASCII. Most differ in length
-// or not at all, which is faster to see.
+// named reports whether a field has a name, which is ASCII. Most names differ in length
+// or not at all, which is faster to compare.
 func named(name, want string) bool {
 	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
 }
@@ -139,7 +233,7 @@ func first(at *string, value string) {
 	}
 }
 
-// fits says whether a field can stand in a page. Those of Kafka may have any
+// fits reports whether a page can contain a field. The fields of Kafka may have any
 // bytes, such as a line that would be another field.
 func fits(field feed.Field) bool {
 	if field.Name == "" {
@@ -158,12 +252,12 @@ func fits(field feed.Field) bool {
 	return seen&control == 0 && (seen&high == 0 || utf8.ValidString(field.Value))
 }
 
-// class is what a byte may be part of (RFC 9110, sections 5.5 and 5.6.2).
+// class is the set of places where a byte is valid (RFC 9110, sections 5.5 and 5.6.2).
 type class uint8
 
 const (
 	token   class = 1 << iota // a header's name
-	visible                   // its value alone, as are spaces and tabs
+	visible                   // only its value, as are spaces and tabs
 	high                      // a value, if it is UTF-8
 	control                   // neither
 )
@@ -185,72 +279,44 @@ var classes = func() (of [256]class) {
 	return of
 }()
 
-// hash is that of all that makes two messages the same. It is written to b, which
-// is returned for the next one.
-func (e *entity) hash(b []byte) (uint64, []byte) {
-	b = append(b[:0], e.op...)
-	for _, f := range e.header {
-		// Neither has a line end in it.
-		b = append(b, '\n')
-		b = append(b, f.Name...)
-		b = append(b, ':')
-		b = append(b, f.Value...)
+// stamp is when an entry that we make was updated: when the bus took its message,
+// with the position in the digits behind the millisecond. So one that comes later
+// is newer, also where the bus counts in milliseconds.
+func (e *entity) stamp() time.Time {
+	return e.taken.Truncate(time.Millisecond).Add(time.Duration(e.position % 1e6))
+}
+
+// media returns the media type of the body. UTF-8 text that has none is text.
+func (e *entity) media() string {
+	media, _, err := mime.ParseMediaType(e.contentType)
+	switch {
+	case err == nil && strings.Contains(media, "/") && !e.untyped:
+		return media
+	case e.untyped && isText(e.body):
+		return "text/plain"
 	}
-	b = append(b, "\n\n"...)
-	b = binary.BigEndian.AppendUint64(b, xxhash.Sum64(e.body))
-	return xxhash.Sum64(b), b
+	return "application/octet-stream"
 }
 
-// summary is what a page needs to know of the page in front of it: the newest
-// time, and the IDs with a hash of what had them last.
-type summary struct {
-	newest time.Time
-	ids    map[string]uint64
+// base is what relative references in the body start from: the document that the
+// entity was read from. It is empty if that is not known.
+func (e *entity) base() string { return resolveURL(e.page, e.said(contentLocation)) }
+
+// said returns the value of a header, "" if there is none.
+func (e *entity) said(name string) string {
+	value, _ := e.header.Get(name)
+	return value
 }
 
-// sifter makes what the specification wants of the entities of a page, in their
-// order: times do not run back, and an ID is there once. It looks no further than
-// to the page in front, because all that a page depends on has to be there as
-// long as the page is.
-type sifter struct {
-	before, own summary
-	b           []byte // to hash in
-}
+// standards are the fields that every part has.
+var standards = [...]string{message.ContentType, message.ContentID, message.LastModified, message.OperationType, contentLength}
 
-// newSifter returns a sifter for about n entities.
-func newSifter(n uint64) *sifter {
-	return &sifter{own: summary{ids: make(map[string]uint64, min(n, DefaultPageSize))}}
-}
-
-// add takes the next message of the page. It is not ok if the message is the
-// same as one before it.
-func (s *sifter) add(e *entity) bool {
-	// The first message stays, whatever it is: a page without any would be none,
-	// and nobody could say so before having read it.
-	opening := len(s.own.ids) == 0
-	at := e.modified
-	for _, newest := range []time.Time{s.before.newest, s.own.newest} {
-		if e.modified.Before(newest) {
-			e.modified = newest
+// standard returns the index of a name in standards, -1 if it is not there.
+func standard(name string) int {
+	for i, s := range standards {
+		if named(name, s) {
+			return i
 		}
 	}
-	// The page behind is told the messages' own times. With what they were raised
-	// to, a page would depend on all in front of it.
-	if s.own.newest.Before(at) {
-		s.own.newest = at
-	}
-	hash, b := e.hash(s.b)
-	s.b = b
-	was, repeated := s.own.ids[e.id]
-	if !repeated {
-		was, repeated = s.before.ids[e.id]
-	}
-	s.own.ids[e.id] = hash
-	switch {
-	case repeated && was == hash && !opening && !e.changes:
-		return false
-	case repeated || e.changes:
-		e.id += "#" + strconv.FormatUint(e.position, 10)
-	}
-	return true
+	return -1
 }

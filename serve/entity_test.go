@@ -160,7 +160,7 @@ func TestEntities(t *testing.T) {
 				r.Header = append(r.Header, feed.Field{Name: "Feedbridge-Mark", Value: "1;p;;;0;0"})
 				return r
 			}(),
-			"Content-Type: text/plain\nContent-ID: tag:x,2026:1#0\nLast-Modified: Sun, 01 Mar 2026 12:00:01 GMT\nOperation-Type: http-equiv=PUT\nContent-Length: 1\n\nx",
+			"Content-Type: text/plain\nContent-ID: tag:x,2026:1#0\nLast-Modified: Sun, 01 Mar 2026 12:00:01 GMT\nOperation-Type: http-equiv=PUT\nEntry-Id: tag:x,2026:1\nContent-Location: http://x.example/1\nContent-Length: 1\n\nx",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -335,5 +335,47 @@ func TestBoundary(t *testing.T) {
 				t.Errorf("another copy has %q, not %q", other.body, g.body)
 			}
 		})
+	}
+}
+
+// Readers refuse a part whose header is larger than 64 KiB, and would read no further.
+// Kafka has no such limit. What a part cannot hold is left out: the largest fields
+// first, but those that readers need last.
+func TestHeadersThatReadersRefuse(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 50<<10)
+	topic := newTopic()
+	topic.add(messageOf("1@x", feed.Put, noon, "one", feed.Field{Name: "A", Value: long}, feed.Field{Name: "B", Value: long}, feed.Field{Name: "C", Value: "kept"}))
+	topic.add(messageOf("2@x", feed.Put, noon, "two", feed.Field{Name: "A", Value: long}))
+	topic.add(messageOf(long+long, feed.Put, noon, "three"))
+	version := messageOf("4@x", feed.Put, noon, "four")
+	version.Header = append(version.Header, feed.Field{Name: "Feedbridge-Mark", Value: "1"}, feed.Field{Name: "Feedbridge-Page", Value: "http://x.example/" + long + long})
+	topic.add(version)
+	many := messageOf("5@x", feed.Put, noon, "five")
+	for i := range 10_000 {
+		many.Header = append(many.Header, feed.Field{Name: fmt.Sprintf("X-%d", i), Value: "0123456789"})
+	}
+	topic.add(many)
+	site := newSite(t)
+	site.feed.Store(serveTopic(t, topic, sized(10)).Feed)
+	c := site.crawl(t)
+	c.all(t)
+	if got, want := c.ids(), "1 2 2.e0@orders 4@x#3 5"; got != want {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+	for _, field := range []struct {
+		entity int
+		name   string
+		size   int
+	}{{0, "A", 50 << 10}, {0, "B", 0}, {0, "C", 4}, {1, "A", 50 << 10}} {
+		if value, _ := c.got[field.entity].Header.Get(field.name); len(value) != field.size {
+			t.Errorf("%s of entity %d has %d bytes, want %d", field.name, field.entity, len(value), field.size)
+		}
+	}
+	if n := len(c.got[4].Header); n < 2000 {
+		t.Errorf("of 10,000 small headers %d are left", n)
+	}
+	for _, format := range []Format{Atom, RSS} {
+		wellFormed(t, serveTopic(t, topic, as(format), sized(10)).get(t, "/latest").want(t, 200).body)
 	}
 }

@@ -43,7 +43,7 @@ func serveTopic(t tester, topic *memoryTopic, edit ...func(*Config)) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.testOnlyIdle = true // topics count what is read
+	f.builder.testOnlyIdle = true // topics count what is read
 	return &served{f, topic, &log}
 }
 
@@ -60,9 +60,9 @@ type got struct {
 // is known of the topic to be renewed.
 func (s *served) ask(t tester, method, path string, fields ...string) got {
 	t.Helper()
-	s.Feed.topic.mu.Lock()
-	s.Feed.topic.at = time.Time{}
-	s.Feed.topic.mu.Unlock()
+	s.builder.topic.mu.Lock()
+	s.builder.topic.at = time.Time{}
+	s.builder.topic.mu.Unlock()
 	if !strings.HasPrefix(path, "http") {
 		path = "http://feed.example/feeds/" + s.cfg.Name + path
 	}
@@ -456,9 +456,9 @@ func TestPagesInTurn(t *testing.T) {
 				s := serveTopic(t, topic)
 				pages := make(chan *page, 2)
 				ask := func(k uint64) {
-					p, err := s.page(t.Context(), pageKey{feed: s.Feed, id: pageID{"e0", 3, k}})
+					p, err := s.builder.page(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 3, k}})
 					if err == nil {
-						s.memory.release(p)
+						s.builder.memory.release(p)
 					}
 					pages <- p
 				}
@@ -478,7 +478,7 @@ func TestPagesInTurn(t *testing.T) {
 				if topic.read != test.read {
 					t.Errorf("%d messages were read, want %d", topic.read, test.read)
 				}
-				if n := len(s.looks); n > 0 {
+				if n := len(s.builder.inflight); n > 0 {
 					t.Errorf("%d pages are still being read", n)
 				}
 			})
@@ -494,14 +494,14 @@ func TestPagesAreMadeAhead(t *testing.T) {
 			topic := newTopic()
 			topic.numbered(24)
 			s := serveTopic(t, topic)
-			s.testOnlyIdle = false
+			s.builder.testOnlyIdle = false
 			s.get(t, "/pages/e0-3-1").want(t, 200)
 			synctest.Wait()
 			var made []uint64
 			for k := range uint64(8) {
-				if p := s.memory.get(pageKey{feed: s.Feed, id: pageID{"e0", 3, k}}); p != nil {
+				if p := s.builder.memory.get(pageKey{feed: s.cfg, id: pageID{"e0", 3, k}}); p != nil {
 					made = append(made, k)
-					s.memory.release(p)
+					s.builder.memory.release(p)
 				}
 			}
 			if want := []uint64{1, 2, 3}; !slices.Equal(made, want) {

@@ -11,26 +11,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/connlimit"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// answer is an error with a status and a sentence for who asked.
-type answer struct {
-	status   int
-	sentence string
+// handler answers the requests for a feed.
+type handler struct {
+	cfg       *Config
+	pages     *pageBuilder
+	outage    *outage
+	snapshots *snapshotHandler
 }
-
-func (a *answer) Error() string { return a.sentence }
-
-func say(status int, format string, args ...any) error {
-	return &answer{status, fmt.Sprintf(format, args...)}
-}
-
-// Retry-After, in seconds.
-const retryAfter = 5
 
 // ServeHTTP answers what asks for /feeds/NAME/….
-func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun, watched := time.Now(), &watchedWriter{ResponseWriter: w}
 	w = watched
 	defer func() {
@@ -47,23 +41,23 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.As(err, &a):
 	case errors.Is(err, errGone):
-		a = &answer{http.StatusGone, "This page is gone: the topic does not go back so far any more, or was made anew. What there is begins at " + f.entry() + "."}
+		a = &answer{http.StatusGone, "This page is gone: the topic does not go back so far any more, or was made anew. What there is begins at " + f.cfg.entry() + "."}
 	case errors.Is(err, errNoPage):
-		a = &answer{http.StatusNotFound, "There is no such page. The newest is at " + f.entry() + "."}
+		a = &answer{http.StatusNotFound, "There is no such page. The newest is at " + f.cfg.entry() + "."}
 	case errors.Is(err, feed.ErrNoTopic):
-		f.tell(err)
+		f.outage.report(err)
 		a = &answer{http.StatusNotFound, "The topic of this feed does not exist."}
 	case errors.Is(err, errFull):
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		a = &answer{http.StatusServiceUnavailable, "Too many clients are being served. Try again in a moment."}
 	case errors.Is(err, errTooLarge):
-		f.log.Error("a document is too large to be served", "path", r.URL.Path, "error", err)
+		f.cfg.Log.Error("a document is too large to be served", "path", r.URL.Path, "error", err)
 		a = &answer{http.StatusInternalServerError, "This document is too large to be served."}
 	case errors.Is(err, feed.ErrPermanent):
-		f.tell(err)
+		f.outage.report(err)
 		a = &answer{http.StatusInternalServerError, "This topic cannot be served as a feed; the server's log says why."}
 	default:
-		f.tell(err)
+		f.outage.report(err)
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		a = &answer{http.StatusServiceUnavailable, "The bus does not answer. Try again in a moment."}
 	}
@@ -78,8 +72,8 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, a.sentence, a.status)
 }
 
-// watchedWriter remembers the status, and sends without a buffer what is held in
-// memory. Otherwise each client would take up one for as long as it reads.
+// watchedWriter records the status, and sends pages that are held in memory without a
+// buffer. Otherwise each client would take up a buffer for as long as it reads.
 type watchedWriter struct {
 	http.ResponseWriter
 	status int // 0 until it is written, as it always is before a body
@@ -97,26 +91,26 @@ func (w *watchedWriter) ReadFrom(from io.Reader) (int64, error) {
 			return held.WriteTo(w.ResponseWriter)
 		}
 	}
-	return io.CopyBuffer(struct{ io.Writer }{w.ResponseWriter}, from, make([]byte, piece/2))
+	return io.CopyBuffer(struct{ io.Writer }{w.ResponseWriter}, from, make([]byte, connlimit.Chunk/2))
 }
 
 // Unwrap is for http.ResponseController.
 func (w *watchedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (f *Feed) serve(w http.ResponseWriter, r *http.Request) error {
+func (f *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if !f.cfg.Auth.allows(r) {
 		w.Header().Set("WWW-Authenticate", f.cfg.Auth.challenge())
-		return say(http.StatusUnauthorized, "This feed is for those who have its credentials.")
+		return newAnswer(http.StatusUnauthorized, "This feed is for those who have its credentials.")
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		return say(http.StatusMethodNotAllowed, "A feed is read with GET and HEAD.")
+		return newAnswer(http.StatusMethodNotAllowed, "A feed is read with GET and HEAD.")
 	}
-	base, err := f.base(r)
+	base, err := f.cfg.base(r)
 	if err != nil {
 		return err
 	}
-	path, ok := strings.CutPrefix(r.URL.Path, f.path()+"/")
+	path, ok := strings.CutPrefix(r.URL.Path, f.cfg.path()+"/")
 	what, name, _ := strings.Cut(path, "/")
 	switch {
 	case !ok:
@@ -127,64 +121,45 @@ func (f *Feed) serve(w http.ResponseWriter, r *http.Request) error {
 		if !ok {
 			return errNoPage
 		}
-		key := pageKey{feed: f, id: id}
-		if f.format.linked() {
+		key := pageKey{feed: f.cfg, id: id}
+		if f.cfg.isLinked() {
 			key.base = base
 		}
-		p, err := f.find(r.Context(), key)
+		p, err := f.pages.find(r.Context(), key)
 		if err != nil {
 			return err
 		}
-		defer f.memory.release(p)
-		if !f.format.linked() && wantsHTML(r) {
+		defer f.pages.memory.release(p)
+		if !f.cfg.isLinked() && wantsHTML(r) {
 			return f.browse(w, r, p)
 		}
 		if r.Method == http.MethodGet {
-			f.ahead(p)
+			f.pages.ahead(p)
 		}
 		return f.send(w, r, p, base)
-	case what == "snapshots" && f.snapshot != nil:
-		return f.snapshot.serve(w, r, name, base)
+	case what == "snapshots" && f.snapshots.store != nil:
+		return f.snapshots.serve(w, r, name, base)
 	}
-	return say(http.StatusNotFound, "There is nothing here. The feed begins at %s.", f.entry())
-}
-
-// entry is where to begin.
-func (f *Feed) entry() string { return f.home() + "/latest" }
-
-// base is what links start with.
-func (f *Feed) base(r *http.Request) (string, error) {
-	if f.cfg.PublicURL != "" {
-		return f.cfg.PublicURL, nil
-	}
-	// What no host has would end a link early in clients that read carelessly.
-	if r.Host == "" || strings.ContainsAny(r.Host, ",;<>\"'& ") {
-		return "", say(http.StatusBadRequest, "The request names no host.")
-	}
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
-	}
-	return scheme + "://" + r.Host + f.path(), nil
+	return newAnswer(http.StatusNotFound, "There is nothing here. The feed begins at %s.", f.cfg.entry())
 }
 
 // latest answers at the entry point.
-func (f *Feed) latest(w http.ResponseWriter, r *http.Request, base string) error {
-	if f.format.linked() {
+func (f *handler) latest(w http.ResponseWriter, r *http.Request, base string) error {
+	if f.cfg.isLinked() {
 		return f.subscription(w, r, base)
 	}
-	p, err := f.newest(r.Context())
+	p, err := f.pages.newest(r.Context())
 	if err != nil {
 		return err
 	}
 	if p != nil {
-		defer f.memory.release(p)
+		defer f.pages.memory.release(p)
 	}
 	switch {
 	case wantsHTML(r):
 		return f.browse(w, r, p)
 	case p == nil:
-		f.tell(nil)
+		f.outage.report(nil)
 		w.Header().Set("Cache-Control", "no-cache")
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -193,9 +168,9 @@ func (f *Feed) latest(w http.ResponseWriter, r *http.Request, base string) error
 }
 
 // send sends a page.
-func (f *Feed) send(w http.ResponseWriter, r *http.Request, p *page, base string) error {
-	f.tell(nil)
-	span, err := f.topic.Span(r.Context())
+func (f *handler) send(w http.ResponseWriter, r *http.Request, p *page, base string) error {
+	f.outage.report(nil)
+	span, err := f.pages.topic.Span(r.Context())
 	if err != nil {
 		return err
 	}
@@ -221,7 +196,7 @@ func (f *Feed) send(w http.ResponseWriter, r *http.Request, p *page, base string
 	if !p.after.ok || entry {
 		since = time.Time{}
 	}
-	h.Set("Cache-Control", f.caching(p.after.ok && !entry))
+	h.Set("Cache-Control", f.cfg.cacheControl(p.after.ok && !entry))
 	tag := p.tag
 	if !p.linked {
 		tag += fmt.Sprintf("-%t-%t", p.prev(span), p.after.ok)
@@ -242,37 +217,18 @@ func (f *Feed) send(w http.ResponseWriter, r *http.Request, p *page, base string
 	return nil
 }
 
-// caching is the Cache-Control of a page, and of one that does not change any
-// more but for the prev link that goes when older pages do.
-func (f *Feed) caching(closed bool) string {
-	switch {
-	case !closed && f.cfg.Auth.set():
-		return "private, no-cache"
-	case !closed:
-		return "no-cache"
-	}
-	reach := "public"
-	if f.cfg.Auth.set() {
-		reach = "private"
-	}
-	if f.format.linked() {
-		return reach + ", max-age=31536000"
-	}
-	return reach + ", max-age=86400"
-}
-
 // content returns the bytes of a page in the form that suits the request.
-func (f *Feed) content(w http.ResponseWriter, r *http.Request, p *page) (content io.ReadSeeker, length int64, packed bool, done func(), err error) {
+func (f *handler) content(w http.ResponseWriter, r *http.Request, p *page) (content io.ReadSeeker, length int64, packed bool, done func(), err error) {
 	if p.body == nil {
 		// Several ranges at once would be read by a goroutine of their own.
 		if strings.Contains(r.Header.Get("Range"), ",") {
 			r.Header.Del("Range")
 		}
 		if r.Method == http.MethodHead {
-			return &stream{f: f, p: p}, p.length, false, func() {}, nil
+			return &stream{f: f.pages, p: p}, p.length, false, func() {}, nil
 		}
 		ctx, cancel := context.WithCancel(r.Context())
-		place, err := f.memory.stream(ctx, func() {
+		slot, err := f.pages.memory.stream(ctx, func() {
 			cancel()
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 		})
@@ -280,10 +236,10 @@ func (f *Feed) content(w http.ResponseWriter, r *http.Request, p *page) (content
 			cancel()
 			return nil, 0, false, nil, err
 		}
-		s := &stream{ctx: ctx, f: f, p: p, place: place}
+		s := &stream{ctx: ctx, f: f.pages, p: p, slot: slot}
 		return s, p.length, false, func() {
 			s.Close()
-			place.leave()
+			slot.Release()
 			cancel()
 		}, nil
 	}
@@ -297,18 +253,18 @@ func (f *Feed) content(w http.ResponseWriter, r *http.Request, p *page) (content
 }
 
 // packed returns the body of a page in gzip. It is empty if there is none.
-func (f *Feed) packed(ctx context.Context, p *page) []byte {
-	if b := f.memory.packed(p); b != nil {
+func (f *handler) packed(ctx context.Context, p *page) []byte {
+	if b := f.pages.memory.packed(p); b != nil {
 		return b
 	}
-	b, err := together(ctx, &f.topic.flights, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
+	b, err := together(ctx, &f.pages.topic.flights, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
 		// It takes a megabyte, and a core.
-		if err := f.memory.builds.Acquire(ctx, 1); err != nil {
+		if err := f.pages.memory.builds.Acquire(ctx, 1); err != nil {
 			return nil, err
 		}
-		defer f.memory.builds.Release(1)
+		defer f.pages.memory.builds.Release(1)
 		b := pack(p.body)
-		if !f.memory.pack(p, b) {
+		if !f.pages.memory.pack(p, b) {
 			b = []byte{} // sending it plain takes no more memory
 		}
 		return b, nil
@@ -317,4 +273,29 @@ func (f *Feed) packed(ctx context.Context, p *page) []byte {
 		return nil
 	}
 	return b
+}
+
+// subscription answers with the document that has the newest entries: at least as
+// many messages as an archive has positions, if the topic has so many, from the first
+// entry of an archive on. So a client that does not know archives sees each entry for
+// a while, also where most positions have no message, as those of checkpoints.
+func (f *handler) subscription(w http.ResponseWriter, r *http.Request, base string) error {
+	for range 5 {
+		span, err := f.pages.topic.Span(r.Context())
+		if err != nil {
+			return err
+		}
+		id := pageID{epoch: span.Epoch, size: uint64(f.cfg.PageSize)}
+		id.k = span.End / id.size
+		p, err := f.pages.page(r.Context(), pageKey{feed: f.cfg, id: id, base: base, kind: subscription})
+		if errors.Is(err, errGone) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		defer f.pages.memory.release(p)
+		return f.send(w, r, p, base)
+	}
+	return errMoved
 }

@@ -259,7 +259,7 @@ func (s *served) memoryless(t tester, host string) {
 		t.Fatal(err)
 	}
 	r.Host = host
-	if _, err := s.base(r); err == nil {
+	if _, err := s.cfg.base(r); err == nil {
 		t.Errorf("the host %q is fit for links", host)
 	}
 }
@@ -404,12 +404,12 @@ func TestManyClientsAskTheBusOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			p, err := f.find(t.Context(), pageKey{feed: f, id: pageID{"e0", 3, 0}})
+			p, err := f.builder.find(t.Context(), pageKey{feed: f.cfg, id: pageID{"e0", 3, 0}})
 			if err != nil || p.entities != 3 {
 				t.Errorf("got %v, %v", p, err)
 				return
 			}
-			f.memory.release(p)
+			f.builder.memory.release(p)
 		})
 	}
 	time.Sleep(10 * time.Millisecond) // most of them are waiting now
@@ -419,10 +419,10 @@ func TestManyClientsAskTheBusOnce(t *testing.T) {
 	if topic.reads != 1 || topic.read != 4 {
 		t.Errorf("there were %d readings of %d messages", topic.reads, topic.read)
 	}
-	if f.memory.used <= 0 || len(f.memory.pages) != 1 {
-		t.Errorf("%d bytes are used by %d pages", f.memory.used, len(f.memory.pages))
+	if f.builder.memory.used <= 0 || len(f.builder.memory.pages) != 1 {
+		t.Errorf("%d bytes are used by %d pages", f.builder.memory.used, len(f.builder.memory.pages))
 	}
-	for _, at := range f.memory.pages {
+	for _, at := range f.builder.memory.pages {
 		if p := at.Value.(*page); p.refs != 0 {
 			t.Errorf("%d still hold the page", p.refs)
 		}
@@ -441,9 +441,9 @@ func TestWhoAskedFirstLeaves(t *testing.T) {
 		errs := make(chan error, 2)
 		for _, ctx := range []context.Context{ctx, t.Context()} {
 			go func() {
-				p, err := f.find(ctx, pageKey{feed: f, id: pageID{"e0", 3, 0}})
+				p, err := f.builder.find(ctx, pageKey{feed: f.cfg, id: pageID{"e0", 3, 0}})
 				if err == nil {
-					f.memory.release(p)
+					f.builder.memory.release(p)
 				}
 				errs <- err
 			}()
@@ -467,16 +467,16 @@ func TestNewestPageIsNotKnownByItsTime(t *testing.T) {
 	topic := newTopic()
 	topic.numbered(4)
 	s := serveTopic(t, topic)
-	p, err := s.find(t.Context(), pageKey{feed: s.Feed, id: pageID{"e0", 3, 0}})
+	p, err := s.builder.find(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 3, 0}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.memory.release(p)
+	defer s.builder.memory.release(p)
 	for path, want := range map[string]int{"/feeds/orders/pages/e0-3-0": 304, "/feeds/orders/latest": 200} {
 		r := httptest.NewRequest("GET", path, nil)
 		r.Header.Set("If-Modified-Since", p.modified.Format(http.TimeFormat))
 		w := httptest.NewRecorder()
-		if err := s.send(w, r, p, "http://x"); err != nil || w.Code != want {
+		if err := s.handler.send(w, r, p, "http://x"); err != nil || w.Code != want {
 			t.Errorf("%s: got %d, %v, want %d", path, w.Code, err, want)
 		}
 	}

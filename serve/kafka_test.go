@@ -48,7 +48,7 @@ func TestTopicOfKafka(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.testOnlyIdle = true
+	f.builder.testOnlyIdle = true
 	s := &served{Feed: f}
 	s.get(t, "/latest").want(t, 204)
 	want := ""
@@ -187,11 +187,11 @@ func snapshotOf(t *testing.T, log Log, key kafka.Key) (f *Feed, bodies string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.testOnlyIdle = true
-	if err := f.snapshot.renew(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
+	f.builder.testOnlyIdle = true
+	if err := f.snapshots.Renew(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { f.snapshot.drop(0) })
+	t.Cleanup(func() { f.snapshots.Drop(0) })
 	return f, strings.Trim(fmt.Sprint((&served{Feed: f}).load(t).pages), "[]")
 }
 

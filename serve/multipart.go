@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
@@ -19,10 +20,9 @@ func (multipart) contentType(p *page) string {
 	return `multipart/mixed; boundary="` + p.boundary + `"`
 }
 
-// boundary separates the parts of a page. It is the same on every copy of the
-// server, and stays what it is while the page grows: it is made of the page's
-// name. If an entity has that in it, by accident or not, it is made of the hash
-// of the page too.
+// boundary returns the boundary of a page. It is the same on every copy of the server
+// and while the page grows, because it is a hash of the page's name. If an entity
+// contains it, by accident or not, the boundary depends on the hash of the page too.
 func boundary(id pageID, hash []byte) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %x", id, hash))
 	return boundaryOf(sum[:])
@@ -30,15 +30,15 @@ func boundary(id pageID, hash []byte) string {
 
 func boundaryOf(sum []byte) string { return "feedbridge-" + hex.EncodeToString(sum[:16]) }
 
-// clashes says whether a part has the boundary in it once more, as far as that is
-// not the same in all: there are fewer hyphens to look behind than letters.
+// clashes reports whether a part contains the boundary once more. It searches for the
+// hyphen and the hash behind it only, because hyphens are rarer than letters.
 func clashes(part []byte, boundary string) bool {
 	same, n := len("--feedbridge"), len("--")+len(boundary)
 	return bytes.Contains(part[n:], part[same:n])
 }
 
-// entity appends a part. The standard fields stand where the message has them,
-// in their usual form and once, and behind the others if it has not.
+// entity appends a part. The standard fields are where the message has them, in their
+// usual form and once, and behind the others if the message lacks them.
 func (multipart) entity(b []byte, p *page, e *entity) []byte {
 	b = append(b, "--"...)
 	b = append(b, p.boundary...)
@@ -63,17 +63,6 @@ func (multipart) entity(b []byte, p *page, e *entity) []byte {
 	b = append(b, "\r\n"...)
 	b = append(b, e.body...)
 	return append(b, "\r\n"...)
-}
-
-var standards = [...]string{message.ContentType, message.ContentID, message.LastModified, message.OperationType, contentLength}
-
-func standard(name string) int {
-	for i, s := range standards {
-		if named(name, s) {
-			return i
-		}
-	}
-	return -1
 }
 
 func appendStandard(b []byte, name string, i int, e *entity) []byte {
@@ -101,11 +90,9 @@ func appendField(b []byte, name, value string) []byte {
 	return append(b, "\r\n"...)
 }
 
-func (multipart) frame(_ *Feed, p *page) (head, tail []byte) {
+func (multipart) frame(_ *Config, p *page) (head, tail []byte) {
 	return nil, []byte("--" + p.boundary + "--\r\n")
 }
-
-func (multipart) linked() bool { return false }
 
 // links are the Link fields of a page, one line each, as old clients want it.
 func links(base string, p *page, span feed.Span) []string {
@@ -120,4 +107,22 @@ func links(base string, p *page, span feed.Span) []string {
 		list = append(list, link(p.after.k, "next"))
 	}
 	return list
+}
+
+// AppendPart implements [snapshot.Part].
+func (e *entity) AppendPart(b []byte, boundary string) []byte {
+	return multipart{}.entity(b, &page{boundary: boundary}, e)
+}
+
+// asRead returns an entity as a reader of a page gets it.
+func asRead(e *entity) feed.Entity {
+	part := string(multipart{}.entity(nil, &page{}, e))
+	head, _, _ := strings.Cut(part, "\r\n\r\n")
+	_, head, _ = strings.Cut(head, "\r\n") // the boundary
+	var header feed.Header
+	for line := range strings.SplitSeq(head, "\r\n") {
+		name, value, _ := strings.Cut(line, ": ")
+		header = append(header, feed.Field{Name: name, Value: value})
+	}
+	return feed.Entity{ID: e.id, Op: e.op, Modified: e.modified, Header: header, Body: e.body}
 }

@@ -214,7 +214,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 					copies = append(copies, first)
 				}
 				for i, s := range copies {
-					span, err := s.Feed.topic.spanNow(t.Context())
+					span, err := s.builder.topic.spanNow(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -259,4 +259,50 @@ func jetStream(t testing.TB, url string) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	return js
+}
+
+// Checkpoints take positions of the stream. After 200 commits without an entity the
+// newest page of every format has the newest entities, and the view that the status
+// server shows counts entities and has the date of the newest.
+func TestLatestBehindCommitsWithoutEntities(t *testing.T) {
+	t.Parallel()
+	_, conn := startNATS(t)
+	sink := conn.Sink(nats.Topic{Feed: "orders", Subject: "orders", Stream: nats.Stream{Create: true}})
+	if _, err := sink.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const entities = 8
+	var list []feed.Entity
+	for i := range entities {
+		id := fmt.Sprintf("urn:x:%d", i)
+		list = append(list, feed.Entity{ID: id, Op: feed.Put, Modified: later(i), Body: []byte("body"), Header: feed.Header{{Name: "Content-ID", Value: id}, {Name: "Content-Type", Value: "text/plain"}}})
+	}
+	cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication"}
+	for n := range 201 {
+		cp.Cursor = feed.Cursor(fmt.Sprint(n))
+		if err := sink.Commit(t.Context(), list, cp); err != nil {
+			t.Fatal(err)
+		}
+		cp.Count, list = entities, nil
+	}
+	for _, format := range []Format{DataReplication, Atom, RSS} {
+		f, err := New(Config{Name: "orders", Format: format, PageSize: 5}, conn.Log("orders", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &served{Feed: f}
+		body := s.get(t, "/latest").want(t, 200).body
+		for i := entities - 3; i < entities; i++ {
+			if id := fmt.Sprintf("urn:x:%d", i); !strings.Contains(body, id) {
+				t.Errorf("%s: /latest has no %s: %s", format, id, body)
+			}
+		}
+		if strings.Contains(body, "1970") {
+			t.Errorf("%s: /latest is dated 1970: %s", format, body)
+		}
+		view, err := f.View(t.Context())
+		if err != nil || view.length != entities || !view.exact || time.Since(view.Newest) > time.Hour || view.Span.End < 200 {
+			t.Errorf("%s: got %+v, %v", format, view, err)
+		}
+	}
 }

@@ -10,6 +10,13 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
+// The bounds of a page's size, in positions. A URL may ask for any size within them, as
+// URLs of former configurations do.
+const (
+	DefaultPageSize = 500
+	MaxPageSize     = 10_000
+)
+
 // pageID is a page: which positions of which topic.
 type pageID struct {
 	epoch string
@@ -43,8 +50,7 @@ func parsePageID(s string) (pageID, bool) {
 	return id, err1 == nil && err2 == nil && size >= 1 && size <= MaxPageSize && id.String() == s
 }
 
-// whole says whether retention has left all of a page, and all of the page in
-// front of it.
+// whole reports whether retention has left all of a page and all of the page before it.
 func (id pageID) whole(span feed.Span) bool {
 	return span.First <= id.at(max(id.k, 1)-1).first()
 }
@@ -56,24 +62,24 @@ type page struct {
 	// body is nil if it is too large to be held. length is its size then too.
 	body   []byte
 	length int64
-	// packed is the body in gzip; empty if that is no smaller, nil as long as
-	// nobody asked.
+	// packed is the body in gzip; empty if that is no smaller, nil until it
+	// is requested.
 	packed []byte
-	// tag is what the ETag is made of, the hash of the body.
+	// tag is the hash of the body, which the ETag consists of.
 	tag string
 	// entities is how many there are. A page that has none is not served.
 	entities int
 	// modified is the time of the last entity.
 	modified time.Time
 	boundary string // of a multipart page
-	// linked says that the links are in the body.
+	// linked is whether the links are in the body.
 	linked bool
 	// from is the page that a subscription document begins with.
 	from uint64
 	// neighbours are the nearest pages that have messages.
 	before, after neighbour
-	// span is what the topic had when the page was made, and sum what the page
-	// behind it needs to know of it.
+	// span is the topic's span when the page was made, and sum the part of the page
+	// that the page behind it depends on.
 	span feed.Span
 	sum  summary
 
@@ -86,13 +92,13 @@ type page struct {
 // pageKey names a page among all that a Memory holds. Documents with links in
 // them depend on where they are served.
 type pageKey struct {
-	feed *Feed
+	feed any // identifies the feed: its *Config
 	id   pageID
 	base string
 	kind kind
 }
 
-// kind tells the documents apart that are made of the same positions.
+// kind distinguishes the documents that are made of the same positions.
 type kind int
 
 const (
@@ -106,15 +112,15 @@ type neighbour struct {
 	ok bool
 }
 
-// sealed says whether no message comes to the page any more.
+// sealed reports whether the page gets no more messages.
 func (p *page) sealed() bool { return p.id.end() <= p.span.End }
 
-// prev says whether the page in front is to be had.
+// prev reports whether the page before is served.
 func (p *page) prev(span feed.Span) bool {
 	return p.before.ok && p.id.at(p.before.k).whole(span)
 }
 
-// current says whether the page is what it would be if it were made now.
+// current reports whether the page would be the same if it were made now.
 func (p *page) current(span feed.Span) bool {
 	switch {
 	case p.span == span:
@@ -123,4 +129,49 @@ func (p *page) current(span feed.Span) bool {
 		return false
 	}
 	return p.after.ok || p.span.End == span.End
+}
+
+// address is an archive's or the subscription document's.
+func (p *page) address() string {
+	if p.kind == subscription {
+		return p.base + "/latest"
+	}
+	return p.archive(p.id.k)
+}
+
+func (p *page) archive(k uint64) string { return p.base + "/pages/" + p.id.at(k).String() }
+
+// relations are the links of a document, by their relation (RFC 5005).
+func (p *page) relations() [][2]string {
+	list := [][2]string{{"self", p.address()}, {"current", p.base + "/latest"}}
+	if p.prev(p.span) {
+		list = append(list, [2]string{"prev-archive", p.archive(p.before.k)})
+	}
+	if p.after.ok {
+		list = append(list, [2]string{"next-archive", p.archive(p.after.k)})
+	}
+	return list
+}
+
+// updated is when a document was changed last: when it got its last entry.
+func (p *page) updated() time.Time {
+	if p.entities == 0 {
+		return time.Unix(0, 0).UTC()
+	}
+	return p.modified
+}
+
+// summary is the part of a page that the page behind it depends on: the newest time,
+// and each ID with the hash of the last entity that has it.
+type summary struct {
+	newest time.Time
+	ids    map[string]uint64
+}
+
+func (s *summary) size() int64 {
+	n := int64(0)
+	for id := range s.ids {
+		n += int64(len(id)) + 64
+	}
+	return n
 }

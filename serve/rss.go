@@ -9,19 +9,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
 )
 
 // rssFormat is RSS 2.0, archived as the appendix of RFC 5005 has it.
 type rssFormat struct{}
 
-func (rssFormat) linked() bool             { return true }
 func (rssFormat) contentType(*page) string { return "application/rss+xml; charset=utf-8" }
 
-func (rssFormat) frame(f *Feed, p *page) (head, tail []byte) {
+func (rssFormat) frame(c *Config, p *page) (head, tail []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<rss version=\"2.0\"><channel>\n<title>%s</title>\n<link>%s</link>\n<description>%s</description>\n<lastBuildDate>%s</lastBuildDate>\n<generator>feedbridge</generator>\n",
-		xml.Header, escaped(f.cfg.Title), escaped(p.base+"/latest"), escaped(f.cfg.Title), p.updated().Format(http.TimeFormat))
+		xml.Header, escaped(c.Title), escaped(p.base+"/latest"), escaped(c.Title), p.updated().Format(http.TimeFormat))
 	for _, l := range p.relations() {
 		fmt.Fprintf(&b, "<atom:link xmlns:atom=%q rel=\"%s\" href=\"%s\"/>\n", atomSpace, l[0], escaped(l[1]))
 	}
@@ -31,12 +31,12 @@ func (rssFormat) frame(f *Feed, p *page) (head, tail []byte) {
 	return b.Bytes(), []byte("</channel></rss>\n")
 }
 
-// entity appends an item. An item of RSS 2.0 keeps all that it says, and gets what it
-// needs to stand alone; entries of Atom and items of RSS 1.0 are converted. Whatever
-// else the message is becomes the description of an item.
+// entity appends an item. An item of RSS 2.0 keeps all that it says, and gets the
+// elements that make it complete; entries of Atom and items of RSS 1.0 are converted. A
+// message of any other type becomes the description of an item.
 func (rssFormat) entity(b []byte, _ *page, e *entity) []byte {
 	if e.op == "DELETE" {
-		return tombstone(b, e, e.id)
+		return tombstone(b, e, e.entryID)
 	}
 	if out, ok := rssFromRSS(b, e); ok {
 		return out
@@ -56,8 +56,8 @@ func (rssFormat) entity(b []byte, _ *page, e *entity) []byte {
 	return a.appendRSS(b, e)
 }
 
-// rssFromRSS appends an item of RSS 2.0 or 0.9x as it is, with what it needs beside:
-// a guid if it has none, and the base of its references. It reports false if the body
+// rssFromRSS appends an item of RSS 2.0 or 0.9x as it is, and adds the
+// missing elements: a guid if it has none, and the base of its references. It reports false if the body
 // is no such item.
 func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 	s := newScanner(e.body)
@@ -77,12 +77,12 @@ func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 				return nil, false
 			}
 			if !has["guid"] {
-				b = appendGUID(b, e.id)
+				b = appendGUID(b, e.entryID)
 			}
 			if !has["title"] && !has["description"] {
-				b = appendElement(b, "title", e.id)
+				b = appendElement(b, "title", e.entryID)
 			}
-			return append(b, "</item>\n"...), true
+			return append(e.appendItemOperation(b), "</item>\n"...), true
 		case kind == textToken:
 			b = appendText(b, s.text)
 			continue
@@ -129,6 +129,14 @@ func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 	}
 }
 
+// appendItemOperation marks the item of a PATCH.
+func (e *entity) appendItemOperation(b []byte) []byte {
+	if e.op != feed.Patch {
+		return b
+	}
+	return fmt.Appendf(b, `<category domain="%s">PATCH</category>`, operationScheme)
+}
+
 // appendElement appends an element with a text.
 func appendElement(b []byte, local, text string) []byte {
 	b = append(append(append(b, '<'), local...), '>')
@@ -141,7 +149,7 @@ func appendGUID(b []byte, id string) []byte {
 
 // appendRSS appends an article as an item.
 func (a *article) appendRSS(b []byte, e *entity) []byte {
-	title := e.id
+	title := e.entryID
 	if !a.title.isBlank() {
 		title = strings.TrimSpace(a.title.text)
 		if !a.title.isHTML && looksLikeHTML(title) {
@@ -150,7 +158,7 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 	}
 	b = appendStart(b, &tag{local: "item"}, nil, withBase(nil, a.base))
 	b = appendElement(b, "title", title)
-	b = appendGUID(b, firstOf(a.id, e.id))
+	b = appendGUID(b, firstOf(a.id, e.entryID))
 	published, updated := e.taken, e.stamp()
 	at, _, known := message.ParseDate(a.updated)
 	if known && inRange(at) {
@@ -182,33 +190,34 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 		authors = a.inherited
 	}
 	if authors == nil {
-		authors = e.feedAuthors()
+		authors = feedAuthors(e)
 	}
-	written := false // of author there is one
+	written := false // an item has one author element
 	for _, p := range authors {
-		switch {
-		case p.email != "" && !written && p.name != "" && p.name != p.email:
-			written = true
-			b = appendElement(b, "author", p.email+" ("+p.name+")")
-		case p.email != "" && !written:
-			written = true
-			b = appendElement(b, "author", p.email)
-		default:
-			b = fmt.Appendf(b, `<dc:creator xmlns:dc="%s">`, dcSpace)
-			b = appendEnd(appendText(b, firstOf(p.name, p.email, p.uri)), "dc", "creator")
+		if p.email == "" || written {
+			b = p.appendDC(b, "creator")
+			continue
 		}
+		written = true
+		text := p.email
+		if p.name != "" && p.name != p.email {
+			text += " (" + p.name + ")"
+		}
+		b = append(appendExtra(append(b, "<author"...), [2]string{"uri", p.uri}), '>')
+		b = appendEnd(appendText(b, text), "", "author")
 	}
 	for _, p := range a.contributors {
-		b = fmt.Appendf(b, `<dc:contributor xmlns:dc="%s">`, dcSpace)
-		b = appendEnd(appendText(b, firstOf(p.name, p.email, p.uri)), "dc", "contributor")
+		b = p.appendDC(b, "contributor")
 	}
 	for _, c := range a.categories {
 		b = append(b, "<category"...)
 		if c.scheme != "" {
 			b = append(appendValue(append(b, ` domain="`...), c.scheme), '"')
 		}
+		b = appendExtra(b, [2]string{"label", c.label})
 		b = appendEnd(appendText(append(b, '>'), c.term), "", "category")
 	}
+	b = e.appendItemOperation(b)
 	// Readers take a description for HTML.
 	if !a.summary.isBlank() {
 		b = appendElement(b, "description", a.summary.asHTML())
@@ -223,6 +232,38 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 	}
 	b = append(b, a.others...)
 	return append(b, "</item>\n"...)
+}
+
+// appendExtra appends attributes in [extraSpace], unless they are empty.
+func appendExtra(b []byte, attributes ...[2]string) []byte {
+	declared := false
+	for _, a := range attributes {
+		if a[1] == "" {
+			continue
+		}
+		if !declared {
+			declared = true
+			b = fmt.Appendf(b, ` xmlns:extra="%s"`, extraSpace)
+		}
+		b = append(append(append(b, " extra:"...), a[0]...), `="`...)
+		b = append(appendValue(b, a[1]), '"')
+	}
+	return b
+}
+
+// appendDC appends a person as an element of Dublin Core.
+func (p person) appendDC(b []byte, local string) []byte {
+	b = fmt.Appendf(b, `<dc:%s xmlns:dc="%s"`, local, dcSpace)
+	name := firstOf(p.name, p.email, p.uri)
+	email, uri := p.email, p.uri
+	if email == name {
+		email = ""
+	}
+	if uri == name {
+		uri = ""
+	}
+	b = append(appendExtra(b, [2]string{"email", email}, [2]string{"uri", uri}), '>')
+	return appendEnd(appendText(b, name), "dc", local)
 }
 
 func inRange(at time.Time) bool { return at.Year() >= 1 && at.Year() <= 9999 }

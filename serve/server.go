@@ -13,25 +13,25 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/connlimit"
 )
 
-// The bounds of what clients may take up. A client that is slow is borne as long
-// as it takes a piece of a page in stall, and nobody else waits for its place; all
-// of them together are bounded by their number.
+// The limits of clients. A slow client stays connected as long as it reads a
+// [connlimit.Chunk] in [connlimit.WriteTimeout] and no other client waits for its
+// slot.
 const (
 	// DefaultConnections is how many clients may be connected at a time.
 	DefaultConnections = 4096
 
+	// patience is how long a client may keep the server waiting while others wait
+	// for its connection.
+	patience = 2 * time.Second
+
 	headerFor   = 10 * time.Second
 	idleFor     = 2 * time.Minute
-	stall       = 30 * time.Second
 	headerBytes = 16 << 10
 	// grace is how long requests may go on after the end of Serve's context.
 	grace = 5 * time.Second
-	// creation is how long it takes who writes to a topic to create it, if it starts
-	// when we do.
-	creation = 5 * time.Second
 )
 
 // ServerOptions describe a server.
@@ -42,7 +42,7 @@ type ServerOptions struct {
 	Connections int
 	// TLS has the server's certificate; nil serves without.
 	TLS *tls.Config
-	// Log gets what goes wrong in the server itself.
+	// Log gets the errors of the server itself.
 	Log *slog.Logger
 }
 
@@ -87,18 +87,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // under way have been answered or 5s have passed. Snapshots are built meanwhile.
 // It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	door := newDoor(l, s.opts.Connections)
-	l = door
+	limited := connlimit.NewListener(l, s.opts.Connections, patience)
+	l = limited
 	if s.opts.TLS != nil {
 		l = tls.NewListener(l, s.opts.TLS)
 	}
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerFor,
-		ReadTimeout:       headerFor, // for bodies too, which nobody sends to a feed
+		ReadTimeout:       headerFor, // includes bodies, which requests to a feed do not have
 		IdleTimeout:       idleFor,
 		MaxHeaderBytes:    headerBytes,
-		ConnState:         door.saw,
+		ConnState:         limited.ConnState,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -107,7 +107,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer building.Wait()
 	for _, f := range s.feeds {
 		building.Go(func() {
-			f.await(ctx)
+			f.awaitTopic(ctx)
 			_, _ = f.View(ctx) // the log says at the start what cannot be read
 			f.Run(ctx)
 		})
@@ -128,17 +128,4 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	<-stopped
 	return nil
-}
-
-// await gives a topic that does not exist some time.
-func (f *Feed) await(ctx context.Context) {
-	if _, err := f.topic.Span(ctx); !errors.Is(err, feed.ErrNoTopic) {
-		return
-	}
-	timer := time.NewTimer(creation)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

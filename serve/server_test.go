@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/connlimit"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -132,7 +133,7 @@ func TestListedFirstPageIsServed(t *testing.T) {
 	s := serveTopic(t, topic)
 	for first := uint64(0); first < 14; first++ {
 		topic.trim(first)
-		s.Feed.topic.at, s.seen = time.Time{}, seen{}
+		s.builder.topic.at, s.viewer.at = time.Time{}, time.Time{}
 		view, err := s.View(t.Context())
 		pages := s.pages(t)
 		if want := strings.TrimPrefix(pages[0].links(t)["self"], "http://feed.example/feeds/orders/pages/"); err != nil || view.oldest != want {
@@ -271,8 +272,8 @@ func TestSlowClients(t *testing.T) {
 		memory *Memory
 		ok     bool
 	}{
-		"slow": {stall / 2, nil, true}, "stuck": {stall * 2, nil, false},
-		"slow, with a page that is not held": {stall / 2, tiny(), true}, "stuck, with a page that is not held": {stall * 2, tiny(), false},
+		"slow": {connlimit.WriteTimeout / 2, nil, true}, "stuck": {connlimit.WriteTimeout * 2, nil, false},
+		"slow, with a page that is not held": {connlimit.WriteTimeout / 2, tiny(), true}, "stuck, with a page that is not held": {connlimit.WriteTimeout * 2, tiny(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -289,7 +290,7 @@ func TestSlowClients(t *testing.T) {
 				}()
 				conn := l.dial()
 				fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-				resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, test.pause}, piece), nil)
+				resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, test.pause}, connlimit.Chunk), nil)
 				if err == nil {
 					_, err = io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()
@@ -516,7 +517,7 @@ func TestLargePageIsNotHeld(t *testing.T) {
 	memory := NewMemory(160_000)
 	s := serveTopic(t, sampleTopic(200), sized(40), func(c *Config) { c.Memory = memory })
 	for size, held := range map[uint64]bool{5: true, 40: false} {
-		p, err := s.page(t.Context(), pageKey{feed: s.Feed, id: pageID{"e0", size, 1}})
+		p, err := s.builder.page(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", size, 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -537,11 +538,11 @@ func TestPageTakesLittleMoreThanItHas(t *testing.T) {
 	}
 	s := serveTopic(t, topic, sized(10))
 	for k := range uint64(6) {
-		p, err := s.page(t.Context(), pageKey{feed: s.Feed, id: pageID{"e0", 10, k}})
+		p, err := s.builder.page(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 10, k}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.memory.release(p)
+		s.builder.memory.release(p)
 		if most := len(p.body)*9/8 + 1<<10; cap(p.body) > most || len(p.body) < 1000 {
 			t.Errorf("page %d of %d bytes takes %d, want at most %d", k, len(p.body), cap(p.body), most)
 		}

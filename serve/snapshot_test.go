@@ -24,6 +24,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/serve/snapshot"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
@@ -47,7 +48,7 @@ var dusk = noon.Add(7 * time.Hour)
 
 // loaded is a snapshot as a client has it.
 type loaded struct {
-	index   index
+	index   snapshotIndex
 	created time.Time
 	// pages has the bodies of each page.
 	pages    [][]string
@@ -153,7 +154,7 @@ func TestSnapshotPages(t *testing.T) {
 				topic.add(messageOf(fmt.Sprint(i), feed.Put, later(min(i, 6)), body))
 			}
 			s := serveTopic(t, topic, sized(test.entities), withSnapshots(func(c *Snapshot) { c.PageBytes = test.bytes }))
-			if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+			if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 				t.Fatal(err)
 			}
 			if got := fmt.Sprint(s.load(t).pages); got != test.want {
@@ -179,12 +180,12 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 			}
 			topic.set(func() { topic.away = true })
 		}
-		if err := s.snapshot.renew(t.Context(), dusk); !errors.Is(err, errAway) || seen != 1 {
+		if err := s.snapshots.Renew(t.Context(), dusk); !errors.Is(err, errAway) || seen != 1 {
 			t.Fatalf("got %v", err)
 		}
 		topic.set(func() { topic.away = false })
 		s.get(t, "/snapshots/latest").want(t, 503)
-		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		one := s.load(t)
@@ -198,7 +199,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 				}
 			}
 		})
-		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		if two := s.load(t); two.index.ID == one.index.ID || len(two.entities) != 10 {
@@ -206,13 +207,13 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 		}
 		s.get(t, one.index.Pages[0]).want(t, 200)
 		topic.numbered(1)
-		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		s.get(t, one.index.Pages[0]).want(t, 410)
 		// Without a change there is no other.
 		three := s.load(t)
-		if err := s.snapshot.renew(t.Context(), dusk); err != nil || s.load(t).index.ID != three.index.ID {
+		if err := s.snapshots.Renew(t.Context(), dusk); err != nil || s.load(t).index.ID != three.index.ID {
 			t.Errorf("got %v, %v", s.load(t).index, err)
 		}
 		for _, path := range []string{"", "/", "/x", "/x/0", "/" + three.index.ID + "/99", "/" + three.index.ID + "/-1", "/" + three.index.ID + "/00", "/" + three.index.ID + "/"} {
@@ -228,14 +229,14 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 		topic.numbered(3)
 		s := serveTopic(t, topic, withSnapshots())
 		topic.during = func() { topic.set(func() { topic.span.Epoch = "e7" }) }
-		if err := s.snapshot.renew(t.Context(), dusk); !errors.Is(err, errMoved) {
+		if err := s.snapshots.Renew(t.Context(), dusk); !errors.Is(err, snapshot.ErrMoved) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("an empty topic", func(t *testing.T) {
 		t.Parallel()
 		s := serveTopic(t, newTopic(), withSnapshots())
-		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		empty := func() loaded {
@@ -245,7 +246,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 				t.Errorf("got %v", in)
 			}
 			// Not that of the machine: every copy has the same.
-			if zone := s.snapshot.newest().created.Location(); zone != time.UTC {
+			if zone := s.snapshots.Newest().Created.Location(); zone != time.UTC {
 				t.Errorf("its time is that of the zone %v", zone)
 			}
 			return in
@@ -259,7 +260,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 		}
 		for first := range uint64(3) {
 			topic.trim(first)
-			if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+			if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 				t.Fatal(err)
 			}
 			if in := empty(); in.index.ID != one.index.ID {
@@ -283,7 +284,7 @@ func TestRetentionTakesAPutWhileASnapshotIsBuilt(t *testing.T) {
 	topic.during = func() { // its end is sought
 		topic.during = func() { topic.trim(1) } // the keys have been read
 	}
-	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+	if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 		t.Fatal(err)
 	}
 	if in := s.load(t); fmt.Sprint(in.pages) != "[[b:1 b:3]]" {
@@ -313,17 +314,11 @@ func TestSnapshotIsReadUntilItsEnd(t *testing.T) {
 		topic.add(messageOf(fmt.Sprint(i), feed.Put, later(i*i), body))
 	}
 	s := serveTopic(t, topic, sized(10), withSnapshots())
-	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+	if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 		t.Fatal(err)
 	}
-	at, in := s.snapshot.newest(), s.load(t)
-	w := &inTheMiddle{httptest.NewRecorder(), func() {
-		if at.reading.TryLock() {
-			at.reading.Unlock()
-			t.Error("its file may be closed while it is read")
-		}
-		s.snapshot.drop(0)
-	}}
+	in := s.load(t)
+	w := &inTheMiddle{httptest.NewRecorder(), func() { s.snapshots.Drop(0) }}
 	s.ServeHTTP(w, httptest.NewRequest("GET", in.index.Pages[0], nil))
 	if got := strings.Count(w.Body.String(), body); got != 7 {
 		t.Errorf("got %d entities", got)
@@ -349,30 +344,30 @@ func TestSnapshotsAreRenewed(t *testing.T) {
 			synctest.Wait()
 			return s.load(t)
 		}
-		time.Sleep(settled - 1) // messages from before midnight may still come
+		time.Sleep(snapshot.Settled - 1) // messages from before midnight may still come
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			s.Run(ctx)
 		}()
-		if in := wait(settled - 1); len(in.entities) != 0 || in.created.Unix() != 0 {
+		if in := wait(snapshot.Settled - 1); len(in.entities) != 0 || in.created.Unix() != 0 {
 			t.Errorf("before its time there is %v", in)
 		}
-		one := wait(settled)
+		one := wait(snapshot.Settled)
 		if len(one.entities) != 2 || !one.created.Equal(midnight.Add(-time.Minute)) {
 			t.Errorf("got %v", one)
 		}
 		add(time.Minute)
-		if in := wait(time.Hour + settled - 1); in.index.ID != one.index.ID {
+		if in := wait(time.Hour + snapshot.Settled - 1); in.index.ID != one.index.ID {
 			t.Errorf("got %v", in)
 		}
 		topic.set(func() { topic.away = true })
-		if in := wait(time.Hour + settled); in.index.ID != one.index.ID {
+		if in := wait(time.Hour + snapshot.Settled); in.index.ID != one.index.ID {
 			t.Errorf("got %v, logged %s", in, s.log)
 		}
 		topic.set(func() { topic.away = false })
-		if in := wait(time.Hour + settled + retrySnapshot); in.index.ID == one.index.ID || len(in.entities) != 3 {
+		if in := wait(time.Hour + snapshot.Settled + snapshot.Retry); in.index.ID == one.index.ID || len(in.entities) != 3 {
 			t.Errorf("got %v", in)
 		}
 		cancel()
@@ -428,7 +423,7 @@ func TestSnapshotsAreBuiltInTurn(t *testing.T) {
 		one.topic.during = func() {
 			one.topic.during = func() { // while it is built, and not while its end is sought
 				go func() {
-					if err := two.snapshot.renew(t.Context(), dusk); err != nil {
+					if err := two.snapshots.Renew(t.Context(), dusk); err != nil {
 						t.Error(err)
 					}
 				}()
@@ -436,7 +431,7 @@ func TestSnapshotsAreBuiltInTurn(t *testing.T) {
 				two.get(t, "/snapshots/latest").want(t, 503)
 			}
 		}
-		if err := one.snapshot.renew(t.Context(), dusk); err != nil {
+		if err := one.snapshots.Renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -465,18 +460,18 @@ func TestSnapshotsAreTheSame(t *testing.T) {
 		urls := map[string]string{} // what was answered there
 		offer := func(s *served) (latest string) {
 			latest = s.get(t, "/snapshots/latest").want(t, 302).header.Get("Location")
-			for _, o := range s.snapshot.list {
-				in := s.get(t, "/snapshots/"+o.id).want(t, 200)
+			for _, o := range s.snapshots.All() {
+				in := s.get(t, "/snapshots/"+o.ID).want(t, 200)
 				all := []string{in.body}
-				for k := range o.pages {
-					g := s.get(t, fmt.Sprintf("/snapshots/%s/%d", o.id, k)).want(t, 200)
+				for k := range o.Pages() {
+					g := s.get(t, fmt.Sprintf("/snapshots/%s/%d", o.ID, k)).want(t, 200)
 					all = append(all, g.header.Get("Last-Modified")+g.header.Get("Content-Type")+g.body)
 				}
 				answer := strings.Join(all, "")
-				if was, ok := urls[o.id]; ok && was != answer {
-					t.Fatalf("%s was %q and is %q", o.id, was, answer)
+				if was, ok := urls[o.ID]; ok && was != answer {
+					t.Fatalf("%s was %q and is %q", o.ID, was, answer)
 				}
-				urls[o.id] = answer
+				urls[o.ID] = answer
 			}
 			return latest
 		}
@@ -484,7 +479,7 @@ func TestSnapshotsAreTheSame(t *testing.T) {
 			return serveTopic(t, topic, withSnapshots(append(edit, func(c *Snapshot) { c.Keys, c.PageBytes = 2, 9 })...))
 		}
 		renew := func(s *served, seconds int) {
-			if err := s.snapshot.renew(t.Context(), later(seconds).Add(settled)); err != nil {
+			if err := s.snapshots.Renew(t.Context(), later(seconds).Add(snapshot.Settled)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -536,7 +531,7 @@ func TestSnapshotsAreTheSame(t *testing.T) {
 func TestSnapshotThatIsNotThereYet(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
-	hour := func(n int) time.Time { return noon.Add(time.Duration(n)*time.Hour + settled) }
+	hour := func(n int) time.Time { return noon.Add(time.Duration(n)*time.Hour + snapshot.Settled) }
 	for n := range 3 {
 		for i := range 3 {
 			topic.add(messageOf(fmt.Sprintf("%d.%d", n, i), feed.Put, hour(n).Add(time.Duration(i)*time.Minute), "x"))
@@ -544,7 +539,7 @@ func TestSnapshotThatIsNotThereYet(t *testing.T) {
 	}
 	renew := func(s *served, n int) (page string) {
 		t.Helper()
-		if err := s.snapshot.renew(t.Context(), hour(n)); err != nil {
+		if err := s.snapshots.Renew(t.Context(), hour(n)); err != nil {
 			t.Fatal(err)
 		}
 		return s.load(t).index.Pages[0]
@@ -570,7 +565,7 @@ func TestSnapshotThatIsNotThereYet(t *testing.T) {
 			passed = true
 		})
 	}
-	if err := s.snapshot.renew(t.Context(), hour(2)); !errors.Is(err, errAway) || !passed {
+	if err := s.snapshots.Renew(t.Context(), hour(2)); !errors.Is(err, errAway) || !passed {
 		t.Fatalf("got %v", err)
 	}
 	topic.set(func() { topic.away = false })
@@ -613,14 +608,14 @@ func TestSnapshotsAndRetention(t *testing.T) {
 	s := serveTopic(t, topic, sized(1), withSnapshots())
 	renew := func() loaded {
 		t.Helper()
-		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		return s.load(t)
 	}
 	all := renew()
 	topic.trim(1)
-	if in := renew(); in.index.ID != all.index.ID || len(s.snapshot.list) != 1 {
+	if in := renew(); in.index.ID != all.index.ID || len(s.snapshots.All()) != 1 {
 		t.Errorf("got %v, and had %v", in, all)
 	}
 	topic.trim(2)
@@ -653,12 +648,13 @@ func TestSnapshotsAreMadeOfTheFeed(t *testing.T) {
 		defer c.client.CloseIdle()
 		c.all(t)
 		read := func(from uint64) (all []feed.Entity, positions []uint64) {
-			for e, err := range s.snapshot.entities(t.Context(), topic.span, from, topic.span.End) {
+			reads := snapshotTopic{s.builder}
+			for e, err := range reads.Entities(t.Context(), topic.span, from, topic.span.End) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				all = append(all, feed.Entity{ID: e.id, Op: e.op, Modified: e.modified, Body: e.body})
-				positions = append(positions, e.position)
+				all = append(all, feed.Entity{ID: e.Part.(*entity).id, Op: e.Op, Modified: e.Modified, Body: e.Body})
+				positions = append(positions, e.Position)
 			}
 			return all, positions
 		}
@@ -715,7 +711,7 @@ func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 					c.Key = nil
 				}
 			}))
-			if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+			if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 				t.Fatal(err)
 			}
 			log := s.log.String()
@@ -782,7 +778,7 @@ func TestTombstonesInSnapshots(t *testing.T) {
 				return byKey(header, body)
 			}
 		}))
-		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]string{}
@@ -815,7 +811,7 @@ func TestTombstonesOfManyKeys(t *testing.T) {
 	}
 	topic.add(messageOf("last", feed.Put, later(100), "in the last second"))
 	s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Keys = 2 }))
-	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+	if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 		t.Fatal(err)
 	}
 	if got := state(s.load(t).entities); !maps.Equal(got, want) {
@@ -843,7 +839,7 @@ func TestSnapshotOfATopicWhoseTimesRunBack(t *testing.T) {
 				topic.add(messageOf(fmt.Sprint(i), feed.Put, later(at), "x"))
 			}
 			s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Key, c.Keys = nil, 4 }))
-			if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+			if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 				t.Fatal(err)
 			}
 			log := s.log.String()
@@ -872,7 +868,7 @@ func TestSnapshotsOfATopicThatGoes(t *testing.T) {
 			defer close(done)
 			s.Run(ctx)
 		}()
-		time.Sleep(settled)
+		time.Sleep(snapshot.Settled)
 		synctest.Wait()
 		old := s.get(t, "/snapshots/latest").want(t, 302).header.Get("Location")
 		s.get(t, old).want(t, 200)
@@ -886,7 +882,7 @@ func TestSnapshotsOfATopicThatGoes(t *testing.T) {
 		s.get(t, "/snapshots/latest").want(t, 503)
 		s.get(t, old).want(t, 410)
 		s.get(t, old+"/0").want(t, 410)
-		time.Sleep(retrySnapshot)
+		time.Sleep(snapshot.Retry)
 		synctest.Wait()
 		if at := s.get(t, "/snapshots/latest").want(t, 302).header.Get("Location"); !strings.Contains(at, "/snapshots/e1-") {
 			t.Errorf("the newest is %s", at)
@@ -899,7 +895,7 @@ func TestSnapshotsOfATopicThatGoes(t *testing.T) {
 // Those who write to the topic may know how boundaries are made.
 func TestSnapshotBoundaries(t *testing.T) {
 	t.Parallel()
-	guess := noBoundary
+	guess := boundary(pageID{}, nil)
 	for range 3 {
 		topic := newTopic()
 		bodies := []string{"a", guess, "--" + guess + "\r\n\r\n", "\r\n--" + guess + "--", "in the last second"}
@@ -907,13 +903,13 @@ func TestSnapshotBoundaries(t *testing.T) {
 			topic.add(messageOf(fmt.Sprint(i), feed.Put, later(i), body, feed.Field{Name: "X", Value: guess}))
 		}
 		s := serveTopic(t, topic, sized(10), withSnapshots(func(c *Snapshot) { c.Key = nil }))
-		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := fmt.Sprintf("%q", s.load(t).pages), fmt.Sprintf("%q", [][]string{bodies[:4]}); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		guess = s.snapshot.newest().pages[0].boundary
+		guess = readOnly(s).Boundary
 	}
 }
 
@@ -950,7 +946,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 		site.feed.Store(s.Feed)
 		add("before")
 		topic.during = func() { add("while it is built") }
-		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		add("after")
@@ -1029,7 +1025,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 			topic.add(messageOf("3@x", feed.Put, later(1), "a:3"))
 			topic.add(messageOf("4@x", feed.Delete, later(2), "b:4"))
 		}
-		if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+		if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 			t.Fatal(err)
 		}
 		in := s.load(t)
@@ -1057,7 +1053,7 @@ func TestTombstoneOfOneOfManyUnderARecordKey(t *testing.T) {
 	add(2, "order-1", feed.Delete, "")
 	topic.add(messageOf("last", feed.Put, later(100), "in the last second"))
 	s := serveTopic(t, topic, withSnapshots(func(c *Snapshot) { c.Key = nil }))
-	if err := s.snapshot.renew(t.Context(), dusk); err != nil {
+	if err := s.snapshots.Renew(t.Context(), dusk); err != nil {
 		t.Fatal(err)
 	}
 	got, want := s.load(t).entities, map[string]string{"2": "2:x"}
@@ -1087,4 +1083,11 @@ func TestSnapshotsFailForAnotherReason(t *testing.T) {
 			t.Errorf("got %s, want a line for the topic and one for the directory", log)
 		}
 	})
+}
+
+// readOnly returns the first page of the newest snapshot.
+func readOnly(s *served) snapshot.Page {
+	at, _ := s.snapshots.Open(s.snapshots.Newest().ID, func(*snapshot.Snapshot) bool { return true })
+	defer at.Release()
+	return at.Page(0)
 }

@@ -2,16 +2,17 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"io"
 	"iter"
+
+	"github.com/feedbridge/feedbridge/connlimit"
 )
 
 // stream is a page that is not held in memory, read from the topic while it is
 // sent. It is an [io.ReadSeeker]; going back reads the page from its start again.
 type stream struct {
 	ctx  context.Context
-	f    *Feed
+	f    *pageBuilder
 	p    *page
 	next func() ([]byte, error, bool) // nil before the start
 	stop func()
@@ -19,14 +20,14 @@ type stream struct {
 	at   int64 // of rest in the page
 	want int64 // where to read next
 
-	place *place
-	sent  int // by the last Read, which the client has taken when it is called again
+	slot *connlimit.Slot
+	sent int // by the last Read, which the client has taken when it is called again
 }
 
 // chunks are the bytes of a page that has no links in it.
-func (f *Feed) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
+func (f *pageBuilder) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		head, tail := f.format.frame(f, p)
+		head, tail := f.format.frame(f.cfg, p)
 		if !yield(head, nil) {
 			return
 		}
@@ -43,15 +44,11 @@ func (f *Feed) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
 	}
 }
 
-// errCut says that messages vanished from a page that was being sent. The client
-// sees that the page is cut.
-var errCut = errors.New("messages of the page were deleted")
-
 func (s *stream) Read(b []byte) (n int, err error) {
-	s.place.took(s.sent)
+	s.slot.Took(s.sent)
 	defer func() {
 		s.sent = n
-		s.place.wait()
+		s.slot.Wait()
 	}()
 	if err := s.ctx.Err(); err != nil {
 		return 0, err

@@ -11,8 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of XML that is put into a document. Many readers take elements that
-// are 256 deep, together with what is around ours.
+const (
+	xmlSpace   = "http://www.w3.org/XML/1998/namespace"
+	xmlnsSpace = "http://www.w3.org/2000/xmlns/"
+)
+
+// The bounds of XML that is put into a document. Many readers accept elements that
+// are 256 deep, including the elements around ours.
 const (
 	deepest      = 200
 	mostAttrs    = 256 // of a tag
@@ -58,8 +63,8 @@ const (
 
 // scanner reads a document that is well-formed, with namespaces, and reports an
 // error for any other. [xml.Decoder] accepts documents that other parsers refuse,
-// so nothing is copied as it stands: tags and text are read, checked and written
-// anew. Comments, processing instructions and the document type are left out.
+// so nothing is copied as it is: tags and text are read, checked and written
+// again. Comments, processing instructions and the document type are left out.
 // Entities of HTML are resolved.
 type scanner struct {
 	doc  []byte
@@ -237,7 +242,7 @@ func (b binding) isValid() bool {
 }
 
 // isLocalName reports whether a name that [xml.Decoder] accepts has no prefix and
-// can stand behind one.
+// is valid behind one.
 func isLocalName(name string) bool {
 	first, _ := utf8.DecodeRuneInString(name)
 	return !strings.Contains(name, ":") && (first == '_' || unicode.In(first, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Lo))
@@ -273,7 +278,7 @@ func (s *scanner) content(b []byte, without bool) ([]byte, error) {
 }
 
 // copyElement appends the element whose start tag was read last, with the bindings
-// that it uses, so that it can stand anywhere.
+// that it uses, so that it is valid anywhere.
 func (s *scanner) copyElement(b []byte) ([]byte, error) {
 	t, around := s.tag, len(s.bindings)-len(s.tag.bindings)
 	before := s.used
@@ -298,7 +303,7 @@ func (s *scanner) copyElement(b []byte) ([]byte, error) {
 	for _, own := range bindings {
 		hasDefault = hasDefault || own.prefix == ""
 	}
-	outer := s.bindings[:around] // as they were: the element's own stand behind them
+	outer := s.bindings[:around] // as they were before the element's own, which are behind them
 	for i := around - 1; i >= 0 && len(s.used) > 0; i-- {
 		if s.used[i] {
 			bindings = append(bindings, outer[i])
@@ -312,7 +317,7 @@ func (s *scanner) copyElement(b []byte) ([]byte, error) {
 	return append(b, inner...), nil
 }
 
-// inner returns what is in the element whose start tag was read last: its text, and
+// inner returns the content of the element whose start tag was read last: its text, and
 // the same as HTML if there are elements in it.
 func (s *scanner) inner() (text, html string, err error) {
 	var plain, markup []byte

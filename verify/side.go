@@ -15,7 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 )
 
-// side is one of the streams, with what was read of it and is not settled.
+// side is one of the streams, with the items that were read and are not settled.
 type side struct {
 	next func() (feed.Entity, error, bool)
 	stop func()
@@ -87,7 +87,7 @@ func (s *side) remove(it *item) {
 	}
 }
 
-// item is what is held of an entity. It shares no memory with it.
+// item is the summary of an entity. It shares no memory with it.
 type item struct {
 	number   int // in the stream, from 0
 	id       string
@@ -105,7 +105,7 @@ type header struct {
 	values uint64
 }
 
-// sum tells bodies apart.
+// sum identifies a body.
 type sum struct {
 	length int
 	hash   uint64
@@ -123,7 +123,8 @@ func newItem(e *feed.Entity, number int) *item {
 		fields[i].Name = textproto.CanonicalMIMEHeaderKey(fields[i].Name)
 		fields[i].Value = canonicalValue(fields[i])
 	}
-	// It says what the body shows. Feeds may do without it, and served ones have it.
+	// The length repeats the length of the body. Feeds may omit it, and served feeds
+	// have it.
 	length := strconv.Itoa(len(e.Body))
 	fields = slices.DeleteFunc(fields, func(f feed.Field) bool { return f.Name == "Content-Length" && f.Value == length })
 	slices.SortStableFunc(fields, func(f, g feed.Field) int { return cmp.Compare(f.Name, g.Name) })
@@ -156,7 +157,7 @@ func canonicalValue(f feed.Field) string {
 	return f.Value
 }
 
-// compare names what is not the same in two entities with the same ID.
+// compare names the parts that differ in two entities with the same ID.
 func (it *item) compare(other *item) (parts []string) {
 	if it.op != other.op {
 		parts = append(parts, "operation")

@@ -10,11 +10,11 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// DefaultWindow is how far ahead [Compare] looks unless told otherwise, in
-// entities of each stream. What it holds of an entity takes about 500 bytes.
+// DefaultWindow is how far ahead [Compare] looks by default, in entities
+// of each stream. An entity takes about 500 bytes.
 const DefaultWindow = 10_000
 
-// Kind says in what way the second stream differs from the first.
+// Kind is the way in which the second stream differs from the first.
 type Kind string
 
 // The kinds of difference. An entity that has been moved further than the window
@@ -22,7 +22,7 @@ type Kind string
 const (
 	Missing   Kind = "missing"   // the second stream does not have the entity
 	Extra     Kind = "extra"     // the first does not have it, or not so often
-	Reordered Kind = "reordered" // it stands in another place among those that both have
+	Reordered Kind = "reordered" // it is in another place among those that both have
 	Different Kind = "different" // it is in its place and not the same
 )
 
@@ -34,12 +34,12 @@ type Difference struct {
 	// nil where it is not.
 	First  *int `json:"first,omitempty"`
 	Second *int `json:"second,omitempty"`
-	// Parts names what is not the same: "operation", "time", "body", and
+	// Parts names the parts that differ: "operation", "time", "body", and
 	// "header" with the header's name. A reordered entity may have some, too.
 	Parts []string `json:"parts,omitempty"`
 }
 
-// Summary counts what was compared.
+// Summary counts the compared entities.
 type Summary struct {
 	// First and Second are how many entities were read of the streams.
 	First  int `json:"first"`
@@ -51,11 +51,11 @@ type Summary struct {
 	Extra     int `json:"extra"`
 	Reordered int `json:"reordered"`
 	Different int `json:"different"`
-	// Complete says that both streams were compared to their ends.
+	// Complete is whether both streams were compared to their ends.
 	Complete bool `json:"complete"`
 }
 
-// Same says whether no difference was found.
+// Same reports whether no difference was found.
 func (s Summary) Same() bool { return s.Missing+s.Extra+s.Reordered+s.Different == 0 }
 
 // Compare compares two streams by the IDs of their entities, of which it looks
@@ -63,9 +63,9 @@ func (s Summary) Same() bool { return s.Missing+s.Extra+s.Reordered+s.Different 
 // report for each difference as it is found, and ends when that returns false,
 // when both streams end, or with the first error of either.
 //
-// Of the headers, the order among different names does not matter, as buses do
-// not keep it, nor the case of names, nor whether a Content-Length says what the body
-// is. Where neither stream has the other's next
+// Compare ignores the order of headers with different names, which buses do not keep,
+// the case of names, and a Content-Length that is the length of the body. Where
+// neither stream has the other's next
 // entity within the window, the older of the two is the one that is missing in
 // the other.
 func Compare(first, second iter.Seq2[feed.Entity, error], window int, report func(Difference) bool) (Summary, error) {

@@ -1,4 +1,4 @@
-package serve
+package connlimit
 
 import (
 	"net"
@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// What a client does not take waits in our memory, where it is counted, and not in
-// the system's, by megabytes for each.
+// Bytes that a client does not read wait in the memory of the process, where they are
+// counted, and not in the kernel, which would buffer megabytes for each client.
 func TestUnsentIsBounded(t *testing.T) {
 	t.Parallel()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDoor(l, 1)
+	d := NewListener(l, 1, time.Second)
 	t.Cleanup(func() { _ = d.Close() })
 	client, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
 	if err != nil {

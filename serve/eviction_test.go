@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedbridge/feedbridge/connlimit"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -63,7 +64,7 @@ func (c crowd) ask(pause time.Duration) <-chan outcome {
 
 func (c crowd) read(conn net.Conn, pause time.Duration) outcome {
 	fmt.Fprint(conn, "GET /feeds/orders/latest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-	resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, pause}, piece), nil)
+	resp, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn, pause}, connlimit.Chunk), nil)
 	if err != nil {
 		return outcome{}
 	}
@@ -83,7 +84,7 @@ func TestTheSlowestMakesRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := gather(t, 3)
-		steady, slow := c.ask(pieceTime*9/10), c.ask(20*time.Second)
+		steady, slow := c.ask(connlimit.ChunkTime*9/10), c.ask(20*time.Second)
 		time.Sleep(time.Second)
 		slower := c.ask(29 * time.Second) // kept us waiting for less time yet
 		time.Sleep(time.Second)
@@ -145,7 +146,7 @@ func TestStreamsAreForThoseWhoKeepThePace(t *testing.T) {
 	for name, test := range map[string]struct {
 		pause time.Duration
 		want  int
-	}{"slow ones": {20 * time.Second, 200}, "steady ones": {pieceTime / 4, 503}} {
+	}{"slow ones": {20 * time.Second, 200}, "steady ones": {connlimit.ChunkTime / 4, 503}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -183,24 +184,6 @@ func TestStreamsAreForThoseWhoKeepThePace(t *testing.T) {
 	}
 }
 
-// A deadline that somebody else sets, as TLS does when it says goodbye, holds.
-func TestGuestKeepsTheDeadlineOfOthers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client, server := net.Pipe()
-		defer client.Close()
-		g := &guest{Conn: server, place: &place{of: newPlaces(1)}}
-		defer func() { _ = g.Close() }()
-		if err := g.SetDeadline(time.Now().Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		begun := time.Now()
-		if _, err := g.Write([]byte("x")); err == nil || time.Since(begun) != time.Second {
-			t.Errorf("got %v after %v", err, time.Since(begun))
-		}
-	})
-}
-
 // wholeWrites remembers the largest write.
 type wholeWrites struct {
 	*httptest.ResponseRecorder
@@ -233,7 +216,7 @@ func TestCompressionIsBounded(t *testing.T) {
 		topic.add(messageOf("m", feed.Put, noon, strings.Repeat("x", 100_000)))
 		s := serveTopic(t, topic)
 		s.get(t, "/latest").want(t, 200)
-		if err := s.memory.builds.Acquire(t.Context(), builds); err != nil {
+		if err := s.builder.memory.builds.Acquire(t.Context(), builds); err != nil {
 			t.Fatal(err)
 		}
 		answered := make(chan got, 1)
@@ -244,34 +227,9 @@ func TestCompressionIsBounded(t *testing.T) {
 			t.Errorf("got %v", g)
 		default:
 		}
-		s.memory.builds.Release(builds)
+		s.builder.memory.builds.Release(builds)
 		if g := <-answered; g.header.Get("Content-Encoding") != "gzip" {
 			t.Errorf("got %v", g.header)
-		}
-	})
-}
-
-// Who was quick is as slow as others when it stops: what it took before is not counted
-// in its favor.
-func TestQuickClientsSaveNothingUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		lost := false
-		all := newPlaces(1)
-		first, err := all.take(t.Context(), func() { lost = true })
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 100 {
-			first.wait()
-			first.took(piece)
-		}
-		first.wait()
-		time.Sleep(patience)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if _, err := all.take(ctx, func() {}); err != nil || !lost {
-			t.Errorf("got %v; is the first one cut off? %t", err, lost)
 		}
 	})
 }

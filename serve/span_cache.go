@@ -15,18 +15,18 @@ import (
 // asking the bus thousands of times.
 const spanFor = 100 * time.Millisecond
 
-// topic is a Log that many ask.
-type topic struct {
+// spanCache is a Log whose span is asked for by many.
+type spanCache struct {
 	log     Log
 	flights singleflight.Group
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // protects span and at
 	span feed.Span
 	at   time.Time // when span was asked for
 }
 
 // Span returns which positions the topic has, or had a moment ago.
-func (t *topic) Span(ctx context.Context) (feed.Span, error) {
+func (t *spanCache) Span(ctx context.Context) (feed.Span, error) {
 	t.mu.Lock()
 	span, at := t.span, t.at
 	t.mu.Unlock()
@@ -37,7 +37,7 @@ func (t *topic) Span(ctx context.Context) (feed.Span, error) {
 }
 
 // spanNow asks the bus.
-func (t *topic) spanNow(ctx context.Context) (feed.Span, error) {
+func (t *spanCache) spanNow(ctx context.Context) (feed.Span, error) {
 	at := time.Now()
 	span, err := t.log.Span(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func together[T any](ctx context.Context, flights *singleflight.Group, key strin
 }
 
 // first returns the first position in [from, to) that has a message.
-func (t *topic) first(ctx context.Context, from, to uint64) (position uint64, ok bool, err error) {
+func (t *spanCache) first(ctx context.Context, from, to uint64) (position uint64, ok bool, err error) {
 	if from >= to {
 		return 0, false, nil
 	}
@@ -83,7 +83,7 @@ func (t *topic) first(ctx context.Context, from, to uint64) (position uint64, ok
 // newest returns the position of the n-th newest message, or of the oldest one if
 // there are not so many; the end of the topic if there is none. Most positions may
 // have no message: those of checkpoints have none.
-func (t *topic) newest(ctx context.Context, span feed.Span, n uint64) (position uint64, err error) {
+func (t *spanCache) newest(ctx context.Context, span feed.Span, n uint64) (position uint64, err error) {
 	for width := 2 * n; ; width *= 4 {
 		from := span.First
 		if width < span.End-span.First {
@@ -111,9 +111,9 @@ func (t *topic) newest(ctx context.Context, span feed.Span, n uint64) (position 
 }
 
 // after returns the first page behind page k that has a message.
-func (t *topic) after(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
-	// The message mostly lies right behind the page, and a topic may take long to
-	// be asked for more than one needs.
+func (t *spanCache) after(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
+	// The message is mostly right behind the page, and reading more than necessary may
+	// take long.
 	for from, width := id.end(), uint64(1); from < span.End; width = max(width*2, id.size) {
 		to := min(from+width, span.End)
 		position, ok, err := t.first(ctx, from, to)
@@ -126,7 +126,7 @@ func (t *topic) after(ctx context.Context, id pageID, span feed.Span) (k uint64,
 }
 
 // before returns the last page in front of page k that has a message.
-func (t *topic) before(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
+func (t *spanCache) before(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
 	n := id.size
 	low := span.First / n // no page in front of this one has any
 	for high, width := id.k, uint64(1); high > low; width *= 2 {
@@ -155,3 +155,7 @@ func (t *topic) before(ctx context.Context, id pageID, span feed.Span) (k uint64
 	}
 	return 0, false, nil
 }
+
+// busFor is how long the bus may take for one request, such as a page of large
+// messages. The Log itself detects earlier that the bus does not answer.
+const busFor = 2 * time.Minute

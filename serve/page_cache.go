@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/feedbridge/feedbridge/connlimit"
 )
 
 // DefaultMemory is how much a [Memory] holds by default, in bytes.
@@ -19,9 +21,12 @@ const (
 	// streams is how many pages that are not held are sent at a time. Each takes
 	// one message, and one reading of the topic.
 	streams = 8
-	// streamWait is how long others wait for one of them to end. Who keeps asking
-	// gets further than who keeps waiting.
+	// streamWait is how long others wait for one of them to end. Clients that ask
+	// again get further than clients that keep waiting.
 	streamWait = 10 * time.Second
+	// streamPatience is how long such a client may keep the server waiting while
+	// others wait.
+	streamPatience = 2 * time.Second
 )
 
 // Memory holds pages, for any number of feeds: those that were asked for last,
@@ -31,39 +36,39 @@ type Memory struct {
 	// largest is the largest page that is held.
 	largest int64
 	builds  *semaphore.Weighted
-	streams *places
+	streams *connlimit.Slots
 	// snapshots lets one be built at a time: each takes memory for its keys, and
 	// the moments of all feeds are the same.
 	snapshots *semaphore.Weighted
 
-	mu    sync.Mutex // guards what follows, and refs, cached, held and packed of pages
+	mu    sync.Mutex // protects used, pages and order, and refs, cached, held and packed of pages
 	used  int64      // by pages that are cached or have refs
 	pages map[pageKey]*list.Element
 	order list.List // of *page, the one that was asked for last in front
 }
 
-// NewMemory returns a Memory that holds pages of budget bytes together; 0 stands
-// for [DefaultMemory].
+// NewMemory returns a Memory that holds pages of budget bytes together; 0
+// means [DefaultMemory].
 func NewMemory(budget int64) *Memory {
 	if budget <= 0 {
 		budget = DefaultMemory
 	}
 	return &Memory{
 		budget: budget, largest: budget / 16, pages: map[pageKey]*list.Element{},
-		builds: semaphore.NewWeighted(builds), streams: newPlaces(streams), snapshots: semaphore.NewWeighted(1),
+		builds: semaphore.NewWeighted(builds), streams: connlimit.NewSlots(streams, streamPatience), snapshots: semaphore.NewWeighted(1),
 	}
 }
 
-// stream returns a place for a client that is sent a page that is not held. If it is
-// slow while others wait, it is cut off. It fails with errFull if there is no place.
-func (m *Memory) stream(ctx context.Context, cut func()) (*place, error) {
+// stream returns a slot for a client that is sent a page that is not held. A client
+// that is slow while others wait is evicted. It fails with errFull if no slot gets free.
+func (m *Memory) stream(ctx context.Context, evict func()) (*connlimit.Slot, error) {
 	waiting, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
-	place, err := m.streams.take(waiting, cut)
+	slot, err := m.streams.Acquire(waiting, evict)
 	if err != nil && ctx.Err() == nil {
 		err = errFull
 	}
-	return place, err
+	return slot, err
 }
 
 // get returns the page that is held under a key, nil if there is none. Whoever
@@ -110,7 +115,7 @@ func (m *Memory) put(p *page) {
 	}
 	p.held = int64(cap(p.body)) + p.sum.size() + pageOverhead
 	if !m.room(p.held) {
-		p.body, p.held = nil, 0 // nobody has the page yet
+		p.body, p.held = nil, 0 // no client has the page yet
 		return
 	}
 	m.used += p.held
@@ -137,15 +142,15 @@ func (m *Memory) pack(p *page, packed []byte) bool {
 	return true
 }
 
-// packed returns the body in gzip, nil if nobody has made it.
+// packed returns the body in gzip, nil if it was not made yet.
 func (m *Memory) packed(p *page) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return p.packed
 }
 
-// room makes room for n bytes, by letting go of pages that were asked for long
-// ago. It says whether there is some.
+// room makes room for n bytes by dropping the pages that were not requested for longest.
+// It reports whether there is room.
 func (m *Memory) room(n int64) bool {
 	for at := m.order.Back(); at != nil && m.used+n > m.budget; {
 		next := at.Prev()
@@ -166,13 +171,5 @@ func (m *Memory) drop(at *list.Element) {
 	}
 }
 
-// pageOverhead is what a page takes beside its bytes, about.
+// pageOverhead is about how many bytes a page takes besides its body.
 const pageOverhead = 1 << 10
-
-func (s *summary) size() int64 {
-	n := int64(0)
-	for id := range s.ids {
-		n += int64(len(id)) + 64
-	}
-	return n
-}

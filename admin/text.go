@@ -1,0 +1,53 @@
+package admin
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// longestError is how many characters of an error or a violation are kept.
+	longestError = 300
+	// longestText is how many characters any text of an answer has. Sentences that
+	// quote an error are longer than it.
+	longestText = 1000
+)
+
+type errorStatus struct {
+	At   *time.Time `json:"at"`
+	Text string     `json:"text"`
+}
+
+// span writes a duration in the one or two units that matter: 350ms, 12s,
+// 4m30s, 3h, 5d2h.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d = max(d, 0); d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	units := []struct {
+		size time.Duration
+		name string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+	for i, u := range units[:3] {
+		if d < u.size {
+			continue
+		}
+		smaller := units[i+1]
+		text := fmt.Sprintf("%d%s", d/u.size, u.name)
+		if rest := d % u.size / smaller.size; rest > 0 {
+			text += fmt.Sprintf("%d%s", rest, smaller.name)
+		}
+		return text
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}
+
+// stamp returns a time as answers show it: in UTC, to the millisecond; nil for the zero time.
+func stamp(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Millisecond)
+	return &t
+}

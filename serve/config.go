@@ -1,0 +1,152 @@
+package serve
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/serve/snapshot"
+)
+
+// Format is the format of a served feed.
+type Format string
+
+// The formats.
+const (
+	DataReplication Format = "datareplication"
+	Atom            Format = "atom"
+	RSS             Format = "rss"
+)
+
+// Values returns the valid values.
+func (Format) Values() []string { return []string{string(DataReplication), string(Atom), string(RSS)} }
+
+// Snapshot describes the snapshots of a feed.
+type Snapshot = snapshot.Config
+
+// Config describes a served feed.
+type Config struct {
+	// Name is the feed's name, as in its URL. It is part of the IDs that messages
+	// without one get.
+	Name string
+	// Format is the format of the feed. Default [DataReplication].
+	Format Format
+	// PageSize is the number of positions that a page has. Default 500, at most
+	// 10,000. Clients that are reading pages of
+	// another size can finish: page URLs stay valid.
+	PageSize int
+	// PublicURL is the URL of the feed for its readers: links start with it, and the
+	// entry point is PublicURL/latest. Without it, links lead to the host that the
+	// request names, which is right unless there is a proxy.
+	PublicURL string
+	// BusTime makes the time at which the bus took an entity its Last-Modified. Without
+	// it, entities whose message has a Last-Modified keep theirs, unless times would
+	// decrease. A feed with snapshots always has the bus's times: time separates a
+	// snapshot from the feed behind it, so a late entity would be in neither.
+	BusTime bool
+	// Auth is the credentials of the feed. The zero Auth admits every client.
+	Auth Auth
+	// Title is the title of the feed in Atom and RSS. Default Name.
+	Title string
+	// Snapshot describes the snapshots. The zero Snapshot builds none.
+	Snapshot Snapshot
+	// Memory holds the pages. Default: one for this feed only.
+	Memory *Memory
+	// Log gets the errors.
+	Log *slog.Logger
+	// Observe is called for each answered request, with the status and the time that
+	// the answer took. It is not called if the client left before there was an answer.
+	// It may be nil, and is called by several goroutines.
+	Observe func(status int, took time.Duration)
+}
+
+var names = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+// Validate returns everything that is wrong with c, each error starting with
+// the key that it is about.
+func (c Config) Validate() []error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !names.MatchString(c.Name) {
+		fail("name: %q must be of lower case letters, digits and -, and start with a letter", c.Name)
+	}
+	switch c.Format {
+	case "", DataReplication, Atom, RSS:
+	default:
+		fail("format: %q is none: want datareplication, atom or rss", c.Format)
+	}
+	if c.PageSize < 0 || c.PageSize > MaxPageSize {
+		fail("page_size: must be between 1 and %d", MaxPageSize)
+	}
+	if c.PublicURL != "" {
+		u, err := url.Parse(c.PublicURL)
+		switch {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+			fail("public_url: %q must be an http or https URL without user, query and fragment", c.PublicURL)
+		case strings.ContainsAny(c.PublicURL, ",;<>\""):
+			fail("public_url: %q must not have any of , ; < > \", which clients misread in links", c.PublicURL)
+		}
+	}
+	if c.Snapshot.Every > 0 && c.Format != DataReplication && c.Format != "" {
+		fail("snapshot: is for feeds of the format datareplication alone")
+	}
+	errs = append(errs, c.Auth.validate()...)
+	return append(errs, c.Snapshot.Validate()...)
+}
+
+// path returns the path of the feed on its server.
+func (c *Config) path() string { return "/feeds/" + c.Name }
+
+// home returns the URL of the feed, or its path if the URL is not configured.
+func (c *Config) home() string {
+	if c.PublicURL != "" {
+		return c.PublicURL
+	}
+	return c.path()
+}
+
+// entry returns where readers begin.
+func (c *Config) entry() string { return c.home() + "/latest" }
+
+// base returns the URL that the links of an answer start with.
+func (c *Config) base(r *http.Request) (string, error) {
+	if c.PublicURL != "" {
+		return c.PublicURL, nil
+	}
+	// These characters would end a link early in clients that parse it carelessly.
+	if r.Host == "" || strings.ContainsAny(r.Host, ",;<>\"'& ") {
+		return "", newAnswer(http.StatusBadRequest, "The request names no host.")
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host + c.path(), nil
+}
+
+// isLinked reports whether a page has its links in its body, and its newest entity
+// first.
+func (c *Config) isLinked() bool { return c.Format == Atom || c.Format == RSS }
+
+// cacheControl returns the Cache-Control of a page. closed is whether the page does not
+// change any more, except that its prev link goes when older pages do.
+func (c *Config) cacheControl(closed bool) string {
+	switch {
+	case !closed && c.Auth.set():
+		return "private, no-cache"
+	case !closed:
+		return "no-cache"
+	}
+	reach := "public"
+	if c.Auth.set() {
+		reach = "private"
+	}
+	if c.isLinked() {
+		return reach + ", max-age=31536000"
+	}
+	return reach + ", max-age=86400"
+}

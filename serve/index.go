@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"html/template"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+const (
+	// listFor is how long the list waits for the buses. People do not wait longer,
+	// and look for the bus that does not answer.
+	listFor = 2 * time.Second
+)
+
+// row is a feed in the list.
+type row struct {
+	View
+	Name   string
+	Format Format
+	Home   string // the prefix of the feed's URLs
+	State  string // in place of the view
+}
+
+func (r row) Length() uint64     { return r.length }
+func (r row) Exact() bool        { return r.exact }
+func (r row) Oldest() string     { return r.oldest }
+func (r row) Age() time.Duration { return max(0, time.Since(r.Newest).Round(time.Second)) }
+
+// listed is the data of the list. Others is whether there are feeds that the client may
+// not see.
+type listed struct {
+	Rows   []*row
+	Others bool
+}
+
+var listing = template.Must(template.New("list").Parse(`<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Feeds</title>
+<style>body{font:16px/1.5 sans-serif;margin:2em}table{border-collapse:collapse}th,td{text-align:left;padding:.3em 1.5em .3em 0;border-bottom:1px solid #ccc}</style>
+<h1>Feeds</h1>
+{{if .Rows}}<table>
+<tr><th>Feed<th>Format<th>Entities<th>Newest<th>
+{{range .Rows}}<tr><td><a href="{{.Home}}/latest">{{.Name}}</a><td>{{.Format}}
+{{- if .State}}<td colspan="2">{{.State}}<td>
+{{- else}}<td>{{if not .Exact}}at most {{end}}{{.Length}}<td>{{.Newest.Format "2006-01-02 15:04:05"}} UTC, {{.Age}} ago<td>
+{{- if .Oldest}}<a href="{{.Home}}/pages/{{.Oldest}}">first page</a> {{end}}<a href="{{.Home}}/latest">newest page</a>
+{{- if .Snapshot}} <a href="{{.Home}}/snapshots/latest">snapshot</a> of {{.Created.Format "2006-01-02 15:04:05"}} UTC{{end}}
+{{- end}}
+{{end}}</table>
+{{else if not .Others}}<p>There are none.
+{{end}}{{if .Others}}<p>There are others, for those who have their credentials.
+{{end}}</html>
+`))
+
+// list shows people which feeds there are.
+func (s *Server) list(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "This page is read with GET and HEAD.", http.StatusMethodNotAllowed)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), listFor)
+	defer cancel()
+	var all listed
+	var asking sync.WaitGroup
+	for _, f := range s.feeds {
+		if !f.cfg.Auth.allows(r) {
+			all.Others = true // their names are secret
+			continue
+		}
+		at := &row{Name: f.cfg.Name, Format: f.cfg.Format, Home: f.cfg.home()}
+		all.Rows = append(all.Rows, at)
+		asking.Go(func() { at.fill(ctx, f) })
+	}
+	asking.Wait()
+	var b bytes.Buffer
+	if err := listing.Execute(&b, all); err != nil {
+		s.opts.Log.Error("the list of feeds cannot be shown", "error", err)
+		http.Error(w, "The list cannot be shown.", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	h.Set("Cache-Control", "no-cache")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
+}
+
+// fill fills in the view of the feed, or why there is none.
+func (r *row) fill(ctx context.Context, f *Feed) {
+	view, err := f.View(ctx)
+	switch {
+	case errors.Is(err, feed.ErrNoTopic):
+		r.State = "its topic does not exist"
+	case err != nil:
+		r.State = "the bus does not answer"
+	case view.Newest.IsZero():
+		r.State = "it has no messages"
+	}
+	r.View = view
+}

@@ -1,0 +1,362 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// pageBuilder builds the pages of a feed, and keeps them in its Memory. Its methods may
+// be called from any goroutine.
+type pageBuilder struct {
+	cfg     *Config
+	topic   *spanCache
+	format  format
+	decoder decoder
+	memory  *Memory
+	// density is how many bytes a position took on the page that was built last.
+	density atomic.Int64
+
+	testOnlyIdle bool // builds no page before it is requested
+
+	mu       sync.Mutex // protects inflight
+	inflight map[pageID]*inflight
+}
+
+func newPageBuilder(cfg *Config, topic *spanCache) *pageBuilder {
+	return &pageBuilder{
+		cfg: cfg, topic: topic, format: formats[cfg.Format], decoder: decoder{cfg.Name, cfg.BusTime}, memory: cfg.Memory,
+		inflight: map[pageID]*inflight{},
+	}
+}
+
+// page returns a page as it is now. A page that has no entities is none. Whoever
+// gets a page releases it.
+func (f *pageBuilder) page(ctx context.Context, key pageKey) (*page, error) {
+	span, err := f.topic.Span(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p := f.memory.get(key); p != nil {
+		if p.current(span) {
+			return p, nil
+		}
+		f.memory.release(p)
+	}
+	name := fmt.Sprint(key.kind, " ", key.base, " ", key.id)
+	p, err := together(ctx, &f.topic.flights, name, func(ctx context.Context) (*page, error) {
+		// It may have been made since we looked.
+		if p := f.memory.get(key); p != nil {
+			f.memory.release(p)
+			if p.current(span) {
+				return p, nil
+			}
+		}
+		return f.build(ctx, key)
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.memory.hold(p)
+	return p, nil
+}
+
+// lead is how many pages are built before they are requested. With two, the second is
+// read while the first is finished.
+const lead = 2
+
+// ahead makes the pages behind p, unless there is enough to do without: who asked
+// for p will ask for these next.
+func (f *pageBuilder) ahead(p *page) {
+	if f.testOnlyIdle || p.kind != closedPage || !p.after.ok {
+		return
+	}
+	for k := p.after.k; k < p.after.k+lead; k++ {
+		key := p.pageKey // one for each page, which is made while this goes on
+		key.id.k = k
+		if key.id.end() > p.span.End {
+			return
+		}
+		if next := f.memory.get(key); next != nil {
+			f.memory.release(next)
+			continue
+		}
+		if !f.memory.builds.TryAcquire(1) {
+			return
+		}
+		f.memory.builds.Release(1)
+		go func() {
+			if next, err := f.page(context.Background(), key); err == nil {
+				f.memory.release(next)
+			}
+		}()
+	}
+}
+
+// build makes a page.
+func (f *pageBuilder) build(ctx context.Context, key pageKey) (*page, error) {
+	if err := f.memory.builds.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer f.memory.builds.Release(1)
+	ask := f.topic.Span
+	for range 5 {
+		span, err := ask(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if span.Epoch != key.id.epoch {
+			return nil, errGone
+		}
+		p, err := f.buildAt(ctx, key, span)
+		if err != nil {
+			return nil, err
+		}
+		// The page is complete only if its messages still exist. Messages that came
+		// meanwhile do not count: otherwise the newest page would be out of date as soon
+		// as it is made, and would be made for every client.
+		now, err := f.topic.log.Span(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if now.Epoch == span.Epoch && (now.First == span.First || key.id.whole(now)) {
+			if f.memory.put(p); p.linked && p.body == nil {
+				return nil, errFull
+			}
+			return p, nil
+		}
+		ask = f.topic.spanNow
+	}
+	return nil, errMoved
+}
+
+// buildAt makes a page as of a span.
+func (f *pageBuilder) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page, error) {
+	p := &page{pageKey: key, span: span, linked: f.cfg.isLinked(), boundary: boundary(key.id, nil)}
+	if key.kind == subscription {
+		newest, err := f.topic.newest(ctx, span, key.id.size)
+		if err != nil {
+			return nil, err
+		}
+		// At least the entries of the newest archive, for clients that do not know archives.
+		p.from = min(newest/key.id.size, max(key.id.k, 1)-1)
+	}
+	done := f.begin(p)
+	defer done(nil)
+	r := f.read(ctx, p, xxhash.New())
+	err := r.write(ctx)
+	if errors.Is(err, errClash) {
+		// Nobody can write an entity that has such a hash of itself in it.
+		r = f.read(ctx, p, sha256.New())
+		if err = r.write(ctx); errors.Is(err, errClash) {
+			p.boundary = boundary(key.id, r.hash.Sum(nil))
+			r = f.read(ctx, p, xxhash.New())
+			err = r.write(ctx)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.contentType = f.format.contentType(p)
+	p.sum, p.entities, p.modified = r.own.own, r.entities, r.modified
+	done(&p.sum)
+	if err := f.neighbours(ctx, p, r); err != nil {
+		return nil, err
+	}
+	r.finish()
+	return p, nil
+}
+
+// neighbours finds the pages that the links of p lead to.
+func (f *pageBuilder) neighbours(ctx context.Context, p *page, r *reading) (err error) {
+	switch {
+	case p.id.k == 0 || !p.id.whole(p.span) && !p.linked:
+	case p.kind == subscription:
+		// The archive that it begins with, if there is one. Those behind that have nothing
+		// besides, and clients that read on from an archive would read entries twice.
+		p.before.k, p.before.ok, err = f.topic.before(ctx, p.id.at(p.from+1), p.span)
+	case p.linked: // nothing in front of it was read
+		p.before.k, p.before.ok, err = f.topic.before(ctx, p.id, p.span)
+	case len(r.before.own.ids) > 0:
+		p.before = neighbour{p.id.k - 1, true}
+	default:
+		p.before.k, p.before.ok, err = f.topic.before(ctx, p.id.at(p.id.k-1), p.span)
+	}
+	if err != nil || !p.sealed() || p.kind == subscription {
+		return err
+	}
+	if r.next > 0 {
+		p.after = neighbour{r.next / p.id.size, true}
+	} else {
+		p.after.k, p.after.ok, err = f.topic.after(ctx, p.id, p.span)
+	}
+	if p.linked && p.after.ok && p.id.at(p.after.k).end() > p.span.End {
+		p.after.ok = false // an archive is linked to when it is full
+	}
+	return err
+}
+
+// inflight is a page being built. The build of its successor waits for its summary, and
+// then finds the topic read up to there.
+type inflight struct {
+	done chan struct{}
+	sum  *summary // nil if the build failed
+}
+
+// begin registers the build of a page. The first call of done ends it, with the page's
+// summary, or nil if the build failed.
+func (f *pageBuilder) begin(p *page) (done func(*summary)) {
+	if p.linked || p.kind != closedPage || !p.sealed() {
+		return func(*summary) {}
+	}
+	l := &inflight{done: make(chan struct{})}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inflight[p.id] = l
+	return func(sum *summary) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.inflight[p.id] == l {
+			delete(f.inflight, p.id)
+			l.sum = sum
+			close(l.done)
+		}
+	}
+}
+
+// front returns the summary of the page before another, if it is known.
+func (f *pageBuilder) front(ctx context.Context, key pageKey) (_ summary, ok bool) {
+	f.mu.Lock()
+	l := f.inflight[key.id]
+	f.mu.Unlock()
+	if l != nil {
+		select {
+		case <-l.done:
+			if l.sum != nil {
+				return *l.sum, true
+			}
+		case <-ctx.Done():
+		}
+	}
+	known := f.memory.get(key)
+	if known == nil {
+		return summary{}, false
+	}
+	defer f.memory.release(known)
+	return known.sum, known.sealed()
+}
+
+// read returns a reading that has not begun.
+func (f *pageBuilder) read(ctx context.Context, p *page, sum hash.Hash) *reading {
+	r := &reading{f: f, p: p, low: p.id.first(), high: min(p.id.end(), p.span.End), whole: true, hash: sum}
+	r.before = newNormalizer(0)
+	if p.kind == subscription {
+		r.low = p.id.at(p.from).first()
+	}
+	r.from = r.low
+	if p.kind == closedPage && p.id.k > 0 && p.id.whole(p.span) && !p.linked {
+		front := p.pageKey
+		front.id.k--
+		if sum, known := f.front(ctx, front); known {
+			r.before.own = sum
+		} else {
+			r.from = front.id.first()
+		}
+	}
+	r.from, r.low = max(r.from, p.span.First), max(r.low, p.span.First)
+	r.own = newNormalizer(r.high - min(r.low, r.high))
+	return r
+}
+
+// newest returns the newest page that has a message, nil if there is none.
+func (f *pageBuilder) newest(ctx context.Context) (*page, error) {
+	for range 5 {
+		span, err := f.topic.Span(ctx)
+		if err != nil || span.First >= span.End {
+			return nil, err
+		}
+		id := pageID{epoch: span.Epoch, size: uint64(f.cfg.PageSize)}
+		id.k = (span.End - 1) / id.size
+		p, err := f.page(ctx, pageKey{feed: f.cfg, id: id})
+		if err == nil && p.entities == 0 {
+			// The newest positions have no message.
+			front := p.before
+			f.memory.release(p)
+			if !front.ok && !id.whole(span) {
+				front.k, front.ok, err = f.topic.before(ctx, id, span)
+			}
+			if err != nil || !front.ok {
+				return nil, err
+			}
+			p, err = f.page(ctx, pageKey{feed: f.cfg, id: id.at(front.k)})
+		}
+		if !errors.Is(err, errGone) {
+			return p, err
+		}
+	}
+	return nil, errMoved
+}
+
+// find returns a page if it is served: it has a message, and retention has not reached
+// it. The newest page is served as long as it has a message.
+func (f *pageBuilder) find(ctx context.Context, key pageKey) (*page, error) {
+	id := key.id
+	for range 5 {
+		span, err := f.topic.Span(ctx)
+		if err != nil {
+			if errors.Is(err, feed.ErrNoTopic) {
+				err = errGone
+			}
+			return nil, err
+		}
+		if err := f.served(ctx, id, span); err != nil {
+			return nil, err
+		}
+		p, err := f.page(ctx, key)
+		switch {
+		case errors.Is(err, feed.ErrNoTopic):
+			return nil, errGone
+		case err != nil:
+			return nil, err
+		case id.whole(span) && !id.whole(p.span):
+			// It was when the page was asked for.
+			f.memory.release(p)
+			continue
+		case p.entities > 0:
+			return p, nil
+		}
+		f.memory.release(p)
+		if id.first() < span.First {
+			return nil, errGone
+		}
+		return nil, errNoPage
+	}
+	return nil, errMoved
+}
+
+// served returns why a page is not served, as far as that follows from its positions.
+func (f *pageBuilder) served(ctx context.Context, id pageID, span feed.Span) error {
+	switch {
+	case span.Epoch != id.epoch:
+		return errGone
+	case id.first() >= span.End || f.cfg.isLinked() && id.end() > span.End:
+		return errNoPage
+	case id.whole(span):
+		return nil
+	case id.end() <= span.First || f.cfg.isLinked():
+		return errGone
+	}
+	_, newer, err := f.topic.after(ctx, id, span)
+	if err == nil && newer {
+		return errGone
+	}
+	return err
+}

@@ -1,0 +1,192 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"hash"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// peek is how many positions behind a page are read with it, to find the message
+// that makes the page behind it one. Asking for it by itself would take about as
+// long as the page.
+const peek = 8
+
+// reading is the reading of a page's messages, for the page to be made or for
+// it to be sent.
+type reading struct {
+	f *pageBuilder
+	p *page
+	// from is the first position to read, low the first of the page itself, and
+	// high the one behind the last.
+	from, low, high uint64
+	before, own     *normalizer
+	// next is the first position behind the page that has a message, if it has
+	// been read.
+	next uint64
+	// The result of reading so far.
+	entities int
+	modified time.Time
+
+	// The written entities, all of them unless they are too large to be held. ends has
+	// the end of each entity, in a format that has the newest first.
+	b    []byte
+	ends []int
+	// versions has what each entity of a document is a version of.
+	versions []version
+	whole    bool
+	hash     hash.Hash
+	n        int64
+}
+
+// all are the page's entities.
+func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
+	return func(yield func(*entity, error) bool) {
+		if r.from >= r.high {
+			return
+		}
+		var header feed.Header
+		for record, err := range r.f.topic.log.Read(ctx, r.from, min(r.high+peek, r.p.span.End)) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if record.Position >= r.high {
+				r.next = record.Position
+				return
+			}
+			e := r.f.decoder.decode(r.p.id.epoch, record, header)
+			header = e.header
+			if record.Position < r.low {
+				r.before.add(&e)
+				continue
+			}
+			r.own.before = r.before.own
+			if !r.p.linked && !r.own.add(&e) {
+				continue
+			}
+			r.entities++
+			switch {
+			case !r.p.linked:
+				r.modified = e.modified
+			case r.modified.Before(e.stamp()):
+				r.modified = e.stamp()
+			}
+			if !yield(&e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// write reads and writes all entities. It fails with errClash if the boundary
+// does not do, when it has seen them all.
+func (r *reading) write(ctx context.Context) error {
+	// About as much as the last page of the feed had for so many positions.
+	guess := r.f.density.Load() * int64(r.high-min(r.low, r.high))
+	r.b = make([]byte, 0, min(guess+guess/16, r.f.memory.largest)+slack)
+	var clash error
+	for e, err := range r.all(ctx) {
+		if err != nil {
+			return err
+		}
+		begin := len(r.b)
+		r.b = r.f.format.entity(r.b, r.p, e)
+		part := r.b[begin:]
+		if !r.p.linked && clashes(part, r.p.boundary) {
+			clash = errClash
+		}
+		if err := r.add(part); err != nil {
+			return err
+		}
+		if r.p.linked {
+			r.versions = append(r.versions, version{e.entryID, e.op != feed.Patch})
+		}
+	}
+	return clash
+}
+
+// add adds an entity that has been written behind the others.
+func (r *reading) add(part []byte) error {
+	r.n += int64(len(part))
+	r.hash.Write(part)
+	if r.n > r.f.memory.largest {
+		if r.p.linked {
+			return errTooLarge
+		}
+		r.whole = false
+	}
+	switch {
+	case !r.whole:
+		r.b = r.b[:0]
+	case r.p.linked:
+		r.ends = append(r.ends, len(r.b))
+	}
+	return nil
+}
+
+// version is an entity that others with the same ID may have replaced.
+type version struct {
+	id    string
+	whole bool // it replaces those before it
+}
+
+// finish gives the page its bytes, once all else of it is known.
+func (r *reading) finish() {
+	p := r.p
+	head, tail := r.f.format.frame(r.f.cfg, p)
+	chunks := r.chunks()
+	p.length = int64(len(head)) + r.n + int64(len(tail))
+	r.hash.Write(head)
+	r.hash.Write(tail)
+	p.tag = fmt.Sprintf("%x-%x", p.length, r.hash.Sum(nil))
+	if !r.whole {
+		return
+	}
+	if positions := int64(r.high - min(r.low, r.high)); positions > 0 {
+		r.f.density.Store(r.n / positions)
+	}
+	if len(head) == 0 {
+		if p.body = append(r.b, tail...); cap(p.body) > len(p.body)+len(p.body)/8+slack {
+			p.body = slices.Clone(p.body)
+		}
+		return
+	}
+	p.body = append(make([]byte, 0, p.length), head...)
+	for _, chunk := range chunks {
+		p.body = append(p.body, chunk...)
+	}
+	p.body = append(p.body, tail...)
+}
+
+// slack is how much more a page may take than it has, besides an eighth of it.
+const slack = 1 << 10
+
+// chunks returns the parts of the body in order. A document has the newest entry first.
+// Of entries with the same ID it has only the newest: they are versions of one entry,
+// their own times may not show which is newer, and many readers take the last one that
+// they see.
+func (r *reading) chunks() (chunks [][]byte) {
+	if !r.p.linked || !r.whole {
+		return [][]byte{r.b}
+	}
+	replaced := map[string]bool{}
+	for i, end := range slices.Backward(r.ends) {
+		begin := 0
+		if i > 0 {
+			begin = r.ends[i-1]
+		}
+		v := r.versions[i]
+		if replaced[v.id] {
+			r.n -= int64(end - begin)
+			continue
+		}
+		replaced[v.id] = v.whole
+		chunks = append(chunks, r.b[begin:end])
+	}
+	return chunks
+}

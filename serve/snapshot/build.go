@@ -1,0 +1,186 @@
+package snapshot
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// ErrMoved reports that the topic was recreated while it was read.
+var ErrMoved = errors.New("the topic changes faster than it can be read")
+
+// builder builds the snapshots of a topic.
+type builder struct {
+	topic Topic
+	Options
+}
+
+// build reads the topic and writes a snapshot of it. It handles the keys in ranges of
+// their hashes, each as large as memory allows: it reads the topic once to find the
+// messages of the state, and once more to write them.
+func (b *builder) build(ctx context.Context, span feed.Span, end uint64, created time.Time) (_ *Snapshot, err error) {
+	file, err := os.CreateTemp(b.Dir, "feedbridge-snapshot-*")
+	if err != nil {
+		return nil, err
+	}
+	// The file has no name from here on, so a process that is killed leaves nothing behind.
+	_ = os.Remove(file.Name())
+	built := &Snapshot{End: end, Created: created, Span: span, file: file}
+	defer func() {
+		if err != nil {
+			built.close()
+		}
+	}()
+	w := &writer{s: built, entities: b.PageSize, bytes: b.PageBytes, hash: sha256.New()}
+	var all matches
+	for from := uint64(0); ; {
+		live, to, found, err := b.find(ctx, span, end, from)
+		if err != nil {
+			return nil, err
+		}
+		all.add(found)
+		if err := b.write(ctx, span, end, live, w); err != nil {
+			return nil, err
+		}
+		if to == math.MaxUint64 {
+			break
+		}
+		from = to + 1
+	}
+	if err := w.endPage(); err != nil {
+		return nil, err
+	}
+	built.ID = fmt.Sprintf("%s-%d-%x", span.Epoch, end, w.sum())
+	now, err := b.topic.Span(ctx)
+	if err == nil && now.Epoch != span.Epoch {
+		err = ErrMoved
+	}
+	if all.late > 0 && err == nil {
+		b.Log.Warn("the times of a topic with snapshots run back by more than a page; what is late may be in neither a snapshot nor the feed behind it; "+
+			"have the bus date messages, on Kafka by message.timestamp.type=LogAppendTime", "messages", all.late)
+	}
+	if built.Unmatched = all.unmatched(span); built.Unmatched > 0 && err == nil {
+		b.Log.Warn("a snapshot leaves out PATCHes and DELETEs of what was never PUT; set snapshot.key to what they have in common with their PUT",
+			"id", built.ID, "patches", all.patches, "deletes", all.deletes, "matching", all.matching)
+	}
+	return built, err
+}
+
+// end returns the position and time at which the snapshot of a moment ends, and where
+// its readers continue with the feed: the first message of the last second before the
+// moment that has any. A snapshot with a part of a second would give readers old
+// versions behind new ones; without that second, later messages change nothing. If
+// there is no message before that second, the snapshot is empty and has the time zero,
+// so that its readers begin at the feed's beginning and miss no late message.
+func (b *builder) end(ctx context.Context, span feed.Span, moment time.Time) (position uint64, at time.Time, err error) {
+	for width := uint64(2 * b.PageSize); ; width *= 4 {
+		from := max(span.First, span.End-min(width, span.End))
+		position, at = 0, time.Time{}
+		seconds := 0
+		for e, err := range b.topic.Entities(ctx, span, from, span.End) {
+			if err != nil {
+				return 0, time.Time{}, err
+			}
+			if !e.Modified.Before(moment) {
+				break
+			}
+			if e.Modified.After(at) {
+				position, at = e.Position, e.Modified
+				seconds++
+			}
+		}
+		switch {
+		case seconds > 1:
+			return position, at, nil
+		case from == span.First:
+			return 0, time.Unix(0, 0).UTC(), nil
+		}
+	}
+}
+
+// find returns the newest PUTs that nothing has deleted, of the keys whose hashes are
+// in [from, to]. It chooses to, so that there are no more keys than may be held.
+func (b *builder) find(ctx context.Context, span feed.Span, end, from uint64) (live map[hash128]put, to uint64, found matches, err error) {
+	l := living{puts: map[hash128]put{}, erased: map[hash128]uint64{}}
+	to = math.MaxUint64
+	var newest time.Time
+	for e, err := range b.topic.Entities(ctx, span, span.First, end) {
+		if err != nil {
+			return nil, 0, matches{}, err
+		}
+		if e.Modified.Before(newest) {
+			found.late++
+		} else {
+			newest = e.Modified
+		}
+		key, record, erases := b.keyOf(e)
+		if erases {
+			// It applies to all ranges, because the PUTs that it deletes have other keys.
+			if l.erased[record] = e.Position; len(l.erased) > b.Keys/8 {
+				l.erase()
+			}
+		}
+		if key[0] < from || key[0] > to {
+			continue
+		}
+		p, known := l.puts[key]
+		switch {
+		case e.Op == feed.Put:
+			l.puts[key] = put{e.Position, record}
+		case known:
+			found.matching++
+		case l.forgetful || erases:
+		case e.Op == feed.Patch:
+			found.patches++
+		default:
+			found.deletes++
+		}
+		if e.Op == feed.Delete && known {
+			l.remove(key, p)
+		}
+		if all := len(l.puts); all > b.Keys && !l.forgetful {
+			l.forget()
+			l.forgetful = len(l.puts) < all
+		}
+		for len(l.puts) > b.Keys && to > from {
+			to = from + (to-from)/2
+			maps.DeleteFunc(l.puts, func(key hash128, _ put) bool { return key[0] > to })
+			found = matches{} // some belong to keys of a later range
+		}
+	}
+	l.erase()
+	l.forget()
+	return l.puts, to, found, nil
+}
+
+// write writes the messages of the state. PUTs that retention removes meanwhile are
+// missing, and so are their PATCHes.
+func (b *builder) write(ctx context.Context, span feed.Span, end uint64, live map[hash128]put, w *writer) error {
+	if len(live) == 0 {
+		return nil
+	}
+	for e, err := range b.topic.Entities(ctx, span, span.First, end) {
+		if err != nil {
+			return err
+		}
+		key, _, _ := b.keyOf(e)
+		switch p, ok := live[key]; {
+		case ok && p.at == e.Position:
+			live[key] = put{at: written}
+		case p.at == written && e.Op == feed.Patch:
+		default:
+			continue
+		}
+		if err := w.add(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

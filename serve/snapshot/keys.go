@@ -1,0 +1,109 @@
+package snapshot
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"math"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// hash128 is the hash of a key. Its first half decides in which range the key is.
+type hash128 [2]uint64
+
+func hashOf(key []byte) hash128 {
+	sum := sha256.Sum256(key)
+	return hash128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
+}
+
+// keyOf returns the hash of the key of an entity, and the hash of its record's key, which
+// is zero if the record has none. erases is whether the entity deletes everything that
+// was PUT in records with that record key: a tombstone does, unless it has a key of its
+// own.
+func (c *Config) keyOf(e *Entity) (key, record hash128, erases bool) {
+	text, ok := e.ID, e.HasID
+	if c.Key != nil {
+		var found string
+		if found, ok = c.Key(e.Header, e.Body); ok {
+			text = found
+		}
+	}
+	if e.Key != nil {
+		record = hashOf(e.Key)
+		erases = e.Tombstone && e.Op == feed.Delete && !ok
+	}
+	return hashOf([]byte(text)), record, erases
+}
+
+// matches counts the PATCHes and DELETEs whose key has no PUT, and those whose key has
+// one. Of a topic with more keys than are held at a time it counts only some.
+type matches struct {
+	patches, deletes, matching int
+	// late is how many entities of the feed are older than one before them.
+	late int
+}
+
+func (m *matches) add(o matches) {
+	m.patches, m.deletes, m.matching, m.late = m.patches+o.patches, m.deletes+o.deletes, m.matching+o.matching, max(m.late, o.late)
+}
+
+// unmatched returns how many PATCHes and DELETEs show that the configured keys are wrong.
+// Retention may have removed the PUTs of some, but not those of all.
+func (m *matches) unmatched(span feed.Span) int {
+	if span.First > 0 && m.matching > 0 {
+		return 0
+	}
+	return m.patches + m.deletes
+}
+
+// put is the newest PUT of a key.
+type put struct {
+	at     uint64  // its position, or deleted or written
+	record hash128 // the hash of its record's key, zero if the record has none
+}
+
+// The values of put.at that are no positions.
+const (
+	deleted = math.MaxUint64 - iota
+	written
+)
+
+// living holds the PUTs that nothing has deleted.
+type living struct {
+	puts map[hash128]put
+	// erased has the newest tombstones by the hashes of their records' keys, as far as
+	// they have not been applied yet. Applying them takes a pass over all puts, so many
+	// are applied at once.
+	erased map[hash128]uint64
+	// forgetful is whether deleted keys are removed from puts at once. Then a second
+	// DELETE of a key is not counted as matching.
+	forgetful bool
+}
+
+// remove removes the PUT of a key.
+func (l *living) remove(key hash128, p put) {
+	if l.forgetful {
+		delete(l.puts, key)
+		return
+	}
+	l.puts[key] = put{deleted, p.record}
+}
+
+// erase applies the tombstones.
+func (l *living) erase() {
+	if len(l.erased) == 0 {
+		return
+	}
+	for key, p := range l.puts {
+		if at, ok := l.erased[p.record]; ok && p.at < at {
+			l.remove(key, p)
+		}
+	}
+	clear(l.erased)
+}
+
+// forget removes the deleted keys.
+func (l *living) forget() {
+	maps.DeleteFunc(l.puts, func(_ hash128, p put) bool { return p.at == deleted })
+}

@@ -1,0 +1,212 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// kept is how many snapshots a Store keeps: the newest, and the one before it,
+	// which readers may be in the middle of.
+	kept = 2
+	// Settled is how long after its moment a snapshot is built. By then, messages
+	// that the bus took before the moment can be read, on clocks that differ by as much.
+	Settled = 10 * time.Second
+	// Retry is when a snapshot that could not be built is tried again.
+	Retry = time.Minute
+)
+
+// Store builds and keeps the snapshots of a feed. Its methods may be called from any
+// goroutine, but Run and Renew by one at a time only.
+type Store struct {
+	opts    Options
+	builder builder
+
+	mu   sync.Mutex  // protects list and complete
+	list []*Snapshot // the newest first
+	// complete is whether list is as it would be without a restart.
+	complete bool
+}
+
+// NewStore returns a Store without snapshots.
+func NewStore(topic Topic, opts Options) *Store {
+	if opts.Keys == 0 {
+		opts.Keys = defaultKeys
+	}
+	if opts.PageBytes == 0 {
+		opts.PageBytes = defaultPageBytes
+	}
+	return &Store{opts: opts, builder: builder{topic, opts}}
+}
+
+// Run builds snapshots until ctx ends, and drops them all then.
+func (s *Store) Run(ctx context.Context) {
+	defer s.Drop(0)
+	failing := "" // the cause that was logged last
+	for {
+		err := s.Renew(ctx, time.Now())
+		if ctx.Err() != nil {
+			return
+		}
+		now := time.Now()
+		wait := s.moment(now).Add(s.opts.Every + Settled).Sub(now)
+		if err != nil {
+			wait = min(wait, Retry)
+		}
+		switch {
+		case err != nil && cause(err) != failing:
+			failing = cause(err)
+			s.opts.Log.Warn("a snapshot could not be built", "error", err)
+		case err == nil && failing != "":
+			failing = ""
+			s.opts.Log.Info("snapshots can be built again")
+		}
+		for wait > 0 {
+			step := min(wait, Retry)
+			timer := time.NewTimer(step)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-timer.C:
+			}
+			if wait -= step; s.isOutdated(ctx) {
+				break
+			}
+		}
+	}
+}
+
+// cause returns the text of the innermost error, which is the same each time, unlike
+// the names of temporary files in the others.
+func cause(err error) string {
+	for next := err; next != nil; next = errors.Unwrap(next) {
+		err = next
+	}
+	return err.Error()
+}
+
+// isOutdated reports whether the topic was recreated after the newest snapshot.
+// Clients do not get a snapshot of the old topic any more.
+func (s *Store) isOutdated(ctx context.Context) bool {
+	newest := s.Newest()
+	if newest == nil {
+		return false
+	}
+	span, err := s.builder.topic.Span(ctx)
+	return err == nil && span.Epoch != newest.Span.Epoch
+}
+
+// moment returns the moment of the newest snapshot that can be built now.
+func (s *Store) moment(now time.Time) time.Time {
+	return now.Add(-Settled).Truncate(s.opts.Every)
+}
+
+// Renew builds the newest snapshot unless it is there. After a start it builds the one
+// before too, because readers may be in the middle of that.
+func (s *Store) Renew(ctx context.Context, now time.Time) error {
+	moment := s.moment(now)
+	if err := s.add(ctx, moment, true); err != nil {
+		return err
+	}
+	if !s.complete { // only this goroutine sets it
+		if err := s.add(ctx, moment.Add(-s.opts.Every), false); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.complete = true
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// add builds the snapshot of a moment unless it is there.
+func (s *Store) add(ctx context.Context, moment time.Time, newest bool) error {
+	span, err := s.builder.topic.Span(ctx)
+	if err != nil {
+		return err
+	}
+	end, created, err := s.builder.end(ctx, span, moment)
+	if err != nil || s.has(func(o *Snapshot) bool {
+		return o.End == end && o.Created.Equal(created) && o.Span.Epoch == span.Epoch && o.Span.First == span.First
+	}) {
+		return err
+	}
+	if err := s.opts.Turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.opts.Turn.Release(1)
+	begun := time.Now()
+	built, err := s.builder.build(ctx, span, end, created)
+	if err != nil {
+		return err
+	}
+	if s.has(func(o *Snapshot) bool { return o.ID == built.ID }) {
+		built.close() // retention took nothing that was in it
+		return nil
+	}
+	s.mu.Lock()
+	at := len(s.list)
+	if newest {
+		at = 0
+	}
+	s.list = slices.Insert(s.list, at, built)
+	s.mu.Unlock()
+	s.Drop(kept)
+	s.opts.Log.Info("a snapshot was built", "id", built.ID, "pages", len(built.pages), "took", time.Since(begun).Round(time.Millisecond))
+	return nil
+}
+
+func (s *Store) has(is func(*Snapshot) bool) bool {
+	return slices.ContainsFunc(s.All(), is)
+}
+
+// All returns the snapshots, the newest first.
+func (s *Store) All() []*Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
+}
+
+// Newest returns the newest snapshot, nil if there is none.
+func (s *Store) Newest() *Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) == 0 {
+		return nil
+	}
+	return s.list[0]
+}
+
+// Drop removes all but the newest n snapshots, and closes each when no client reads it
+// any more.
+func (s *Store) Drop(n int) {
+	s.mu.Lock()
+	old := s.list[min(n, len(s.list)):]
+	s.list = s.list[:len(s.list)-len(old)]
+	s.mu.Unlock()
+	for _, o := range old {
+		go o.close()
+	}
+}
+
+// Open returns the snapshot with an ID that valid accepts, for the caller to Release. If
+// there is none, it returns nil and whether the snapshot may still come: as long as
+// those from before a restart have not been built, and if it ends behind the newest,
+// because another copy of the server may have been faster.
+func (s *Store) Open(id string, valid func(*Snapshot) bool) (found *Snapshot, pending bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.IndexFunc(s.list, func(o *Snapshot) bool { return o.ID == id && valid(o) }); i >= 0 {
+		s.list[i].reading.RLock() // a snapshot is closed after it left the list
+		return s.list[i], false
+	}
+	epoch, end, ok := ParseID(id)
+	if !ok || s.complete && len(s.list) > 0 && (epoch != s.list[0].Span.Epoch || end <= s.list[0].End) {
+		return nil, false
+	}
+	return nil, true
+}

@@ -1,0 +1,78 @@
+package snapshot
+
+import (
+	"context"
+	"io"
+	"iter"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// numbers is a topic with one PUT a second.
+type numbers int
+
+func (n numbers) Span(context.Context) (feed.Span, error) {
+	return feed.Span{End: uint64(n), Epoch: "e0"}, nil
+}
+
+func (n numbers) Entities(_ context.Context, _ feed.Span, from, to uint64) iter.Seq2[*Entity, error] {
+	return func(yield func(*Entity, error) bool) {
+		for i := from; i < min(to, uint64(n)); i++ {
+			e := &Entity{Position: i, ID: strconv.FormatUint(i, 10), HasID: true, Op: feed.Put, Modified: start.Add(time.Duration(i) * time.Second)}
+			e.Part = body(e.ID)
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+type body string
+
+func (b body) AppendPart(to []byte, boundary string) []byte {
+	return append(to, "--"+boundary+"\r\n\r\n"+string(b)+"\r\n"...)
+}
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func newStore(n numbers) *Store {
+	return NewStore(n, Options{
+		Config: Config{Every: time.Minute}, PageSize: 2, Turn: semaphore.NewWeighted(1), Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// A snapshot that is dropped stays open for the client that reads it, and no longer.
+func TestDroppedSnapshotStaysOpenForItsReaders(t *testing.T) {
+	t.Parallel()
+	s := newStore(5)
+	if err := s.Renew(t.Context(), start.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	at, _ := s.Open(s.Newest().ID, func(*Snapshot) bool { return true })
+	s.Drop(0)
+	if other, _ := s.Open(at.ID, func(*Snapshot) bool { return true }); other != nil {
+		t.Error("a dropped snapshot is still there")
+	}
+	if at.reading.TryLock() {
+		t.Fatal("the file may be closed while it is read")
+	}
+	for k, want := range []string{"\r\n0\r\n", "\r\n2\r\n"} {
+		if b, err := io.ReadAll(at.Page(k)); err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("page %d is %q, %v", k, b, err)
+		}
+	}
+	at.Release()
+	for closed := false; !closed; runtime.Gosched() {
+		at.reading.Lock()
+		closed = at.file == nil
+		at.reading.Unlock()
+	}
+}

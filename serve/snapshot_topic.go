@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"context"
+	"iter"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/serve/snapshot"
+)
+
+// snapshotTopic is the topic of a feed as its snapshots read it.
+type snapshotTopic struct{ pages *pageBuilder }
+
+// Span implements [snapshot.Topic].
+func (t snapshotTopic) Span(ctx context.Context) (feed.Span, error) {
+	return t.pages.topic.spanNow(ctx)
+}
+
+// Entities implements [snapshot.Topic]. It starts one page early, because a page
+// depends on the page before it.
+func (t snapshotTopic) Entities(ctx context.Context, span feed.Span, from, to uint64) iter.Seq2[*snapshot.Entity, error] {
+	return func(yield func(*snapshot.Entity, error) bool) {
+		if from >= to {
+			return
+		}
+		id := pageID{epoch: span.Epoch, size: uint64(t.pages.cfg.PageSize)}
+		page := id.at(max(from/id.size, 1) - 1) // that is being read
+		norm := newNormalizer(0)
+		var e entity
+		var out snapshot.Entity
+		for r, err := range t.pages.topic.log.Read(ctx, max(span.First, page.first()), to) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if k := r.Position / id.size; k > page.k {
+				var front summary
+				if k == page.k+1 && id.at(k).whole(span) {
+					front = norm.own
+				}
+				norm, page = newNormalizer(id.size), id.at(k)
+				norm.before = front
+			}
+			e = t.pages.decoder.decode(span.Epoch, r, e.header)
+			own := e.id // the normalizer may change it
+			if !norm.add(&e) || e.position < from {
+				continue
+			}
+			out = snapshot.Entity{
+				Position: e.position, ID: own, Op: e.op, Modified: e.modified, Header: e.header, Body: e.body,
+				Key: r.Key, Tombstone: r.Tombstone, Part: &e,
+			}
+			out.HasID = e.said(message.ContentID) != ""
+			if t.pages.cfg.Snapshot.Key != nil && r.Key != nil {
+				with := e
+				with.addKey(r.Key)
+				out.Header = with.header
+			}
+			if !yield(&out, nil) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/serve/snapshot"
+)
+
+// viewFor is how long a view of a topic is reused.
+const viewFor = time.Second
+
+// View is what operators and readers see of a feed without reading it.
+type View struct {
+	// Span is which positions the topic has; with gaps, perhaps.
+	Span feed.Span
+	// Newest is when the bus took the newest message; zero if there is none.
+	Newest time.Time
+	// Snapshot is the ID of the newest snapshot, "" if there is none or nothing in it,
+	// and Created the time that it is of.
+	Snapshot string
+	Created  time.Time
+	// Unmatched is how many PATCHes and DELETEs it leaves out because nothing was PUT
+	// with their keys, which may not be the right ones.
+	Unmatched int
+
+	// length is how many messages there are if exact is set, and otherwise how many
+	// positions, from the first message that is known of.
+	length uint64
+	exact  bool
+	oldest string // the oldest page, "" if there is none
+}
+
+// viewer makes the views of a feed.
+type viewer struct {
+	cfg       *Config
+	topic     *spanCache
+	snapshots *snapshot.Store // nil if the feed has none
+	outage    *outage
+
+	mu   sync.Mutex // protects last, err and at
+	last View
+	err  error // why there is no view
+	at   time.Time
+}
+
+// view returns a view that is at most viewFor old.
+func (v *viewer) view(ctx context.Context) (View, error) {
+	v.mu.Lock()
+	last, err, at := v.last, v.err, v.at
+	v.mu.Unlock()
+	if time.Since(at) < viewFor {
+		return last, err
+	}
+	// A caller that leaves early does not decide what others see.
+	return together(ctx, &v.topic.flights, "view", func(ctx context.Context) (View, error) {
+		view, err := v.inspect(ctx)
+		v.outage.report(err)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.last, v.err, v.at = view, err, time.Now()
+		return view, err
+	})
+}
+
+// inspect asks the topic for a view.
+func (v *viewer) inspect(ctx context.Context) (View, error) {
+	span, err := v.topic.Span(ctx)
+	if err != nil {
+		return View{}, err
+	}
+	id := pageID{epoch: span.Epoch, size: uint64(v.cfg.PageSize)}
+	// It is not the page that is asked for, which may be large.
+	last, ok, err := v.topic.before(ctx, pageID{span.Epoch, 1, span.End}, span)
+	if err != nil || !ok {
+		return View{Span: span}, err
+	}
+	newest := last / id.size
+	view := View{Span: span, length: span.End - span.First}
+	for r, err := range v.topic.log.Read(ctx, last, last+1) {
+		if err != nil {
+			return View{}, err
+		}
+		view.Newest = r.Time.UTC()
+	}
+
+	// The oldest page that retention has left.
+	if span.First > 0 {
+		id.k = min((span.First+id.size-1)/id.size+1, newest)
+	}
+	position, ok, err := v.topic.first(ctx, max(span.First, id.first()), span.End)
+	if err != nil {
+		return View{}, err
+	}
+	if ok && span.First == 0 {
+		view.length = span.End - position
+	}
+	if counter, can := v.topic.log.(Counter); can {
+		if view.length, err = counter.Count(ctx); err != nil {
+			return View{}, err
+		}
+		view.exact = true
+	}
+	if oldest := id.at(position / id.size); ok && (!v.cfg.isLinked() || oldest.end() <= span.End) {
+		view.oldest = oldest.String()
+	}
+	if v.snapshots != nil {
+		if newest := v.snapshots.Newest(); newest != nil && newest.Pages() > 0 {
+			view.Snapshot, view.Created, view.Unmatched = newest.ID, newest.Created.UTC(), newest.Unmatched
+		}
+	}
+	return view, nil
+}
