@@ -204,7 +204,7 @@ func (f *Feed) Exchanged(method string, status int, err error, took time.Duratio
 
 // violated records a violation. f.mu is held.
 func (f *Feed) violated(v feed.Violation, at time.Time) {
-	v.Page, v.Detail = f.redact.Clip(v.Page, longestError), f.redact.Clip(v.Detail, longestError)
+	v.Page, v.Detail = f.redact.Clip(v.Page, longestDetail), f.redact.Clip(v.Detail, longestDetail)
 	f.record.violated(v, at)
 }
 

@@ -6,8 +6,11 @@ import (
 )
 
 const (
-	// longestError is how many characters of an error or a violation are kept.
-	longestError = 300
+	// longestError is how many characters of an error are kept. An error ends with
+	// its cure, and the URLs of a feed fit in front of it.
+	longestError = 600
+	// longestDetail is how many characters of a violation's page and detail are kept.
+	longestDetail = 300
 	// longestText is how many characters any text of an answer has. Sentences that
 	// quote an error are longer than it.
 	longestText = 1000

@@ -105,7 +105,7 @@ var options = map[string]option{
 	"feeds.*.limits.header":                  {text: "Largest header of a response."},
 	"feeds.*.limits.entity":                  {text: "Largest entity, body and headers."},
 	"feeds.*.limits.redirects":               {text: "How many redirects in a row are followed; 0 for none."},
-	"feeds.*.limits.rate":                    {text: "Requests per second to one host, over all feeds of the process with the same number."},
+	"feeds.*.limits.rate":                    {text: "Requests per second to one host. Feeds with the same number share the limit."},
 	"feeds.*.format":                         {text: "Format of the feed. `auto` detects it on the first poll and records it in the checkpoint; see [Format detection](atom-and-rss.md#format-detection)."},
 	"feeds.*.every":                          {text: "Wait between polls that find nothing new, ± 10%; at least 100ms."},
 	"feeds.*.start":                          {text: "Where reading starts if the topic has no checkpoint: `beginning`, `now` or a time; for datareplication also `id:<content-id>@<time>` and [`snapshot:<url>`](datareplication.md#starting-with-a-snapshot)."},

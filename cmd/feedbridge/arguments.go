@@ -63,5 +63,5 @@ func optionalArg(_ *cobra.Command, args []string) error {
 }
 
 func unexpectedArg(arg string) error {
-	return &usageError{fmt.Errorf("the argument %q is one too many", arg)}
+	return &usageError{fmt.Errorf("unexpected argument %q", arg)}
 }

@@ -116,7 +116,7 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 	if err != nil {
 		return err
 	}
-	p.line("moved; a running daemon takes it up within half a minute")
+	p.line("moved; a running daemon continues there within half a minute, or within 5 minutes if the feed is halted")
 	return p.err
 }
 
