@@ -79,7 +79,7 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 				var stops []func()
 				for i := range topics {
 					b := newBridge(backlog(50, &h), &holdingSink{topics[i].Open(sinktest.Faults{}), time.Second, &h})
-					b.ReadAhead, b.Budget = test.readAhead*batchSize, budget
+					b.ReadAhead, b.Share = test.readAhead*batchSize, budget.Share()
 					stops = append(stops, start(t, b))
 				}
 				time.Sleep(5 * time.Minute)
@@ -118,7 +118,7 @@ func TestABusThatDoesNotAnswerStarvesNoFeedOfAnother(t *testing.T) {
 		for range 20 {
 			var topic sinktest.Memory
 			b := newBridge(backlog(1000, &h), &holdingSink{topic.Open(sinktest.Faults{}), 24 * time.Hour, &h})
-			b.ReadAhead, b.Budget = 10*batchSize, budget
+			b.ReadAhead, b.Share = 10*batchSize, budget.Share()
 			stops = append(stops, start(t, b))
 		}
 		time.Sleep(time.Minute)
@@ -128,7 +128,7 @@ func TestABusThatDoesNotAnswerStarvesNoFeedOfAnother(t *testing.T) {
 		}
 		var topic sinktest.Memory
 		b := newBridge(backlog(50, &h), &holdingSink{topic.Open(sinktest.Faults{}), time.Second, &h})
-		b.ReadAhead, b.Budget = 10*batchSize, budget
+		b.ReadAhead, b.Share = 10*batchSize, budget.Share()
 		stops = append(stops, start(t, b))
 		time.Sleep(10 * time.Minute)
 		if n := len(topic.Entities()); n != 50 {
@@ -176,7 +176,7 @@ func TestASessionReturnsItsBudget(t *testing.T) {
 					source = test.source(&h)
 				}
 				b := newBridge(source, &holdingSink{topic.Open(test.faults), time.Second, &h})
-				b.ReadAhead, b.Budget = 10*batchSize, budget
+				b.ReadAhead, b.Share = 10*batchSize, budget.Share()
 				seen := &diary{}
 				b.Observer = seen
 				stop := start(t, b)

@@ -16,13 +16,15 @@ const maxQueue = 1024
 // batch, the next ones are read, because their cursors are known. It pauses where upstream
 // has no more, so that the session decides when to poll.
 //
-// The first batch that it reads while it holds none is free. Each further one needs budget
-// before it is read. All of it is returned when the batch is released or the session ends.
+// A batch that is read while it holds no other is begun without budget. Each further one
+// needs budget before it is read. What a batch has of the budget is returned when it is
+// released or the session ends.
 type prefetcher struct {
 	source   Source
 	observer Observer
 	limits   Limits
-	budget   *Budget // nil for no bound but most
+	share    *Share
+	budget   *Budget // of share; nil for no bound but most
 	most     int64   // bytes of budget at a time
 
 	cancel context.CancelFunc
@@ -36,10 +38,10 @@ type prefetcher struct {
 	mu    sync.Mutex
 	queue []result // what was read, in order
 	held  int      // batches that are being read, queued or being committed
-	taken int64    // the budget that they have
-	// alone is called when the last held batch is released while the next waits for
+	taken grant    // what they have of the budget
+	// wake is called when the last held batch is released while the next waits for
 	// budget; nil otherwise.
-	alone context.CancelFunc
+	wake context.CancelFunc
 
 	// Owned by the caller of next, ahead and release.
 	joined  *joined // the next batch, if ahead has assembled it already
@@ -54,8 +56,8 @@ type prefetcher struct {
 type result struct {
 	batch feed.Batch
 	err   error
-	size  int   // of the batch
-	room  int64 // the budget that the batch has; zero for the free one
+	size  int // of the batch
+	taken grant
 }
 
 // joined is one batch, or several in one, with what they hold.
@@ -63,16 +65,21 @@ type joined struct {
 	batch feed.Batch
 	err   error
 	parts int
-	room  int64
+	taken grant
 }
 
 func (b *Bridge) startPrefetching(ctx context.Context, after feed.Cursor) *prefetcher {
 	ctx, cancel := context.WithCancel(ctx)
+	share := b.Share
+	if share == nil {
+		share = &Share{}
+	}
 	p := &prefetcher{
 		source:   b.source,
 		observer: b.Observer,
 		limits:   b.Limits,
-		budget:   b.Budget,
+		share:    share,
+		budget:   share.budget,
 		most:     int64(max(b.ReadAhead, 1)),
 		cancel:   cancel,
 		done:     make(chan struct{}),
@@ -90,13 +97,21 @@ func (b *Bridge) startPrefetching(ctx context.Context, after feed.Cursor) *prefe
 // run calls the source until it fails or ctx ends.
 func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 	for {
-		room, err := p.reserve(ctx)
+		reserved, first, err := p.reserve(ctx)
 		if err != nil {
 			return
 		}
+		free := int64(0)
+		if first {
+			free = unreserved
+		}
+		p.share.begin(reserved, free, p.largest)
 		start := time.Now()
 		batch, err := callNext(ctx, p.source, after)
+		taken, used := p.share.end()
 		if ctx.Err() != nil {
+			taken.bytes -= reserved // which stop returns
+			p.budget.release(taken)
 			return
 		}
 		p.observer.Polled(batch, err, time.Since(start))
@@ -105,7 +120,7 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 		if len(batch.Entities) == 0 && bytes.Equal(batch.Cursor, after) {
 			batch.More = false
 		}
-		p.put(batch, err, room)
+		p.put(batch, err, reserved, taken, used)
 		if err != nil {
 			return
 		}
@@ -121,21 +136,22 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 	}
 }
 
-// reserve returns the budget to read another batch with. It waits while this feed or all
-// feeds have read enough ahead, but never while the feed holds no batch at all.
-func (p *prefetcher) reserve(ctx context.Context) (room int64, err error) {
+// reserve takes the budget to read another batch with, and returns how many bytes that is.
+// It waits while this feed or all feeds have read enough ahead. If the feed holds no batch
+// at all, this one is the first: it takes nothing, and does not wait.
+func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		p.mu.Lock()
 		if p.held == 0 {
 			p.held = 1
 			p.mu.Unlock()
-			return 0, nil
+			return 0, true, nil
 		}
 		want := max(1, min(p.largest, p.most))
-		if p.taken+want > p.most || len(p.queue) >= maxQueue {
+		if p.taken.bytes+want > p.most || len(p.queue) >= maxQueue {
 			p.mu.Unlock()
 			select {
 			case <-p.freed:
@@ -144,40 +160,45 @@ func (p *prefetcher) reserve(ctx context.Context) (room int64, err error) {
 			continue
 		}
 		waiting, cancel := context.WithCancel(ctx)
-		p.alone = cancel
+		p.wake = cancel
 		p.mu.Unlock()
-		room, err := p.budget.Acquire(waiting, want)
+		taken, err := p.budget.Acquire(waiting, want)
 		cancel()
 		p.mu.Lock()
-		p.alone = nil
+		p.wake = nil
 		if err == nil {
 			p.held++
-			p.taken += room
+			p.taken.bytes += taken
 			p.mu.Unlock()
-			return room, nil
+			return taken, false, nil
 		}
 		p.mu.Unlock()
 	}
 }
 
-// put queues what was read with a budget of room, which becomes what the batch needs.
-func (p *prefetcher) put(batch feed.Batch, err error, room int64) {
+// put queues what was read. Of what was taken of the budget for it, reserved bytes were
+// taken before the reading. used is how much of the budget the source has reserved.
+func (p *prefetcher) put(batch feed.Batch, err error, reserved int64, taken grant, used int64) {
 	size := batch.Size()
-	p.largest = max(p.largest, int64(size))
+	p.largest = max(p.largest, int64(size), used)
+	needed := used
+	switch {
+	case err != nil:
+		needed = 0
+	case reserved > 0:
+		needed = max(used, int64(size))
+	}
+	// If there is no budget for the batch, nothing is gained by waiting, because the batch
+	// is there. The next one waits.
+	if more := needed - taken.bytes; more <= 0 || p.budget.TryAcquire(more) {
+		p.budget.release(grant{max(0, -more), taken.alone})
+		taken = grant{bytes: needed}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if more := int64(size) - room; room > 0 {
-		switch {
-		case more < 0:
-			p.budget.Release(-more)
-		case !p.budget.TryAcquire(more):
-			// The batch is there, so nothing is gained by waiting. The next one waits.
-			more = 0
-		}
-		room += more
-		p.taken += more
-	}
-	p.queue = append(p.queue, result{batch, err, size, room})
+	p.taken.bytes += taken.bytes - reserved
+	p.taken.alone = p.taken.alone || taken.alone
+	p.queue = append(p.queue, result{batch, err, size, taken})
 	signal(p.arrived)
 }
 
@@ -212,18 +233,16 @@ func (p *prefetcher) ahead() []feed.Entity {
 // release returns the budget of the batch that next returned last, which the caller no
 // longer needs.
 func (p *prefetcher) release() {
-	p.free(p.current.parts, p.current.room)
-	p.current = joined{}
-}
-
-func (p *prefetcher) free(parts int, room int64) {
+	taken := p.current.taken
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held -= parts
-	p.taken -= room
-	p.budget.Release(room)
-	if p.held == 0 && p.alone != nil {
-		p.alone()
+	p.held -= p.current.parts
+	p.taken.bytes -= taken.bytes
+	p.taken.alone = p.taken.alone && !taken.alone
+	p.budget.release(taken)
+	p.current = joined{}
+	if p.held == 0 && p.wake != nil {
+		p.wake()
 	}
 	signal(p.freed)
 }
@@ -247,9 +266,10 @@ func (p *prefetcher) assemble() bool {
 		}
 	}
 	parts := p.queue[:n]
-	p.joined = &joined{join(parts), parts[0].err, n, 0}
+	p.joined = &joined{batch: join(parts), err: parts[0].err, parts: n}
 	for _, r := range parts {
-		p.joined.room += r.room
+		p.joined.taken.bytes += r.taken.bytes
+		p.joined.taken.alone = p.joined.taken.alone || r.taken.alone
 	}
 	// What is left moves to a slice of its own, so that the batches of this one can be
 	// freed.
@@ -289,7 +309,7 @@ func join(parts []result) feed.Batch {
 func (p *prefetcher) stop() {
 	p.cancel()
 	<-p.done
-	p.budget.Release(p.taken)
+	p.budget.release(p.taken)
 }
 
 func signal(c chan struct{}) {

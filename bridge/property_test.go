@@ -151,7 +151,7 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 					}
 					b := newBridge(src, snk)
 					b.Writer, b.Observer = fmt.Sprintf("copy-%d", n), seen
-					b.Limits.Entities, b.Budget = h.limit, budget
+					b.Limits.Entities, b.Share = h.limit, budget.Share()
 					if h.seldom {
 						b.Every = time.Minute
 					}

@@ -62,9 +62,9 @@ type Bridge struct {
 	// ReadAhead is how many bytes of entities may be held that were read and are not
 	// committed yet, besides one batch. Batches are joined to commits of up to half of it.
 	ReadAhead int
-	// Budget is shared with other bridges and bounds what all of them read ahead. Nil
-	// means that only ReadAhead does.
-	Budget *Budget
+	// Share is what the feed takes of the budget that bounds what all feeds hold of what
+	// was read. Nil means that only ReadAhead bounds that.
+	Share *Share
 
 	// Reconnected returns a channel that is closed when the sink's bus is next found
 	// reachable again after it was not. A wait after an error of the sink ends then.

@@ -33,7 +33,8 @@ type sources struct {
 	feed   config.Feed
 	client *source.Client
 	held   *sink.IDs
-	budget syndication.Budget // nil for no bound
+	budget syndication.Budget     // nil for no bound
+	memory datareplication.Memory // the same for datareplication
 	log    *slog.Logger
 	opened map[string]bridge.Source // by their kind: they remember what saves work
 	// redact hides the secrets of URLs in the headers of entities. It may be nil.
@@ -103,7 +104,7 @@ func (s *sources) build(kind string) (bridge.Source, error) {
 
 func (s *sources) datareplication() *datareplication.Source {
 	return datareplication.New(datareplication.Config{
-		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, BatchEntities: batchEntities,
+		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, BatchEntities: batchEntities, Memory: s.memory,
 	}, s.client, s.log)
 }
 

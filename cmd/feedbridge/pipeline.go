@@ -42,7 +42,8 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 		return nil, fmt.Errorf("feed %s: %w", name, err)
 	}
 	all.redact = redact
-	all.budget = reading.budget
+	share := reading.budget.Share()
+	all.budget, all.memory = reading.budget, share
 	observer = adm.AddFeed(admin.FeedOptions{
 		Name: name, URL: redact.URL(f.Source.URL), Format: string(f.Format),
 		Bus: f.To.Bus, Topic: f.To.Topic,
@@ -68,7 +69,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 		Every:       f.Every,
 		Limits:      limits,
 		ReadAhead:   reading.feed,
-		Budget:      reading.budget,
+		Share:       share,
 		Log:         log,
 		Observer:    watchers,
 	}, nil

@@ -20,4 +20,7 @@ type Config struct {
 	// each in one go. Zero means no limit in number, and 1 MiB.
 	BatchEntities int `yaml:"-"`
 	BatchBytes    int `yaml:"-"`
+	// Memory bounds what the Source holds of pages besides a buffer of 64 KiB. Nil means
+	// that only BatchBytes and Limits.Entity do.
+	Memory Memory `yaml:"-"`
 }

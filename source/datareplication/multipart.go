@@ -38,9 +38,9 @@ type part struct {
 // Parts are handed out without copying: each is a slice of the chunk that it
 // was read into. A chunk is written to only behind what was read before, so
 // what was handed out never changes; it is garbage when all its parts are.
-// Chunks have 64 KiB at most; a part that is larger gets a chunk of its own, of
-// no more than twice its size and no more than maxEntity and 64 KiB. Parts
-// above maxEntity are refused as soon as that much of them was read.
+// Chunks have 64 KiB at most. A part that is larger gets memory of its own, which
+// no other part shares, and of which at most an eighth is unused. Parts above
+// maxEntity are refused as soon as that much of them was read.
 type partReader struct {
 	r         io.Reader
 	page      string // for errors
@@ -55,7 +55,17 @@ type partReader struct {
 	start, end int
 	offset     int64 // of chunk[start] in the page
 	nextChunk  int   // size of the chunk after this one
-	readErr    error // of r, which is not read again after it
+	maxChunk   int   // size of the largest chunk, unless it is a part's own
+	// own reports that the chunk is the memory of the part at its start, and of
+	// no other.
+	own bool
+	// lastOwn is the size of the last part that had memory of its own.
+	lastOwn int
+	// memory is what the chunks are reserved from, apart from the first one and
+	// those behind parts with memory of their own; nil for no bound. It may be
+	// changed between calls of next.
+	memory  reserver
+	readErr error // of r, which is not read again after it
 
 	begun  bool  // the first delimiter is behind us
 	closed bool  // so is the closing one
@@ -66,13 +76,26 @@ type partReader struct {
 	fields    []feed.Field // that headers are cut from
 }
 
+// reserver counts the bytes that pages take in memory.
+type reserver interface {
+	// reserve is called before n bytes are allocated. If it fails, so does next, and
+	// can be called again: nothing of the page is lost.
+	reserve(n int) error
+	// free is called when n bytes that were reserved are no longer used. The bytes of
+	// parts that were handed out are never freed.
+	free(n int)
+}
+
+// reserveError is an error of a reserver.
+type reserveError struct{ error }
+
 // newPartReader returns a reader of the page that r has the bytes of. page is
 // the page's name in errors.
 func newPartReader(r io.Reader, boundary, page string, maxEntity int) *partReader {
 	p := &partReader{
 		r: r, page: page, maxEntity: maxEntity,
 		delimiter: []byte("\n--" + boundary),
-		chunk:     make([]byte, firstChunk), nextChunk: 2 * firstChunk,
+		chunk:     make([]byte, firstChunk), nextChunk: 2 * firstChunk, maxChunk: largestChunk,
 	}
 	// The page's first line may be a delimiter too, so it is given a line end
 	// to stand behind.
@@ -86,14 +109,18 @@ func newPartReader(r io.Reader, boundary, page string, maxEntity int) *partReade
 // that is ignored and may be left unread in r. If the page ends in any other
 // way, the error matches [errTruncated]; what r fails with is returned as it
 // is; a malformed page gives an error that matches [feed.ErrPermanent]. After
-// an error, next returns it again.
+// an error, next returns it again. An error of the memory is returned as it is,
+// and only once.
 func (p *partReader) next() (part, error) {
 	if p.err != nil {
 		return part{}, p.err
 	}
-	var next part
-	next, p.err = p.readPart()
-	return next, p.err
+	next, err := p.readPart()
+	if refused, ok := errors.AsType[*reserveError](err); ok {
+		return part{}, refused.error
+	}
+	p.err = err
+	return next, err
 }
 
 func (p *partReader) readPart() (part, error) {
@@ -116,15 +143,44 @@ func (p *partReader) readPart() (part, error) {
 	if err != nil {
 		return part{}, err
 	}
-	b := p.unread()
-	body := b[min(header.end, bodyEnd):bodyEnd:bodyEnd]
+	if p.own {
+		return p.cutOwn(header, bodyEnd, behind)
+	}
+	next, err := p.cut(p.unread(), header, bodyEnd)
+	if err != nil {
+		return part{}, err
+	}
+	p.skip(behind)
+	return next, nil
+}
+
+// cut returns the part at the start of b, whose body ends at bodyEnd.
+func (p *partReader) cut(b []byte, header headerExtent, bodyEnd int) (part, error) {
 	fields, err := p.parseHeader(b[:header.size], header)
 	if err != nil {
 		return part{}, err
 	}
-	next := part{header: fields, body: body, offset: p.offset}
-	p.skip(behind)
-	return next, nil
+	return part{header: fields, body: b[min(header.end, bodyEnd):bodyEnd:bodyEnd], offset: p.offset}, nil
+}
+
+// cutOwn is cut for a part that has the chunk as memory of its own. It keeps neither the
+// chunk nor anything that refers to it: a page may stay open when its parts are published.
+func (p *partReader) cutOwn(header headerExtent, bodyEnd, behind int) (part, error) {
+	b, rest := p.chunk[:bodyEnd], p.chunk[behind:p.end]
+	p.lastOwn = behind
+	if unused := len(p.chunk) - bodyEnd; unused > bodyEnd/8 {
+		b = make([]byte, bodyEnd)
+		copy(b, p.chunk)
+		p.free(unused)
+	}
+	p.fields = make([]feed.Field, 0, len(p.fieldEnds))
+	next, err := p.cut(b, header, bodyEnd)
+	p.fields, p.last = nil, nil
+	chunk := make([]byte, max(firstChunk, len(rest)))
+	p.start, p.end = 0, copy(chunk, rest)
+	p.offset += int64(behind)
+	p.chunk, p.own = chunk, false
+	return next, err
 }
 
 // A search for a delimiter finds one of these.
@@ -303,20 +359,17 @@ func (p *partReader) skip(n int) {
 // fill reads more. It returns nil only if it got something.
 func (p *partReader) fill() error {
 	if p.end == len(p.chunk) {
-		rest := p.unread()
-		// No part takes more than this, so neither does a chunk.
-		enough := p.maxEntity + len(p.delimiter) + largestChunk
-		chunk := make([]byte, max(p.nextChunk, min(2*len(rest), enough)))
-		p.start, p.end = 0, copy(chunk, rest)
-		p.chunk = chunk
-		p.nextChunk = min(2*p.nextChunk, largestChunk)
+		if err := p.grow(); err != nil {
+			return err
+		}
 	}
 	for range 100 {
 		if p.readErr != nil {
 			break
 		}
 		var n int
-		n, p.readErr = p.r.Read(p.chunk[p.end:])
+		// Little of what is behind a part gets into its own memory.
+		n, p.readErr = p.r.Read(p.chunk[p.end:min(len(p.chunk), p.end+p.maxChunk)])
 		if n > 0 {
 			p.end += n
 			return nil
@@ -329,6 +382,43 @@ func (p *partReader) fill() error {
 		return fmt.Errorf("%s ends at byte %d: %w", p.page, p.offset+int64(p.end-p.start), errTruncated)
 	}
 	return p.readErr
+}
+
+// grow moves what is unread to another chunk, which has room for more.
+func (p *partReader) grow() error {
+	rest := p.unread()
+	// No part takes more than enough, so neither does a chunk.
+	enough := p.maxEntity + len(p.delimiter) + largestChunk
+	size := max(p.nextChunk, min(2*len(rest), enough))
+	own := p.begun && size > p.maxChunk
+	if own {
+		// Parts are often about as large as the one before.
+		size = max(size, min(p.lastOwn+largestPadding, enough))
+	}
+	if p.memory != nil {
+		if err := p.memory.reserve(size); err != nil {
+			return &reserveError{err}
+		}
+	}
+	chunk := make([]byte, size)
+	n := copy(chunk, rest)
+	if p.own {
+		p.free(len(p.chunk))
+	}
+	p.start, p.end = 0, n
+	p.chunk, p.own = chunk, own
+	// Arrays of fields refer to the chunks of their parts.
+	p.fields, p.last = nil, nil
+	if !own {
+		p.nextChunk = min(2*p.nextChunk, p.maxChunk)
+	}
+	return nil
+}
+
+func (p *partReader) free(n int) {
+	if p.memory != nil {
+		p.memory.free(n)
+	}
 }
 
 // broken is a breach at an unread byte.

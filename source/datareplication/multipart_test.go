@@ -50,7 +50,8 @@ func show(header feed.Header, body []byte) string {
 }
 
 // readers reads a page in every way in which its bytes may arrive, with chunks
-// that it fits into and with chunks that have to grow within every part.
+// that it fits into and with chunks that have to grow within every part, so that nearly
+// every part has memory of its own.
 func readers(page, boundary string, maxEntity int) map[string]*partReader {
 	const name = "https://x.example/2"
 	readers := map[string]*partReader{
@@ -61,7 +62,7 @@ func readers(page, boundary string, maxEntity int) map[string]*partReader {
 		"with empty answers": newPartReader(&hesitant{r: strings.NewReader(page)}, boundary, name, maxEntity),
 	}
 	tiny := readers["into tiny chunks"]
-	tiny.chunk, tiny.nextChunk = tiny.chunk[:1], 1
+	tiny.chunk, tiny.nextChunk, tiny.maxChunk = tiny.chunk[:1], 1, 8
 	return readers
 }
 

@@ -46,7 +46,7 @@ func (w *walker) open(ctx context.Context) (*page, error) {
 			skipped, err = w.enter(ctx, p)
 		}
 		if err == nil && skipped == "" {
-			if err = w.skip(p); err == nil {
+			if err = w.skip(ctx, p); err == nil {
 				return p, nil
 			}
 		}
@@ -126,13 +126,14 @@ func (s *Source) circle(ctx context.Context, p *page, came string) error {
 }
 
 // skip reads up to the place and makes sure that it is the place.
-func (w *walker) skip(p *page) error {
+func (w *walker) skip(ctx context.Context, p *page) error {
 	cur := &w.cur
 	var sum digest
 	var e feed.Entity
 	for p.parsed < cur.Index {
+		used := w.s.reserved.used
 		var err error
-		e, _, err = p.entity() // its violations were seen when it was new
+		e, _, err = p.entity(ctx) // its violations were seen when it was new
 		if errors.Is(err, errPageEnd) {
 			return lost(PageChanged, p.self, "the page had %d entities and has %d now", cur.Index, p.parsed)
 		}
@@ -140,6 +141,7 @@ func (w *walker) skip(p *page) error {
 			return err
 		}
 		sum = sum.add(&e)
+		w.s.reserved.shrink(used)
 	}
 	switch {
 	case cur.Index == 0:

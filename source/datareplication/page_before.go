@@ -3,6 +3,7 @@ package datareplication
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -21,9 +22,10 @@ type pageEnd struct {
 	seen time.Time
 }
 
-// endBefore returns the page end that was just seen before the position of cur.
+// endBefore returns the page end that was just seen before the position of cur. It copies
+// the ID, which may be a part of an entity's memory.
 func endBefore(cur *cursor) pageEnd {
-	return pageEnd{cur.pageBefore(), storedID(cur.Last), time.Now()}
+	return pageEnd{cur.pageBefore(), strings.Clone(storedID(cur.Last)), time.Now()}
 }
 
 // holds reports whether the page end was seen lately and proves the position of
@@ -66,7 +68,7 @@ func (w *walker) checkPageBefore(ctx context.Context, p *page, first *feed.Entit
 	return nil
 }
 
-// lastEntity returns the last entity of a page, if it has any.
+// lastEntity returns the ID and the time of the last entity of a page, if it has any.
 func (s *Source) lastEntity(ctx context.Context, url string) (last feed.Entity, found bool, err error) {
 	p, err := s.get(ctx, url, "")
 	if err != nil {
@@ -74,13 +76,15 @@ func (s *Source) lastEntity(ctx context.Context, url string) (last feed.Entity, 
 	}
 	defer p.body.Close()
 	for {
-		e, _, err := p.entity()
+		used := s.reserved.used
+		e, _, err := p.entity(ctx)
 		switch {
 		case errors.Is(err, errPageEnd):
 			return last, found, nil
 		case err != nil:
 			return feed.Entity{}, false, err
 		}
-		last, found = e, true
+		last, found = feed.Entity{ID: strings.Clone(e.ID), Modified: e.Modified}, true
+		s.reserved.shrink(used)
 	}
 }

@@ -138,9 +138,16 @@ func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
 		if len(w.entities) > 0 && (w.size >= w.s.cfg.BatchBytes || len(w.entities) == w.s.cfg.BatchEntities) {
 			return false, nil
 		}
-		e, violations, err := p.entity()
-		if errors.Is(err, errPageEnd) {
+		wait, used := ctx, w.s.reserved.used
+		if len(w.entities) > 0 {
+			wait = nil // the batch can do without this entity
+		}
+		e, violations, err := p.entity(wait)
+		switch {
+		case errors.Is(err, errPageEnd):
 			return true, nil
+		case errors.Is(err, errNoMemory):
+			return false, nil
 		}
 		if err != nil {
 			return false, err
@@ -164,6 +171,8 @@ func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
 			}
 			w.entities = append(w.entities, e)
 			w.size += e.Size()
+		} else {
+			w.s.reserved.shrink(used)
 		}
 		// From here on the page goes by its own name. Earlier, that would move
 		// the cursor of a page that has nothing new.

@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -299,7 +300,7 @@ func (l *loader) readPage(ctx context.Context, ix *index) error {
 		ended := false
 		err := l.open(ctx, at)
 		if err == nil {
-			ended, err = l.take(s.at)
+			ended, err = l.take(ctx, s.at)
 		}
 		switch {
 		case err != nil && kept && sn.Entity == first:
@@ -340,11 +341,12 @@ func (l *loader) open(ctx context.Context, at string) error {
 		return fmt.Errorf("%s: %w", sn, err)
 	}
 	s.at = &page{
-		head:  head{pageHeader: pageHeader{self: at, boundary: boundary}},
-		body:  resp.Body,
-		parts: newPartReader(resp.Body, boundary, pageName(resp.URL), int(s.cfg.Limits.Entity)),
+		head:     head{pageHeader: pageHeader{self: at, boundary: boundary}},
+		body:     resp.Body,
+		parts:    newPartReader(resp.Body, boundary, pageName(resp.URL), int(s.cfg.Limits.Entity)),
+		reserved: &s.reserved,
 	}
-	if err := l.skip(s.at); err != nil {
+	if err := l.skip(ctx, s.at); err != nil {
 		s.closePage()
 		return err
 	}
@@ -352,10 +354,11 @@ func (l *loader) open(ctx context.Context, at string) error {
 }
 
 // skip reads up to the place and makes sure that it is the place.
-func (l *loader) skip(p *page) error {
+func (l *loader) skip(ctx context.Context, p *page) error {
 	var sum digest
 	for p.parsed < l.sn.Entity {
-		e, _, _, err := l.entity(p)
+		used := l.s.reserved.used
+		e, _, _, err := l.entity(ctx, p)
 		if errors.Is(err, errPageEnd) {
 			break
 		}
@@ -363,6 +366,7 @@ func (l *loader) skip(p *page) error {
 			return err
 		}
 		sum = sum.add(&e)
+		l.s.reserved.shrink(used)
 	}
 	if p.parsed < l.sn.Entity || sum != l.sn.Digest {
 		return lostForGood(SnapshotReplaced, p.self, "the first %d entities of %s are not those that were read before", l.sn.Entity, l.sn).forCertain()
@@ -371,15 +375,22 @@ func (l *loader) skip(p *page) error {
 }
 
 // take takes entities from the page until it ends or the batch is full.
-func (l *loader) take(p *page) (ended bool, err error) {
+func (l *loader) take(ctx context.Context, p *page) (ended bool, err error) {
 	sn := l.sn
 	for {
 		if len(l.entities) > 0 && (l.size >= l.s.cfg.BatchBytes || len(l.entities) == l.s.cfg.BatchEntities) {
 			return false, nil
 		}
-		e, whole, violations, err := l.entity(p)
-		if errors.Is(err, errPageEnd) {
+		wait, used := ctx, l.s.reserved.used
+		if len(l.entities) > 0 {
+			wait = nil // the batch can do without this entity
+		}
+		e, whole, violations, err := l.entity(wait, p)
+		switch {
+		case errors.Is(err, errPageEnd):
 			return true, nil
+		case errors.Is(err, errNoMemory):
+			return false, nil
 		}
 		if err != nil {
 			return false, err
@@ -388,8 +399,9 @@ func (l *loader) take(p *page) (ended bool, err error) {
 		sn.Digest = sn.Digest.add(&e)
 		if at := e.Modified.Unix(); whole && at >= *l.cur.Search.From {
 			if l.cur.Owed == nil || at < l.cur.Owed.Modified {
-				l.cur.Owed = &owed{storedID(e.ID), at}
+				l.cur.Owed = &owed{strings.Clone(storedID(e.ID)), at}
 			}
+			l.s.reserved.shrink(used)
 			continue
 		}
 		l.seen.add(violations...)
@@ -404,11 +416,8 @@ func (l *loader) take(p *page) (ended bool, err error) {
 // reading: the ID from the place, the time from the snapshot's. Whole says that
 // the entity has an ID and a time of its own, without which nobody could tell
 // that the feed has it too.
-func (l *loader) entity(p *page) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
-	part, err := p.parts.next()
-	if err == io.EOF { //nolint:errorlint // only the bare value is a good end
-		return feed.Entity{}, false, nil, errPageEnd
-	}
+func (l *loader) entity(ctx context.Context, p *page) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
+	part, err := p.part(ctx)
 	if err != nil {
 		return feed.Entity{}, false, nil, err
 	}

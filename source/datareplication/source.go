@@ -80,6 +80,9 @@ type Source struct {
 	// together.
 	trust time.Duration
 
+	// reserved is what the batch that is being read has reserved.
+	reserved reservation
+
 	// at is the page that is being read, if its end has not been reached.
 	at *page
 	// index is that of the snapshot that is being read.
@@ -128,6 +131,7 @@ func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.B
 // Next reads on from after: at most one page of new entities, or a stretch of
 // the way to the starting place.
 func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+	s.reserved = reservation{memory: s.cfg.Memory}
 	if !bytes.Equal(after, s.expect) {
 		s.closePage()
 		s.trail = trail{}
@@ -229,11 +233,12 @@ func (s *Source) head(ctx context.Context, url string) (head, error) {
 // page is a page that is being read.
 type page struct {
 	head
-	etag   string
-	date   time.Time
-	body   io.Closer
-	parts  *partReader
-	parsed int // number of entities so far
+	etag     string
+	date     time.Time
+	body     io.Closer
+	parts    *partReader
+	parsed   int          // number of entities so far
+	reserved *reservation // of the Source
 	// undated says that an entity without a time was reported.
 	undated bool
 }
@@ -262,11 +267,12 @@ func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
 		return nil, err
 	}
 	return &page{
-		head:  head{header, contentLength(resp.Header), violations},
-		etag:  resp.Header.Get("ETag"),
-		date:  resp.Date,
-		body:  resp.Body,
-		parts: newPartReader(resp.Body, header.boundary, header.self, int(s.cfg.Limits.Entity)),
+		head:     head{header, contentLength(resp.Header), violations},
+		etag:     resp.Header.Get("ETag"),
+		date:     resp.Date,
+		body:     resp.Body,
+		parts:    newPartReader(resp.Body, header.boundary, header.self, int(s.cfg.Limits.Entity)),
+		reserved: &s.reserved,
 	}, nil
 }
 
@@ -274,18 +280,34 @@ func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
 var errPageEnd = errors.New("the page ends here")
 
 // entity returns the next entity of the page and what violations it has. It
-// fails with errPageEnd behind the last one.
-func (p *page) entity() (feed.Entity, []feed.Violation, error) {
-	part, err := p.parts.next()
-	if err == io.EOF { //nolint:errorlint // only the bare value is a good end
-		return feed.Entity{}, nil, errPageEnd
-	}
+// fails with errPageEnd behind the last one. If there is no memory for it, entity waits;
+// with a nil ctx it fails with errNoMemory instead, and returns the entity at the next call.
+func (p *page) entity(ctx context.Context) (feed.Entity, []feed.Violation, error) {
+	part, err := p.part(ctx)
 	if err != nil {
 		return feed.Entity{}, nil, err
 	}
 	e, violations, err := newEntity(part, p.self, p.parsed)
 	p.parsed++
 	return e, violations, err
+}
+
+// part returns the next part of the page. Its errors are those of entity.
+func (p *page) part(ctx context.Context) (part, error) {
+	p.reserved.ctx = ctx
+	defer func() { p.reserved.ctx = nil }()
+	p.parts.memory = p.reserved
+	next, err := p.parts.next()
+	if err == io.EOF { //nolint:errorlint // only the bare value is a good end
+		err = errPageEnd
+	}
+	return next, err
+}
+
+// Release closes what is kept open between calls of Next, with its buffers.
+func (s *Source) Release() {
+	s.closePage()
+	s.index = nil
 }
 
 func (s *Source) closePage() {

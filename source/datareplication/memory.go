@@ -1,0 +1,58 @@
+package datareplication
+
+import (
+	"context"
+	"errors"
+)
+
+// Memory is what a Source reserves the memory of a batch from, while Next reads it. What is
+// reserved when Next returns belongs to the batch; the Source neither keeps nor returns it.
+// A Source uses it in one goroutine.
+type Memory interface {
+	// Reserve reserves n bytes more for the batch, and waits until it can. If ctx ends
+	// first, it returns its error and reserves nothing.
+	Reserve(ctx context.Context, n int64) error
+	// TryReserve reserves n bytes more if that needs no wait, and reports whether it did.
+	TryReserve(n int64) bool
+	// Free takes back the reservation of n bytes.
+	Free(n int64)
+}
+
+// errNoMemory ends a batch that is not empty: its next entity goes into the next batch.
+var errNoMemory = errors.New("there is no memory for another entity")
+
+// reservation is what a batch has reserved. It is the reserver of the page that the batch
+// is read from.
+type reservation struct {
+	memory Memory // nil for no bound
+	used   int64
+	// ctx ends the waits for the entity that is being read. It is nil if that entity is not
+	// to be waited for, because the batch has others.
+	ctx context.Context //nolint:containedctx // of one call of page.entity
+}
+
+func (r *reservation) reserve(n int) error {
+	switch {
+	case r.memory == nil:
+		return nil
+	case r.ctx == nil && !r.memory.TryReserve(int64(n)):
+		return errNoMemory
+	case r.ctx != nil:
+		if err := r.memory.Reserve(r.ctx, int64(n)); err != nil {
+			return err
+		}
+	}
+	r.used += int64(n)
+	return nil
+}
+
+func (r *reservation) free(n int) {
+	if r.memory != nil && n > 0 {
+		r.memory.Free(int64(n))
+		r.used -= int64(n)
+	}
+}
+
+// shrink frees what was reserved since used bytes were. The entities that were read since
+// are dropped.
+func (r *reservation) shrink(used int64) { r.free(int(r.used - used)) }
