@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +20,11 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// bigPage answers with one page of n entities of size bytes each. It pauses before entity
-// number pauseAt, if that is not 0.
+// bigPage answers with one page of n entities of size bytes each. In the middle of entity
+// number pauseAt, if that is not 0, it sends a byte every ten
+// seconds for as long as pause, at the first request.
 func bigPage(n, size, pauseAt int, pause time.Duration) http.HandlerFunc {
+	var paused atomic.Bool
 	body := bytes.Repeat([]byte("x"), size)
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", "<http://feed.example/latest>; rel=self")
@@ -32,21 +36,53 @@ func bigPage(n, size, pauseAt int, pause time.Duration) http.HandlerFunc {
 		for i := range n {
 			_, _ = fmt.Fprintf(w, "--b\r\nContent-ID: <%d>\r\nContent-Type: text/plain\r\nLast-Modified: %s\r\nOperation-Type: http-equiv=PUT\r\n\r\n",
 				i, second(i).Format(http.TimeFormat))
-			if pauseAt > 0 && i == pauseAt {
-				_, _ = w.Write(body[:size/2])
-				_ = http.NewResponseController(w).Flush()
-				select {
-				case <-time.After(pause):
-				case <-r.Context().Done():
-					return
+			if pauseAt > 0 && i == pauseAt && !paused.Swap(true) {
+				at := size / 2
+				_, _ = w.Write(body[:at])
+				for range pause / (10 * time.Second) {
+					if _, err := w.Write(body[at : at+1]); err != nil {
+						return
+					}
+					_ = http.NewResponseController(w).Flush()
+					at++
+					select {
+					case <-time.After(10 * time.Second):
+					case <-r.Context().Done():
+						return
+					}
 				}
-				_, _ = w.Write(body[size/2:])
+				_, _ = w.Write(body[at:])
 			} else if _, err := w.Write(body); err != nil {
 				return
 			}
 			_, _ = w.Write([]byte("\r\n"))
 		}
 		_, _ = w.Write([]byte("--b--\r\n"))
+	}
+}
+
+// bigPages is bigPage for a feed of n pages with one entity each.
+func bigPages(n, size int) http.HandlerFunc {
+	body := bytes.Repeat([]byte("x"), size)
+	return func(w http.ResponseWriter, r *http.Request) {
+		i, err := strconv.Atoi(r.URL.Path[1:])
+		if err != nil {
+			i = n - 1
+		}
+		for _, link := range []struct {
+			rel string
+			to  int
+		}{{"self", i}, {"prev", i - 1}, {"next", i + 1}} {
+			if link.to >= 0 && link.to < n {
+				w.Header().Add("Link", fmt.Sprintf("<http://feed.example/%d>; rel=%s", link.to, link.rel))
+			}
+		}
+		w.Header().Set("Last-Modified", second(i).Format(http.TimeFormat))
+		w.Header().Set("Content-Type", "multipart/mixed; boundary=b")
+		_, _ = fmt.Fprintf(w, "--b\r\nContent-ID: <%d>\r\nContent-Type: text/plain\r\nLast-Modified: %s\r\nOperation-Type: http-equiv=PUT\r\n\r\n",
+			i, second(i).Format(http.TimeFormat))
+		_, _ = w.Write(body)
+		_, _ = w.Write([]byte("\r\n--b--\r\n"))
 	}
 }
 
@@ -135,25 +171,38 @@ func liveHeap() int64 {
 // and however many feeds there are. Each publishes all of its entities in order.
 func TestManyFeedsKeepTheBudget(t *testing.T) {
 	const (
-		feeds = 60
+		feeds = 40
 		total = 8 << 20
 		// perFeed is what a feed may hold without budget: a buffer, the beginning of an
 		// entity, and a connection with both of its ends.
 		perFeed = 300 << 10
 	)
-	for _, size := range []int{500, 50_000, 300_000, 1_000_000, 3_000_000} {
-		t.Run(fmt.Sprintf("entities of %d bytes", size), func(t *testing.T) {
-			entities := max(4, min(6_000_000/size, 2000))
+	for _, test := range []struct {
+		entities, size int
+		apart          bool // each on a page of its own
+	}{
+		{entities: 1500, size: 500},
+		{entities: 60, size: 50_000},
+		{entities: 20, size: 300_000},
+		{entities: 6, size: 1_000_000},
+		{entities: 6, size: 1_000_000, apart: true},
+		{entities: 4, size: 3_000_000},
+	} {
+		entities, size := test.entities, test.size
+		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				h := bigPage(entities, size, 0, 0)
+				if test.apart {
+					h = bigPages(entities, size)
+				}
 				before := liveHeap()
 				budget := bridge.NewBudget(total)
 				topics := make([]*slowTopic, feeds)
-				h := bigPage(entities, size, 0, 0)
 				for i := range topics {
 					topics[i] = bridgeFrom(t, h, budget)
 				}
 				most := int64(0)
-				for range 20 {
+				for range 16 {
 					time.Sleep(1300 * time.Millisecond)
 					synctest.Wait()
 					most = max(most, liveHeap()-before)
@@ -182,4 +231,57 @@ func unused(t *testing.T, b *bridge.Budget, total int64) {
 		return
 	}
 	b.Release(total)
+}
+
+// Entities that are larger than the whole budget are published, of one feed at a time.
+func TestEntitiesAboveTheBudgetArePublished(t *testing.T) {
+	const feeds, entities, size = 20, 3, 1_000_000
+	synctest.Test(t, func(t *testing.T) {
+		before := liveHeap()
+		budget := bridge.NewBudget(1)
+		var topics []*slowTopic
+		h := bigPage(entities, size, 0, 0)
+		for range feeds {
+			topics = append(topics, bridgeFrom(t, h, budget))
+		}
+		time.Sleep(1300 * time.Millisecond)
+		synctest.Wait()
+		if held := liveHeap() - before; held > 5*size+feeds*(300<<10) {
+			t.Errorf("%d feeds hold %d bytes", feeds, held)
+		}
+		// One entity a second, and then some.
+		time.Sleep(2 * feeds * entities * time.Second)
+		for _, topic := range topics {
+			topic.wantAll(t, entities)
+		}
+		unused(t, budget, 1)
+	})
+}
+
+// Servers that stop in the middle of an entity have the whole budget, and one of them more.
+// Other feeds wait for a time, and then publish.
+func TestServersThatStopStarveNoOtherFeed(t *testing.T) {
+	const entities, size, total = 5, 300_000, 3 << 20
+	synctest.Test(t, func(t *testing.T) {
+		budget := bridge.NewBudget(total)
+		var stuck []*slowTopic
+		for range 5 {
+			stuck = append(stuck, bridgeFrom(t, bigPage(entities, size, 2, time.Hour), budget))
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if budget.TryAcquire(total / 2) {
+			t.Fatal("the feeds that are stuck have little of the budget")
+		}
+		small, large := bridgeFrom(t, bigPage(entities, 1000, 0, 0), budget), bridgeFrom(t, bigPage(entities, size, 0, 0), budget)
+		time.Sleep(5 * time.Second)
+		small.wantAll(t, entities) // it needs no budget
+		time.Sleep(entities * 6 * time.Minute)
+		large.wantAll(t, entities)
+		time.Sleep(2 * time.Hour)
+		for _, topic := range stuck {
+			topic.wantAll(t, entities)
+		}
+		unused(t, budget, total)
+	})
 }
