@@ -36,11 +36,14 @@
 //     would wait for up to a minute on a bus that works.
 //   - A reconnect ends only waits after errors of the sink. An upstream that failed, or
 //     asked for a wait, has not changed because the bus is back.
-//   - A batch that is read while the feed holds no other needs no budget. Otherwise
-//     feeds that have the whole budget and are stuck, because their bus does not
-//     answer, would stop the feeds of every other bus.
-//   - Budget is taken before a batch is read. A feed that waits for it holds no batch
-//     beyond those that have some, and never waits in order to commit.
+//   - A poll does not wait for budget before it has found 64 KiB. Otherwise feeds that
+//     have the whole budget and are stuck, because their bus or their server does not
+//     answer, would stop all feeds, and polls that find nothing would wait for each other.
+//   - A wait for budget never needs what only the waiting feed can return. A feed that
+//     waits before it reads ahead holds batches that will be committed, and commits need
+//     no budget. A feed that waits in the middle of an entity, with a part of it in
+//     memory, may be one of many of which each needs more than is left. So one of them at
+//     a time goes on without budget, until its batch is committed.
 package bridge
 
 import (
@@ -68,10 +71,12 @@ type Source interface {
 }
 
 // A Releaser is a Source that can drop what it holds in memory. A bridge calls Release
-// when it has read and will wait: after an error, or when it stops.
+// when it has read and will wait: after an error or a panic of the source or the sink,
+// when it stops, and when it goes on with a source of another kind.
 type Releaser interface {
 	Source
-	// Release drops what saves work and is large. It is not called during Next.
+	// Release drops what saves work and is large. It is not called during Next. Next may
+	// be called again after it.
 	Release()
 }
 

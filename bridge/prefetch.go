@@ -182,10 +182,7 @@ func (p *prefetcher) put(batch feed.Batch, err error, reserved int64, taken gran
 	size := batch.Size()
 	p.largest = max(p.largest, int64(size), used)
 	needed := used
-	switch {
-	case err != nil:
-		needed = 0
-	case reserved > 0:
+	if reserved > 0 {
 		needed = max(used, int64(size))
 	}
 	// If there is no budget for the batch, nothing is gained by waiting, because the batch

@@ -146,14 +146,30 @@ func (b *Bridge) resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 // session asks where the topic stands and copies from there on. It returns nil
 // when it is time to ask again, and otherwise why it could not go on.
 func (b *Bridge) session(ctx context.Context) (err error) {
+	defer func() {
+		// An earlier session may have left something in the source, and this one may have
+		// ended before it has read.
+		if err != nil || ctx.Err() != nil {
+			if panicked := b.releaseSource(); panicked != nil {
+				err = panicked
+			}
+		}
+	}()
 	defer recoverPanic(&err)
 	cp, err := b.resume(ctx)
 	if err != nil {
 		return err
 	}
-	if b.source, b.kind, err = b.open(ctx, cp); err != nil {
+	source, kind, err := b.open(ctx, cp)
+	if err != nil {
 		return err
 	}
+	if kind != b.kind {
+		if err := b.releaseSource(); err != nil {
+			return err
+		}
+	}
+	b.source, b.kind = source, kind
 	b.last, b.unstored = cp, nil
 	if !b.failing {
 		// After a failure the state says so until something works: a state
@@ -162,12 +178,7 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 	}
 
 	p := b.startPrefetching(ctx, cp.Cursor)
-	defer func() {
-		p.stop()
-		if r, ok := b.source.(Releaser); ok && (err != nil || ctx.Err() != nil) {
-			r.Release()
-		}
-	}()
+	defer p.stop()
 	for looked := time.Now(); ctx.Err() == nil && time.Since(looked) < recheck; {
 		batch, err := p.next(ctx)
 		if err != nil {
@@ -193,6 +204,16 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 		if stale, err := b.watch(ctx, Status{State: Idle}, max(b.Every, min(batch.Fresh, maxFresh)), nil); stale || err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// releaseSource makes the source of the last session drop what it holds.
+func (b *Bridge) releaseSource() (err error) {
+	defer recoverPanic(&err)
+	if r, ok := b.source.(Releaser); ok {
+		b.source = nil
+		r.Release()
 	}
 	return nil
 }
