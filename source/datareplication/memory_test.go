@@ -143,7 +143,7 @@ func bridgeFrom(t *testing.T, h http.Handler, budget *bridge.Budget) *slowTopic 
 	share := budget.Share()
 	src := s.source(t, func(c *Config) { c.Memory = share })
 	b := &bridge.Bridge{
-		Feed: "f", Writer: "w", Sink: topic, Every: time.Minute, ReadAhead: 8 << 20, Share: share,
+		Feed: "f", Writer: "w", Sink: topic, Every: 24 * time.Hour, ReadAhead: 8 << 20, Share: share,
 		Limits: bridge.Limits{Entities: 999, Bytes: 8 << 20},
 		Open:   func(context.Context, string) (bridge.Source, string, error) { return src, Kind, nil },
 		Log:    slog.New(slog.DiscardHandler), Observer: ignoringObserver{},
