@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 // elapsed makes the server's clock that of the bubble, n seconds after dawn at
@@ -180,7 +181,7 @@ func TestIdlePolls(t *testing.T) {
 		src := s.source(t)
 		r := readOn(t, src, nil)
 		s.header = func(h http.Header) { h.Add("Link", `<http://feed.example/1; rel=next`) }
-		readOn(t, src, r.cursor).wantError(t, true, BadLink)
+		readOn(t, src, r.cursor).wantError(t, true, page.BadLink)
 	})
 	t.Run("an empty page is reported once", func(t *testing.T) {
 		t.Parallel()

@@ -21,7 +21,7 @@ type Memory interface {
 // errNoMemory ends a batch that is not empty: its next entity goes into the next batch.
 var errNoMemory = errors.New("there is no memory for another entity")
 
-// reservation is what a batch has reserved. It is the reserver of the page that the batch
+// reservation is what a batch has reserved. It is the page.Memory of the page that the batch
 // is read from.
 type reservation struct {
 	memory Memory // nil for no bound
@@ -31,7 +31,7 @@ type reservation struct {
 	ctx context.Context //nolint:containedctx // of one call of page.entity
 }
 
-func (r *reservation) reserve(n int) error {
+func (r *reservation) Reserve(n int) error {
 	switch {
 	case r.memory == nil:
 		return nil
@@ -46,7 +46,7 @@ func (r *reservation) reserve(n int) error {
 	return nil
 }
 
-func (r *reservation) free(n int) {
+func (r *reservation) Free(n int) {
 	if r.memory != nil && n > 0 {
 		r.memory.Free(int64(n))
 		r.used -= int64(n)
@@ -55,4 +55,4 @@ func (r *reservation) free(n int) {
 
 // shrink frees what was reserved since used bytes were. The entities that were read since
 // are dropped.
-func (r *reservation) shrink(used int64) { r.free(int(r.used - used)) }
+func (r *reservation) shrink(used int64) { r.Free(int(r.used - used)) }

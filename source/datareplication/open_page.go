@@ -12,7 +12,7 @@ import (
 
 // open gets the page of the cursor, up to its place. It returns nil if the feed
 // ends at the place, as it did before.
-func (w *walker) open(ctx context.Context) (*page, error) {
+func (w *walker) open(ctx context.Context) (*openPage, error) {
 	s, cur := w.s, &w.cur
 	for earlier := 0; ; {
 		etag, full := cur.ETag, time.Unix(cur.Full, 0)
@@ -52,7 +52,7 @@ func (w *walker) open(ctx context.Context) (*page, error) {
 		}
 		p.body.Close()
 		if earlier++; err == nil && earlier > headsPerCall {
-			err = broken(Loop, p.self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
+			err = broken(Loop, p.Self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
 		}
 		if err != nil {
 			return nil, err
@@ -72,32 +72,32 @@ func (s *Source) sameEnd(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return !s.noHead && h.next == "" && h.modified.Equal(s.end.modified) && h.length == s.end.length, nil
+	return !s.noHead && h.Next == "" && h.Modified.Equal(s.end.modified) && h.length == s.end.length, nil
 }
 
 // enter looks at the links of a page of which nothing has been read. If they
 // show that another page has to be read before it, it returns that page.
-func (w *walker) enter(ctx context.Context, p *page) (earlier string, err error) {
+func (w *walker) enter(ctx context.Context, p *openPage) (earlier string, err error) {
 	w.seen.add(p.violations...)
 	came := w.cur.Came
-	if came == "" || p.prev == came {
+	if came == "" || p.Prev == came {
 		return "", nil
 	}
-	if p.prev != "" {
-		h, err := w.s.head(ctx, p.prev)
+	if p.Prev != "" {
+		h, err := w.s.head(ctx, p.Prev)
 		switch {
 		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
 			return "", err
-		case err == nil && h.self == came:
+		case err == nil && h.Self == came:
 			return "", nil // the same page by another name
-		case err == nil && (h.next == p.self || h.next == w.cur.Page) && h.modified.Unix() >= w.cur.Modified:
+		case err == nil && (h.Next == p.Self || h.Next == w.cur.Page) && h.Modified.Unix() >= w.cur.Modified:
 			// The next link has skipped a page that is newer than all that was
 			// read, as one does that leads to whatever page is the latest.
-			earlier = p.prev
+			earlier = p.Prev
 		}
-		w.seen.add(violation(LinksAsymmetric, p.self, "its prev link leads to %s, but the page whose next link leads here is %s", p.prev, came))
+		w.seen.add(violation(LinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
 	}
-	if earlier == "" && p.modified.Unix() < w.cur.Modified {
+	if earlier == "" && p.Modified.Unix() < w.cur.Modified {
 		// Nothing may be published twice because the feed leads back to where
 		// it has been, and trail notices only after a round or two.
 		return "", w.s.circle(ctx, p, came)
@@ -107,11 +107,11 @@ func (w *walker) enter(ctx context.Context, p *page) (earlier string, err error)
 
 // circle fails if the next links lead from p back to the page whose next link
 // led to p.
-func (s *Source) circle(ctx context.Context, p *page, came string) error {
-	next := p.next
+func (s *Source) circle(ctx context.Context, p *openPage, came string) error {
+	next := p.Next
 	for n := 0; next != "" && n < headsPerCall; n++ {
 		if next == came {
-			return broken(Loop, came, "the next links lead in a circle by way of %s", p.self)
+			return broken(Loop, came, "the next links lead in a circle by way of %s", p.Self)
 		}
 		h, err := s.head(ctx, next)
 		switch {
@@ -120,13 +120,13 @@ func (s *Source) circle(ctx context.Context, p *page, came string) error {
 		case err != nil:
 			return nil // it shows when the walk gets there
 		}
-		next = h.next
+		next = h.Next
 	}
 	return nil
 }
 
 // skip reads up to the place and makes sure that it is the place.
-func (w *walker) skip(ctx context.Context, p *page) error {
+func (w *walker) skip(ctx context.Context, p *openPage) error {
 	cur := &w.cur
 	var sum digest
 	var e feed.Entity
@@ -135,7 +135,7 @@ func (w *walker) skip(ctx context.Context, p *page) error {
 		var err error
 		e, _, err = p.entity(ctx) // its violations were seen when it was new
 		if errors.Is(err, errPageEnd) {
-			return lost(PageChanged, p.self, "the page had %d entities and has %d now", cur.Index, p.parsed)
+			return lost(PageChanged, p.Self, "the page had %d entities and has %d now", cur.Index, p.parsed)
 		}
 		if err != nil {
 			return err
@@ -146,11 +146,11 @@ func (w *walker) skip(ctx context.Context, p *page) error {
 	switch {
 	case cur.Index == 0:
 	case !isStoredID(cur.Last, e.ID):
-		return lost(PageChanged, p.self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
+		return lost(PageChanged, p.Self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
 	case sum != cur.Digest:
 		if sum != w.s.changed {
 			w.s.changed = sum
-			w.seen.add(violation(PageChanged, p.self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
+			w.seen.add(violation(PageChanged, p.Self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
 		}
 		w.replaced, cur.Digest = cur.Digest, sum
 	}

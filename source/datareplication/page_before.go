@@ -39,7 +39,7 @@ func (e pageEnd) holds(cur *cursor) bool {
 // entities before it on the page. Here there are none, and a feed that was made
 // anew under the same URLs would be read on from its middle. So the page before
 // must still end with the entity that was read last.
-func (w *walker) checkPageBefore(ctx context.Context, p *page, first *feed.Entity) error {
+func (w *walker) checkPageBefore(ctx context.Context, p *openPage, first *feed.Entity) error {
 	s, cur := w.s, &w.cur
 	before := cur.pageBefore()
 	if before == "" || s.proven.holds(cur) {
@@ -47,14 +47,14 @@ func (w *walker) checkPageBefore(ctx context.Context, p *page, first *feed.Entit
 	}
 	end, found, err := s.lastEntity(ctx, before)
 	gone := isGone(err) || s.refused(err, before)
-	follows := (p.prev == "" || p.prev == cur.Came) && first.Modified.Unix() >= cur.Modified
+	follows := (p.Prev == "" || p.Prev == cur.Came) && first.Modified.Unix() >= cur.Modified
 	switch {
 	case gone && !follows:
-		return lost(PageGone, before, "the page before %s is gone, and that page does not continue it: %v", p.self, err)
+		return lost(PageGone, before, "the page before %s is gone, and that page does not continue it: %v", p.Self, err)
 	case gone:
 		// Feeds lose their oldest pages. What is left of this one goes on
 		// where reading stopped, by its links and its times.
-		s.log.Info("the page before the position is gone; going on by the links", "page", p.self, "gone", before)
+		s.log.Info("the page before the position is gone; going on by the links", "page", p.Self, "gone", before)
 	case err != nil:
 		return err
 	case !found:

@@ -69,7 +69,7 @@ func (w *walker) batch() feed.Batch {
 
 func (w *walker) run(ctx context.Context) error {
 	s := w.s
-	if s.at != nil && (s.at.self != w.cur.Page || s.at.parsed != w.cur.Index) {
+	if s.at != nil && (s.at.Self != w.cur.Page || s.at.parsed != w.cur.Index) {
 		s.closePage() // it is open at another place, as after a gap
 	}
 	kept, pages := s.at != nil, 0
@@ -107,19 +107,19 @@ func (w *walker) run(ctx context.Context) error {
 		w.recordEnd(p)
 		s.closePage()
 		kept = false
-		next := p.next
+		next := p.Next
 		if next == "" {
 			w.recordFullRead(p)
 			return w.finish()
 		}
-		if next == w.cur.Page || next == p.self || w.trail.visit(next) {
-			return broken(Loop, p.self, "the next links lead in a circle by way of %s", next)
+		if next == w.cur.Page || next == p.Self || w.trail.visit(next) {
+			return broken(Loop, p.Self, "the next links lead in a circle by way of %s", next)
 		}
 		if w.cur.Index == 0 && w.cur.Empty >= maxEmptyPages {
-			return broken(TooManyEmptyPages, p.self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
+			return broken(TooManyEmptyPages, p.Self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
 		}
 		proven := w.cur.Index > 0 || s.proven.holds(&w.cur)
-		w.cur.turn(p.self, next)
+		w.cur.turn(p.Self, next)
 		w.moved = true
 		if proven {
 			s.proven = endBefore(&w.cur)
@@ -133,7 +133,7 @@ func (w *walker) run(ctx context.Context) error {
 }
 
 // take takes entities from the page until it ends or the batch is full.
-func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
+func (w *walker) take(ctx context.Context, p *openPage) (ended bool, err error) {
 	for {
 		if len(w.entities) > 0 && (w.size >= w.s.cfg.BatchBytes || len(w.entities) == w.s.cfg.BatchEntities) {
 			return false, nil
@@ -167,7 +167,7 @@ func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
 		if deliver {
 			w.seen.add(violations...)
 			if w.cur.Last != "" && e.Modified.Unix() < w.cur.Modified {
-				w.seen.add(violation(TimeRunsBack, p.self, "entity %s is of %s, and %s before it of %s", e.ID, unix(e.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
+				w.seen.add(violation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, unix(e.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
 			}
 			w.entities = append(w.entities, e)
 			w.size += e.Size()
@@ -176,7 +176,7 @@ func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
 		}
 		// From here on the page goes by its own name. Earlier, that would move
 		// the cursor of a page that has nothing new.
-		w.cur.Page = p.self
+		w.cur.Page = p.Self
 		w.cur.advance(&e)
 		w.moved = true
 	}
@@ -184,7 +184,7 @@ func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
 
 // filter reports whether to deliver an entity. It holds entities back until the
 // search for the start of reading has found its place.
-func (w *walker) filter(p *page, e *feed.Entity) (deliver bool, err error) {
+func (w *walker) filter(p *openPage, e *feed.Entity) (deliver bool, err error) {
 	sr := w.cur.Search
 	if sr == nil {
 		return true, nil
@@ -198,18 +198,18 @@ func (w *walker) filter(p *page, e *feed.Entity) (deliver bool, err error) {
 		w.cur.Search = nil
 	case found:
 		if sr.Oldest && sr.Reached {
-			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", unix(at), unix(*sr.From)).forCertain()
+			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", unix(at), unix(*sr.From)).forCertain()
 		}
 		w.cur.Search = nil
 		if sr.Oldest && sr.From != nil && at >= *sr.From+sr.Early {
-			w.seen.add(violation(NotOldEnough, p.self, "the oldest entity is of %s, so the feed may have lost some since %s", unix(at), unix(*sr.From)))
+			w.seen.add(violation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", unix(at), unix(*sr.From)))
 		}
 		return true, nil
 	case missing:
 		if sr.Oldest {
-			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, so the feed has lost %s of %s", unix(at), sr.ID, unix(*sr.From)).forCertain()
+			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed has lost %s of %s", unix(at), sr.ID, unix(*sr.From)).forCertain()
 		}
-		return false, lostForGood(IDNotFound, p.self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(at)).forCertain()
+		return false, lostForGood(IDNotFound, p.Self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(at)).forCertain()
 	}
 	return false, nil
 }
@@ -218,13 +218,13 @@ func (w *walker) filter(p *page, e *feed.Entity) (deliver bool, err error) {
 // to it. If it has that, it has the later ones too: feeds lose their oldest pages
 // first. A provider that gives the entities of a snapshot another time or ID than
 // on the feed is noticed here as well.
-func (w *walker) checkSnapshotGap(p *page, e *feed.Entity) error {
+func (w *walker) checkSnapshotGap(p *openPage, e *feed.Entity) error {
 	switch o := w.cur.Owed; {
 	case o == nil:
 	case isStoredID(o.ID, e.ID):
 		w.cur.Owed = nil
 	case e.Modified.Unix() > o.Modified:
-		return lostForGood(NotInFeed, p.self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
+		return lostForGood(NotInFeed, p.Self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
 			o.ID, unix(o.Modified), e.ID, unix(e.Modified.Unix())).forCertain()
 	}
 	return nil
@@ -251,15 +251,15 @@ func (w *walker) finish() error {
 }
 
 // checkPage checks a page that has been read to its end.
-func (w *walker) checkPage(p *page) {
+func (w *walker) checkPage(p *openPage) {
 	if w.s.end.matches(w.cur) {
 		return // it was looked at
 	}
 	if p.parsed == 0 {
-		w.seen.add(violation(EmptyPage, p.self, "the page has no entity"))
+		w.seen.add(violation(EmptyPage, p.Self, "the page has no entity"))
 	}
-	if w.moved && w.cur.Index > 0 && w.cur.Modified > p.modified.Unix() {
-		w.seen.add(violation(PageOlderThanLast, p.self, "the page is of %s, and its last entity %s of %s", unix(p.modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
+	if w.moved && w.cur.Index > 0 && w.cur.Modified > p.Modified.Unix() {
+		w.seen.add(violation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", unix(p.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
 	}
 }
 
@@ -267,7 +267,7 @@ func (w *walker) checkPage(p *page) {
 // end. A cursor that moves costs a commit, so one that has not moved otherwise
 // does so only when the time that it holds is too old to be of use: about once
 // an hour on a feed that is idle, and not at all without ETags.
-func (w *walker) recordFullRead(p *page) {
+func (w *walker) recordFullRead(p *openPage) {
 	switch {
 	case w.moved:
 	case keepsETag(p.etag) && !w.s.trusts(time.Unix(w.cur.Full, 0)):
@@ -279,21 +279,21 @@ func (w *walker) recordFullRead(p *page) {
 }
 
 // recordEnd caches the validators of p if it is the newest page.
-func (w *walker) recordEnd(p *page) {
-	if p.next != "" {
+func (w *walker) recordEnd(p *openPage) {
+	if p.Next != "" {
 		return
 	}
 	s, cur := w.s, &w.cur
 	s.end = end{
 		page: cur.Page, index: cur.Index, digest: cur.Digest,
-		etag: p.etag, modified: p.modified, length: p.length,
-		settled: p.length >= 0 || p.date.Sub(p.modified) >= weak,
+		etag: p.etag, modified: p.Modified, length: p.length,
+		settled: p.length >= 0 || p.date.Sub(p.Modified) >= weak,
 		full:    time.Now(),
 	}
 	if !w.moved && w.replaced != 0 {
 		s.end.digest = w.replaced // the cursor stays as it is
 	}
-	s.newest.set(p.modified)
+	s.newest.set(p.Modified)
 }
 
 // lookUp asks the entry point now and then how far the feed has got. It is
@@ -306,7 +306,7 @@ func (s *Source) lookUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
 	if h, err := s.head(ctx, s.cfg.URL); err == nil {
-		s.newest.set(h.modified)
+		s.newest.set(h.Modified)
 	}
 }
 

@@ -143,29 +143,29 @@ func (s *Source) back(ctx context.Context, sr *search, limit int, seen *sighting
 		case err != nil:
 			return "", err
 		case sr.Newer == "":
-			s.newest.set(page.modified)
+			s.newest.set(page.Modified)
 		default:
 			if err := sr.compare(page, seen); err != nil {
 				return "", err
 			}
 		}
 
-		older := sr.From != nil && page.modified.Unix() < *sr.From
+		older := sr.From != nil && page.Modified.Unix() < *sr.From
 		switch {
-		case older && page.next != "" && (page.next == sr.Newer || sr.Newer == ""):
-			return page.next, nil
+		case older && page.Next != "" && (page.Next == sr.Newer || sr.Newer == ""):
+			return page.Next, nil
 		case older, sr.Now:
 			// The feed ends before the place, and its last page tells where
 			// new entities will come (case 17). Or the links disagree about
 			// the page to start at, and the walk will find it.
-			return page.self, nil
-		case page.prev == "":
+			return page.Self, nil
+		case page.Prev == "":
 			sr.Oldest = true
-			return page.self, nil
-		case page.prev == page.self || sr.Trail.visit(page.prev):
-			return "", broken(Loop, page.self, "the prev links lead in a circle by way of %s", page.prev)
+			return page.Self, nil
+		case page.Prev == page.Self || sr.Trail.visit(page.Prev):
+			return "", broken(Loop, page.Self, "the prev links lead in a circle by way of %s", page.Prev)
 		}
-		sr.Newer, sr.NewerTime, sr.Back = page.self, page.modified.Unix(), page.prev
+		sr.Newer, sr.NewerTime, sr.Back = page.Self, page.Modified.Unix(), page.Prev
 	}
 	return "", nil
 }
@@ -191,14 +191,14 @@ func (s *Source) lookBack(ctx context.Context, sr *search) (head, error) {
 		return head{}, lost(PageGone, sr.Newer, "two neighbouring pages are gone, this one and %s", sr.Back)
 	case err != nil:
 		return head{}, err
-	case page.prev == sr.Back && !sr.Gap:
-		return head{}, lostForGood(PageGone, page.self, "its prev link leads to a page that is gone: %v", gone)
-	case page.prev == sr.Back && sr.ID == "" && !s.old.confirmed():
+	case page.Prev == sr.Back && !sr.Gap:
+		return head{}, lostForGood(PageGone, page.Self, "its prev link leads to a page that is gone: %v", gone)
+	case page.Prev == sr.Back && sr.ID == "" && !s.old.confirmed():
 		// Whatever is older is left out from here on, so this must be sure. A
 		// search for an ID is not misled: it fails, and is repeated.
-		return head{}, lost(PageGone, page.self, "its prev link leads to a page that is gone: %v", gone)
-	case page.prev == sr.Back:
-		page.prev = "" // what is left of the feed begins here
+		return head{}, lost(PageGone, page.Self, "its prev link leads to a page that is gone: %v", gone)
+	case page.Prev == sr.Back:
+		page.Prev = "" // what is left of the feed begins here
 	}
 	sr.Newer = ""
 	return page, nil
@@ -209,14 +209,14 @@ func (s *Source) lookBack(ctx context.Context, sr *search) (head, error) {
 // for the latest on the way forward, and all after it be lost in silence
 // (case 18).
 func (sr *search) compare(page head, seen *sightings) error {
-	if page.next == "" {
-		return broken(MissingNext, page.self, "the page has no next link although the page %s links back to it", sr.Newer)
+	if page.Next == "" {
+		return broken(MissingNext, page.Self, "the page has no next link although the page %s links back to it", sr.Newer)
 	}
-	if page.next != sr.Newer {
-		seen.add(violation(LinksAsymmetric, page.self, "its next link leads to %s, but the page that links back to it is %s", page.next, sr.Newer))
+	if page.Next != sr.Newer {
+		seen.add(violation(LinksAsymmetric, page.Self, "its next link leads to %s, but the page that links back to it is %s", page.Next, sr.Newer))
 	}
-	if at := page.modified.Unix(); at > sr.NewerTime {
-		seen.add(violation(PageTimeRunsBack, page.self, "it is of %s, and the page after it of %s", unix(at), unix(sr.NewerTime)))
+	if at := page.Modified.Unix(); at > sr.NewerTime {
+		seen.add(violation(PageTimeRunsBack, page.Self, "it is of %s, and the page after it of %s", unix(at), unix(sr.NewerTime)))
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 const (
@@ -100,11 +101,11 @@ type index struct {
 func (ix *index) page(n int) (string, error) {
 	ref, err := url.Parse(ix.pages[n])
 	if err != nil {
-		return "", broken(BadIndex, pageName(ix.base), "page %d in the index of the snapshot is %q, which is no URL", n, excerpt(ix.pages[n]))
+		return "", broken(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot is %q, which is no URL", n, excerpt(ix.pages[n]))
 	}
 	at := ix.base.ResolveReference(ref).String()
 	if len(at) > longestAddress {
-		return "", broken(BadIndex, pageName(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, where %d are the most: %s", n, len(at), longestAddress, excerpt(at))
+		return "", broken(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, where %d are the most: %s", n, len(at), longestAddress, excerpt(at))
 	}
 	return at, nil
 }
@@ -335,15 +336,15 @@ func (l *loader) open(ctx context.Context, at string) error {
 		resp.Body.Close()
 		return fmt.Errorf("%s: GET %s: %w", sn, at, errNoContent)
 	}
-	boundary, err := parseBoundary(resp.Header.Get("Content-Type"), pageName(resp.URL))
+	boundary, err := page.ParseBoundary(resp.Header.Get("Content-Type"), page.Name(resp.URL))
 	if err != nil {
 		resp.Body.Close()
 		return fmt.Errorf("%s: %w", sn, err)
 	}
-	s.at = &page{
-		head:     head{pageHeader: pageHeader{self: at, boundary: boundary}},
+	s.at = &openPage{
+		head:     head{Header: page.Header{Self: at, Boundary: boundary}},
 		body:     resp.Body,
-		parts:    newPartReader(resp.Body, boundary, pageName(resp.URL), int(s.cfg.Limits.Entity)),
+		parts:    page.NewReader(resp.Body, boundary, page.Name(resp.URL), int(s.cfg.Limits.Entity)),
 		reserved: &s.reserved,
 	}
 	if err := l.skip(ctx, s.at); err != nil {
@@ -354,7 +355,7 @@ func (l *loader) open(ctx context.Context, at string) error {
 }
 
 // skip reads up to the place and makes sure that it is the place.
-func (l *loader) skip(ctx context.Context, p *page) error {
+func (l *loader) skip(ctx context.Context, p *openPage) error {
 	var sum digest
 	for p.parsed < l.sn.Entity {
 		used := l.s.reserved.used
@@ -369,13 +370,13 @@ func (l *loader) skip(ctx context.Context, p *page) error {
 		l.s.reserved.shrink(used)
 	}
 	if p.parsed < l.sn.Entity || sum != l.sn.Digest {
-		return lostForGood(SnapshotReplaced, p.self, "the first %d entities of %s are not those that were read before", l.sn.Entity, l.sn).forCertain()
+		return lostForGood(SnapshotReplaced, p.Self, "the first %d entities of %s are not those that were read before", l.sn.Entity, l.sn).forCertain()
 	}
 	return nil
 }
 
 // take takes entities from the page until it ends or the batch is full.
-func (l *loader) take(ctx context.Context, p *page) (ended bool, err error) {
+func (l *loader) take(ctx context.Context, p *openPage) (ended bool, err error) {
 	sn := l.sn
 	for {
 		if len(l.entities) > 0 && (l.size >= l.s.cfg.BatchBytes || len(l.entities) == l.s.cfg.BatchEntities) {
@@ -416,24 +417,24 @@ func (l *loader) take(ctx context.Context, p *page) (ended bool, err error) {
 // reading: the ID from the place, the time from the snapshot's. Whole says that
 // the entity has an ID and a time of its own, without which nobody could tell
 // that the feed has it too.
-func (l *loader) entity(ctx context.Context, p *page) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
+func (l *loader) entity(ctx context.Context, p *openPage) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
 	part, err := p.part(ctx)
 	if err != nil {
 		return feed.Entity{}, false, nil, err
 	}
-	f := readFields(part)
-	whole = f.id != "" && f.modified != ""
+	f := page.ReadFields(part)
+	whole = f.ID != "" && f.Modified != ""
 	var seen sightings
-	if f.modified == "" {
-		f.modified = l.sn.Created.UTC().Format(http.TimeFormat)
+	if f.Modified == "" {
+		f.Modified = l.sn.Created.UTC().Format(http.TimeFormat)
 		if !p.undated {
 			p.undated = true
-			seen.add(violation(MissingEntityTime, p.self, "entity %d has no Last-Modified; it and those like it on the page get the time of the snapshot, %s", p.parsed, f.modified))
+			seen.add(violation(page.MissingEntityTime, p.Self, "entity %d has no Last-Modified; it and those like it on the page get the time of the snapshot, %s", p.parsed, f.Modified))
 		}
 	}
-	f.id = cmp.Or(f.id, fmt.Sprintf("%s/%d/%d", l.sn.ID, l.sn.Page, p.parsed))
-	f.operation = cmp.Or(f.operation, string(feed.Put))
-	e, violations, err = f.entity(part, p.self, p.parsed)
+	f.ID = cmp.Or(f.ID, fmt.Sprintf("%s/%d/%d", l.sn.ID, l.sn.Page, p.parsed))
+	f.Operation = cmp.Or(f.Operation, string(feed.Put))
+	e, violations, err = f.Entity(part, p.Self, p.parsed)
 	p.parsed++
 	return e, whole, append(seen, violations...), err
 }
@@ -448,7 +449,7 @@ func (s *Source) getIndex(ctx context.Context, at string, seen *sightings) (*ind
 	if resp.Status == http.StatusNoContent {
 		return nil, fmt.Errorf("the index of the snapshot: GET %s: %w; there may be no snapshot yet", at, errNoContent)
 	}
-	name := pageName(resp.URL)
+	name := page.Name(resp.URL)
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxIndex+1))
 	if err != nil {
 		return nil, err

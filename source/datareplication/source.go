@@ -45,6 +45,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 const (
@@ -84,7 +85,7 @@ type Source struct {
 	reserved reservation
 
 	// at is the page that is being read, if its end has not been reached.
-	at *page
+	at *openPage
 	// index is that of the snapshot that is being read.
 	index *index
 	// end is what is known of the end of the feed.
@@ -201,7 +202,7 @@ func (s *Source) read(ctx context.Context, cur cursor, after feed.Cursor) (feed.
 
 // head is what a HEAD request tells of a page.
 type head struct {
-	pageHeader
+	page.Header
 	length     int64 // Content-Length, or -1
 	violations []feed.Violation
 }
@@ -226,17 +227,17 @@ func (s *Source) head(ctx context.Context, url string) (head, error) {
 	if resp.Status == http.StatusNoContent {
 		return head{}, errNoContent
 	}
-	header, violations, err := parsePageHeader(resp.Header, resp.URL, false)
+	header, violations, err := page.ParseHeader(resp.Header, resp.URL, false)
 	return head{header, contentLength(resp.Header), violations}, err
 }
 
-// page is a page that is being read.
-type page struct {
+// openPage is a page that is being read.
+type openPage struct {
 	head
 	etag     string
 	date     time.Time
 	body     io.Closer
-	parts    *partReader
+	parts    *page.Reader
 	parsed   int          // number of entities so far
 	reserved *reservation // of the Source
 	// undated says that an entity without a time was reported.
@@ -244,7 +245,7 @@ type page struct {
 }
 
 // get asks for a page. It returns nil if the page is not modified.
-func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
+func (s *Source) get(ctx context.Context, url, etag string) (*openPage, error) {
 	resp, err := s.client.Do(ctx, source.Request{Method: http.MethodGet, URL: url, IfNoneMatch: etag})
 	if err != nil {
 		return nil, err
@@ -252,7 +253,7 @@ func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
 	switch resp.Status {
 	case http.StatusNotModified:
 		defer resp.Body.Close()
-		if l, _, err := parseLinks(resp.Header.Values("Link"), resp.URL); err != nil || l.next != "" {
+		if l, _, err := page.ParseLinks(resp.Header.Values("Link"), resp.URL); err != nil || l.Next != "" {
 			// The ETag covers the entities and not the links.
 			return s.get(ctx, url, "")
 		}
@@ -261,17 +262,17 @@ func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
 		resp.Body.Close()
 		return nil, errNoContent
 	}
-	header, violations, err := parsePageHeader(resp.Header, resp.URL, true)
+	header, violations, err := page.ParseHeader(resp.Header, resp.URL, true)
 	if err != nil {
 		resp.Body.Close()
 		return nil, err
 	}
-	return &page{
+	return &openPage{
 		head:     head{header, contentLength(resp.Header), violations},
 		etag:     resp.Header.Get("ETag"),
 		date:     resp.Date,
 		body:     resp.Body,
-		parts:    newPartReader(resp.Body, header.boundary, header.self, int(s.cfg.Limits.Entity)),
+		parts:    page.NewReader(resp.Body, header.Boundary, header.Self, int(s.cfg.Limits.Entity)),
 		reserved: &s.reserved,
 	}, nil
 }
@@ -282,22 +283,22 @@ var errPageEnd = errors.New("the page ends here")
 // entity returns the next entity of the page and what violations it has. It
 // fails with errPageEnd behind the last one. If there is no memory for it, entity waits;
 // with a nil ctx it fails with errNoMemory instead, and returns the entity at the next call.
-func (p *page) entity(ctx context.Context) (feed.Entity, []feed.Violation, error) {
+func (p *openPage) entity(ctx context.Context) (feed.Entity, []feed.Violation, error) {
 	part, err := p.part(ctx)
 	if err != nil {
 		return feed.Entity{}, nil, err
 	}
-	e, violations, err := newEntity(part, p.self, p.parsed)
+	e, violations, err := page.NewEntity(part, p.Self, p.parsed)
 	p.parsed++
 	return e, violations, err
 }
 
 // part returns the next part of the page. Its errors are those of entity.
-func (p *page) part(ctx context.Context) (part, error) {
+func (p *openPage) part(ctx context.Context) (page.Part, error) {
 	p.reserved.ctx = ctx
 	defer func() { p.reserved.ctx = nil }()
-	p.parts.memory = p.reserved
-	next, err := p.parts.next()
+	p.parts.Memory = p.reserved
+	next, err := p.parts.Next()
 	if err == io.EOF { //nolint:errorlint // only the bare value is a good end
 		err = errPageEnd
 	}

@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"errors"
@@ -13,11 +13,11 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// links are a page's links: absolute http URLs without user info and without a
+// Links are a page's links: absolute http URLs without user info and without a
 // fragment, or "" where the page has no such link.
-type links struct{ self, prev, next string }
+type Links struct{ Self, Prev, Next string }
 
-// parseLinks reads the Link fields of a page that was got from base. Each field
+// ParseLinks reads the Link fields of a page that was got from base. Each field
 // may have one link or several, in any order. Of two links with the same
 // relation the first counts, and the second is a violation.
 //
@@ -27,22 +27,22 @@ type links struct{ self, prev, next string }
 // readable and does not name a relation of ours; anything else is an error. A
 // link with a blank target counts as absent, because servers fill templates
 // with links that they do not have.
-func parseLinks(fields []string, base *url.URL) (links, []feed.Violation, error) {
-	var found links
+func ParseLinks(fields []string, base *url.URL) (Links, []feed.Violation, error) {
+	var found Links
 	var violations []feed.Violation
-	page := pageName(base)
+	page := Name(base)
 	for _, field := range fields {
 		for value := range linkValues(field) {
 			target, relations, err := readLink(value)
 			if err != nil {
-				return links{}, nil, broken(BadLink, page, "the link %q %s", evidence(value), err.Error())
+				return Links{}, nil, broken(BadLink, page, "the link %q %s", evidence(value), err.Error())
 			}
 			if target == "" || len(relations) == 0 {
 				continue
 			}
 			address, ok := resolveLink(base, target)
 			if !ok {
-				return links{}, nil, broken(BadLink, page, "the link %q does not lead to an http or https URL", evidence(value))
+				return Links{}, nil, broken(BadLink, page, "the link %q does not lead to an http or https URL", evidence(value))
 			}
 			for _, relation := range relations {
 				link := found.of(relation)
@@ -58,14 +58,14 @@ func parseLinks(fields []string, base *url.URL) (links, []feed.Violation, error)
 }
 
 // of returns the link of a relation, and nil if the relation is not one of ours.
-func (l *links) of(relation string) *string {
+func (l *Links) of(relation string) *string {
 	switch relation {
 	case "self":
-		return &l.self
+		return &l.Self
 	case "prev":
-		return &l.prev
+		return &l.Prev
 	case "next":
-		return &l.next
+		return &l.Next
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ var relFirst = regexp.MustCompile(`(?i)^;[ \t]*rel[ \t]*=`)
 
 // cutTarget cuts the target off a link value. It may stand without <>, as in
 // the specification's examples, if it is an absolute http URL and rel comes
-// next: with anything else there, nobody can say where the URL ends.
+// Next: with anything else there, nobody can say where the URL ends.
 func cutTarget(value string) (target, rest string, ok bool) {
 	if strings.HasPrefix(value, "<") {
 		target, rest, ok = strings.Cut(value[1:], ">")

@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"strings"
@@ -6,10 +6,10 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// parseBoundary returns the boundary parameter of a page's Content-Type, which
+// ParseBoundary returns the boundary parameter of a page's Content-Type, which
 // may be any multipart type. It takes more than [mime.ParseMediaType]: feeds
 // of this format are served with an unquoted boundary=<random-boundary>.
-func parseBoundary(contentType, page string) (string, error) {
+func ParseBoundary(contentType, page string) (string, error) {
 	if contentType == "" {
 		return "", broken(MissingContentType, page, "the page has no Content-Type")
 	}

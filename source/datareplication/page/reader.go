@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// errTruncated says that a page broke off before its closing delimiter. It is
+// ErrTruncated says that a page broke off before its closing delimiter. It is
 // transient: the next request may get the whole page.
-var errTruncated = fmt.Errorf("the page breaks off before its closing delimiter; it is read again, and if it stays so the provider writes broken pages: %w", io.ErrUnexpectedEOF)
+var ErrTruncated = fmt.Errorf("the page breaks off before its closing delimiter; it is read again, and if it stays so the provider writes broken pages: %w", io.ErrUnexpectedEOF)
 
 const (
 	firstChunk    = 16 << 10 // bytes; small, because most polls find a few entities
@@ -22,15 +22,15 @@ const (
 	largestPadding = 1 << 10
 )
 
-// part is one part of a page. Its header and body share memory with other parts
+// Part is one part of a page. Its header and body share memory with other parts
 // and must not be written to; they stay as they are when the reader goes on.
-type part struct {
-	header feed.Header
-	body   []byte
-	offset int64 // of the part's first byte, behind its delimiter line, in the page
+type Part struct {
+	Header feed.Header
+	Body   []byte
+	Offset int64 // of the part's first byte, behind its delimiter line, in the page
 }
 
-// partReader reads the parts of a page. It takes CRLF and LF, in any mixture,
+// Reader reads the parts of a page. It takes CRLF and LF, in any mixture,
 // for the end of a line. A delimiter is a line that starts with "--" and the
 // boundary, and goes on with nothing but blanks, or with "--", after which the
 // page has ended. Every other line is data.
@@ -41,7 +41,7 @@ type part struct {
 // Chunks have 64 KiB at most. A part that is larger gets memory of its own, which
 // no other part shares, and of which at most an eighth is unused. Parts above
 // maxEntity are refused as soon as that much of them was read.
-type partReader struct {
+type Reader struct {
 	r         io.Reader
 	page      string // for errors
 	maxEntity int    // bytes, headers and body
@@ -61,10 +61,10 @@ type partReader struct {
 	own bool
 	// lastOwn is the size of the last part that had memory of its own.
 	lastOwn int
-	// memory is what the chunks are reserved from, apart from the first one and
+	// Memory is what the chunks are reserved from, apart from the first one and
 	// those behind parts with memory of their own; nil for no bound. It may be
-	// changed between calls of next.
-	memory  reserver
+	// changed between calls of Next.
+	Memory  Memory
 	readErr error // of r, which is not read again after it
 
 	begun  bool  // the first delimiter is behind us
@@ -76,23 +76,23 @@ type partReader struct {
 	fields    []feed.Field // that headers are cut from
 }
 
-// reserver counts the bytes that pages take in memory.
-type reserver interface {
-	// reserve is called before n bytes are allocated. If it fails, so does next, and
+// Memory counts the bytes that pages take in memory.
+type Memory interface {
+	// Reserve is called before n bytes are allocated. If it fails, so does next, and
 	// can be called again: nothing of the page is lost.
-	reserve(n int) error
-	// free is called when n bytes that were reserved are no longer used. The bytes of
+	Reserve(n int) error
+	// Free is called when n bytes that were reserved are no longer used. The bytes of
 	// parts that were handed out are never freed.
-	free(n int)
+	Free(n int)
 }
 
-// reserveError is an error of a reserver.
+// reserveError is an error of a Memory.
 type reserveError struct{ error }
 
-// newPartReader returns a reader of the page that r has the bytes of. page is
+// NewReader returns a reader of the page that r has the bytes of. page is
 // the page's name in errors.
-func newPartReader(r io.Reader, boundary, page string, maxEntity int) *partReader {
-	p := &partReader{
+func NewReader(r io.Reader, boundary, page string, maxEntity int) *Reader {
+	p := &Reader{
 		r: r, page: page, maxEntity: maxEntity,
 		delimiter: []byte("\n--" + boundary),
 		chunk:     make([]byte, firstChunk), nextChunk: 2 * firstChunk, maxChunk: largestChunk,
@@ -104,68 +104,68 @@ func newPartReader(r io.Reader, boundary, page string, maxEntity int) *partReade
 	return p
 }
 
-// next returns the next part once the delimiter behind it has been seen.
+// Next returns the next part once the delimiter behind it has been seen.
 // It returns [io.EOF] behind the closing delimiter; what the page has after
 // that is ignored and may be left unread in r. If the page ends in any other
-// way, the error matches [errTruncated]; what r fails with is returned as it
+// way, the error matches [ErrTruncated]; what r fails with is returned as it
 // is; a malformed page gives an error that matches [feed.ErrPermanent]. After
 // an error, next returns it again. An error of the memory is returned as it is,
 // and only once.
-func (p *partReader) next() (part, error) {
+func (p *Reader) Next() (Part, error) {
 	if p.err != nil {
-		return part{}, p.err
+		return Part{}, p.err
 	}
 	next, err := p.readPart()
 	if refused, ok := errors.AsType[*reserveError](err); ok {
-		return part{}, refused.error
+		return Part{}, refused.error
 	}
 	p.err = err
 	return next, err
 }
 
-func (p *partReader) readPart() (part, error) {
+func (p *Reader) readPart() (Part, error) {
 	if !p.begun {
 		if err := p.skipPreamble(); err != nil {
-			return part{}, err
+			return Part{}, err
 		}
 		p.begun = true
 	}
 	if p.closed {
-		return part{}, io.EOF
+		return Part{}, io.EOF
 	}
 	header, err := p.readHeader()
 	if err != nil {
-		return part{}, err
+		return Part{}, err
 	}
 	// The line end of the blank line may be the delimiter's too, if there is
 	// no body.
 	bodyEnd, behind, err := p.readBody(header.blank)
 	if err != nil {
-		return part{}, err
+		return Part{}, err
 	}
 	if p.own {
 		return p.cutOwn(header, bodyEnd, behind)
 	}
 	next, err := p.cut(p.unread(), header, bodyEnd)
 	if err != nil {
-		return part{}, err
+		return Part{}, err
 	}
 	p.skip(behind)
 	return next, nil
 }
 
 // cut returns the part at the start of b, whose body ends at bodyEnd.
-func (p *partReader) cut(b []byte, header headerExtent, bodyEnd int) (part, error) {
+func (p *Reader) cut(b []byte, header headerExtent, bodyEnd int) (Part, error) {
 	fields, err := p.parseHeader(b[:header.size], header)
 	if err != nil {
-		return part{}, err
+		return Part{}, err
 	}
-	return part{header: fields, body: b[min(header.end, bodyEnd):bodyEnd:bodyEnd], offset: p.offset}, nil
+	return Part{Header: fields, Body: b[min(header.end, bodyEnd):bodyEnd:bodyEnd], Offset: p.offset}, nil
 }
 
 // cutOwn is cut for a part that has the chunk as memory of its own. It keeps neither the
 // chunk nor anything that refers to it: a page may stay open when its parts are published.
-func (p *partReader) cutOwn(header headerExtent, bodyEnd, behind int) (part, error) {
+func (p *Reader) cutOwn(header headerExtent, bodyEnd, behind int) (Part, error) {
 	b, rest := p.chunk[:bodyEnd], p.chunk[behind:p.end]
 	p.lastOwn = behind
 	if unused := len(p.chunk) - bodyEnd; unused > bodyEnd/8 {
@@ -195,7 +195,7 @@ const (
 )
 
 // skipPreamble skips everything up to and with the first delimiter.
-func (p *partReader) skipPreamble() error {
+func (p *Reader) skipPreamble() error {
 	for {
 		at, behind, kind := p.search(0)
 		switch kind {
@@ -214,7 +214,7 @@ func (p *partReader) skipPreamble() error {
 }
 
 // headerExtent says where a part's header lies. The ends of its fields are in
-// partReader.fieldEnds.
+// Reader.fieldEnds.
 type headerExtent struct {
 	size    int  // of the fields
 	blank   int  // the last byte of the blank line that ends the header
@@ -224,7 +224,7 @@ type headerExtent struct {
 }
 
 // readHeader reads up to and with the blank line behind a part's header.
-func (p *partReader) readHeader() (headerExtent, error) {
+func (p *Reader) readHeader() (headerExtent, error) {
 	p.fieldEnds = p.fieldEnds[:0]
 	var extent headerExtent
 	line, scanned := 0, 0
@@ -268,13 +268,13 @@ func (p *partReader) readHeader() (headerExtent, error) {
 	}
 }
 
-func (p *partReader) headerTooLarge() error {
+func (p *Reader) headerTooLarge() error {
 	return p.broken(EntityHeaderTooLarge, 0, "a part's header is larger than %d bytes", largestHeader)
 }
 
 // readBody reads up to and with the next delimiter that starts at from or
 // later. It returns where the body in front of it ends, and what is behind it.
-func (p *partReader) readBody(from int) (bodyEnd, behind int, err error) {
+func (p *Reader) readBody(from int) (bodyEnd, behind int, err error) {
 	for {
 		at, behind, kind := p.search(from)
 		b := p.unread()
@@ -303,7 +303,7 @@ func (p *partReader) readBody(from int) (bodyEnd, behind int, err error) {
 // search looks for a delimiter that starts at from or later. If there is one,
 // or may be one, it starts at at; else at is the first place where one may yet
 // start. behind is the end of the delimiter's line.
-func (p *partReader) search(from int) (at, behind int, kind delimiterKind) {
+func (p *Reader) search(from int) (at, behind int, kind delimiterKind) {
 	b := p.unread()
 	for {
 		i := bytes.Index(b[from:], p.delimiter)
@@ -348,16 +348,16 @@ func classify(rest []byte) (n int, kind delimiterKind) {
 }
 
 // unread is what was read and not yet handed out.
-func (p *partReader) unread() []byte { return p.chunk[p.start:p.end] }
+func (p *Reader) unread() []byte { return p.chunk[p.start:p.end] }
 
 // skip leaves the first n unread bytes behind.
-func (p *partReader) skip(n int) {
+func (p *Reader) skip(n int) {
 	p.start += n
 	p.offset += int64(n)
 }
 
 // fill reads more. It returns nil only if it got something.
-func (p *partReader) fill() error {
+func (p *Reader) fill() error {
 	if p.end == len(p.chunk) {
 		if err := p.grow(); err != nil {
 			return err
@@ -379,13 +379,13 @@ func (p *partReader) fill() error {
 	case p.readErr == nil:
 		return io.ErrNoProgress
 	case errors.Is(p.readErr, io.EOF):
-		return fmt.Errorf("%s ends at byte %d: %w", p.page, p.offset+int64(p.end-p.start), errTruncated)
+		return fmt.Errorf("%s ends at byte %d: %w", p.page, p.offset+int64(p.end-p.start), ErrTruncated)
 	}
 	return p.readErr
 }
 
 // grow moves what is unread to another chunk, which has room for more.
-func (p *partReader) grow() error {
+func (p *Reader) grow() error {
 	rest := p.unread()
 	// No part takes more than enough, so neither does a chunk.
 	enough := p.maxEntity + len(p.delimiter) + largestChunk
@@ -395,8 +395,8 @@ func (p *partReader) grow() error {
 		// Parts are often about as large as the one before.
 		size = max(size, min(p.lastOwn+largestPadding, enough))
 	}
-	if p.memory != nil {
-		if err := p.memory.reserve(size); err != nil {
+	if p.Memory != nil {
+		if err := p.Memory.Reserve(size); err != nil {
 			return &reserveError{err}
 		}
 	}
@@ -415,13 +415,13 @@ func (p *partReader) grow() error {
 	return nil
 }
 
-func (p *partReader) free(n int) {
-	if p.memory != nil {
-		p.memory.free(n)
+func (p *Reader) free(n int) {
+	if p.Memory != nil {
+		p.Memory.Free(n)
 	}
 }
 
 // broken is a breach at an unread byte.
-func (p *partReader) broken(kind string, at int, format string, args ...any) error {
+func (p *Reader) broken(kind string, at int, format string, args ...any) error {
 	return broken(kind, p.page, format+", at byte %d", append(args, p.offset+int64(at))...)
 }

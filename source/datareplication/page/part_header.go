@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ const fieldsAtOnce = 128
 
 // newHeader returns an empty header with room for n fields, cut from an array
 // for several parts, so that a part does not cost an allocation of its own.
-func (p *partReader) newHeader(n int) feed.Header {
+func (p *Reader) newHeader(n int) feed.Header {
 	if cap(p.fields)-len(p.fields) < n {
 		p.fields = make([]feed.Field, 0, max(fieldsAtOnce, n))
 	}
@@ -24,7 +24,7 @@ func (p *partReader) newHeader(n int) feed.Header {
 
 // parseHeader reads the header of the part that is at the start of what is
 // unread. block has its fields, which end at p.fieldEnds.
-func (p *partReader) parseHeader(block []byte, extent headerExtent) (feed.Header, error) {
+func (p *Reader) parseHeader(block []byte, extent headerExtent) (feed.Header, error) {
 	// What was read into a chunk is never written again, so it may be seen as
 	// a string; copying it would take a tenth of the time that a part takes.
 	text := unsafe.String(unsafe.SliceData(block), len(block))
@@ -56,7 +56,7 @@ func (p *partReader) parseHeader(block []byte, extent headerExtent) (feed.Header
 // nameLength returns how many bytes of a part's i-th field are its name. The
 // parts of a page mostly have the same names in the same order, so the name in
 // the part before is tried first.
-func (p *partReader) nameLength(field string, i int) int {
+func (p *Reader) nameLength(field string, i int) int {
 	if i < len(p.last) {
 		if name := p.last[i].Name; strings.HasPrefix(field, name) && len(field) > len(name) && field[len(name)] == ':' {
 			return len(name)
