@@ -166,8 +166,9 @@ func (s *Share) TryReserve(n int64) bool {
 // is committed. After [longestWait] it waits no longer. If ctx ends first, it reserves
 // nothing and returns the error of ctx.
 //
-// It is for the first entity of a batch, without which the feed would make no progress. For
-// any other entity use TryReserve: the batch can do without it.
+// It is for the first entity of a batch, without which the feed would make no progress, and
+// for an entity that is in memory in part. For any other entity use TryReserve: the batch
+// can do without it.
 func (s *Share) Reserve(ctx context.Context, n int64) error {
 	if err := ctx.Err(); err != nil || s.TryReserve(n) {
 		return err

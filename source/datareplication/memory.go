@@ -26,18 +26,22 @@ var errNoMemory = errors.New("there is no memory for another entity")
 type reservation struct {
 	memory Memory // nil for no bound
 	used   int64
-	// ctx ends the waits for the entity that is being read. It is nil if that entity is not
-	// to be waited for, because the batch has others.
-	ctx context.Context //nolint:containedctx // of one call of page.entity
+	// ctx ends the waits for the entity that is being read.
+	ctx context.Context //nolint:containedctx // of one call of openPage.entity
+	// wait reports that the entity is worth a wait, because the batch has no other.
+	wait bool
 }
 
-func (r *reservation) Reserve(n int) error {
+// Reserve is that of [page.Memory].
+func (r *reservation) Reserve(n int, grows bool) error {
 	switch {
 	case r.memory == nil:
 		return nil
-	case r.ctx == nil && !r.memory.TryReserve(int64(n)):
-		return errNoMemory
-	case r.ctx != nil:
+	case !r.wait && !grows:
+		if !r.memory.TryReserve(int64(n)) {
+			return errNoMemory
+		}
+	default:
 		if err := r.memory.Reserve(r.ctx, int64(n)); err != nil {
 			return err
 		}
@@ -46,6 +50,7 @@ func (r *reservation) Reserve(n int) error {
 	return nil
 }
 
+// Free is that of [page.Memory].
 func (r *reservation) Free(n int) {
 	if r.memory != nil && n > 0 {
 		r.memory.Free(int64(n))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,8 +25,14 @@ import (
 // number pauseAt, if that is not 0, it sends a byte every ten
 // seconds for as long as pause, at the first request.
 func bigPage(n, size, pauseAt int, pause time.Duration) http.HandlerFunc {
+	return pageOf(slices.Repeat([]int{size}, n), pauseAt, pause)
+}
+
+// pageOf is bigPage with entities of these sizes.
+func pageOf(sizes []int, pauseAt int, pause time.Duration) http.HandlerFunc {
 	var paused atomic.Bool
-	body := bytes.Repeat([]byte("x"), size)
+	n := len(sizes)
+	whole := bytes.Repeat([]byte("x"), slices.Max(sizes))
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", "<http://feed.example/latest>; rel=self")
 		w.Header().Set("Last-Modified", second(n).Format(http.TimeFormat))
@@ -33,7 +40,8 @@ func bigPage(n, size, pauseAt int, pause time.Duration) http.HandlerFunc {
 		if r.Method == http.MethodHead {
 			return
 		}
-		for i := range n {
+		for i, size := range sizes {
+			body := whole[:size]
 			_, _ = fmt.Fprintf(w, "--b\r\nContent-ID: <%d>\r\nContent-Type: text/plain\r\nLast-Modified: %s\r\nOperation-Type: http-equiv=PUT\r\n\r\n",
 				i, second(i).Format(http.TimeFormat))
 			if pauseAt > 0 && i == pauseAt && !paused.Swap(true) {
@@ -59,6 +67,16 @@ func bigPage(n, size, pauseAt int, pause time.Duration) http.HandlerFunc {
 		}
 		_, _ = w.Write([]byte("--b--\r\n"))
 	}
+}
+
+// growingPage is bigPage with entities of which each is twice as large as the one before,
+// and the last has size bytes.
+func growingPage(n, size int) http.HandlerFunc {
+	sizes := make([]int, n)
+	for i := range sizes {
+		sizes[i] = size >> (n - 1 - i)
+	}
+	return pageOf(sizes, 0, 0)
 }
 
 // bigPages is bigPage for a feed of n pages with one entity each.
@@ -180,6 +198,7 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 	for _, test := range []struct {
 		entities, size int
 		apart          bool // each on a page of its own
+		grow           bool // each is twice as large as the one before
 	}{
 		{entities: 1500, size: 500},
 		{entities: 60, size: 50_000},
@@ -187,13 +206,17 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 		{entities: 6, size: 1_000_000},
 		{entities: 6, size: 1_000_000, apart: true},
 		{entities: 4, size: 3_000_000},
+		{entities: 12, size: 2_000_000, grow: true},
 	} {
 		entities, size := test.entities, test.size
 		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := bigPage(entities, size, 0, 0)
-				if test.apart {
+				switch {
+				case test.apart:
 					h = bigPages(entities, size)
+				case test.grow:
+					h = growingPage(entities, size)
 				}
 				before := liveHeap()
 				budget := bridge.NewBudget(total)

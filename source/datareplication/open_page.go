@@ -133,7 +133,7 @@ func (w *walker) skip(ctx context.Context, p *openPage) error {
 	for p.parsed < cur.Index {
 		used := w.s.reserved.used
 		var err error
-		e, _, err = p.entity(ctx) // its violations were seen when it was new
+		e, _, err = p.entity(ctx, true) // its violations were seen when it was new
 		if errors.Is(err, errPageEnd) {
 			return lost(PageChanged, p.Self, "the page had %d entities and has %d now", cur.Index, p.parsed)
 		}

@@ -77,7 +77,7 @@ func (s *Source) lastEntity(ctx context.Context, url string) (last feed.Entity, 
 	defer p.body.Close()
 	for {
 		used := s.reserved.used
-		e, _, err := p.entity(ctx)
+		e, _, err := p.entity(ctx, true)
 		switch {
 		case errors.Is(err, errPageEnd):
 			return last, found, nil

@@ -138,11 +138,8 @@ func (w *walker) take(ctx context.Context, p *openPage) (ended bool, err error) 
 		if len(w.entities) > 0 && (w.size >= w.s.cfg.BatchBytes || len(w.entities) == w.s.cfg.BatchEntities) {
 			return false, nil
 		}
-		wait, used := ctx, w.s.reserved.used
-		if len(w.entities) > 0 {
-			wait = nil // the batch can do without this entity
-		}
-		e, violations, err := p.entity(wait)
+		used := w.s.reserved.used
+		e, violations, err := p.entity(ctx, len(w.entities) == 0)
 		switch {
 		case errors.Is(err, errPageEnd):
 			return true, nil

@@ -359,7 +359,7 @@ func (l *loader) skip(ctx context.Context, p *openPage) error {
 	var sum digest
 	for p.parsed < l.sn.Entity {
 		used := l.s.reserved.used
-		e, _, _, err := l.entity(ctx, p)
+		e, _, _, err := l.entity(ctx, p, true)
 		if errors.Is(err, errPageEnd) {
 			break
 		}
@@ -382,11 +382,8 @@ func (l *loader) take(ctx context.Context, p *openPage) (ended bool, err error) 
 		if len(l.entities) > 0 && (l.size >= l.s.cfg.BatchBytes || len(l.entities) == l.s.cfg.BatchEntities) {
 			return false, nil
 		}
-		wait, used := ctx, l.s.reserved.used
-		if len(l.entities) > 0 {
-			wait = nil // the batch can do without this entity
-		}
-		e, whole, violations, err := l.entity(wait, p)
+		used := l.s.reserved.used
+		e, whole, violations, err := l.entity(ctx, p, len(l.entities) == 0)
 		switch {
 		case errors.Is(err, errPageEnd):
 			return true, nil
@@ -417,8 +414,8 @@ func (l *loader) take(ctx context.Context, p *openPage) (ended bool, err error) 
 // reading: the ID from the place, the time from the snapshot's. Whole says that
 // the entity has an ID and a time of its own, without which nobody could tell
 // that the feed has it too.
-func (l *loader) entity(ctx context.Context, p *openPage) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
-	part, err := p.part(ctx)
+func (l *loader) entity(ctx context.Context, p *openPage, wait bool) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
+	part, err := p.part(ctx, wait)
 	if err != nil {
 		return feed.Entity{}, false, nil, err
 	}

@@ -281,10 +281,10 @@ func (s *Source) get(ctx context.Context, url, etag string) (*openPage, error) {
 var errPageEnd = errors.New("the page ends here")
 
 // entity returns the next entity of the page and what violations it has. It
-// fails with errPageEnd behind the last one. If there is no memory for it, entity waits;
-// with a nil ctx it fails with errNoMemory instead, and returns the entity at the next call.
-func (p *openPage) entity(ctx context.Context) (feed.Entity, []feed.Violation, error) {
-	part, err := p.part(ctx)
+// fails with errPageEnd behind the last one. If there is no memory for it, and wait is not
+// set, it fails with errNoMemory, and returns the entity at the next call.
+func (p *openPage) entity(ctx context.Context, wait bool) (feed.Entity, []feed.Violation, error) {
+	part, err := p.part(ctx, wait)
 	if err != nil {
 		return feed.Entity{}, nil, err
 	}
@@ -294,8 +294,8 @@ func (p *openPage) entity(ctx context.Context) (feed.Entity, []feed.Violation, e
 }
 
 // part returns the next part of the page. Its errors are those of entity.
-func (p *openPage) part(ctx context.Context) (page.Part, error) {
-	p.reserved.ctx = ctx
+func (p *openPage) part(ctx context.Context, wait bool) (page.Part, error) {
+	p.reserved.ctx, p.reserved.wait = ctx, wait
 	defer func() { p.reserved.ctx = nil }()
 	p.parts.Memory = p.reserved
 	next, err := p.parts.Next()

@@ -78,11 +78,13 @@ type Reader struct {
 
 // Memory counts the bytes that pages take in memory.
 type Memory interface {
-	// Reserve is called before n bytes are allocated. If it fails, so does next, and
-	// can be called again: nothing of the page is lost.
-	Reserve(n int) error
+	// Reserve is called before n bytes are allocated. If it fails, Next returns its
+	// error, and can be called again: nothing of the page is lost. If grows is set, the
+	// bytes take the place of fewer that hold the beginning of a large part. Those stay
+	// allocated if Reserve fails, so it should wait rather than fail.
+	Reserve(n int, grows bool) error
 	// Free is called when n bytes that were reserved are no longer used. The bytes of
-	// parts that were handed out are never freed.
+	// parts that were returned are never freed.
 	Free(n int)
 }
 
@@ -396,7 +398,7 @@ func (p *Reader) grow() error {
 		size = max(size, min(p.lastOwn+largestPadding, enough))
 	}
 	if p.Memory != nil {
-		if err := p.Memory.Reserve(size); err != nil {
+		if err := p.Memory.Reserve(size, p.own); err != nil {
 			return &reserveError{err}
 		}
 	}
