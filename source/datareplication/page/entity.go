@@ -7,17 +7,19 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 )
 
-// NewEntity reads an entity out of a part of a page. index is the part's place
-// on the page, from 0. All headers are kept as they are; of those that the
-// entity's fields are read from, the first of a name counts.
+// NewEntity returns the entity of a part. The URL of the page and the index of the part on
+// it, from 0, are used in errors and violations; the entity has the URL, too. All headers
+// are kept unchanged. If a header is repeated, the first one counts.
 //
-// An entity without a Content-ID is refused and gets no made-up one: the ID is
-// what a repetition is told by.
+// An entity without a Content-ID is refused: duplicates are detected by it, so it is never
+// generated. Content-Type, Last-Modified and Operation-Type are required, too. An error
+// matches [feed.ErrPermanent] and [feed.Violation].
 func NewEntity(p Part, page string, index int) (feed.Entity, []feed.Violation, error) {
 	f := ReadFields(p)
 	return f.Entity(p, page, index)
 }
 
+// Entity is [NewEntity] for a part whose fields are f.
 func (f *Fields) Entity(p Part, page string, index int) (feed.Entity, []feed.Violation, error) {
 	refuse := func(kind, what, value string) (feed.Entity, []feed.Violation, error) {
 		return feed.Entity{}, nil, broken(kind, page, "entity %d, at byte %d of the page, %s%s", index, p.Offset, what, excerpt(value))
@@ -56,17 +58,19 @@ func (f *Fields) Entity(p Part, page string, index int) (feed.Entity, []feed.Vio
 	return feed.Entity{ID: f.ID, Op: op, Modified: modified, Header: p.Header, Body: p.Body, Page: page}, violations, nil
 }
 
-// Fields are the fields that matter to an entity.
+// Fields are the header fields of a part from which an entity is made.
 type Fields struct {
-	// The first field of each name; "" if it is missing or has no value.
+	// The value of the first field of each name, or "" if it is missing or empty. They can
+	// be set before Entity is called.
 	ContentType, Modified, ID, Operation string
-	// wrongLength is a Content-Length that is not the body's. Parts end at
-	// their delimiter, whatever it says.
+	// wrongLength is a Content-Length that differs from the length of the body. Parts end
+	// at their delimiter all the same.
 	wrongLength *feed.Field
-	// encoding is a Content-Transfer-Encoding that a mail program would undo.
+	// encoding is a Content-Transfer-Encoding that a mail program would decode.
 	encoding *feed.Field
 }
 
+// ReadFields returns the fields of a part.
 func ReadFields(p Part) (f Fields) {
 	first := func(at *string, value string) {
 		if *at == "" {
@@ -97,9 +101,8 @@ func ReadFields(p Part) (f Fields) {
 	return f
 }
 
-// isNamed says whether a name, in any case, is the one wanted. Few names are of
-// the same length, and most of those have the usual case, so a comparison
-// without case is rare.
+// isNamed reports whether a name equals the one wanted, in any case. It compares without
+// case only names of the same length that are not equal already, which is rare.
 func isNamed(name, want string) bool {
 	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
 }

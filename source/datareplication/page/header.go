@@ -9,23 +9,24 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// Header is what the header of a page says about the page.
+// Header has the fields of a page's response that describe the page.
 type Header struct {
 	// Self, Prev and Next are absolute URLs. A page has a self link; without
 	// prev it is the oldest page, without next the latest.
 	Self, Prev, Next string
 	// Modified is the page's Last-Modified, in UTC and whole seconds.
 	Modified time.Time
-	// Boundary separates the page's parts; "" for the answer to a HEAD.
+	// Boundary separates the page's parts. It is empty if no body was wanted.
 	Boundary string
 }
 
-// ParseHeader reads the header of a page that was got from base, which is
-// the URL after all redirects. The answer to a HEAD request has no body, so
-// wantBody is false and nothing is asked of its Content-Type.
+// ParseHeader parses the header of the response for a page. base is its URL after all
+// redirects. For the answer to a HEAD request, which has no body, wantBody is false, and
+// Content-Type is not checked.
 //
-// A page without a self link is refused, entry point or not: what it is cannot
-// be told apart from another page, so no cursor could name it.
+// A page without a self link is refused, also at the entry point, because a cursor could
+// not name it. Links follow the rules of [ParseLinks]. An error matches
+// [feed.ErrPermanent] and [feed.Violation].
 func ParseHeader(h http.Header, base *url.URL, wantBody bool) (Header, []feed.Violation, error) {
 	page := Name(base)
 	found, violations, err := ParseLinks(h.Values("Link"), base)
@@ -33,8 +34,8 @@ func ParseHeader(h http.Header, base *url.URL, wantBody bool) (Header, []feed.Vi
 		return Header{}, nil, err
 	}
 	if found.Self == "" {
-		// An error page or a login page with the status 200 has no links, and
-		// what it is says more than what it lacks.
+		// An error page or a login page with the status 200 has no links, and its
+		// Content-Type explains more than the missing link.
 		if value := h.Get("Content-Type"); value != "" && !isMultipart(value) {
 			hint := ""
 			if strings.Contains(strings.ToLower(value), "xml") {
@@ -67,8 +68,7 @@ func ParseHeader(h http.Header, base *url.URL, wantBody bool) (Header, []feed.Vi
 	return header, violations, nil
 }
 
-// Name is how a page shows in errors and violations: its URL without user
-// info.
+// Name returns the URL of a page as errors and violations name it: without user info.
 func Name(u *url.URL) string {
 	shown := *u
 	shown.User = nil

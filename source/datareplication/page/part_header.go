@@ -8,7 +8,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// fieldsAtOnce is how many fields are allocated at once.
+// fieldsAtOnce is the number of fields that are allocated at once.
 const fieldsAtOnce = 128
 
 // newHeader returns an empty header with room for n fields, cut from an array
@@ -22,11 +22,11 @@ func (p *Reader) newHeader(n int) feed.Header {
 	return p.fields[from : from : from+n]
 }
 
-// parseHeader reads the header of the part that is at the start of what is
-// unread. block has its fields, which end at p.fieldEnds.
+// parseHeader parses the header of the part at the start of the unread bytes. block has
+// its fields, which end at p.fieldEnds.
 func (p *Reader) parseHeader(block []byte, extent headerExtent) (feed.Header, error) {
-	// What was read into a chunk is never written again, so it may be seen as
-	// a string; copying it would take a tenth of the time that a part takes.
+	// The bytes of a chunk are never written again, so they can be used as a string
+	// without a copy, which would take a tenth of the time of a part.
 	text := unsafe.String(unsafe.SliceData(block), len(block))
 	if !utf8.ValidString(text) {
 		return nil, p.broken(UndecodablePart, 0, "a part's header is not UTF-8")
@@ -69,8 +69,8 @@ func (p *Reader) nameLength(field string, i int) int {
 	return n
 }
 
-// unfold joins the lines of a field. As RFC 5322 has it, the ends of the lines
-// go and the blanks at their starts stay.
+// unfold joins the lines of a field as RFC 5322 does: it removes the line ends and keeps
+// the blanks at the starts of lines.
 func unfold(field string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(field, "\r\n", ""), "\n", "")
 }

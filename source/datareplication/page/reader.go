@@ -9,70 +9,70 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// ErrTruncated says that a page broke off before its closing delimiter. It is
+// ErrTruncated reports that a page ends before its closing delimiter. It is
 // transient: the next request may get the whole page.
 var ErrTruncated = fmt.Errorf("the page breaks off before its closing delimiter; it is read again, and if it stays so the provider writes broken pages: %w", io.ErrUnexpectedEOF)
 
 const (
 	firstChunk    = 16 << 10 // bytes; small, because most polls find a few entities
-	largestChunk  = 64 << 10 // bytes; larger ones fall out of the processor's cache before they are read
-	largestHeader = 64 << 10 // bytes that a part's header may have
-	// largestPadding is how many blanks may follow a delimiter. It keeps a
-	// reader from waiting for the end of a line without end.
+	largestChunk  = 64 << 10 // bytes; larger ones leave the processor's cache before they are read
+	largestHeader = 64 << 10 // bytes of a part's header
+	// largestPadding is the largest number of blanks behind a delimiter. Without it a
+	// Reader would wait for the end of a line that has none.
 	largestPadding = 1 << 10
 )
 
 // Part is one part of a page. Its header and body share memory with other parts
-// and must not be written to; they stay as they are when the reader goes on.
+// and must not be written to. They stay valid, and do not change, when the Reader reads on.
 type Part struct {
 	Header feed.Header
 	Body   []byte
-	Offset int64 // of the part's first byte, behind its delimiter line, in the page
+	Offset int64 // of the part's first byte in the page, after its delimiter line
 }
 
-// Reader reads the parts of a page. It takes CRLF and LF, in any mixture,
-// for the end of a line. A delimiter is a line that starts with "--" and the
-// boundary, and goes on with nothing but blanks, or with "--", after which the
-// page has ended. Every other line is data.
+// Reader reads the parts of a page. Lines end with CRLF or LF, in any mixture. A
+// delimiter is a line that starts with "--" and the boundary, followed by blanks only,
+// or by "--", which ends the page. Every other line is data.
 //
-// Parts are handed out without copying: each is a slice of the chunk that it
-// was read into. A chunk is written to only behind what was read before, so
-// what was handed out never changes; it is garbage when all its parts are.
-// Chunks have 64 KiB at most. A part that is larger gets memory of its own, which
-// no other part shares, and of which at most an eighth is unused. Parts above
-// maxEntity are refused as soon as that much of them was read.
+// Parts are returned without copying: each is a slice of the chunk that it was read
+// into. A chunk is written only after the bytes that were read before, so a part that
+// was returned never changes. A chunk is garbage when all of its parts are. Chunks have
+// 64 KiB at most. A larger part has memory of its own, which it shares with no other
+// part, and of which at most an eighth is unused. A part above the limit is refused as
+// soon as so many of its bytes were read.
+//
+// A Reader is used by one goroutine.
 type Reader struct {
 	r         io.Reader
 	page      string // for errors
 	maxEntity int    // bytes, headers and body
-	// delimiter is what every delimiter starts with: a line end, "--" and the
+	// delimiter is the beginning of every delimiter: a line end, "--" and the
 	// boundary.
 	delimiter []byte
 
-	// chunk[start:end] was read and not yet handed out. All positions below
-	// count from start.
+	// chunk[start:end] was read and not yet returned. The methods below count
+	// positions from start.
 	chunk      []byte
 	start, end int
 	offset     int64 // of chunk[start] in the page
 	nextChunk  int   // size of the chunk after this one
 	maxChunk   int   // size of the largest chunk, unless it is a part's own
-	// own reports that the chunk is the memory of the part at its start, and of
-	// no other.
+	// own reports that the chunk belongs to the part at its start, and to no other.
 	own bool
 	// lastOwn is the size of the last part that had memory of its own.
 	lastOwn int
-	// Memory is what the chunks are reserved from, apart from the first one and
-	// those behind parts with memory of their own; nil for no bound. It may be
-	// changed between calls of Next.
+	// Memory reserves the chunks, except the first one and those that follow a part
+	// with memory of its own. Nil means that there is no bound. It may be changed
+	// between calls of Next.
 	Memory  Memory
 	readErr error // of r, which is not read again after it
 
-	begun  bool  // the first delimiter is behind us
-	closed bool  // so is the closing one
-	err    error // what next has returned, and returns from then on
+	begun  bool  // the first delimiter was read
+	closed bool  // the closing delimiter was read
+	err    error // that Next returned, and returns from then on
 
 	fieldEnds []int        // of the header that was read last
-	last      feed.Header  // of the part that was handed out last
+	last      feed.Header  // of the part that was returned last
 	fields    []feed.Field // that headers are cut from
 }
 
@@ -91,28 +91,26 @@ type Memory interface {
 // reserveError is an error of a Memory.
 type reserveError struct{ error }
 
-// NewReader returns a reader of the page that r has the bytes of. page is
-// the page's name in errors.
+// NewReader returns a reader of the page whose body is r. The name of the page is used
+// in errors. Parts of more than maxEntity bytes, headers and body together, are refused.
 func NewReader(r io.Reader, boundary, page string, maxEntity int) *Reader {
 	p := &Reader{
 		r: r, page: page, maxEntity: maxEntity,
 		delimiter: []byte("\n--" + boundary),
 		chunk:     make([]byte, firstChunk), nextChunk: 2 * firstChunk, maxChunk: largestChunk,
 	}
-	// The page's first line may be a delimiter too, so it is given a line end
-	// to stand behind.
+	// The first line of the page may be a delimiter, too, so a line end is put before it.
 	p.chunk[0] = '\n'
 	p.end, p.offset = 1, -1
 	return p
 }
 
-// Next returns the next part once the delimiter behind it has been seen.
-// It returns [io.EOF] behind the closing delimiter; what the page has after
-// that is ignored and may be left unread in r. If the page ends in any other
-// way, the error matches [ErrTruncated]; what r fails with is returned as it
-// is; a malformed page gives an error that matches [feed.ErrPermanent]. After
-// an error, next returns it again. An error of the memory is returned as it is,
-// and only once.
+// Next returns the next part after it has read the delimiter that ends it. After the
+// closing delimiter it returns [io.EOF] itself; the rest of the page is ignored and may be
+// left unread. If the page ends without a closing delimiter, the error matches
+// [ErrTruncated]. An error of the body is returned unchanged. A malformed page gives an
+// error that matches [feed.ErrPermanent]. All of these are returned again by the next
+// call. An error of Memory is returned unchanged, and once.
 func (p *Reader) Next() (Part, error) {
 	if p.err != nil {
 		return Part{}, p.err
@@ -139,8 +137,7 @@ func (p *Reader) readPart() (Part, error) {
 	if err != nil {
 		return Part{}, err
 	}
-	// The line end of the blank line may be the delimiter's too, if there is
-	// no body.
+	// If there is no body, the line end of the blank line may be that of the delimiter.
 	bodyEnd, behind, err := p.readBody(header.blank)
 	if err != nil {
 		return Part{}, err
@@ -165,8 +162,8 @@ func (p *Reader) cut(b []byte, header headerExtent, bodyEnd int) (Part, error) {
 	return Part{Header: fields, Body: b[min(header.end, bodyEnd):bodyEnd:bodyEnd], Offset: p.offset}, nil
 }
 
-// cutOwn is cut for a part that has the chunk as memory of its own. It keeps neither the
-// chunk nor anything that refers to it: a page may stay open when its parts are published.
+// cutOwn is cut for a part that has memory of its own. The Reader keeps nothing that
+// refers to that memory, because a page may stay open after its parts were published.
 func (p *Reader) cutOwn(header headerExtent, bodyEnd, behind int) (Part, error) {
 	b, rest := p.chunk[:bodyEnd], p.chunk[behind:p.end]
 	p.lastOwn = behind
@@ -185,18 +182,18 @@ func (p *Reader) cutOwn(header headerExtent, bodyEnd, behind int) (Part, error) 
 	return next, err
 }
 
-// A search for a delimiter finds one of these.
+// A delimiterKind is a result of search.
 type delimiterKind int
 
 const (
 	noDelimiter      delimiterKind = iota
-	unfinished                     // it takes more bytes to tell
+	unfinished                     // more bytes are needed to decide
 	opening                        // another part follows
 	closing                        // the page ends here
 	delimiterTooLong               // it is followed by more blanks than we read
 )
 
-// skipPreamble skips everything up to and with the first delimiter.
+// skipPreamble skips everything up to and including the first delimiter.
 func (p *Reader) skipPreamble() error {
 	for {
 		at, behind, kind := p.search(0)
@@ -215,17 +212,17 @@ func (p *Reader) skipPreamble() error {
 	}
 }
 
-// headerExtent says where a part's header lies. The ends of its fields are in
+// headerExtent is the position of a part's header. The ends of its fields are in
 // Reader.fieldEnds.
 type headerExtent struct {
 	size    int  // of the fields
 	blank   int  // the last byte of the blank line that ends the header
-	end     int  // behind the blank line
+	end     int  // after the blank line
 	folded  bool // whether some field has several lines
-	returns int  // how many carriage returns belong to the ends of lines
+	returns int  // number of carriage returns that belong to line ends
 }
 
-// readHeader reads up to and with the blank line behind a part's header.
+// readHeader reads up to and including the blank line after a part's header.
 func (p *Reader) readHeader() (headerExtent, error) {
 	p.fieldEnds = p.fieldEnds[:0]
 	var extent headerExtent
@@ -274,8 +271,9 @@ func (p *Reader) headerTooLarge() error {
 	return p.broken(EntityHeaderTooLarge, 0, "a part's header is larger than %d bytes", largestHeader)
 }
 
-// readBody reads up to and with the next delimiter that starts at from or
-// later. It returns where the body in front of it ends, and what is behind it.
+// readBody reads up to and including the next delimiter that starts at from or
+// later. It returns the end of the body before the delimiter, and the position after the
+// delimiter.
 func (p *Reader) readBody(from int) (bodyEnd, behind int, err error) {
 	for {
 		at, behind, kind := p.search(from)
@@ -284,7 +282,7 @@ func (p *Reader) readBody(from int) (bodyEnd, behind int, err error) {
 		if at > 0 && b[at-1] == '\r' {
 			bodyEnd--
 		}
-		// Without a delimiter, at is the first place where one may yet start.
+		// Without a delimiter, at is the first position where one may still start.
 		if bodyEnd > p.maxEntity {
 			return 0, 0, p.broken(EntityTooLarge, 0, "an entity is larger than the limit of %d bytes", p.maxEntity)
 		}
@@ -303,7 +301,7 @@ func (p *Reader) readBody(from int) (bodyEnd, behind int, err error) {
 }
 
 // search looks for a delimiter that starts at from or later. If there is one,
-// or may be one, it starts at at; else at is the first place where one may yet
+// or may be one, it starts at at; otherwise at is the first position where one may still
 // start. behind is the end of the delimiter's line.
 func (p *Reader) search(from int) (at, behind int, kind delimiterKind) {
 	b := p.unread()
@@ -321,8 +319,8 @@ func (p *Reader) search(from int) (at, behind int, kind delimiterKind) {
 	}
 }
 
-// classify looks at what follows "--" and the boundary on a line. For a
-// delimiter, n is how much of it belongs to the delimiter.
+// classify reports which kind of delimiter a line is, given the bytes after "--" and the
+// boundary. For a delimiter, n is the number of those bytes that belong to it.
 func classify(rest []byte) (n int, kind delimiterKind) {
 	if len(rest) > 0 && rest[0] == '-' {
 		switch {
@@ -349,16 +347,16 @@ func classify(rest []byte) (n int, kind delimiterKind) {
 	return 0, noDelimiter
 }
 
-// unread is what was read and not yet handed out.
+// unread returns the bytes that were read and not yet returned.
 func (p *Reader) unread() []byte { return p.chunk[p.start:p.end] }
 
-// skip leaves the first n unread bytes behind.
+// skip discards the first n unread bytes.
 func (p *Reader) skip(n int) {
 	p.start += n
 	p.offset += int64(n)
 }
 
-// fill reads more. It returns nil only if it got something.
+// fill reads more bytes. It returns nil only if it read at least one.
 func (p *Reader) fill() error {
 	if p.end == len(p.chunk) {
 		if err := p.grow(); err != nil {
@@ -370,7 +368,7 @@ func (p *Reader) fill() error {
 			break
 		}
 		var n int
-		// Little of what is behind a part gets into its own memory.
+		// A part's own memory should have few bytes of the parts after it.
 		n, p.readErr = p.r.Read(p.chunk[p.end:min(len(p.chunk), p.end+p.maxChunk)])
 		if n > 0 {
 			p.end += n
@@ -386,10 +384,10 @@ func (p *Reader) fill() error {
 	return p.readErr
 }
 
-// grow moves what is unread to another chunk, which has room for more.
+// grow moves the unread bytes to another chunk, which has room for more.
 func (p *Reader) grow() error {
 	rest := p.unread()
-	// No part takes more than enough, so neither does a chunk.
+	// No part needs more than enough bytes.
 	enough := p.maxEntity + len(p.delimiter) + largestChunk
 	size := max(p.nextChunk, min(2*len(rest), enough))
 	own := p.begun && size > p.maxChunk
@@ -423,7 +421,7 @@ func (p *Reader) free(n int) {
 	}
 }
 
-// broken is a breach at an unread byte.
+// broken returns the error about a breach at an unread byte.
 func (p *Reader) broken(kind string, at int, format string, args ...any) error {
 	return broken(kind, p.page, format+", at byte %d", append(args, p.offset+int64(at))...)
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// The kinds of violation of the specification that a page by itself shows. Those in the
-// first group come as errors that match [feed.ErrPermanent]. Those in the second are
-// returned beside what was read.
+// The kinds of violation of the specification that one page can have. Those of the first
+// group are errors that match [feed.ErrPermanent]. Those of the second group are returned
+// together with the result.
 const (
 	MissingSelf          = "missing_self_link"
 	BadLink              = "bad_link"
@@ -35,13 +35,12 @@ const (
 	LengthMismatch   = "content_length_mismatch"
 )
 
-// violation is a breach that reading goes on after.
+// violation returns a breach that does not stop the reading.
 func violation(kind, page, format string, args ...any) feed.Violation {
 	return feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}
 }
 
-// broken is a breach that reading cannot go on after. The error says what to do
-// about it.
+// broken returns the error about a breach that stops the reading, with its cure.
 func broken(kind, page, format string, args ...any) error {
 	cure := "nothing behind it is published until the provider has mended it"
 	switch kind {
