@@ -53,7 +53,7 @@ type cursor struct {
 
 	// Search says what is being looked for, while the place where reading
 	// starts is not known.
-	Search *search `json:"search,omitempty"`
+	Search *seek `json:"search,omitempty"`
 	// Gap is what Last was when the configuration let reading go on after a
 	// gap. If reading gets stuck at that entity again, nothing was won.
 	Gap string `json:"gap,omitempty"`
@@ -121,7 +121,7 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 
 // startCursor returns the cursor for a configured start.
 func startCursor(start Start) cursor {
-	cur := cursor{Search: newSearch(start)}
+	cur := cursor{Search: newSeek(start)}
 	if start.Snapshot != "" {
 		cur.Snapshot = &snapshot{Index: start.Snapshot}
 	}
@@ -165,9 +165,9 @@ func (cur *cursor) trim() {
 	cur.Last = storedID(cur.Last)
 }
 
-// turn moves the place from the end of the page whose name is from to the start
+// startNextPage moves the place from the end of the page whose name is from to the start
 // of the page after it.
-func (cur *cursor) turn(from, next string) {
+func (cur *cursor) startNextPage(from, next string) {
 	if cur.Index == 0 {
 		cur.Before = cur.pageBefore()
 		cur.Empty++

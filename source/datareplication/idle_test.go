@@ -220,7 +220,7 @@ func TestNewest(t *testing.T) {
 			if i == 0 {
 				s.write("/3", "e@12")
 			} else {
-				time.Sleep(lookEvery)
+				time.Sleep(newestEvery)
 			}
 			heads := slices.DeleteFunc(s.requests(), func(r string) bool { return r != "HEAD /latest" })
 			if want := map[int]int{0: 1, 1: 0, 2: 1, 3: 0}[i]; i < 3 && len(heads) != want {

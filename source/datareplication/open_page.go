@@ -10,9 +10,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// open gets the page of the cursor, up to its place. It returns nil if the feed
+// openPage gets the page of the cursor, up to its place. It returns nil if the feed
 // ends at the place, as it did before.
-func (w *walker) open(ctx context.Context) (*openPage, error) {
+func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 	s, cur := w.s, &w.cur
 	for earlier := 0; ; {
 		etag, full := cur.ETag, time.Unix(cur.Full, 0)
@@ -43,10 +43,10 @@ func (w *walker) open(ctx context.Context) (*openPage, error) {
 		}
 		skipped := ""
 		if !known && cur.Index == 0 {
-			skipped, err = w.enter(ctx, p)
+			skipped, err = w.checkPrev(ctx, p)
 		}
 		if err == nil && skipped == "" {
-			if err = w.skip(ctx, p); err == nil {
+			if err = w.skipRead(ctx, p); err == nil {
 				return p, nil
 			}
 		}
@@ -75,9 +75,9 @@ func (s *Source) sameEnd(ctx context.Context) (bool, error) {
 	return !s.noHead && h.Next == "" && h.Modified.Equal(s.end.modified) && h.length == s.end.length, nil
 }
 
-// enter looks at the links of a page of which nothing has been read. If they
+// checkPrev looks at the links of a page of which nothing has been read. If they
 // show that another page has to be read before it, it returns that page.
-func (w *walker) enter(ctx context.Context, p *openPage) (earlier string, err error) {
+func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, err error) {
 	w.seen.add(p.violations...)
 	came := w.cur.Came
 	if came == "" || p.Prev == came {
@@ -100,14 +100,14 @@ func (w *walker) enter(ctx context.Context, p *openPage) (earlier string, err er
 	if earlier == "" && p.Modified.Unix() < w.cur.Modified {
 		// Nothing may be published twice because the feed leads back to where
 		// it has been, and trail notices only after a round or two.
-		return "", w.s.circle(ctx, p, came)
+		return "", w.s.checkLoop(ctx, p, came)
 	}
 	return earlier, nil
 }
 
-// circle fails if the next links lead from p back to the page whose next link
+// checkLoop fails if the next links lead from p back to the page whose next link
 // led to p.
-func (s *Source) circle(ctx context.Context, p *openPage, came string) error {
+func (s *Source) checkLoop(ctx context.Context, p *openPage, came string) error {
 	next := p.Next
 	for n := 0; next != "" && n < headsPerCall; n++ {
 		if next == came {
@@ -125,8 +125,8 @@ func (s *Source) circle(ctx context.Context, p *openPage, came string) error {
 	return nil
 }
 
-// skip reads up to the place and makes sure that it is the place.
-func (w *walker) skip(ctx context.Context, p *openPage) error {
+// skipRead reads up to the place and makes sure that it is the place.
+func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 	cur := &w.cur
 	var sum digest
 	var e feed.Entity
@@ -159,7 +159,7 @@ func (w *walker) skip(ctx context.Context, p *openPage) error {
 
 // asLostPosition turns errors that say that the page of the cursor is gone or out
 // of reach into a lostPosition (case 84).
-func (w *walker) asLostPosition(err error) error {
+func (w *pageWalk) asLostPosition(err error) error {
 	switch page := w.cur.Page; {
 	case isGone(err):
 		return lost(PageGone, page, "the page where reading goes on is gone: %v", err)

@@ -39,7 +39,7 @@ func (e pageEnd) holds(cur *cursor) bool {
 // entities before it on the page. Here there are none, and a feed that was made
 // anew under the same URLs would be read on from its middle. So the page before
 // must still end with the entity that was read last.
-func (w *walker) checkPageBefore(ctx context.Context, p *openPage, first *feed.Entity) error {
+func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed.Entity) error {
 	s, cur := w.s, &w.cur
 	before := cur.pageBefore()
 	if before == "" || s.proven.holds(cur) {

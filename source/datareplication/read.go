@@ -11,10 +11,10 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-// walk reads on at the place of w, which after names or leads to. The first
+// readPages reads on at the place of w, which after names or leads to. The first
 // page with new entities ends it, as do a full batch and the end of the feed.
-func (s *Source) walk(ctx context.Context, w *walker, after feed.Cursor) (feed.Batch, error) {
-	err := w.run(ctx)
+func (s *Source) readPages(ctx context.Context, w *pageWalk, after feed.Cursor) (feed.Batch, error) {
+	err := w.read(ctx)
 	switch {
 	case err != nil && !w.moved:
 		return feed.Batch{}, err
@@ -43,8 +43,8 @@ const (
 	pagesPerCall = 100
 )
 
-// walker is one walk.
-type walker struct {
+// pageWalk is one walk.
+type pageWalk struct {
 	s        *Source
 	trail    *trail // notices next links that lead in a circle
 	cur      cursor
@@ -62,12 +62,12 @@ type walker struct {
 	ended bool // the feed ends at cur
 }
 
-func (w *walker) batch() feed.Batch {
+func (w *pageWalk) batch() feed.Batch {
 	w.cur.trim()
 	return feed.Batch{Entities: w.entities, Cursor: w.cur.encode(), More: w.more, Violations: w.seen}
 }
 
-func (w *walker) run(ctx context.Context) error {
+func (w *pageWalk) read(ctx context.Context) error {
 	s := w.s
 	if s.at != nil && (s.at.Self != w.cur.Page || s.at.parsed != w.cur.Index) {
 		s.closePage() // it is open at another place, as after a gap
@@ -75,7 +75,7 @@ func (w *walker) run(ctx context.Context) error {
 	kept, pages := s.at != nil, 0
 	for {
 		if s.at == nil {
-			p, err := w.open(ctx)
+			p, err := w.openPage(ctx)
 			if err != nil {
 				return err
 			}
@@ -83,12 +83,12 @@ func (w *walker) run(ctx context.Context) error {
 				if w.cur.Last != "" {
 					s.newest.set(time.Unix(w.cur.Modified, 0).UTC())
 				}
-				return w.finish()
+				return w.endOfFeed()
 			}
 			s.at = p
 		}
 		p := s.at
-		ended, err := w.take(ctx, p)
+		ended, err := w.takeEntities(ctx, p)
 		if err != nil && kept && !w.moved {
 			// The request may have ended with the call that made it, or the
 			// server did not wait for this one. Nobody has to hear of that.
@@ -110,7 +110,7 @@ func (w *walker) run(ctx context.Context) error {
 		next := p.Next
 		if next == "" {
 			w.recordFullRead(p)
-			return w.finish()
+			return w.endOfFeed()
 		}
 		if next == w.cur.Page || next == p.Self || w.trail.visit(next) {
 			return broken(Loop, p.Self, "the next links lead in a circle by way of %s", next)
@@ -119,12 +119,12 @@ func (w *walker) run(ctx context.Context) error {
 			return broken(TooManyEmptyPages, p.Self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
 		}
 		proven := w.cur.Index > 0 || s.proven.holds(&w.cur)
-		w.cur.turn(p.Self, next)
+		w.cur.startNextPage(p.Self, next)
 		w.moved = true
 		if proven {
 			s.proven = endBefore(&w.cur)
 		}
-		s.lookUp(ctx)
+		s.updateNewest(ctx)
 		if pages++; len(w.entities) > 0 || w.cur.Search != nil || pages == pagesPerCall {
 			w.more = true
 			return nil
@@ -132,8 +132,8 @@ func (w *walker) run(ctx context.Context) error {
 	}
 }
 
-// take takes entities from the page until it ends or the batch is full.
-func (w *walker) take(ctx context.Context, p *openPage) (ended bool, err error) {
+// takeEntities takes entities from the page until it ends or the batch is full.
+func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, err error) {
 	for {
 		if len(w.entities) > 0 && (w.size >= w.s.cfg.BatchBytes || len(w.entities) == w.s.cfg.BatchEntities) {
 			return false, nil
@@ -181,7 +181,7 @@ func (w *walker) take(ctx context.Context, p *openPage) (ended bool, err error) 
 
 // filter reports whether to deliver an entity. It holds entities back until the
 // search for the start of reading has found its place.
-func (w *walker) filter(p *openPage, e *feed.Entity) (deliver bool, err error) {
+func (w *pageWalk) filter(p *openPage, e *feed.Entity) (deliver bool, err error) {
 	sr := w.cur.Search
 	if sr == nil {
 		return true, nil
@@ -190,7 +190,7 @@ func (w *walker) filter(p *openPage, e *feed.Entity) (deliver bool, err error) {
 	if sr.From != nil && at < *sr.From {
 		sr.Oldest = false
 	}
-	switch sr.judge(e) {
+	switch sr.compare(e) {
 	case last:
 		w.cur.Search = nil
 	case found:
@@ -215,7 +215,7 @@ func (w *walker) filter(p *openPage, e *feed.Entity) (deliver bool, err error) {
 // to it. If it has that, it has the later ones too: feeds lose their oldest pages
 // first. A provider that gives the entities of a snapshot another time or ID than
 // on the feed is noticed here as well.
-func (w *walker) checkSnapshotGap(p *openPage, e *feed.Entity) error {
+func (w *pageWalk) checkSnapshotGap(p *openPage, e *feed.Entity) error {
 	switch o := w.cur.Owed; {
 	case o == nil:
 	case isStoredID(o.ID, e.ID):
@@ -227,8 +227,8 @@ func (w *walker) checkSnapshotGap(p *openPage, e *feed.Entity) error {
 	return nil
 }
 
-// finish is called where the feed ends.
-func (w *walker) finish() error {
+// endOfFeed is called where the feed ends.
+func (w *pageWalk) endOfFeed() error {
 	w.ended = true
 	// Between two polls of an empty newest page the feed may be created again.
 	w.s.proven = pageEnd{}
@@ -248,7 +248,7 @@ func (w *walker) finish() error {
 }
 
 // checkPage checks a page that has been read to its end.
-func (w *walker) checkPage(p *openPage) {
+func (w *pageWalk) checkPage(p *openPage) {
 	if w.s.end.matches(w.cur) {
 		return // it was looked at
 	}
@@ -264,7 +264,7 @@ func (w *walker) checkPage(p *openPage) {
 // end. A cursor that moves costs a commit, so one that has not moved otherwise
 // does so only when the time that it holds is too old to be of use: about once
 // an hour on a feed that is idle, and not at all without ETags.
-func (w *walker) recordFullRead(p *openPage) {
+func (w *pageWalk) recordFullRead(p *openPage) {
 	switch {
 	case w.moved:
 	case keepsETag(p.etag) && !w.s.trusts(time.Unix(w.cur.Full, 0)):
@@ -276,7 +276,7 @@ func (w *walker) recordFullRead(p *openPage) {
 }
 
 // recordEnd caches the validators of p if it is the newest page.
-func (w *walker) recordEnd(p *openPage) {
+func (w *pageWalk) recordEnd(p *openPage) {
 	if p.Next != "" {
 		return
 	}
@@ -293,14 +293,14 @@ func (w *walker) recordEnd(p *openPage) {
 	s.newest.set(p.Modified)
 }
 
-// lookUp asks the entry point now and then how far the feed has got. It is
+// updateNewest asks the entry point now and then how far the feed has got. It is
 // for the lag that is reported; nothing depends on it.
-func (s *Source) lookUp(ctx context.Context) {
-	if time.Since(s.newest.looked) < lookEvery {
+func (s *Source) updateNewest(ctx context.Context) {
+	if time.Since(s.newest.looked) < newestEvery {
 		return
 	}
 	s.newest.looked = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	ctx, cancel := context.WithTimeout(ctx, newestTimeout)
 	defer cancel()
 	if h, err := s.head(ctx, s.cfg.URL); err == nil {
 		s.newest.set(h.Modified)

@@ -149,10 +149,10 @@ func (s *Source) ReadSnapshot(ctx context.Context, index string, take func(feed.
 	defer s.closePage()
 	var read Snapshot
 	never := int64(math.MaxInt64) // there is no feed that has any of it
-	cur := cursor{Search: &search{From: &never}, Snapshot: &snapshot{Index: index, Ready: true}}
+	cur := cursor{Search: &seek{From: &never}, Snapshot: &snapshot{Index: index, Ready: true}}
 	for cur.Snapshot != nil {
 		sn := cur.Snapshot
-		batch, err := s.load(ctx, cur)
+		batch, err := s.readSnapshot(ctx, cur)
 		read = Snapshot{sn.ID, sn.Created, sn.Pages}
 		if err == nil {
 			err = take(batch)
@@ -167,10 +167,10 @@ func (s *Source) ReadSnapshot(ctx context.Context, index string, take func(feed.
 	return read, nil
 }
 
-// load reads on in the snapshot of cur: its index, the place where the feed goes
+// readSnapshot reads on in the snapshot of cur: its index, the place where the feed goes
 // on, or entities of one page. At the snapshot's end, cur is a place in the feed.
-func (s *Source) load(ctx context.Context, cur cursor) (feed.Batch, error) {
-	l := &loader{s: s, cur: cur, sn: cur.Snapshot}
+func (s *Source) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, error) {
+	l := &snapshotRead{s: s, cur: cur, sn: cur.Snapshot}
 	ix, err := l.index(ctx)
 	if err != nil {
 		return feed.Batch{}, err
@@ -180,7 +180,7 @@ func (s *Source) load(ctx context.Context, cur cursor) (feed.Batch, error) {
 		err = l.findPlace(ctx)
 	case l.sn.Page < len(ix.pages):
 		if err = l.readPage(ctx, ix); isGone(err) {
-			err = l.anew(ctx, err)
+			err = l.checkReplaced(ctx, err)
 		}
 	}
 	if err != nil {
@@ -193,8 +193,8 @@ func (s *Source) load(ctx context.Context, cur cursor) (feed.Batch, error) {
 	return feed.Batch{Entities: l.entities, Cursor: l.cur.encode(), More: true, Violations: l.seen}, nil
 }
 
-// loader is one step through a snapshot.
-type loader struct {
+// snapshotRead is one step through a snapshot.
+type snapshotRead struct {
 	s        *Source
 	cur      cursor
 	sn       *snapshot // cur's
@@ -204,7 +204,7 @@ type loader struct {
 }
 
 // index returns the index of the snapshot that is being read.
-func (l *loader) index(ctx context.Context) (*index, error) {
+func (l *snapshotRead) index(ctx context.Context) (*index, error) {
 	sn := l.sn
 	if ix := l.s.index; ix != nil && isStoredID(sn.ID, ix.id) && ix.created.Equal(sn.Created) {
 		return ix, nil
@@ -218,9 +218,9 @@ func (l *loader) index(ctx context.Context) (*index, error) {
 		return nil, err
 	}
 	switch {
-	case sn.ID == "", sn.Published == 0 && !sn.is(ix):
-		l.begin(ix)
-	case !sn.is(ix):
+	case sn.ID == "", sn.Published == 0 && !sn.matches(ix):
+		l.startSnapshot(ix)
+	case !sn.matches(ix):
 		replaced := lostForGood(SnapshotReplaced, ix.url, "the snapshot is %s of %s with %d pages now, and was %s of %s with %d pages when %d entities of it were published",
 			ix.id, ix.created.Format(time.RFC3339Nano), len(ix.pages), sn.ID, sn.Created.Format(time.RFC3339Nano), sn.Pages, sn.Published)
 		if ix.created.After(sn.Created) {
@@ -232,8 +232,8 @@ func (l *loader) index(ctx context.Context) (*index, error) {
 	return ix, nil
 }
 
-// anew asks for the index again when one of its pages is gone: the snapshot may be.
-func (l *loader) anew(ctx context.Context, err error) error {
+// checkReplaced asks for the index again when one of its pages is gone: the snapshot may be.
+func (l *snapshotRead) checkReplaced(ctx context.Context, err error) error {
 	was := *l.sn
 	l.s.index = nil
 	if _, replaced := l.index(ctx); replaced != nil || *l.sn != was {
@@ -242,16 +242,16 @@ func (l *loader) anew(ctx context.Context, err error) error {
 	return err
 }
 
-func (sn *snapshot) is(ix *index) bool {
+func (sn *snapshot) matches(ix *index) bool {
 	// Not the URLs of the pages: they may be signed anew for each reader.
 	return isStoredID(sn.ID, ix.id) && sn.Created.Equal(ix.created) && sn.Pages == len(ix.pages)
 }
 
-// begin takes up the snapshot that the index names. If the place in the feed is
+// startSnapshot takes up the snapshot that the index names. If the place in the feed is
 // known already, it stays: the feed goes on from the creation of the first
 // snapshot, and of a newer one only what was not modified since comes from it. So
 // nothing that was deleted in between is missed.
-func (l *loader) begin(ix *index) {
+func (l *snapshotRead) startSnapshot(ix *index) {
 	sn := l.sn
 	found := ""
 	if ix.url != sn.Index {
@@ -269,9 +269,9 @@ func (l *loader) begin(ix *index) {
 // later is known to have lost entities, and one that cannot be read is found out
 // at once. It is one search, however long: its cursor could lead to a page that is
 // gone.
-func (l *loader) findPlace(ctx context.Context) error {
+func (l *snapshotRead) findPlace(ctx context.Context) error {
 	sr := l.cur.Search.again()
-	start, err := l.s.back(ctx, sr, 0, &l.seen)
+	start, err := l.s.seekBack(ctx, sr, 0, &l.seen)
 	if gone, ok := errors.AsType[*lostPosition](err); ok {
 		return &gone.violation // pages come and go; the next search may have more luck
 	}
@@ -290,7 +290,7 @@ func (l *loader) findPlace(ctx context.Context) error {
 // readPage reads entities of the page of the place, as many as a batch takes.
 // What came before an error is handed out; the next call meets the error again,
 // or finds it cured.
-func (l *loader) readPage(ctx context.Context, ix *index) error {
+func (l *snapshotRead) readPage(ctx context.Context, ix *index) error {
 	s, sn := l.s, l.sn
 	at, err := ix.page(sn.Page)
 	if err != nil {
@@ -299,9 +299,9 @@ func (l *loader) readPage(ctx context.Context, ix *index) error {
 	kept, first := s.at != nil, sn.Entity
 	for {
 		ended := false
-		err := l.open(ctx, at)
+		err := l.openPage(ctx, at)
 		if err == nil {
-			ended, err = l.take(ctx, s.at)
+			ended, err = l.takeEntities(ctx, s.at)
 		}
 		switch {
 		case err != nil && kept && sn.Entity == first:
@@ -323,7 +323,7 @@ func (l *loader) readPage(ctx context.Context, ix *index) error {
 
 // open gets a page of the snapshot, up to the place, unless it is open there from
 // the last call.
-func (l *loader) open(ctx context.Context, at string) error {
+func (l *snapshotRead) openPage(ctx context.Context, at string) error {
 	s, sn := l.s, l.sn
 	if s.at != nil {
 		return nil
@@ -347,15 +347,15 @@ func (l *loader) open(ctx context.Context, at string) error {
 		parts:    page.NewReader(resp.Body, boundary, page.Name(resp.URL), int(s.cfg.Limits.Entity)),
 		reserved: &s.reserved,
 	}
-	if err := l.skip(ctx, s.at); err != nil {
+	if err := l.skipRead(ctx, s.at); err != nil {
 		s.closePage()
 		return err
 	}
 	return nil
 }
 
-// skip reads up to the place and makes sure that it is the place.
-func (l *loader) skip(ctx context.Context, p *openPage) error {
+// skipRead reads up to the place and makes sure that it is the place.
+func (l *snapshotRead) skipRead(ctx context.Context, p *openPage) error {
 	var sum digest
 	for p.parsed < l.sn.Entity {
 		used := l.s.reserved.used
@@ -375,8 +375,8 @@ func (l *loader) skip(ctx context.Context, p *openPage) error {
 	return nil
 }
 
-// take takes entities from the page until it ends or the batch is full.
-func (l *loader) take(ctx context.Context, p *openPage) (ended bool, err error) {
+// takeEntities takes entities from the page until it ends or the batch is full.
+func (l *snapshotRead) takeEntities(ctx context.Context, p *openPage) (ended bool, err error) {
 	sn := l.sn
 	for {
 		if len(l.entities) > 0 && (l.size >= l.s.cfg.BatchBytes || len(l.entities) == l.s.cfg.BatchEntities) {
@@ -414,7 +414,7 @@ func (l *loader) take(ctx context.Context, p *openPage) (ended bool, err error) 
 // reading: the ID from the place, the time from the snapshot's. Whole says that
 // the entity has an ID and a time of its own, without which nobody could tell
 // that the feed has it too.
-func (l *loader) entity(ctx context.Context, p *openPage, wait bool) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
+func (l *snapshotRead) entity(ctx context.Context, p *openPage, wait bool) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
 	part, err := p.part(ctx, wait)
 	if err != nil {
 		return feed.Entity{}, false, nil, err

@@ -56,11 +56,11 @@ const (
 	// does not change with the page (users lost data to them) or with its
 	// links, so the page is read in full now and then.
 	trustETag = time.Hour
-	// lookEvery is how often the entry point is asked how far the feed has
+	// newestEvery is how often the entry point is asked how far the feed has
 	// got, while older pages are being read.
-	lookEvery = 30 * time.Second
-	// lookFor is how long reading waits for the answer.
-	lookFor = 2 * time.Second
+	newestEvery = 30 * time.Second
+	// newestTimeout is how long reading waits for the answer.
+	newestTimeout = 2 * time.Second
 	// weak is how old a page must be, by the server's own clock, for its
 	// Last-Modified to prove that nothing came after it in the same second.
 	// RFC 9110 (8.8.2.2) would have a second or two do, but entities are put on
@@ -167,7 +167,7 @@ func (s *Source) next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		return feed.Batch{}, unconfirmed(err)
 	}
 	if l, ok := errors.AsType[*lostPosition](err); ok {
-		return s.recover(ctx, cur, l)
+		return s.recoverPosition(ctx, cur, l)
 	}
 	return batch, err
 }
@@ -175,14 +175,14 @@ func (s *Source) next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 // read goes on with the snapshot, the search or the walk that cur is in.
 func (s *Source) read(ctx context.Context, cur cursor, after feed.Cursor) (feed.Batch, error) {
 	if cur.Snapshot != nil {
-		return s.load(ctx, cur)
+		return s.readSnapshot(ctx, cur)
 	}
 	if cur.Page != "" {
-		return s.walk(ctx, &walker{s: s, trail: &s.trail, cur: cur, named: cur.Page}, after)
+		return s.readPages(ctx, &pageWalk{s: s, trail: &s.trail, cur: cur, named: cur.Page}, after)
 	}
 	sr := cur.Search
 	var seen sightings
-	start, err := s.back(ctx, sr, headsPerCall, &seen)
+	start, err := s.seekBack(ctx, sr, headsPerCall, &seen)
 	switch {
 	case errors.Is(err, errEmpty) && sr.Now:
 		// The feed ends here and now: what comes is new.
@@ -197,7 +197,7 @@ func (s *Source) read(ctx context.Context, cur cursor, after feed.Cursor) (feed.
 		return feed.Batch{Cursor: cur.encode(), More: true, Violations: seen}, nil
 	}
 	cur.Page = start
-	return s.walk(ctx, &walker{s: s, trail: &s.trail, cur: cur, seen: seen}, after)
+	return s.readPages(ctx, &pageWalk{s: s, trail: &s.trail, cur: cur, seen: seen}, after)
 }
 
 // head is what a HEAD request tells of a page.

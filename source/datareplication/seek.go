@@ -10,11 +10,11 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// search is the way to the place where reading starts: back by HEAD from the
+// seek is the way to the place where reading starts: back by HEAD from the
 // entry point to the page to start at, then forward by GET past the entities
 // in front of the place (specification §1.1). It is part of the cursor, so that
 // a restart goes on with it, and has the same size however long the feed is.
-type search struct {
+type seek struct {
 	// Start is the configured start that this search is for; empty if it is
 	// for the cure of a gap. Another start in the configuration begins another
 	// search.
@@ -56,7 +56,7 @@ type search struct {
 	Reached bool `json:"reached,omitempty"`
 }
 
-func (s *search) String() string {
+func (s *seek) String() string {
 	switch {
 	case s.Now:
 		return "the end of the feed"
@@ -70,9 +70,9 @@ func (s *search) String() string {
 
 func unix(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
-// newSearch returns the search for a configured start.
-func newSearch(start Start) *search {
-	s := &search{Start: start.String(), Now: start.Now, ID: start.ID}
+// newSeek returns the search for a configured start.
+func newSeek(start Start) *seek {
+	s := &seek{Start: start.String(), Now: start.Now, ID: start.ID}
 	if !start.At.IsZero() {
 		// Feeds have whole seconds: one that is asked for with a fraction
 		// must not lose the entities of its second (case 19).
@@ -92,8 +92,8 @@ const (
 	missing                // the place is not in the feed
 )
 
-// judge says where e lies from the place that is looked for.
-func (s *search) judge(e *feed.Entity) verdict {
+// compare says where e lies from the place that is looked for.
+func (s *seek) compare(e *feed.Entity) verdict {
 	at := e.Modified.Unix()
 	switch {
 	case s.Now, s.From != nil && at < *s.From:
@@ -118,7 +118,7 @@ func bare(id string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">")
 }
 
-// headsPerCall and headsFor bound how far one call of back goes, so that not
+// headsPerCall and headsFor bound how far one call of seekBack goes, so that not
 // much of the way is lost if the process ends.
 const (
 	headsPerCall = 100
@@ -128,13 +128,13 @@ const (
 // errEmpty says that the feed has no page yet (case 89).
 var errEmpty = errors.New("the feed is empty")
 
-// back goes on towards older pages, by at most limit requests and about
+// seekBack goes on towards older pages, by at most limit requests and about
 // headsFor if limit is not 0. It returns the URL of the page to start at, or "" if it has not got there
 // yet.
-func (s *Source) back(ctx context.Context, sr *search, limit int, seen *sightings) (start string, err error) {
+func (s *Source) seekBack(ctx context.Context, sr *seek, limit int, seen *sightings) (start string, err error) {
 	begin := time.Now()
 	for n := 0; limit == 0 || n < limit && (n == 0 || time.Since(begin) < headsFor); n++ {
-		page, err := s.lookBack(ctx, sr)
+		page, err := s.headBack(ctx, sr)
 		switch {
 		case err != nil && n > 0 && limit > 0 && !errors.Is(err, feed.ErrPermanent):
 			return "", nil // the next call meets it again, or finds it passed
@@ -145,7 +145,7 @@ func (s *Source) back(ctx context.Context, sr *search, limit int, seen *sighting
 		case sr.Newer == "":
 			s.newest.set(page.Modified)
 		default:
-			if err := sr.compare(page, seen); err != nil {
+			if err := sr.checkNeighbours(page, seen); err != nil {
 				return "", err
 			}
 		}
@@ -170,8 +170,8 @@ func (s *Source) back(ctx context.Context, sr *search, limit int, seen *sighting
 	return "", nil
 }
 
-// lookBack asks for the header of the next page on the way back.
-func (s *Source) lookBack(ctx context.Context, sr *search) (head, error) {
+// headBack asks for the header of the next page on the way back.
+func (s *Source) headBack(ctx context.Context, sr *seek) (head, error) {
 	if sr.Back == "" {
 		page, err := s.head(ctx, s.cfg.URL)
 		if errors.Is(err, errNoContent) {
@@ -204,11 +204,11 @@ func (s *Source) lookBack(ctx context.Context, sr *search) (head, error) {
 	return page, nil
 }
 
-// compare looks at two neighbours: page, and the newer one that led to it. A
+// checkNeighbours looks at two neighbours: page, and the newer one that led to it. A
 // page that ends the feed although a newer one links back to it would be taken
 // for the latest on the way forward, and all after it be lost in silence
 // (case 18).
-func (sr *search) compare(page head, seen *sightings) error {
+func (sr *seek) checkNeighbours(page head, seen *sightings) error {
 	if page.Next == "" {
 		return broken(MissingNext, page.Self, "the page has no next link although the page %s links back to it", sr.Newer)
 	}
@@ -222,8 +222,8 @@ func (sr *search) compare(page head, seen *sightings) error {
 }
 
 // again returns the search as it was before it got anywhere.
-func (s *search) again() *search {
-	return &search{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap, Early: s.Early, Reached: s.Reached, exact: s.exact}
+func (s *seek) again() *seek {
+	return &seek{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap, Early: s.Early, Reached: s.Reached, exact: s.exact}
 }
 
 // trail notices when a walk comes back to where it was, in constant memory
