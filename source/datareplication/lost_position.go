@@ -9,9 +9,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// patience is for how long the position has to be missing before reading goes
-// on behind the gap, if the configuration says so: a server that is being
-// restarted may not know its own pages.
+// patience is how long the position must be missing before reading goes on after the gap,
+// if the configuration allows that. A server that is being restarted may lack its own
+// pages for a while.
 const patience = time.Minute
 
 // lostPosition reports that the position in the cursor is not in the feed any
@@ -20,8 +20,8 @@ type lostPosition struct {
 	violation feed.Violation
 	// forGood reports that a search for the position would end like this again.
 	forGood bool
-	// certain reports that an answer that is older than another cannot look like
-	// this, so that no further look is needed.
+	// certain reports that a lagging server cannot cause this, so that the loss needs no
+	// confirmation.
 	certain bool
 }
 
@@ -40,13 +40,13 @@ func (l *lostPosition) forCertain() *lostPosition {
 	return l
 }
 
-// recoverPosition searches for the position, or decides what to do if it is not there. It
-// is called once the loss is certain or confirmed. What the search ends with is
-// confirmed in the same way, as a single old answer can mislead it.
+// recoverPosition searches the feed for the lost position, and applies the gap policy if
+// the feed does not have it. It is called after the loss is certain or confirmed. The
+// result of the search is confirmed in the same way, because one old answer can mislead it.
 //
-// The search is made in one go, and the cursor keeps the position that was lost
-// until there is something behind it. So a position that comes back is taken up
-// again, and one that is found and lost in turn cannot keep the cursor moving.
+// The whole search happens in one call. The cursor keeps the lost position until an entity
+// after it is found, so reading continues if the position comes back, and a position that
+// is found and lost in turn does not move the cursor.
 func (s *Source) recoverPosition(ctx context.Context, cur cursor, l *lostPosition) (feed.Batch, error) {
 	s.closePage()
 	s.trail, s.end = trail{}, end{}
@@ -65,7 +65,7 @@ func (s *Source) recoverPosition(ctx context.Context, cur cursor, l *lostPositio
 	s.log.Warn("the place where reading goes on is lost; looking for it", "place", sr.String(), "reason", l)
 	w, err := s.findPosition(ctx, cursor{Search: sr, Gap: cur.Gap, Owed: cur.Owed})
 	if again, ok := errors.AsType[*lostPosition](err); ok {
-		again.forGood = false // whatever it ends with
+		again.forGood = false // the result of a search is always confirmed
 		return s.handleGap(cur, again)
 	}
 	if err != nil && mayBeOld(err, &cur) && !s.gaps.add() {
@@ -79,8 +79,8 @@ func (s *Source) recoverPosition(ctx context.Context, cur cursor, l *lostPositio
 	return w.batch(), nil
 }
 
-// findPosition looks for the place that cur searches for, from the entry point on, and
-// walks on to the first entities behind it or to the end of the feed.
+// findPosition searches for the position of cur from the entry point back, and reads on to
+// the first entities after it or to the end of the feed.
 func (s *Source) findPosition(ctx context.Context, cur cursor) (*pageWalk, error) {
 	w := &pageWalk{s: s, trail: new(trail), cur: cur}
 	start, err := s.seekBack(ctx, cur.Search, 0, &w.seen)
@@ -102,8 +102,7 @@ func (s *Source) findPosition(ctx context.Context, cur cursor) (*pageWalk, error
 	return w, nil
 }
 
-// handleGap does what the configuration says when entities are missing between what
-// was published and what the feed still has.
+// handleGap applies the gap policy to a feed that may have lost entities after the position.
 func (s *Source) handleGap(cur cursor, l *lostPosition) (feed.Batch, error) {
 	if !s.gaps.add() && !l.forGood {
 		return feed.Batch{}, unconfirmed(l)
@@ -128,8 +127,8 @@ func (s *Source) handleGap(cur cursor, l *lostPosition) (feed.Batch, error) {
 	return feed.Batch{Cursor: next.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
 }
 
-// handleReplaced does what the configuration says when the rest of a snapshot cannot be
-// had any more, because there is another one in its place.
+// handleReplaced applies the gap policy to a snapshot that was replaced by another one
+// before it was read to its end.
 func (s *Source) handleReplaced(cur cursor, l *lostPosition, left time.Duration) (feed.Batch, error) {
 	switch {
 	case s.cfg.Gap == GapHalt:
@@ -145,7 +144,7 @@ func (s *Source) handleReplaced(cur cursor, l *lostPosition, left time.Duration)
 	return feed.Batch{Cursor: cur.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
 }
 
-// seekBehindGap says where reading goes on behind a gap.
+// seekBehindGap returns the search for the position where reading goes on after a gap.
 func (s *Source) seekBehindGap(cur cursor) *seek {
 	switch sr := cur.Search; {
 	case sr == nil && (s.cfg.Gap == GapRestart || cur.Last == ""):
@@ -157,7 +156,7 @@ func (s *Source) seekBehindGap(cur cursor) *seek {
 	case sr.ID != "":
 		return &seek{Gap: true, Start: sr.Start, From: sr.From, Skip: hashIDs([]string{sr.ID})}
 	default:
-		// Nothing has been published, so what is left of the feed is all.
+		// Nothing has been published, so reading starts at the oldest entity that is left.
 		sr = sr.again()
 		sr.Gap, sr.Reached = true, false
 		return sr

@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// Memory is what a Source reserves the memory of a batch from, while Next reads it. What is
-// reserved when Next returns belongs to the batch; the Source neither keeps nor returns it.
-// A Source uses it in one goroutine.
+// Memory reserves memory for the batch that Next reads. The bytes that are reserved when
+// Next returns belong to the batch; the Source does not free them. A Source uses a Memory
+// in one goroutine, and only during Next.
 type Memory interface {
 	// Reserve reserves n bytes more for the batch, and waits until it can. If ctx ends
 	// first, it returns its error and reserves nothing.
@@ -18,11 +18,12 @@ type Memory interface {
 	Free(n int64)
 }
 
-// errNoMemory ends a batch that is not empty: its next entity goes into the next batch.
+// errNoMemory reports that an entity must wait for the next batch, because there is no
+// memory for it.
 var errNoMemory = errors.New("there is no memory for another entity")
 
-// reservation is what a batch has reserved. It is the page.Memory of the page that the batch
-// is read from.
+// reservation counts the bytes that are reserved for a batch. It implements page.Memory for
+// the page of the batch.
 type reservation struct {
 	memory Memory // nil for no bound
 	used   int64
@@ -58,6 +59,6 @@ func (r *reservation) Free(n int) {
 	}
 }
 
-// shrink frees what was reserved since used bytes were. The entities that were read since
-// are dropped.
+// shrink frees all but the first used bytes, after the entities that were read since have
+// been dropped.
 func (r *reservation) shrink(used int64) { r.Free(int(r.used - used)) }

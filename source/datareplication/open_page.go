@@ -10,8 +10,8 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// openPage gets the page of the cursor, up to its place. It returns nil if the feed
-// ends at the place, as it did before.
+// openPage requests the page of the cursor and reads up to its position. It returns nil if
+// the feed still ends at the position.
 func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 	s, cur := w.s, &w.cur
 	for earlier := 0; ; {
@@ -58,12 +58,12 @@ func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 			return nil, err
 		}
 		cur.Page = skipped
-		*w.trail = trail{} // this page comes again
+		*w.trail = trail{} // this page is visited again
 	}
 }
 
-// sameEnd asks by HEAD whether the feed still ends where it ended, if its
-// server gives no ETag and its Last-Modified can tell.
+// sameEnd reports whether a HEAD request proves that the feed has not changed since its end
+// was read. It is used for servers without ETags whose Last-Modified is conclusive.
 func (s *Source) sameEnd(ctx context.Context) (bool, error) {
 	if s.end.etag != "" || !s.end.settled || s.noHead {
 		return false, nil
@@ -75,8 +75,8 @@ func (s *Source) sameEnd(ctx context.Context) (bool, error) {
 	return !s.noHead && h.Next == "" && h.Modified.Equal(s.end.modified) && h.length == s.end.length, nil
 }
 
-// checkPrev looks at the links of a page of which nothing has been read. If they
-// show that another page has to be read before it, it returns that page.
+// checkPrev checks the prev link of a page of which nothing has been read. If the link
+// leads to a newer page that has not been read, it returns that page, to be read first.
 func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, err error) {
 	w.seen.add(p.violations...)
 	came := w.cur.Came
@@ -91,15 +91,15 @@ func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, 
 		case err == nil && h.Self == came:
 			return "", nil // the same page by another name
 		case err == nil && (h.Next == p.Self || h.Next == w.cur.Page) && h.Modified.Unix() >= w.cur.Modified:
-			// The next link has skipped a page that is newer than all that was
-			// read, as one does that leads to whatever page is the latest.
+			// The next link has skipped a page that has not been read, as a next link does
+			// that always leads to the latest page.
 			earlier = p.Prev
 		}
 		w.seen.add(violation(LinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
 	}
 	if earlier == "" && p.Modified.Unix() < w.cur.Modified {
-		// Nothing may be published twice because the feed leads back to where
-		// it has been, and trail notices only after a round or two.
+		// The next links may lead back to pages that were read. trail detects that only
+		// after entities would have been published twice.
 		return "", w.s.checkLoop(ctx, p, came)
 	}
 	return earlier, nil
@@ -118,14 +118,15 @@ func (s *Source) checkLoop(ctx context.Context, p *openPage, came string) error 
 		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
 			return err
 		case err != nil:
-			return nil // it shows when the walk gets there
+			return nil // the error is reported when reading gets to that page
 		}
 		next = h.Next
 	}
 	return nil
 }
 
-// skipRead reads up to the place and makes sure that it is the place.
+// skipRead reads the entities before the position, and checks that they are those that
+// were read before.
 func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 	cur := &w.cur
 	var sum digest
@@ -133,7 +134,7 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 	for p.parsed < cur.Index {
 		used := w.s.reserved.used
 		var err error
-		e, _, err = p.entity(ctx, true) // its violations were seen when it was new
+		e, _, err = p.entity(ctx, true) // its violations were reported when it was new
 		if errors.Is(err, errPageEnd) {
 			return lost(PageChanged, p.Self, "the page had %d entities and has %d now", cur.Index, p.parsed)
 		}
@@ -157,8 +158,8 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 	return nil
 }
 
-// asLostPosition turns errors that say that the page of the cursor is gone or out
-// of reach into a lostPosition (case 84).
+// asLostPosition returns a lostPosition for an error about a page of the cursor that is gone
+// or must not be requested (case 84), and other errors unchanged.
 func (w *pageWalk) asLostPosition(err error) error {
 	switch page := w.cur.Page; {
 	case isGone(err):
@@ -169,9 +170,9 @@ func (w *pageWalk) asLostPosition(err error) error {
 	return err
 }
 
-// refused says whether err may be the client's refusal to ask for a page: the
-// feed has moved to another host since the cursor was made, and so has its
-// url in the configuration.
+// refused reports whether the client may have refused to request a page, because it is on
+// another host than the feed's URL: the feed has moved, and the configuration has its new
+// URL.
 func (s *Source) refused(err error, page string) bool {
 	return errors.Is(err, feed.ErrPermanent) && statusOf(err) == 0 && origin(page) != origin(s.cfg.URL)
 }

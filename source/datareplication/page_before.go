@@ -9,13 +9,12 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// provenFor is for how long a page that was read to its end proves the position
-// at the start of the page after it. The end of the page is read again after a longer
-// pause, an error or a restart, and once reading has reached the end of the feed.
+// provenFor is how long a page that was read to its end proves the position at the start
+// of the next page. The end of the page is read again after a longer pause, an error or a
+// restart, and after reading has reached the end of the feed.
 const provenFor = time.Minute
 
-// pageEnd is the end of a page: what the position at the start of the next page
-// is proven by.
+// pageEnd is the end of a page. It proves the position at the start of the next page.
 type pageEnd struct {
 	page string // as the cursor names it
 	last string // Content-ID of the page's last entity, as storedID returns it
@@ -28,17 +27,17 @@ func endBefore(cur *cursor) pageEnd {
 	return pageEnd{cur.pageBefore(), strings.Clone(storedID(cur.Last)), time.Now()}
 }
 
-// holds reports whether the page end was seen lately and proves the position of
-// cur.
+// holds reports whether the page end was read within provenFor and proves the position
+// of cur.
 func (e pageEnd) holds(cur *cursor) bool {
 	return e.page == cur.pageBefore() && e.last == storedID(cur.Last) && time.Since(e.seen) < provenFor
 }
 
-// checkPageBefore is called with the first entity of p, of which nothing has been
-// read yet, before that is taken. A position within a page is proven by the
-// entities before it on the page. Here there are none, and a feed that was made
-// anew under the same URLs would be read on from its middle. So the page before
-// must still end with the entity that was read last.
+// checkPageBefore checks a position at the start of p, before the first entity of p is
+// delivered. A position within a page is proven by the entities before it on the page. At
+// the start there are none, and a feed that was recreated under the same URLs would be
+// continued in its middle. So the page before p must still end with the entity that was
+// read last.
 func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed.Entity) error {
 	s, cur := w.s, &w.cur
 	before := cur.pageBefore()
@@ -52,8 +51,8 @@ func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed
 	case gone && !follows:
 		return lost(PageGone, before, "the page before %s is gone, and that page does not continue it: %v", p.Self, err)
 	case gone:
-		// Feeds lose their oldest pages. What is left of this one goes on
-		// where reading stopped, by its links and its times.
+		// Feeds lose their oldest pages. The links and times of the rest of this feed
+		// continue the position.
 		s.log.Info("the page before the position is gone; going on by the links", "page", p.Self, "gone", before)
 	case err != nil:
 		return err

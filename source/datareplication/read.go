@@ -11,16 +11,16 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-// readPages reads on at the place of w, which after names or leads to. The first
-// page with new entities ends it, as do a full batch and the end of the feed.
+// readPages reads on from the position of w, to the end of the first page with new
+// entities, until the batch is full, or to the end of the feed.
 func (s *Source) readPages(ctx context.Context, w *pageWalk, after feed.Cursor) (feed.Batch, error) {
 	err := w.read(ctx)
 	switch {
 	case err != nil && !w.moved:
 		return feed.Batch{}, err
 	case err != nil:
-		// What came before the break is whole and in order. The next call
-		// meets the break again, or finds it cured.
+		// The entities before the error are complete and in order. The next call gets the
+		// same error, or can read on.
 		s.closePage()
 		s.proven = pageEnd{}
 		w.more = true
@@ -32,33 +32,32 @@ func (s *Source) readPages(ctx context.Context, w *pageWalk, after feed.Cursor) 
 	return batch, nil
 }
 
-// A feed without an entity for a long stretch is possible. One whose next links
-// lead from one empty page to another for ever, as a server does that makes up a
-// page for every number, must not keep it busy for ever.
+// A feed may have a long row of empty pages. But a server that generates an empty page for
+// every number must not be read for ever.
 const (
-	// maxEmptyPages is how many empty pages may follow each other.
+	// maxEmptyPages is the largest number of empty pages in a row.
 	maxEmptyPages = 1000
-	// pagesPerCall is how many of them one call of Next passes, so that the
-	// violations are reported and the cursor is stored on the way.
+	// pagesPerCall is the number of empty pages that one call of Next reads, so that
+	// violations are reported and the cursor is stored in between.
 	pagesPerCall = 100
 )
 
-// pageWalk is one walk.
+// pageWalk reads pages from the oldest to the newest, for one call of Next.
 type pageWalk struct {
 	s        *Source
-	trail    *trail // notices next links that lead in a circle
+	trail    *trail // detects next links that form a loop
 	cur      cursor
 	seen     sightings
 	entities []feed.Entity
 	size     int
-	// named is the page that the caller's cursor names.
+	// named is the page of the caller's cursor.
 	named string
 	// replaced is the digest in the caller's cursor, if the contents of the
 	// page have changed since and cur has another.
 	replaced digest
 
-	moved bool // cur is another place than at the start
-	more  bool // there is more upstream
+	moved bool // cur differs from the caller's cursor
+	more  bool // upstream has more
 	ended bool // the feed ends at cur
 }
 
@@ -70,7 +69,7 @@ func (w *pageWalk) batch() feed.Batch {
 func (w *pageWalk) read(ctx context.Context) error {
 	s := w.s
 	if s.at != nil && (s.at.Self != w.cur.Page || s.at.parsed != w.cur.Index) {
-		s.closePage() // it is open at another place, as after a gap
+		s.closePage() // it is open at another position, as after a gap
 	}
 	kept, pages := s.at != nil, 0
 	for {
@@ -90,8 +89,8 @@ func (w *pageWalk) read(ctx context.Context) error {
 		p := s.at
 		ended, err := w.takeEntities(ctx, p)
 		if err != nil && kept && !w.moved {
-			// The request may have ended with the call that made it, or the
-			// server did not wait for this one. Nobody has to hear of that.
+			// The request may have ended with the call of Next that made it, or the server
+			// may have closed the connection since. That is no error: request it again.
 			s.closePage()
 			kept = false
 			continue
@@ -132,7 +131,8 @@ func (w *pageWalk) read(ctx context.Context) error {
 	}
 }
 
-// takeEntities takes entities from the page until it ends or the batch is full.
+// takeEntities adds entities of the page to the batch until the page ends or the batch is
+// full.
 func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, err error) {
 	for {
 		if len(w.entities) > 0 && (w.size >= w.s.cfg.BatchBytes || len(w.entities) == w.s.cfg.BatchEntities) {
@@ -171,16 +171,16 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 		} else {
 			w.s.reserved.shrink(used)
 		}
-		// From here on the page goes by its own name. Earlier, that would move
-		// the cursor of a page that has nothing new.
+		// From here on the cursor has the page's own URL. Set earlier, it would move the
+		// cursor at a page without new entities.
 		w.cur.Page = p.Self
 		w.cur.advance(&e)
 		w.moved = true
 	}
 }
 
-// filter reports whether to deliver an entity. It holds entities back until the
-// search for the start of reading has found its place.
+// filter reports whether to deliver an entity. It leaves entities out until the search for
+// the start of reading has found its position.
 func (w *pageWalk) filter(p *openPage, e *feed.Entity) (deliver bool, err error) {
 	sr := w.cur.Search
 	if sr == nil {
@@ -211,10 +211,10 @@ func (w *pageWalk) filter(p *openPage, e *feed.Entity) (deliver bool, err error)
 	return false, nil
 }
 
-// checkSnapshotGap fails if the feed lacks the oldest entity that a snapshot left
-// to it. If it has that, it has the later ones too: feeds lose their oldest pages
-// first. A provider that gives the entities of a snapshot another time or ID than
-// on the feed is noticed here as well.
+// checkSnapshotGap fails if the feed lacks the oldest entity that was left out of a snapshot
+// because the feed must have it. If the feed has that one, it has the later ones, too,
+// because feeds lose their oldest pages first. A provider whose entities have other times
+// or IDs in the snapshot than on the feed is detected here as well.
 func (w *pageWalk) checkSnapshotGap(p *openPage, e *feed.Entity) error {
 	switch o := w.cur.Owed; {
 	case o == nil:
@@ -227,13 +227,13 @@ func (w *pageWalk) checkSnapshotGap(p *openPage, e *feed.Entity) error {
 	return nil
 }
 
-// endOfFeed is called where the feed ends.
+// endOfFeed is called at the end of the newest page.
 func (w *pageWalk) endOfFeed() error {
 	w.ended = true
-	// Between two polls of an empty newest page the feed may be created again.
+	// Between two polls of an empty newest page the feed may be recreated.
 	w.s.proven = pageEnd{}
 	if w.cur.Empty > 0 {
-		w.cur.Empty, w.moved = 0, true // the empty pages have come to an end
+		w.cur.Empty, w.moved = 0, true // the row of empty pages has ended
 	}
 	switch sr := w.cur.Search; {
 	case sr == nil:
@@ -250,7 +250,7 @@ func (w *pageWalk) endOfFeed() error {
 // checkPage checks a page that has been read to its end.
 func (w *pageWalk) checkPage(p *openPage) {
 	if w.s.end.matches(w.cur) {
-		return // it was looked at
+		return // it was checked before
 	}
 	if p.parsed == 0 {
 		w.seen.add(violation(EmptyPage, p.Self, "the page has no entity"))
@@ -260,10 +260,10 @@ func (w *pageWalk) checkPage(p *openPage) {
 	}
 }
 
-// recordFullRead records in the cursor that p, the newest page, was read to its
-// end. A cursor that moves costs a commit, so one that has not moved otherwise
-// does so only when the time that it holds is too old to be of use: about once
-// an hour on a feed that is idle, and not at all without ETags.
+// recordFullRead records in the cursor that p, the newest page, was read to its end. A
+// changed cursor costs a commit. So a cursor that has not moved is changed only when its
+// time is too old to be of use: about once an hour on an idle feed, and never without
+// ETags.
 func (w *pageWalk) recordFullRead(p *openPage) {
 	switch {
 	case w.moved:
@@ -288,13 +288,13 @@ func (w *pageWalk) recordEnd(p *openPage) {
 		full:    time.Now(),
 	}
 	if !w.moved && w.replaced != 0 {
-		s.end.digest = w.replaced // the cursor stays as it is
+		s.end.digest = w.replaced // the cursor is not changed
 	}
 	s.newest.set(p.Modified)
 }
 
-// updateNewest asks the entry point now and then how far the feed has got. It is
-// for the lag that is reported; nothing depends on it.
+// updateNewest requests the time of the newest page every newestEvery. It is used to report
+// the lag, and for nothing else.
 func (s *Source) updateNewest(ctx context.Context) {
 	if time.Since(s.newest.looked) < newestEvery {
 		return

@@ -10,49 +10,47 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// seek is the way to the place where reading starts: back by HEAD from the
-// entry point to the page to start at, then forward by GET past the entities
-// in front of the place (specification §1.1). It is part of the cursor, so that
-// a restart goes on with it, and has the same size however long the feed is.
+// seek is the search for the position where reading starts: by HEAD requests from the
+// entry point back to the page to start at, then by GET past the entities before the
+// position (specification §1.1). It is part of the cursor, so that it continues after a
+// restart. Its size does not depend on the length of the feed.
 type seek struct {
-	// Start is the configured start that this search is for; empty if it is
-	// for the cure of a gap. Another start in the configuration begins another
-	// search.
+	// Start is the configured start that this search is for, or empty after a gap. If the
+	// configuration has another start, another search begins.
 	Start string `json:"start,omitempty"`
 
-	// What is looked for: the end of the feed if Now, else the entity behind
-	// the one with ID, which has the time From, else the first entity of the
-	// time From (Unix seconds) or later, else the first of all.
+	// The target is the end of the feed if Now is set. Otherwise it is the entity after
+	// the one with the ID, which has the time From. Without an ID it is the first entity of
+	// the time From (Unix seconds) or later, and without From the first entity of all.
 	Now  bool   `json:"now,omitempty"`
 	ID   string `json:"id,omitempty"`
 	From *int64 `json:"from,omitempty"`
-	// Skip are Content-IDs of the time From that are published already. They
-	// are left out up to the first entity that is not one of them.
+	// Skip are Content-IDs of the time From that are published already. They are left out
+	// until the first entity that is not one of them.
 	Skip idHashes `json:"skip_hashes,omitempty"`
-	// WholeSkip is what earlier versions stored. decodeCursor makes Skip of it.
+	// WholeSkip was stored by earlier versions. decodeCursor converts it to Skip.
 	WholeSkip []string `json:"skip,omitempty"`
-	// Gap says that pages are known to be missing: going back ends where they
-	// begin.
+	// Gap reports that pages are known to be missing. The way back ends at the oldest page
+	// that is left.
 	Gap bool `json:"gap,omitempty"`
-	// exact says that ID was read from the feed, not typed by a person.
+	// exact reports that ID was read from the feed, not typed by a person.
 	exact bool
 
-	// Back is the page to look at next on the way back, empty for the entry
-	// point, and Newer the page whose prev link led there, with its time.
+	// Back is the next page on the way back, or empty for the entry point. Newer is the page
+	// whose prev link led there, and NewerTime its time.
 	Back      string `json:"back,omitempty"`
 	Newer     string `json:"newer,omitempty"`
 	NewerTime int64  `json:"newer_time,omitempty"`
-	// Trail notices loops.
+	// Trail detects loops.
 	Trail trail `json:"trail,omitzero"`
-	// Oldest says that the way back ended at the oldest page there is, and
-	// that no entity older than From has been seen since. The feed may have
-	// lost some then.
+	// Oldest reports that the way back ended at the oldest page, and that no entity older
+	// than From has been read since. The feed may have lost such entities.
 	Oldest bool `json:"oldest,omitempty"`
-	// Early is by how much From is earlier than what the feed has to have, in seconds:
-	// a feed that is as young as that may have begun there.
+	// Early is the number of seconds by which From is earlier than the first entity that
+	// the feed must have. A feed that begins within that time is complete.
 	Early int64 `json:"early,omitempty"`
-	// Reached says that the feed has had entities older than From. If it is
-	// found to have none, it has lost some.
+	// Reached reports that the feed had entities older than From. If it has none later, it
+	// has lost some.
 	Reached bool `json:"reached,omitempty"`
 }
 
@@ -82,17 +80,17 @@ func newSeek(start Start) *seek {
 	return s
 }
 
-// verdict is what a search says of an entity.
+// verdict is the result of a comparison of an entity with the target of a search.
 type verdict int
 
 const (
-	before  verdict = iota // the entity lies before the place
-	found                  // the entity lies behind the place
-	last                   // the entity is the last before the place
-	missing                // the place is not in the feed
+	before  verdict = iota // the entity is before the position
+	found                  // the entity is after the position
+	last                   // the entity is the last before the position
+	missing                // the position is not in the feed
 )
 
-// compare says where e lies from the place that is looked for.
+// compare returns where e is, relative to the target of the search.
 func (s *seek) compare(e *feed.Entity) verdict {
 	at := e.Modified.Unix()
 	switch {
@@ -118,26 +116,26 @@ func bare(id string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">")
 }
 
-// headsPerCall and headsFor bound how far one call of seekBack goes, so that not
-// much of the way is lost if the process ends.
+// headsPerCall and headsFor bound one call of seekBack. The cursor is stored after each
+// call, so not much is repeated if the process ends.
 const (
 	headsPerCall = 100
 	headsFor     = 2 * time.Second
 )
 
-// errEmpty says that the feed has no page yet (case 89).
+// errEmpty reports that the feed has no page yet (case 89).
 var errEmpty = errors.New("the feed is empty")
 
-// seekBack goes on towards older pages, by at most limit requests and about
-// headsFor if limit is not 0. It returns the URL of the page to start at, or "" if it has not got there
-// yet.
+// seekBack follows prev links towards older pages, with at most limit requests and for
+// about headsFor, unless limit is 0. It returns the URL of the page to start at, or "" if
+// it has not reached it yet.
 func (s *Source) seekBack(ctx context.Context, sr *seek, limit int, seen *sightings) (start string, err error) {
 	begin := time.Now()
 	for n := 0; limit == 0 || n < limit && (n == 0 || time.Since(begin) < headsFor); n++ {
 		page, err := s.headBack(ctx, sr)
 		switch {
 		case err != nil && n > 0 && limit > 0 && !errors.Is(err, feed.ErrPermanent):
-			return "", nil // the next call meets it again, or finds it passed
+			return "", nil // the next call gets the same error, or can go on
 		case err != nil && n == 0 && sr.Back != "" && s.refused(err, sr.Back):
 			return "", lost(PageGone, sr.Back, "the page to look at next is out of reach: %v", err).forCertain()
 		case err != nil:
@@ -155,9 +153,9 @@ func (s *Source) seekBack(ctx context.Context, sr *seek, limit int, seen *sighti
 		case older && page.Next != "" && (page.Next == sr.Newer || sr.Newer == ""):
 			return page.Next, nil
 		case older, sr.Now:
-			// The feed ends before the place, and its last page tells where
-			// new entities will come (case 17). Or the links disagree about
-			// the page to start at, and the walk will find it.
+			// The feed ends before the position, and new entities will come after its last
+			// page (case 17). Or the links disagree about the page to start at, and
+			// reading forward finds it.
 			return page.Self, nil
 		case page.Prev == "":
 			sr.Oldest = true
@@ -170,7 +168,7 @@ func (s *Source) seekBack(ctx context.Context, sr *seek, limit int, seen *sighti
 	return "", nil
 }
 
-// headBack asks for the header of the next page on the way back.
+// headBack requests the header of the next page on the way back.
 func (s *Source) headBack(ctx context.Context, sr *seek) (head, error) {
 	if sr.Back == "" {
 		page, err := s.head(ctx, s.cfg.URL)
@@ -194,20 +192,19 @@ func (s *Source) headBack(ctx context.Context, sr *seek) (head, error) {
 	case page.Prev == sr.Back && !sr.Gap:
 		return head{}, lostForGood(PageGone, page.Self, "its prev link leads to a page that is gone: %v", gone)
 	case page.Prev == sr.Back && sr.ID == "" && !s.old.confirmed():
-		// Whatever is older is left out from here on, so this must be sure. A
-		// search for an ID is not misled: it fails, and is repeated.
+		// All older entities are left out from here on, so this must be confirmed. A search
+		// for an ID cannot go wrong here: it fails, and is repeated.
 		return head{}, lost(PageGone, page.Self, "its prev link leads to a page that is gone: %v", gone)
 	case page.Prev == sr.Back:
-		page.Prev = "" // what is left of the feed begins here
+		page.Prev = "" // the rest of the feed begins here
 	}
 	sr.Newer = ""
 	return page, nil
 }
 
-// checkNeighbours looks at two neighbours: page, and the newer one that led to it. A
-// page that ends the feed although a newer one links back to it would be taken
-// for the latest on the way forward, and all after it be lost in silence
-// (case 18).
+// checkNeighbours checks the links between a page and the newer page whose prev link leads
+// to it. If the page has no next link, reading forward would end there without an error,
+// and all newer entities would be missing (case 18).
 func (sr *seek) checkNeighbours(page head, seen *sightings) error {
 	if page.Next == "" {
 		return broken(MissingNext, page.Self, "the page has no next link although the page %s links back to it", sr.Newer)
@@ -221,21 +218,21 @@ func (sr *seek) checkNeighbours(page head, seen *sightings) error {
 	return nil
 }
 
-// again returns the search as it was before it got anywhere.
+// again returns the search in its initial state.
 func (s *seek) again() *seek {
 	return &seek{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap, Early: s.Early, Reached: s.Reached, exact: s.exact}
 }
 
-// trail notices when a walk comes back to where it was, in constant memory
-// and after at most about three times as many steps as there are pages
-// (Brent's algorithm: a mark that is moved on at every power of two).
+// trail detects links that form a loop, in constant memory and after at most about three
+// times as many steps as there are pages (Brent's algorithm: Mark is moved to the current
+// page at every power of two).
 type trail struct {
 	Mark  string `json:"mark,omitempty"`
 	Steps int    `json:"steps,omitempty"`
 	Power int    `json:"power,omitempty"`
 }
 
-// visit takes a step and says whether it closes a circle.
+// visit counts a step to a page and reports whether it closes a loop.
 func (t *trail) visit(page string) bool {
 	if page == t.Mark {
 		return true
