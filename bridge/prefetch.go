@@ -43,7 +43,7 @@ type prefetcher struct {
 	// budget; nil otherwise.
 	wake context.CancelFunc
 
-	// Owned by the caller of next, ahead and release.
+	// Owned by the caller of next, peekEntities and release.
 	joined  *joined // the next batch, if ahead has assembled it already
 	current joined  // the batch that next returned last
 	paused  bool    // it had no more
@@ -120,7 +120,7 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 		if len(batch.Entities) == 0 && bytes.Equal(batch.Cursor, after) {
 			batch.More = false
 		}
-		p.put(batch, err, reserved, taken, used)
+		p.enqueue(batch, err, reserved, taken, used)
 		if err != nil {
 			return
 		}
@@ -176,9 +176,9 @@ func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err 
 	}
 }
 
-// put queues what was read. Of what was taken of the budget for it, reserved bytes were
+// enqueue queues what was read. Of what was taken of the budget for it, reserved bytes were
 // taken before the reading. used is how much of the budget the source has reserved.
-func (p *prefetcher) put(batch feed.Batch, err error, reserved int64, taken grant, used int64) {
+func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken grant, used int64) {
 	size := batch.Size()
 	p.largest = max(p.largest, int64(size), used)
 	needed := used
@@ -218,9 +218,9 @@ func (p *prefetcher) next(ctx context.Context) (feed.Batch, error) {
 	return p.current.batch, p.current.err
 }
 
-// ahead returns the entities of the batch that next will return, if it is at hand. It does
+// peekEntities returns the entities of the batch that next will return, if it is at hand. It does
 // not wait.
-func (p *prefetcher) ahead() []feed.Entity {
+func (p *prefetcher) peekEntities() []feed.Entity {
 	if p.joined == nil && !p.assemble() {
 		return nil
 	}

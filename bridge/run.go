@@ -100,21 +100,21 @@ type Bridge struct {
 // ended. Whatever goes wrong meanwhile is reported to the Observer and tried
 // again; Run never gives up.
 func (b *Bridge) Run(ctx context.Context) error {
-	b.enter(Status{State: Starting})
-	defer func() { b.enter(Status{State: Stopped}) }()
+	b.setState(Status{State: Starting})
+	defer func() { b.setState(Status{State: Stopped}) }()
 	for {
 		// Taken before the session, so that a reconnect at any time from here on ends
 		// the wait after its error.
 		reconnected := b.reconnected()
 		err := b.session(ctx)
 		for errors.Is(err, checkpoint.ErrConflict) && ctx.Err() == nil {
-			err = b.standby(ctx, err)
+			err = b.waitForTurn(ctx, err)
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			b.fail(ctx, err, reconnected)
+			b.waitAfterError(ctx, err, reconnected)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 	if !b.failing {
 		// After a failure the state says so until something works: a state
 		// that changes with every attempt would hide it from whoever watches.
-		b.enter(Status{State: Reading})
+		b.setState(Status{State: Reading})
 	}
 
 	p := b.startPrefetching(ctx, cp.Cursor)
@@ -184,14 +184,14 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		moved, err := b.settle(ctx, batch, p.ahead)
+		moved, err := b.commitBatch(ctx, batch, p.peekEntities)
 		if err != nil {
 			return err
 		}
 		p.release()
 		if b.failing {
 			b.failing, b.failures = false, 0
-			b.enter(Status{State: Reading})
+			b.setState(Status{State: Reading})
 		}
 		if moved {
 			looked = time.Now()
@@ -240,18 +240,18 @@ func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration, early <-c
 		d = jittered(d)
 	}
 	s.Until = time.Now().Add(d)
-	b.enter(s)
+	b.setState(s)
 	for left := d; left > 0; left = time.Until(s.Until) {
 		part := left
 		if d > recheck {
 			part = min(jittered(recheck), left)
 		}
-		woken, err := sleep(ctx, part, early)
+		woken, err := sleepUntil(ctx, part, early)
 		if err != nil {
 			return false, err
 		}
 		if woken {
-			_, err := sleep(ctx, min(rand.N(spread), max(0, time.Until(s.Until))), nil)
+			_, err := sleepUntil(ctx, min(rand.N(spread), max(0, time.Until(s.Until))), nil)
 			return false, err
 		}
 		if d <= recheck {
@@ -277,14 +277,14 @@ func sameCheckpoint(a, b checkpoint.Checkpoint) bool {
 	return bytes.Equal(a.Cursor, b.Cursor) && a.Count == b.Count && a.Moved.Equal(b.Moved)
 }
 
-// settle commits the batch if it moves anything. What ahead returns is what the
+// commitBatch commits the batch if it moves anything. What ahead returns is what the
 // next batch will have.
-func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []feed.Entity) (moved bool, err error) {
+func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, ahead func() []feed.Entity) (moved bool, err error) {
 	if len(batch.Entities) == 0 && (bytes.Equal(batch.Cursor, b.last.Cursor) || b.defers(batch)) {
 		// If the process dies here, the feed is asked once more without the validators.
 		b.unstored, batch.Cursor = batch.Cursor, b.last.Cursor
 		b.Observer.Settled(batch, 0)
-		b.report(false)
+		b.logPublished(false)
 		return false, nil
 	}
 	cp := checkpoint.Checkpoint{
@@ -310,7 +310,7 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []fe
 	b.moved += len(batch.Entities)
 	b.Observer.Settled(batch, took)
 	b.Log.Debug("committed", "entities", len(batch.Entities), "bytes", batch.Size(), "count", cp.Count, "took", took)
-	b.report(batch.More)
+	b.logPublished(batch.More)
 	return true, nil
 }
 
@@ -330,9 +330,9 @@ func (b *Bridge) commit(ctx context.Context, entities []feed.Entity, cp checkpoi
 	return b.Sink.Commit(ctx, entities, cp)
 }
 
-// report logs what was published: at the end of a stretch of reading, and now
+// logPublished logs what was published: at the end of a stretch of reading, and now
 // and then within a long one.
-func (b *Bridge) report(more bool) {
+func (b *Bridge) logPublished(more bool) {
 	took := time.Since(b.stretch)
 	if more && took < progress {
 		return
@@ -346,9 +346,9 @@ func (b *Bridge) report(more bool) {
 	}
 }
 
-// standby leaves the feed to the copy that won the race until the checkpoint
+// waitForTurn leaves the feed to the copy that won the race until the checkpoint
 // stands still. It returns nil when it is this copy's turn to try.
-func (b *Bridge) standby(ctx context.Context, lost error) (err error) {
+func (b *Bridge) waitForTurn(ctx context.Context, lost error) (err error) {
 	defer recoverPanic(&err)
 	wait := min(max(2*b.Every, minStandby), maxStandby)
 	seen := b.last
@@ -356,7 +356,7 @@ func (b *Bridge) standby(ctx context.Context, lost error) (err error) {
 		if first {
 			b.Log.Info("someone else has committed to the topic; standing by", "error", lost)
 		}
-		if err := b.pause(ctx, Status{State: Standby, Err: lost}, wait); err != nil {
+		if err := b.waitIn(ctx, Status{State: Standby, Err: lost}, wait); err != nil {
 			return err
 		}
 		cp, err := b.resume(ctx)
@@ -371,10 +371,10 @@ func (b *Bridge) standby(ctx context.Context, lost error) (err error) {
 	}
 }
 
-// fail reports what went wrong and waits before the next attempt. After an error of
+// waitAfterError reports what went wrong and waits before the next attempt. After an error of
 // the sink it does not wait any longer than until the bus is reachable again: reconnected
 // is closed then.
-func (b *Bridge) fail(ctx context.Context, err error, reconnected <-chan struct{}) {
+func (b *Bridge) waitAfterError(ctx context.Context, err error, reconnected <-chan struct{}) {
 	b.logPanic(err)
 	var ofSink *sinkError
 	if !errors.As(err, &ofSink) {
@@ -409,13 +409,13 @@ func (b *Bridge) fail(ctx context.Context, err error, reconnected <-chan struct{
 	}
 }
 
-// pause enters the state and waits for about as long as d, or until ctx ends,
+// waitIn enters the state and waits for about as long as d, or until ctx ends,
 // whose error it returns then.
-func (b *Bridge) pause(ctx context.Context, s Status, d time.Duration) error {
+func (b *Bridge) waitIn(ctx context.Context, s Status, d time.Duration) error {
 	d = jittered(d)
 	s.Until = time.Now().Add(d)
-	b.enter(s)
-	_, err := sleep(ctx, d, nil)
+	b.setState(s)
+	_, err := sleepUntil(ctx, d, nil)
 	return err
 }
 
@@ -424,9 +424,9 @@ func jittered(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }
 
-// sleep waits for as long as d, or until early is closed, which it reports, or until
+// sleepUntil waits for as long as d, or until early is closed, which it reports, or until
 // ctx ends, whose error it returns.
-func sleep(ctx context.Context, d time.Duration, early <-chan struct{}) (woken bool, err error) {
+func sleepUntil(ctx context.Context, d time.Duration, early <-chan struct{}) (woken bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -439,7 +439,7 @@ func sleep(ctx context.Context, d time.Duration, early <-chan struct{}) (woken b
 	}
 }
 
-func (b *Bridge) enter(s Status) {
+func (b *Bridge) setState(s Status) {
 	s.Since = time.Now()
 	s.Checkpoint = b.last
 	b.Observer.Entered(s)

@@ -181,8 +181,8 @@ func (s *Source) headBack(ctx context.Context, sr *seek) (head, error) {
 	if !isGone(gone) {
 		return page, gone
 	}
-	// Pages vanish from the old end. The page that led here tells whether this
-	// one was part of the feed still.
+	// Feeds lose their oldest pages. The page whose prev link led here shows whether this
+	// page is still part of the feed.
 	page, err := s.head(ctx, sr.Newer)
 	switch {
 	case isGone(err):

@@ -20,47 +20,46 @@ import (
 )
 
 const (
-	// skew is how long before the creation of a snapshot the feed is read from.
-	// The clock that dates a snapshot need not be the one that dates entities,
-	// and entities are put on a page some time after the time that they bear.
+	// skew is how long before the creation of a snapshot reading of the feed starts. The
+	// times of snapshots and of entities may come from different clocks, and entities are
+	// put on a page some time after their Last-Modified.
 	skew = time.Minute
-	// maxIndex is how large the index of a snapshot may be, in bytes. It is held
-	// in memory; pages are not.
+	// maxIndex is the size of the largest index of a snapshot, in bytes. An index is held
+	// in memory, and pages are not.
 	maxIndex = 16 << 20
-	// longestAddress is how long the URL of an index, that of one of its pages, and
-	// the id of a snapshot may be, in bytes.
+	// longestAddress is the largest number of bytes of the URL of an index, of the URL of
+	// one of its pages, and of the id of a snapshot.
 	longestAddress = 8 << 10
 )
 
-// snapshot is a place in a snapshot, which is published before the feed is read
-// on. It is part of the cursor, whose other fields say where the feed goes on.
+// snapshot is a position in a snapshot, which is published before the feed. It is part of
+// the cursor, whose other fields are the position in the feed after the snapshot.
 //
-// A snapshot is made while the feed grows, so the two overlap. An entity that
-// both have must not come twice, and one that the feed brings must not come from
-// the snapshot: the feed has its predecessors too, which would then stand behind
-// it. So dates divide them: what was modified before the time From of the search
-// comes from the snapshot, and what was modified later from the feed. That takes
-// no memory.
+// A snapshot is made while the feed grows, so the two overlap. An entity that both have
+// must be published once, and must come from the feed: the feed also has its earlier
+// versions, which would otherwise be published after it. So times divide them. Entities
+// that were modified before the time From of the search come from the snapshot, and later
+// ones from the feed. This needs no memory.
 type snapshot struct {
-	// Index is the URL of the index as configured. Found is where it was after
-	// redirects, if elsewhere: a server that redirects from its newest snapshot
-	// to that one's own URL lets it be read to its end, whatever comes after.
+	// Index is the configured URL of the index. Found is its URL after redirects, if that
+	// is another one: a server may redirect to the own URL of its newest snapshot, which
+	// can then be read to its end although newer snapshots appear.
 	Index string `json:"index"`
 	Found string `json:"found,omitempty"`
-	// ID, Created and Pages are the snapshot's, and how many pages it has; ID is
-	// empty until the index has been read.
+	// ID, Created and Pages are the id, the time and the number of pages of the snapshot.
+	// ID is empty until the index has been read.
 	ID      string    `json:"id,omitempty"`
 	Created time.Time `json:"created,omitzero"`
 	Pages   int       `json:"pages,omitempty"`
-	// Ready says that the place is known where the feed goes on.
+	// Ready reports that the position in the feed after the snapshot is known.
 	Ready bool `json:"ready,omitempty"`
 
-	// The place is in front of entity number Entity of page number Page, and
-	// Digest is over the entities before it on that page.
+	// The position is before entity number Entity of page number Page. Digest is over the
+	// entities before it on that page.
 	Page   int    `json:"page,omitempty"`
 	Entity int    `json:"entity,omitempty"`
 	Digest digest `json:"digest,omitempty"`
-	// Published is how many entities were handed out.
+	// Published is the number of entities that were delivered.
 	Published int `json:"published,omitempty"`
 }
 
@@ -71,29 +70,27 @@ func (sn *snapshot) String() string {
 	return fmt.Sprintf("page %d of %d of the snapshot %s of %s", min(sn.Page+1, sn.Pages), sn.Pages, sn.ID, sn.Created.Format(time.RFC3339))
 }
 
-// again returns the snapshot as it was before its index was read.
+// again returns the snapshot in its state before its index was read.
 func (sn *snapshot) again() snapshot {
 	return snapshot{Index: sn.Index, Ready: sn.Ready, Published: sn.Published}
 }
 
-// owed is an entity that was left out of a snapshot because the feed has to have
-// it: the oldest of all such.
+// owed is the oldest entity that was left out of a snapshot because the feed must have it.
 type owed struct {
 	ID       string `json:"id"`
 	Modified int64  `json:"modified"`
 }
 
-// index is what a snapshot consists of.
+// index is the index of a snapshot: the list of its pages.
 type index struct {
 	url     string // after redirects
 	id      string
 	created time.Time
-	// pages are the URLs of the pages as written; base is what they are relative to.
-	// They are resolved one at a time: behind a redirect to a long URL, a small index
-	// would become gigabytes.
+	// pages are the URLs of the pages as written in the index, relative to base. They are
+	// resolved one at a time: with a long base, a small index would become gigabytes.
 	pages []string
 	base  *url.URL
-	// latest is the newest time that created can have been.
+	// latest is the latest possible time of creation.
 	latest time.Time
 }
 
@@ -110,10 +107,10 @@ func (ix *index) page(n int) (string, error) {
 	return at, nil
 }
 
-// from is where the feed goes on after the snapshot, in Unix seconds. Feeds have
-// whole seconds (case 140). A clock that is ahead must not make the feed start
-// later than now. It is nil, the beginning of the feed, if there was nothing yet
-// that a snapshot could have: one of the time zero, without pages, says so.
+// from returns the time from which the feed is read after the snapshot, in Unix seconds:
+// feeds have whole seconds (case 140). If the snapshot's clock is ahead, it is not later
+// than now. It is nil, the beginning of the feed, for a snapshot of the time zero without
+// pages, which means that the feed had no entities yet.
 func (ix *index) from() *int64 {
 	created := ix.created
 	if created.After(ix.latest) {
@@ -126,14 +123,14 @@ func (ix *index) from() *int64 {
 	return &from
 }
 
-// Snapshot is what the index of a snapshot says.
+// Snapshot describes a snapshot, from its index.
 type Snapshot struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 	Pages   int       `json:"pages"`
 }
 
-// Snapshot reads the index of a snapshot, and no more.
+// Snapshot reads the index of a snapshot, and none of its pages.
 func (s *Source) Snapshot(ctx context.Context, index string) (Snapshot, []feed.Violation, error) {
 	var seen sightings
 	ix, err := s.getIndex(ctx, index, &seen)
@@ -143,12 +140,13 @@ func (s *Source) Snapshot(ctx context.Context, index string) (Snapshot, []feed.V
 	return Snapshot{ix.id, ix.created, len(ix.pages)}, seen, nil
 }
 
-// ReadSnapshot reads a snapshot to its end, without the feed behind it, and hands
-// every batch to take. What it returns is as far as it got.
+// ReadSnapshot reads a snapshot to its end, without the feed, and calls take with every
+// batch. Together with an error it returns the description of the snapshot, if its index was
+// read.
 func (s *Source) ReadSnapshot(ctx context.Context, index string, take func(feed.Batch) error) (Snapshot, error) {
 	defer s.closePage()
 	var read Snapshot
-	never := int64(math.MaxInt64) // there is no feed that has any of it
+	never := int64(math.MaxInt64) // all entities come from the snapshot
 	cur := cursor{Search: &seek{From: &never}, Snapshot: &snapshot{Index: index, Ready: true}}
 	for cur.Snapshot != nil {
 		sn := cur.Snapshot
@@ -167,8 +165,8 @@ func (s *Source) ReadSnapshot(ctx context.Context, index string, take func(feed.
 	return read, nil
 }
 
-// readSnapshot reads on in the snapshot of cur: its index, the place where the feed goes
-// on, or entities of one page. At the snapshot's end, cur is a place in the feed.
+// readSnapshot reads on in the snapshot of cur: its index, the position in the feed after
+// it, or entities of one page. At the end of the snapshot, cur is that position.
 func (s *Source) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, error) {
 	l := &snapshotRead{s: s, cur: cur, sn: cur.Snapshot}
 	ix, err := l.index(ctx)
@@ -193,7 +191,7 @@ func (s *Source) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, erro
 	return feed.Batch{Entities: l.entities, Cursor: l.cur.encode(), More: true, Violations: l.seen}, nil
 }
 
-// snapshotRead is one step through a snapshot.
+// snapshotRead reads a part of a snapshot, for one call of Next.
 type snapshotRead struct {
 	s        *Source
 	cur      cursor
@@ -232,7 +230,8 @@ func (l *snapshotRead) index(ctx context.Context) (*index, error) {
 	return ix, nil
 }
 
-// checkReplaced asks for the index again when one of its pages is gone: the snapshot may be.
+// checkReplaced requests the index again after a page is gone, because the snapshot may
+// have been replaced. It returns err if it was not.
 func (l *snapshotRead) checkReplaced(ctx context.Context, err error) error {
 	was := *l.sn
 	l.s.index = nil
@@ -243,14 +242,14 @@ func (l *snapshotRead) checkReplaced(ctx context.Context, err error) error {
 }
 
 func (sn *snapshot) matches(ix *index) bool {
-	// Not the URLs of the pages: they may be signed anew for each reader.
+	// The URLs of the pages are not compared: they may be signed for each reader.
 	return isStoredID(sn.ID, ix.id) && sn.Created.Equal(ix.created) && sn.Pages == len(ix.pages)
 }
 
-// startSnapshot takes up the snapshot that the index names. If the place in the feed is
-// known already, it stays: the feed goes on from the creation of the first
-// snapshot, and of a newer one only what was not modified since comes from it. So
-// nothing that was deleted in between is missed.
+// startSnapshot starts to read the snapshot of the index. If the position in the feed is
+// known already, it is not changed: the feed is read from the creation of the first
+// snapshot, and a newer snapshot contributes only entities that were not modified since.
+// So the deletes in between are not missed.
 func (l *snapshotRead) startSnapshot(ix *index) {
 	sn := l.sn
 	found := ""
@@ -264,16 +263,15 @@ func (l *snapshotRead) startSnapshot(ix *index) {
 	l.s.log.Info("reading a snapshot", "snapshot", sn.ID, "created", sn.Created, "pages", sn.Pages)
 }
 
-// findPlace looks in the feed for the place where it goes on after the snapshot,
-// before anything of that is published: a feed that does not reach back so far
-// later is known to have lost entities, and one that cannot be read is found out
-// at once. It is one search, however long: its cursor could lead to a page that is
-// gone.
+// findPlace searches for the position in the feed after the snapshot, before entities of
+// the snapshot are published. So a feed that cannot be read is detected at once, and a
+// feed that later does not reach back so far is known to have lost entities. The whole
+// search happens in one call, because a stored one could continue at a page that is gone.
 func (l *snapshotRead) findPlace(ctx context.Context) error {
 	sr := l.cur.Search.again()
 	start, err := l.s.seekBack(ctx, sr, 0, &l.seen)
 	if gone, ok := errors.AsType[*lostPosition](err); ok {
-		return &gone.violation // pages come and go; the next search may have more luck
+		return &gone.violation // the next search may find the page again
 	}
 	switch {
 	case errors.Is(err, errEmpty): // the feed starts behind the snapshot
@@ -282,14 +280,14 @@ func (l *snapshotRead) findPlace(ctx context.Context) error {
 	default:
 		l.cur.Page, sr.Reached = start, !sr.Oldest
 	}
-	sr.Start = "" // from here on it goes by the cursor, whatever start is configured
+	sr.Start = "" // from here on a change of the configured start has no effect
 	l.cur.Search, l.sn.Ready = sr, true
 	return nil
 }
 
-// readPage reads entities of the page of the place, as many as a batch takes.
-// What came before an error is handed out; the next call meets the error again,
-// or finds it cured.
+// readPage adds entities of the current page to the batch, until the page ends or the batch
+// is full. Entities before an error are delivered first. The next call gets the same
+// error, or can read on.
 func (l *snapshotRead) readPage(ctx context.Context, ix *index) error {
 	s, sn := l.s, l.sn
 	at, err := ix.page(sn.Page)
@@ -305,7 +303,7 @@ func (l *snapshotRead) readPage(ctx context.Context, ix *index) error {
 		}
 		switch {
 		case err != nil && kept && sn.Entity == first:
-			// The request may have ended with the call that made it.
+			// The request may have ended with the call of Next that made it.
 			s.closePage()
 			kept = false
 			continue
@@ -321,8 +319,8 @@ func (l *snapshotRead) readPage(ctx context.Context, ix *index) error {
 	}
 }
 
-// open gets a page of the snapshot, up to the place, unless it is open there from
-// the last call.
+// openPage requests a page of the snapshot and reads up to the position, unless the last
+// call has left it open there.
 func (l *snapshotRead) openPage(ctx context.Context, at string) error {
 	s, sn := l.s, l.sn
 	if s.at != nil {
@@ -354,7 +352,8 @@ func (l *snapshotRead) openPage(ctx context.Context, at string) error {
 	return nil
 }
 
-// skipRead reads up to the place and makes sure that it is the place.
+// skipRead reads the entities before the position, and checks that they are those that
+// were read before.
 func (l *snapshotRead) skipRead(ctx context.Context, p *openPage) error {
 	var sum digest
 	for p.parsed < l.sn.Entity {
@@ -375,7 +374,8 @@ func (l *snapshotRead) skipRead(ctx context.Context, p *openPage) error {
 	return nil
 }
 
-// takeEntities takes entities from the page until it ends or the batch is full.
+// takeEntities adds entities of the page to the batch until the page ends or the batch is
+// full.
 func (l *snapshotRead) takeEntities(ctx context.Context, p *openPage) (ended bool, err error) {
 	sn := l.sn
 	for {
@@ -409,11 +409,10 @@ func (l *snapshotRead) takeEntities(ctx context.Context, p *openPage) (ended boo
 	}
 }
 
-// entity returns the next entity of the page. Snapshots may leave out what the
-// entities of feeds must have. What is missing is made up, and the same at every
-// reading: the ID from the place, the time from the snapshot's. Whole says that
-// the entity has an ID and a time of its own, without which nobody could tell
-// that the feed has it too.
+// entity returns the next entity of the page. Entities of snapshots may lack headers that
+// entities of feeds must have. The ID is generated from the position then, and the time is
+// that of the snapshot, so that they are the same at every reading. whole reports that the
+// entity has its own ID and time. Without them it cannot be matched with the feed.
 func (l *snapshotRead) entity(ctx context.Context, p *openPage, wait bool) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
 	part, err := p.part(ctx, wait)
 	if err != nil {

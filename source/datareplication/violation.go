@@ -7,11 +7,11 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// The kinds of violation of the specification, besides those of package page. Those in the first group stop
-// the reading: they come as errors that match [feed.ErrPermanent]. Those in the
-// last are counted, and reading goes on. Those between do the one or the other:
-// a place that is lost stops the reading unless it is found elsewhere, or the
-// configuration says to go on.
+// The kinds of violation of the specification, besides those of package page. Those of the
+// first group stop the reading: they are errors that match [feed.ErrPermanent]. Those of
+// the last group are counted, and reading goes on. Those of the two groups between are
+// about a lost position. They stop the reading unless the position is found again or
+// Config.Gap allows to go on.
 const (
 	MissingNext       = "missing_next_link"
 	Loop              = "loop"
@@ -35,13 +35,12 @@ const (
 	RelativePage      = "relative_page_url"
 )
 
-// violation is a breach that reading goes on after.
+// violation returns a breach that does not stop the reading.
 func violation(kind, page, format string, args ...any) feed.Violation {
 	return feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}
 }
 
-// broken is a breach that reading cannot go on after. The error says what to do
-// about it.
+// broken returns the error about a breach that stops the reading, with its cure.
 func broken(kind, page, format string, args ...any) error {
 	cure := "nothing behind it is published until the provider has mended it"
 	switch kind {
@@ -53,5 +52,5 @@ func broken(kind, page, format string, args ...any) error {
 	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
 }
 
-// excerpt returns as much of s as goes into an error or a log line.
+// excerpt returns s, shortened for an error or a log line.
 func excerpt(s string) string { return safetext.Clip(s, 160) }

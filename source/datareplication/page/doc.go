@@ -6,8 +6,8 @@
 // [NewEntity] makes an entity of a part. This package sends no requests.
 //
 // Fields are read as section 1.5 of the specification of the datareplication format
-// describes it, and bodies as section 1.6 does. A number of a case in a test is that of a
-// conformance case in section 4.
+// describes, and bodies as section 1.6 describes. The numbers of cases in tests are those of
+// the conformance cases in section 4.
 //
 // # Limits
 //
