@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A Budget bounds how many bytes several bridges and their sources together hold of what
-// was read. It is safe for concurrent use. The bytes are granted in the order of the requests.
+// A Budget bounds the memory, in bytes, of the entities that several bridges and their
+// sources have read and not yet published. It is safe for concurrent use. Bytes are granted
+// in the order of the requests.
 type Budget struct {
 	total int64
 	free  *semaphore.Weighted
-	// alone is held by the one feed that holds bytes beyond the budget. See [Share.Reserve].
+	// alone is held by the feed that exceeds the budget, if there is one. See [Share.Reserve].
 	alone *semaphore.Weighted
 }
 
@@ -22,9 +23,9 @@ func NewBudget(total int64) *Budget {
 	return &Budget{total, semaphore.NewWeighted(total), semaphore.NewWeighted(1)}
 }
 
-// Acquire takes n bytes, or all if the budget is smaller, and returns how many. It waits
-// until they are free, or until ctx ends, whose error it returns. A nil budget has no
-// bound.
+// Acquire takes n bytes, or the whole budget if it is smaller, and returns the number taken.
+// It waits until they are free. If ctx ends first, it takes none and returns the error of
+// ctx. A nil budget has no bound.
 func (b *Budget) Acquire(ctx context.Context, n int64) (int64, error) {
 	if b == nil {
 		return n, ctx.Err()
@@ -36,8 +37,8 @@ func (b *Budget) Acquire(ctx context.Context, n int64) (int64, error) {
 	return n, nil
 }
 
-// TryAcquire takes n bytes if they are free and nobody waits for any, and reports whether
-// it did.
+// TryAcquire takes n bytes if they are free and no other request waits, and reports whether
+// it took them.
 func (b *Budget) TryAcquire(n int64) bool {
 	return b == nil || b.free.TryAcquire(n)
 }
@@ -49,15 +50,14 @@ func (b *Budget) Release(n int64) {
 	}
 }
 
-// A grant is what was taken of a Budget.
+// A grant is a number of bytes of a Budget, or the right to exceed it.
 type grant struct {
 	bytes int64
-	alone bool // the right to hold more than the budget
+	alone bool // the right to exceed the budget, which one grant at a time has
 }
 
-// acquireOrAlone takes n bytes, or all if the budget is smaller, or the right to hold as
-// many beyond the budget, whichever is available first. It waits until ctx ends, whose
-// error it returns.
+// acquireOrAlone takes n bytes, or the whole budget if it is smaller, or the right to exceed
+// the budget, whichever is available first. If ctx ends before, it returns an error.
 func (b *Budget) acquireOrAlone(ctx context.Context, n int64) (grant, error) {
 	n = min(n, b.total)
 	if b.free.TryAcquire(n) {
@@ -84,7 +84,7 @@ func (b *Budget) acquireOrAlone(ctx context.Context, n int64) (grant, error) {
 	return grant{}, err
 }
 
-// release returns what was taken.
+// release returns a grant.
 func (b *Budget) release(g grant) {
 	if b == nil {
 		return
@@ -96,58 +96,58 @@ func (b *Budget) release(g grant) {
 }
 
 const (
-	// unreserved is how many bytes of a batch need no budget, if the feed holds no other.
-	// So a poll that finds little does not wait for feeds that have much to read.
+	// unreserved is the number of bytes of a batch that need no budget if the feed holds no
+	// other batch. So a poll that finds little does not wait for feeds with a backlog.
 	unreserved = 64 << 10
-	// firstReserve is how many bytes are reserved at least where that takes a wait. Most
-	// batches need no more, and a wait while some are reserved already is slow.
+	// firstReserve is the least number of bytes that Reserve waits for. Most batches need
+	// no more, so they wait once, before they hold anything.
 	firstReserve = 1 << 20
-	// longestWait is for how long Reserve waits. Whatever has the budget may be stuck, as a
-	// server that sends a byte at a time.
+	// longestWait bounds the wait of Reserve. The feeds that have the budget may be stuck,
+	// as on a server that sends a byte at a time.
 	longestWait = 5 * time.Minute
 )
 
-// A Share is what one feed takes of a [Budget] while its source reads a batch. What the
-// source reserves belongs to the batch, and the bridge returns it to the budget when the
-// batch is committed or dropped. A source that reserves nothing is counted by the sizes of
-// its batches.
+// A Share reserves memory of a [Budget] for one feed while its source reads a batch. The
+// reservation belongs to the batch: the bridge returns it to the budget when the batch is
+// committed or dropped. For a source that reserves nothing, the bridge counts the sizes of
+// its batches, except that of a batch that is read while the feed holds no other.
 //
-// A Share is for one bridge and its source. Its methods are for use during Next alone, by
-// one goroutine.
+// A Share belongs to one bridge and its source. The source calls its methods during Next
+// only, in one goroutine.
 type Share struct {
 	budget *Budget // nil for no bound
 
 	// Set for each batch:
-	free int64 // bytes that need no budget
-	want int64 // bytes that the batch may need, as far as is known
-	// taken is what was taken of the budget for the batch, and room how many bytes that
-	// allows, besides free.
-	taken grant
-	room  int64
-	used  int64 // bytes that are reserved
-	// exempt is set when the batch may hold more than was taken.
+	free  int64 // bytes that need no budget
+	want  int64 // the size of the largest batch before
+	taken grant // of the budget
+	// room is the number of bytes that taken allows for, besides free. It exceeds
+	// taken.bytes if the budget is smaller.
+	room int64
+	used int64 // reserved bytes
+	// exempt reports that the batch may exceed room.
 	exempt bool
 }
 
-// Share returns a share of the budget, for one feed. A nil budget has no bound.
+// Share returns a share of the budget for one feed. A nil budget has no bound.
 func (b *Budget) Share() *Share { return &Share{budget: b} }
 
-// begin starts a batch with what was taken for it, and free bytes besides. want is how many
-// bytes the batch may need.
+// begin starts a batch for which taken bytes of the budget were acquired, and that may hold
+// free bytes without budget. want is the expected size of the batch.
 func (s *Share) begin(taken, free, want int64) {
 	*s = Share{budget: s.budget, free: free, want: want, taken: grant{bytes: taken}, room: taken}
 }
 
-// end ends the batch. It returns what was taken for it, and how much of the budget it
-// needs for what is reserved. The caller has to return what was taken.
+// end ends the batch. It returns the grant of the batch, which the caller must release, and
+// the number of bytes of the budget that the batch has used.
 func (s *Share) end() (taken grant, used int64) {
 	taken, used = s.taken, max(0, s.used-s.free)
 	*s = Share{budget: s.budget}
 	return taken, used
 }
 
-// TryReserve reserves n bytes more for the batch if that needs no wait, and reports whether
-// it did.
+// TryReserve reserves n more bytes for the batch if that needs no wait, and reports whether
+// it reserved them.
 func (s *Share) TryReserve(n int64) bool {
 	missing := s.used + n - s.free - s.room
 	if s.budget != nil && missing > 0 {
@@ -161,14 +161,14 @@ func (s *Share) TryReserve(n int64) bool {
 	return true
 }
 
-// Reserve reserves n bytes more for the batch. It waits until the budget has them, or until
-// no other feed holds more than the budget has: then this one does, alone, until its batch
-// is committed. After [longestWait] it waits no longer. If ctx ends first, it reserves
-// nothing and returns the error of ctx.
+// Reserve reserves n more bytes for the batch. It waits until the budget has them, or until
+// no other feed exceeds the budget; then this feed exceeds it until its batch is committed.
+// After 5 minutes it stops waiting and reserves the bytes in any case. If ctx ends first, it
+// reserves nothing and returns the error of ctx.
 //
-// It is for the first entity of a batch, without which the feed would make no progress, and
-// for an entity that is in memory in part. For any other entity use TryReserve: the batch
-// can do without it.
+// It is for the first entity of a batch, without which the feed makes no progress, and for
+// an entity of which a part is in memory. Other entities can go into the next batch, so use
+// TryReserve for them.
 func (s *Share) Reserve(ctx context.Context, n int64) error {
 	if err := ctx.Err(); err != nil || s.TryReserve(n) {
 		return err
@@ -193,6 +193,5 @@ func (s *Share) Reserve(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Free takes back the reservation of n bytes. The batch can reserve them again without a
-// wait.
+// Free cancels the reservation of n bytes. The batch can reserve them again without a wait.
 func (s *Share) Free(n int64) { s.used -= n }

@@ -13,11 +13,11 @@ import (
 const maxQueue = 1024
 
 // prefetcher reads ahead of the commits within one session: while the sink commits a
-// batch, the next ones are read, because their cursors are known. It pauses where upstream
-// has no more, so that the session decides when to poll.
+// batch, it reads the next ones. It pauses when upstream has no more, so that the session
+// decides when to poll.
 //
-// A batch that is read while it holds no other is begun without budget. Each further one
-// needs budget before it is read. What a batch has of the budget is returned when it is
+// A batch that is read while the prefetcher holds no other starts without budget. Any other
+// batch needs budget before it is read. The budget of a batch is returned when the batch is
 // released or the session ends.
 type prefetcher struct {
 	source   Source
@@ -29,16 +29,16 @@ type prefetcher struct {
 
 	cancel context.CancelFunc
 	done   chan struct{}
-	// arrived, freed and resumed have a capacity of one: they wake a goroutine, which
-	// looks for itself what has changed.
+	// arrived, freed and resumed have a capacity of one. They wake a goroutine, which then
+	// checks the state.
 	arrived chan struct{} // a result is in the queue
 	freed   chan struct{} // a batch was released
 	resumed chan struct{} // reading is to continue after a pause
 
 	mu    sync.Mutex
-	queue []result // what was read, in order
-	held  int      // batches that are being read, queued or being committed
-	taken grant    // what they have of the budget
+	queue []result // results of the source, in order
+	held  int      // number of batches that are being read, queued or being committed
+	taken grant    // the budget of these batches
 	// wake is called when the last held batch is released while the next waits for
 	// budget; nil otherwise.
 	wake context.CancelFunc
@@ -49,10 +49,10 @@ type prefetcher struct {
 	paused  bool    // it had no more
 
 	// Owned by the reading goroutine.
-	largest int64 // batch of the session, which is what the next may need
+	largest int64 // size of the largest batch of the session
 }
 
-// result is what one call of the source returned.
+// result is the result of one call of the source.
 type result struct {
 	batch feed.Batch
 	err   error
@@ -60,7 +60,7 @@ type result struct {
 	taken grant
 }
 
-// joined is one batch, or several in one, with what they hold.
+// joined is one batch, or several batches joined to one, with their budget.
 type joined struct {
 	batch feed.Batch
 	err   error
@@ -115,8 +115,8 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 			return
 		}
 		p.observer.Polled(batch, err, time.Since(start))
-		// A batch that says More without moving is as good as none: asking
-		// at once would give the same.
+		// A batch with More set that does not move the cursor ends the reading for now.
+		// The next call would return the same.
 		if len(batch.Entities) == 0 && bytes.Equal(batch.Cursor, after) {
 			batch.More = false
 		}
@@ -136,9 +136,9 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 	}
 }
 
-// reserve takes the budget to read another batch with, and returns how many bytes that is.
-// It waits while this feed or all feeds have read enough ahead. If the feed holds no batch
-// at all, this one is the first: it takes nothing, and does not wait.
+// reserve acquires budget for another batch and returns the number of bytes. It waits while
+// the feed holds as much as ReadAhead, or all feeds as much as the budget. If the feed holds
+// no batch, reserve does not wait and acquires nothing, and first is true.
 func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -176,8 +176,8 @@ func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err 
 	}
 }
 
-// enqueue queues what was read. Of what was taken of the budget for it, reserved bytes were
-// taken before the reading. used is how much of the budget the source has reserved.
+// enqueue queues a result of the source, which has the grant taken. Of that, reserved bytes
+// were acquired before the call. used is the number of bytes that the source has reserved.
 func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken grant, used int64) {
 	size := batch.Size()
 	p.largest = max(p.largest, int64(size), used)
@@ -185,8 +185,8 @@ func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken 
 	if reserved > 0 {
 		needed = max(used, int64(size))
 	}
-	// If there is no budget for the batch, nothing is gained by waiting, because the batch
-	// is there. The next one waits.
+	// If there is no budget for the batch, do not wait: it is in memory already. The next
+	// batch waits.
 	if more := needed - taken.bytes; more <= 0 || p.budget.TryAcquire(more) {
 		p.budget.release(grant{max(0, -more), taken.alone})
 		taken = grant{bytes: needed}
@@ -199,8 +199,8 @@ func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken 
 	signal(p.arrived)
 }
 
-// next returns what comes next: one batch, or several in one if they are at hand and stay
-// within the limits together. The caller releases it before it asks for another.
+// next returns the next batch, joined with those after it that are in the queue and fit into
+// the limits. The caller releases it before it calls next again.
 func (p *prefetcher) next(ctx context.Context) (feed.Batch, error) {
 	if p.paused {
 		p.paused = false
@@ -218,8 +218,8 @@ func (p *prefetcher) next(ctx context.Context) (feed.Batch, error) {
 	return p.current.batch, p.current.err
 }
 
-// peekEntities returns the entities of the batch that next will return, if it is at hand. It does
-// not wait.
+// peekEntities returns the entities of the batch that next will return, or nil if it has not
+// been read yet.
 func (p *prefetcher) peekEntities() []feed.Entity {
 	if p.joined == nil && !p.assemble() {
 		return nil
@@ -227,8 +227,7 @@ func (p *prefetcher) peekEntities() []feed.Entity {
 	return p.joined.batch.Entities
 }
 
-// release returns the budget of the batch that next returned last, which the caller no
-// longer needs.
+// release returns the budget of the batch that next returned last.
 func (p *prefetcher) release() {
 	taken := p.current.taken
 	p.mu.Lock()
@@ -244,7 +243,7 @@ func (p *prefetcher) release() {
 	signal(p.freed)
 }
 
-// assemble makes the next batch of what is in the queue, and reports whether there is any.
+// assemble joins the next batches of the queue, and reports whether there was any.
 func (p *prefetcher) assemble() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,25 +267,24 @@ func (p *prefetcher) assemble() bool {
 		p.joined.taken.bytes += r.taken.bytes
 		p.joined.taken.alone = p.joined.taken.alone || r.taken.alone
 	}
-	// What is left moves to a slice of its own, so that the batches of this one can be
-	// freed.
+	// The rest of the queue moves to a new slice, so that the joined batches can be freed.
 	p.queue = append([]result(nil), p.queue[n:]...)
 	return true
 }
 
-// fits reports whether a commit may be as large. Half of what may be held is left for
-// reading during the commit.
+// fits reports whether a commit may have that size. The other half of ReadAhead is used to
+// read during the commit.
 func (p *prefetcher) fits(entities, size int) bool {
 	return int64(size) <= p.most/2 && (p.limits.Entities == 0 || entities <= p.limits.Entities) && (p.limits.Bytes == 0 || size <= p.limits.Bytes)
 }
 
-// join makes one batch of several that follow each other.
+// join returns consecutive batches as one batch.
 func join(parts []result) feed.Batch {
 	all := parts[len(parts)-1].batch
 	if len(parts) == 1 {
 		return all
 	}
-	// The slices belong to the source that made the batches, so never append to them.
+	// The slices belong to the source, so do not append to them.
 	all.Entities, all.Violations = nil, nil
 	all.Duplicates, all.Oversized = 0, 0
 	for _, r := range parts {
