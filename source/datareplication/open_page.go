@@ -24,7 +24,7 @@ func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 		case !s.trusts(full):
 			etag = ""
 		case known:
-			if same, err := s.sameEnd(ctx); same || err != nil {
+			if same, err := w.sameEnd(ctx); same || err != nil {
 				return nil, w.asLostPosition(err)
 			}
 		}
@@ -64,7 +64,8 @@ func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 
 // sameEnd reports whether a HEAD request proves that the feed has not changed since its end
 // was read. It is used for servers without ETags whose Last-Modified is conclusive.
-func (s *Source) sameEnd(ctx context.Context) (bool, error) {
+func (w *pageWalk) sameEnd(ctx context.Context) (bool, error) {
+	s := w.s
 	if s.end.etag != "" || !s.end.settled || s.noHead {
 		return false, nil
 	}
@@ -100,20 +101,20 @@ func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, 
 	if earlier == "" && p.Modified.Unix() < w.cur.Modified {
 		// The next links may lead back to pages that were read. trail detects that only
 		// after entities would have been published twice.
-		return "", w.s.checkLoop(ctx, p, came)
+		return "", w.checkLoop(ctx, p, came)
 	}
 	return earlier, nil
 }
 
 // checkLoop fails if the next links lead from p back to the page whose next link
 // led to p.
-func (s *Source) checkLoop(ctx context.Context, p *openPage, came string) error {
+func (w *pageWalk) checkLoop(ctx context.Context, p *openPage, came string) error {
 	next := p.Next
 	for n := 0; next != "" && n < headsPerCall; n++ {
 		if next == came {
 			return broken(Loop, came, "the next links lead in a circle by way of %s", p.Self)
 		}
-		h, err := s.head(ctx, next)
+		h, err := w.s.head(ctx, next)
 		switch {
 		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
 			return err

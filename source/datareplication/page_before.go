@@ -44,7 +44,7 @@ func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed
 	if before == "" || s.proven.holds(cur) {
 		return nil
 	}
-	end, found, err := s.lastEntity(ctx, before)
+	end, found, err := w.lastEntity(ctx, before)
 	gone := isGone(err) || s.refused(err, before)
 	follows := (p.Prev == "" || p.Prev == cur.Came) && first.Modified.Unix() >= cur.Modified
 	switch {
@@ -68,7 +68,8 @@ func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed
 }
 
 // lastEntity returns the ID and the time of the last entity of a page, if it has any.
-func (s *Source) lastEntity(ctx context.Context, url string) (last feed.Entity, found bool, err error) {
+func (w *pageWalk) lastEntity(ctx context.Context, url string) (last feed.Entity, found bool, err error) {
+	s := w.s
 	p, err := s.get(ctx, url, "")
 	if err != nil {
 		return feed.Entity{}, false, err
