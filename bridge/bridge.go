@@ -39,6 +39,10 @@
 //   - A poll does not wait for budget before it has found 64 KiB. Otherwise feeds that
 //     have the whole budget and are stuck, because their bus or their server does not
 //     answer, would stop all feeds, and polls that find nothing would wait for each other.
+//   - A feed with a backlog that holds no batch waits a second for budget before it reads
+//     one without, and keeps its place in the queue meanwhile. If it read without budget at
+//     once, or lost its place with each batch, all of its commits would be small as long as
+//     other feeds have the budget.
 //   - Feeds that wait for budget must not wait for each other. A feed that waits before it
 //     reads ahead holds batches that will be committed, and commits need no budget. A feed
 //     that waits in the middle of an entity has a part of it in memory, and there may be

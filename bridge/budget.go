@@ -50,6 +50,37 @@ func (b *Budget) Release(n int64) {
 	}
 }
 
+// A request acquires bytes of a Budget.
+type request struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when taken or err is set
+	taken  int64
+	err    error
+}
+
+// request starts to acquire n bytes.
+func (b *Budget) request(ctx context.Context, n int64) *request {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &request{cancel: cancel, done: make(chan struct{})}
+	if b.TryAcquire(n) {
+		r.taken = n
+		close(r.done)
+		return r
+	}
+	go func() {
+		defer close(r.done)
+		r.taken, r.err = b.Acquire(ctx, n)
+	}()
+	return r
+}
+
+// stop ends the request and returns the number of bytes that it has taken.
+func (r *request) stop() int64 {
+	r.cancel()
+	<-r.done
+	return r.taken
+}
+
 // A grant is a number of bytes of a Budget, or the right to exceed it.
 type grant struct {
 	bytes int64

@@ -456,3 +456,49 @@ func TestReservationsAreReturned(t *testing.T) {
 		})
 	}
 }
+
+// A feed that waits for budget and holds no batch goes on without after a second. It
+// keeps its place in the queue.
+func TestAFeedThatWaitsKeepsItsPlaceInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total = 10 * batchSize
+		budget := bridge.NewBudget(total)
+		var h held
+		var topic sinktest.Memory
+		b := newBridge(backlog(1000, &h), &holdingSink{topic.Open(sinktest.Faults{}), 100 * time.Millisecond, &h})
+		b.ReadAhead, b.Share = total, budget.Share()
+		if !budget.TryAcquire(total) {
+			t.Fatal("the budget is not free")
+		}
+		stop := start(t, b)
+		// Ten seconds without budget give about ten batches.
+		time.Sleep(10 * time.Second)
+		if n := len(topic.Entities()); n < 8 || n > 12 {
+			t.Errorf("the topic has %d entities after ten seconds without budget", n)
+		}
+		// Another request comes later. The feed reads some more batches without budget, and
+		// is served first all the same.
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if n, err := budget.Acquire(ctx, batchSize); err == nil {
+				defer budget.Release(n)
+			}
+		}()
+		time.Sleep(5 * time.Second)
+		budget.Release(batchSize)
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("a later request was served before the feed")
+		default:
+		}
+		stop()
+		cancel()
+		<-done
+		if !budget.TryAcquire(batchSize) {
+			t.Error("a feed that has stopped has some of the budget")
+		}
+	})
+}

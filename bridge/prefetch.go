@@ -12,6 +12,11 @@ import (
 // maxQueue is how many batches may wait for their commit, however small they are.
 const maxQueue = 1024
 
+// maxWait is how long a feed with a backlog waits for budget if it holds no batch. It is
+// short, because the feeds that have the budget may be stuck. It is not zero, because a
+// batch without budget is small, and so is its commit.
+const maxWait = time.Second
+
 // prefetcher reads ahead of the commits within one session: while the sink commits a
 // batch, it reads the next ones. It pauses when upstream has no more, so that the session
 // decides when to poll.
@@ -39,9 +44,6 @@ type prefetcher struct {
 	queue []result // results of the source, in order
 	held  int      // number of batches that are being read, queued or being committed
 	taken grant    // the budget of these batches
-	// wake is called when the last held batch is released while the next waits for
-	// budget; nil otherwise.
-	wake context.CancelFunc
 
 	// Owned by the caller of next, peekEntities and release.
 	joined  *joined // the next batch, if ahead has assembled it already
@@ -49,7 +51,8 @@ type prefetcher struct {
 	paused  bool    // it had no more
 
 	// Owned by the reading goroutine.
-	largest int64 // size of the largest batch of the session
+	largest int64    // size of the largest batch of the session
+	request *request // for the budget of the next batch, or nil
 }
 
 // result is the result of one call of the source.
@@ -96,8 +99,9 @@ func (b *Bridge) startPrefetching(ctx context.Context, after feed.Cursor) *prefe
 
 // run calls the source until it fails or ctx ends.
 func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
-	for {
-		reserved, first, err := p.reserve(ctx)
+	defer p.cancelRequest()
+	for poll := true; ; {
+		reserved, first, err := p.reserve(ctx, poll)
 		if err != nil {
 			return
 		}
@@ -125,9 +129,10 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 			return
 		}
 		after = batch.Cursor
-		if batch.More {
+		if poll = !batch.More; !poll {
 			continue
 		}
+		p.cancelRequest()
 		select {
 		case <-p.resumed:
 		case <-ctx.Done():
@@ -138,41 +143,66 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 
 // reserve acquires budget for another batch and returns the number of bytes. It waits while
 // the feed holds as much as ReadAhead, or all feeds as much as the budget. If the feed holds
-// no batch, reserve does not wait and acquires nothing, and first is true.
-func (p *prefetcher) reserve(ctx context.Context) (taken int64, first bool, err error) {
+// no batch, a poll does not wait, and any other read waits for maxWait at most: then
+// nothing is acquired, and first is true.
+func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first bool, err error) {
+	timer := time.NewTimer(maxWait)
+	defer timer.Stop()
 	for {
 		if err := ctx.Err(); err != nil {
 			return 0, false, err
 		}
 		p.mu.Lock()
-		if p.held == 0 {
+		empty, want := p.held == 0, max(1, min(p.largest, p.most))
+		if empty && poll {
 			p.held = 1
 			p.mu.Unlock()
 			return 0, true, nil
 		}
-		want := max(1, min(p.largest, p.most))
-		if p.taken.bytes+want > p.most || len(p.queue) >= maxQueue {
-			p.mu.Unlock()
-			select {
-			case <-p.freed:
-			case <-ctx.Done():
-			}
-			continue
-		}
-		waiting, cancel := context.WithCancel(ctx)
-		p.wake = cancel
+		full := !empty && (p.taken.bytes+want > p.most || len(p.queue) >= maxQueue)
 		p.mu.Unlock()
-		taken, err := p.budget.Acquire(waiting, want)
-		cancel()
-		p.mu.Lock()
-		p.wake = nil
-		if err == nil {
+		var acquired chan struct{}
+		if !full {
+			if p.request == nil {
+				p.request = p.budget.request(ctx, want)
+			}
+			acquired = p.request.done
+		}
+		var expired <-chan time.Time
+		if empty {
+			expired = timer.C
+		} else {
+			timer.Reset(maxWait)
+		}
+		select {
+		case <-acquired:
+			err, taken := p.request.err, p.request.stop()
+			p.request = nil
+			if err != nil {
+				return 0, false, err
+			}
+			p.mu.Lock()
 			p.held++
 			p.taken.bytes += taken
 			p.mu.Unlock()
 			return taken, false, nil
+		case <-expired:
+			// The request keeps its place in the queue, and serves the next batch.
+			p.mu.Lock()
+			p.held = 1
+			p.mu.Unlock()
+			return 0, true, nil
+		case <-p.freed:
+		case <-ctx.Done():
 		}
-		p.mu.Unlock()
+	}
+}
+
+// cancelRequest returns the budget that was requested for the next batch.
+func (p *prefetcher) cancelRequest() {
+	if p.request != nil {
+		p.budget.Release(p.request.stop())
+		p.request = nil
 	}
 }
 
@@ -237,9 +267,6 @@ func (p *prefetcher) release() {
 	p.taken.alone = p.taken.alone && !taken.alone
 	p.budget.release(taken)
 	p.current = joined{}
-	if p.held == 0 && p.wake != nil {
-		p.wake()
-	}
 	signal(p.freed)
 }
 
