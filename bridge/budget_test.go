@@ -272,9 +272,9 @@ func TestASourceIsReleasedAfterAPanicOfTheSink(t *testing.T) {
 func TestASourceIsReleasedWhenTheNextSessionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic sinktest.Memory
-		down := false
+		var down atomic.Bool
 		snk := topic.Open(sinktest.Faults{Resume: func() error {
-			if down {
+			if down.Load() {
 				return errors.New("no answer")
 			}
 			return nil
@@ -290,7 +290,7 @@ func TestASourceIsReleasedWhenTheNextSessionFails(t *testing.T) {
 		}
 		stop := start(t, b)
 		time.Sleep(5 * time.Second)
-		down = true
+		down.Store(true)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if released != 1 {
@@ -304,12 +304,17 @@ func TestASourceIsReleasedWhenTheNextSessionFails(t *testing.T) {
 func TestASourceIsReleasedWhenAnotherKindGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic sinktest.Memory
-		released, kind := 0, "one"
+		released := 0
+		var reset atomic.Bool
 		idle := sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
 			return feed.Batch{Cursor: after}, nil
 		})
 		b := newBridge(nil, topic.Open(sinktest.Faults{}))
 		b.Open = func(context.Context, string) (bridge.Source, string, error) {
+			kind := "one"
+			if reset.Load() {
+				kind = "two"
+			}
 			return releasing{idle, &released}, kind, nil
 		}
 		stop := start(t, b)
@@ -318,7 +323,7 @@ func TestASourceIsReleasedWhenAnotherKindGoesOn(t *testing.T) {
 		if released != 0 {
 			t.Errorf("the source was released %d times while it is in use", released)
 		}
-		kind = "two"
+		reset.Store(true)
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		if released != 1 {
