@@ -34,7 +34,8 @@ var layers = map[string][]string{
 	"verify":     {"feed", "message"},
 
 	"source":                        {"feed", "credential", "safetext"},
-	"source/datareplication":        {"source", "feed", "message", "safetext"},
+	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "safetext"},
+	"source/datareplication/page":   {"feed", "message", "safetext"},
 	"source/syndication":            {"source", "feed", "message", "safetext"},
 	"source/datareplication/sample": {"feed"},
 
@@ -63,7 +64,7 @@ var alone = map[string][]string{
 	"github.com/nats-io/nats.go":       {"sink/nats", "examples/consumers/go/nats"},
 	"github.com/nats-io/nats-server":   {"sink/nats/embedded"},
 	"github.com/twmb/franz-go":         {"sink/kafka", "sink/kafka/kafkatest", "examples/consumers/go/kafka"},
-	"github.com/tomnomnom/linkheader":  {"source/datareplication"},
+	"github.com/tomnomnom/linkheader":  {"source/datareplication/page"},
 	"github.com/spf13/cobra":           {"cmd/feedbridge"},
 	"github.com/prometheus":            {"admin"},
 	"golang.org/x/oauth2":              {"credential"},

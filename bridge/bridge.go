@@ -1,15 +1,15 @@
-// Package bridge copies one feed to one topic, exactly.
+// Package bridge copies one feed to one topic: all entities, in order, each once.
 //
-// A [Bridge] has a [Source], which reads the feed from a cursor, and a [Sink],
-// which appends entities to the topic together with the checkpoint that holds
-// the next cursor. The bus is the only state: the loop asks the sink where the
-// topic stands, reads on from there and commits, and after any error, a lost
-// answer, a conflict with another copy or a crash, it asks again. Starting and
-// recovering are the same code.
+// A [Bridge] has a [Source], which reads the feed from a cursor, and a [Sink], which appends
+// entities to the topic together with the checkpoint that has the next cursor. All state is
+// on the bus. The loop gets the checkpoint from the sink, reads on from its cursor and
+// commits. After any error, a lost answer, a conflict with another copy or a crash, it gets
+// the checkpoint again. Starting and recovering are the same code.
 //
-// # Non-obvious
+// # Design notes
 //
-// Each of these was once wrong in this package or in a prototype of it. A test covers each.
+// Each of these rules was broken once in this package or in a prototype of it. A test covers
+// each of them.
 //
 //   - An empty batch that does not move the cursor is not committed. A copy that
 //     commits without need invalidates the fence of the busy copy again and again.
@@ -24,23 +24,30 @@
 //   - An idle copy reads the checkpoint every 30 s. Otherwise it would not notice that
 //     a person has moved the checkpoint, that another copy has published, or that the
 //     topic went back to an earlier state. If the checkpoint is another one, the
-//     session ends: that look has renewed the sink's fence, so the sink would accept a
+//     session ends: reading it has renewed the sink's fence, so the sink would accept a
 //     commit that continues from the old cursor.
 //   - The topic may go back to an earlier state, as after a power cut or a restored
 //     backup, while copies hold newer knowledge. The bridge itself trusts only what
 //     Resume returns. The sink must compare more than a sequence number in its fence,
-//     because numbers are given out again, and must forget IDs unless the topic is a
+//     because numbers are reused then, and must forget IDs unless the topic is a
 //     continuation of the one that they were loaded from.
 //   - The channel that announces a reconnect is taken before the session begins. If it
 //     were taken after the error, a reconnect in between would be missed, and the feed
 //     would wait for up to a minute on a bus that works.
 //   - A reconnect ends only waits after errors of the sink. An upstream that failed, or
 //     asked for a wait, has not changed because the bus is back.
-//   - A batch that is read while the feed holds no other needs no budget. Otherwise
-//     feeds that have the whole budget and are stuck, because their bus does not
-//     answer, would stop the feeds of every other bus.
-//   - Budget is taken before a batch is read. A feed that waits for it holds no batch
-//     beyond those that have some, and never waits in order to commit.
+//   - A poll does not wait for budget before it has found 64 KiB. Otherwise feeds that
+//     have the whole budget and are stuck, because their bus or their server does not
+//     answer, would stop all feeds, and polls that find nothing would wait for each other.
+//   - A feed with a backlog that holds no batch waits a second for budget before it reads
+//     one without, and keeps its place in the queue meanwhile. If it read without budget at
+//     once, or lost its place with each batch, all of its commits would be small as long as
+//     other feeds have the budget.
+//   - Feeds that wait for budget must not wait for each other. A feed that waits before it
+//     reads ahead holds batches that will be committed, and commits need no budget. A feed
+//     that waits in the middle of an entity has a part of it in memory, and there may be
+//     many such feeds, each of which needs more than the budget has left. So one of them
+//     at a time continues without budget until its batch is committed.
 package bridge
 
 import (
@@ -51,68 +58,67 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// A Source reads a feed. It keeps no state between calls that its answers
-// depend on: all that it knows of its place is in the cursor. What it may keep
-// is what saves work, such as an open connection.
+// A Source reads a feed. Its position is in the cursor. State that it keeps between calls
+// must only save work, as an open connection does, and not affect its results.
 //
 // A Source is used by one goroutine at a time.
 type Source interface {
-	// Next reads on from after and returns what comes next in the feed's
-	// order. A batch without entities whose cursor equals after means that
-	// there is nothing new. It returns what is whole and in order: when a page
-	// breaks off it first returns the entities before the break, and the error
-	// at the next call. An error that matches [feed.ErrPermanent] needs a
-	// person; any other is worth another try, not before RetryAfter has passed
-	// if the error has such a method (see [RetryLater]).
+	// Next reads on from the cursor after and returns the next entities in the feed's
+	// order. A batch without entities whose cursor equals after means that there is
+	// nothing new. If a page ends early, Next first returns the complete entities before
+	// the end, and the error at the next call. An error that matches [feed.ErrPermanent]
+	// requires action by a person. Any other error is retried, after RetryAfter if it has
+	// that method (see [RetryLater]).
 	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
 }
 
-// A Releaser is a Source that can drop what it holds in memory. A bridge calls Release
-// when it has read and will wait: after an error, or when it stops.
+// A Releaser is a Source that can free memory. A bridge calls Release when the source may
+// not be used for a while: after an error or a panic of the source or the sink, when the
+// bridge stops, and when it continues with a source of another kind.
 type Releaser interface {
 	Source
-	// Release drops what saves work and is large. It is not called during Next.
+	// Release drops large state that only saves work, and returns its budget. It is not
+	// called during Next. Next may be called again after it.
 	Release()
 }
 
-// A Sink appends to one topic and keeps the checkpoint there too. It is used
-// by one goroutine at a time; any number of Sinks, in any number of processes,
-// may write to the same topic.
+// A Sink appends to one topic, which also has the checkpoint. A Sink is used by one
+// goroutine at a time. Any number of Sinks, in any number of processes, may write to the
+// same topic.
 type Sink interface {
-	// Resume returns what the last Commit left, whoever made it, and the zero
-	// Checkpoint for an empty topic. A topic with messages and no checkpoint
-	// is [checkpoint.ErrMissing]. Resume is also what cures every error.
+	// Resume returns the checkpoint of the last Commit by any Sink, or the zero Checkpoint
+	// for an empty topic. For a topic with messages and no checkpoint the error is
+	// [checkpoint.ErrMissing]. After any error of Commit, Resume makes the Sink usable
+	// again.
 	Resume(ctx context.Context) (checkpoint.Checkpoint, error)
-	// Commit appends entities in order and stores cp, all or nothing, and
-	// returns when the bus has made them durable. It fails with
-	// [checkpoint.ErrConflict] if anyone else has committed since this Sink's
-	// last Resume or Commit. After any error the caller does not know whether
-	// the commit took place, or will yet, and must Resume before it commits
-	// again. A commit that takes place after a Resume has returned is
-	// impossible once the next Commit has succeeded.
+	// Commit appends entities in order and stores cp, all or nothing, and returns when
+	// the bus has made them durable. It fails with [checkpoint.ErrConflict] if another
+	// Sink has committed since the last Resume or Commit of this one. After any error it
+	// is unknown whether the commit took place, or still will, and the caller must call
+	// Resume before it commits again. Once the next Commit has succeeded, an earlier one
+	// can no longer take place.
 	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error
 }
 
-// A Stager is a Sink that can send a commit's entities ahead, while the bus is
-// busy with the commit before it.
+// A Stager is a Sink that can send the entities of a commit while the bus processes the
+// commit before it.
 type Stager interface {
 	Sink
-	// CommitStaging is Commit. While it waits for the bus it calls next, at
-	// most once and not after it has returned: next returns the entities that
-	// the following commit will have, or none. They are sent ahead, and are no
-	// part of the topic until that commit makes them so. If it is never made,
-	// or has other entities, they are forgotten.
+	// CommitStaging is Commit. While it waits for the bus it calls next, at most once and
+	// not after it has returned. next returns the entities of the following commit, or
+	// none. They are sent to the bus, and become part of the topic only with that commit.
+	// If that commit is never made, or has other entities, they are dropped.
 	CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
 }
 
-// RetryLater is met by errors that know how long to wait before it makes sense
-// to try again, as after a Retry-After header.
+// RetryLater is an error that has the time to wait before a retry, as after a Retry-After
+// header.
 type RetryLater interface {
 	error
 	RetryAfter() time.Duration
 }
 
-// Limits say how large a commit serves a sink best. Zero means no limit.
+// Limits are the limits of joined batches. Zero means no limit.
 type Limits struct {
 	Entities int // number of entities
 	Bytes    int // sum of [feed.Entity.Size]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,7 +80,7 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 				var stops []func()
 				for i := range topics {
 					b := newBridge(backlog(50, &h), &holdingSink{topics[i].Open(sinktest.Faults{}), time.Second, &h})
-					b.ReadAhead, b.Budget = test.readAhead*batchSize, budget
+					b.ReadAhead, b.Share = test.readAhead*batchSize, budget.Share()
 					stops = append(stops, start(t, b))
 				}
 				time.Sleep(5 * time.Minute)
@@ -118,7 +119,7 @@ func TestABusThatDoesNotAnswerStarvesNoFeedOfAnother(t *testing.T) {
 		for range 20 {
 			var topic sinktest.Memory
 			b := newBridge(backlog(1000, &h), &holdingSink{topic.Open(sinktest.Faults{}), 24 * time.Hour, &h})
-			b.ReadAhead, b.Budget = 10*batchSize, budget
+			b.ReadAhead, b.Share = 10*batchSize, budget.Share()
 			stops = append(stops, start(t, b))
 		}
 		time.Sleep(time.Minute)
@@ -128,7 +129,7 @@ func TestABusThatDoesNotAnswerStarvesNoFeedOfAnother(t *testing.T) {
 		}
 		var topic sinktest.Memory
 		b := newBridge(backlog(50, &h), &holdingSink{topic.Open(sinktest.Faults{}), time.Second, &h})
-		b.ReadAhead, b.Budget = 10*batchSize, budget
+		b.ReadAhead, b.Share = 10*batchSize, budget.Share()
 		stops = append(stops, start(t, b))
 		time.Sleep(10 * time.Minute)
 		if n := len(topic.Entities()); n != 50 {
@@ -176,7 +177,7 @@ func TestASessionReturnsItsBudget(t *testing.T) {
 					source = test.source(&h)
 				}
 				b := newBridge(source, &holdingSink{topic.Open(test.faults), time.Second, &h})
-				b.ReadAhead, b.Budget = 10*batchSize, budget
+				b.ReadAhead, b.Share = 10*batchSize, budget.Share()
 				seen := &diary{}
 				b.Observer = seen
 				stop := start(t, b)
@@ -237,6 +238,272 @@ func TestASourceIsReleasedAfterErrorsAndAtTheStop(t *testing.T) {
 		stop()
 		if released != 2 {
 			t.Errorf("after the stop the source was released %d times", released)
+		}
+	})
+}
+
+// A panic of the sink ends a session like an error.
+func TestASourceIsReleasedAfterAPanicOfTheSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		var h held
+		released := 0
+		b := newBridge(nil, &panickingSink{Sink: topic.Open(sinktest.Faults{}), commits: 1})
+		b.Open = func(context.Context, string) (bridge.Source, string, error) {
+			return releasing{backlog(50, &h), &released}, "test", nil
+		}
+		budget := bridge.NewBudget(20 * batchSize)
+		b.ReadAhead, b.Share = 10*batchSize, budget.Share()
+		stop := start(t, b)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if released != 1 {
+			t.Errorf("after a panic of the sink the source was released %d times", released)
+		}
+		if !budget.Unused() {
+			t.Error("a feed that is halted has some of the budget")
+		}
+		stop()
+	})
+}
+
+// A session that ends well leaves what saves work to the next one. If that does not come
+// to read, because the bus does not answer, the source is released.
+func TestASourceIsReleasedWhenTheNextSessionFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		var down atomic.Bool
+		snk := topic.Open(sinktest.Faults{Resume: func() error {
+			if down.Load() {
+				return errors.New("no answer")
+			}
+			return nil
+		}})
+		released := 0
+		idle := sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+			time.Sleep(10 * time.Second)
+			return feed.Batch{Cursor: after}, nil
+		})
+		b := newBridge(nil, snk)
+		b.Open = func(context.Context, string) (bridge.Source, string, error) {
+			return releasing{idle, &released}, "test", nil
+		}
+		stop := start(t, b)
+		time.Sleep(5 * time.Second)
+		down.Store(true)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if released != 1 {
+			t.Errorf("the source was released %d times while the bus does not answer", released)
+		}
+		stop()
+	})
+}
+
+// A source of another kind goes on with the feed, as after a reset of the checkpoint.
+func TestASourceIsReleasedWhenAnotherKindGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		released := 0
+		var reset atomic.Bool
+		idle := sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+			return feed.Batch{Cursor: after}, nil
+		})
+		b := newBridge(nil, topic.Open(sinktest.Faults{}))
+		b.Open = func(context.Context, string) (bridge.Source, string, error) {
+			kind := "one"
+			if reset.Load() {
+				kind = "two"
+			}
+			return releasing{idle, &released}, kind, nil
+		}
+		stop := start(t, b)
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		if released != 0 {
+			t.Errorf("the source was released %d times while it is in use", released)
+		}
+		reset.Store(true)
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		if released != 1 {
+			t.Errorf("the source was released %d times after another took its place", released)
+		}
+		stop()
+	})
+}
+
+// reserver is a source whose batches reserve what they need.
+type reserver struct {
+	share *bridge.Share
+	next  sourceFunc
+	// needs is called for each batch. It reserves, and returns the error of that.
+	needs func(ctx context.Context, s *bridge.Share) error
+}
+
+func (r reserver) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+	if err := r.needs(ctx, r.share); err != nil {
+		return feed.Batch{}, err
+	}
+	return r.next(ctx, after)
+}
+
+// Each feed needs more for each batch than it can get at once, in small steps, and all
+// wait with some of the budget. One at a time goes on without.
+func TestFeedsThatWaitForEachOtherGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total, step = 10 << 20, 1 << 20
+		budget := bridge.NewBudget(total)
+		var h held
+		var most, now atomic.Int64
+		topics := make([]sinktest.Memory, 20)
+		var stops []func()
+		for i := range topics {
+			share := budget.Share()
+			src := reserver{share, backlog(5, &h), func(ctx context.Context, s *bridge.Share) error {
+				for range 5 {
+					time.Sleep(time.Second)
+					if err := s.Reserve(ctx, step); err != nil {
+						return err
+					}
+					most.Store(max(most.Load(), now.Add(step)))
+				}
+				return nil
+			}}
+			b := newBridge(src, &holdingSink{topics[i].Open(sinktest.Faults{}), time.Second, &h})
+			b.Sink = committing{b.Sink, func(n int) { now.Add(-5 * step * int64(n)) }}
+			b.ReadAhead, b.Share, b.Every = 20<<20, share, 24*time.Hour
+			stops = append(stops, start(t, b))
+		}
+		time.Sleep(5 * time.Hour)
+		for i := range topics {
+			if n := len(topics[i].Entities()); n != 5 {
+				t.Errorf("topic %d has %d entities, want 5", i, n)
+			}
+		}
+		if most.Load() > total+5*step+int64(len(topics))*(64<<10) {
+			t.Errorf("%d bytes were held, and the budget has %d", most.Load(), total)
+		}
+		if !budget.Unused() {
+			t.Error("idle feeds have some of the budget")
+		}
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}
+
+// committing calls committed with the number of entities of each commit.
+type committing struct {
+	bridge.Sink
+	committed func(n int)
+}
+
+func (c committing) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	err := c.Sink.Commit(ctx, entities, cp)
+	c.committed(len(entities))
+	return err
+}
+
+// What a source has reserved is returned, however its Next ends.
+func TestReservationsAreReturned(t *testing.T) {
+	const total = 10 << 20
+	for name, test := range map[string]struct {
+		end func(ctx context.Context) error
+		// stop stops the bridge during Next.
+		stop bool
+	}{
+		"an error": {end: func(context.Context) error { return errors.New("down") }},
+		"a panic":  {end: func(context.Context) error { panic("broken") }},
+		"the stop": {end: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, stop: true},
+		"a stop that it does not notice": {end: func(context.Context) error {
+			time.Sleep(time.Minute)
+			return nil
+		}, stop: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				budget := bridge.NewBudget(total)
+				share := budget.Share()
+				var topic sinktest.Memory
+				var h held
+				reserved := false
+				src := reserver{share, backlog(50, &h), func(ctx context.Context, s *bridge.Share) error {
+					if number(topic.Checkpoint().Cursor) < 3 {
+						return nil
+					}
+					_ = s.Reserve(ctx, total/2)
+					_ = s.Reserve(ctx, total) // the right to hold more
+					reserved = true
+					return test.end(ctx)
+				}}
+				b := newBridge(src, topic.Open(sinktest.Faults{}))
+				b.Share = share
+				stop := start(t, b)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if !reserved {
+					t.Fatal("nothing was reserved")
+				}
+				if test.stop {
+					if budget.Unused() {
+						t.Error("the batch that is read has none of the budget")
+					}
+					stop()
+				}
+				if !budget.Unused() {
+					t.Error("some of the budget is not returned")
+				}
+				if !test.stop {
+					stop()
+				}
+			})
+		})
+	}
+}
+
+// A feed that waits for budget and holds no batch goes on without after a second. It
+// keeps its place in the queue.
+func TestAFeedThatWaitsKeepsItsPlaceInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total = 10 * batchSize
+		budget := bridge.NewBudget(total)
+		var h held
+		var topic sinktest.Memory
+		b := newBridge(backlog(1000, &h), &holdingSink{topic.Open(sinktest.Faults{}), 100 * time.Millisecond, &h})
+		b.ReadAhead, b.Share = total, budget.Share()
+		if !budget.TryAcquire(total) {
+			t.Fatal("the budget is not free")
+		}
+		stop := start(t, b)
+		// Ten seconds without budget give about ten batches.
+		time.Sleep(10 * time.Second)
+		if n := len(topic.Entities()); n < 8 || n > 12 {
+			t.Errorf("the topic has %d entities after ten seconds without budget", n)
+		}
+		// Another request comes later. The feed reads some more batches without budget, and
+		// is served first all the same.
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if n, err := budget.Acquire(ctx, batchSize); err == nil {
+				defer budget.Release(n)
+			}
+		}()
+		time.Sleep(5 * time.Second)
+		budget.Release(batchSize)
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("a later request was served before the feed")
+		default:
+		}
+		stop()
+		cancel()
+		<-done
+		if !budget.TryAcquire(batchSize) {
+			t.Error("a feed that has stopped has some of the budget")
 		}
 	})
 }

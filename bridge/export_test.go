@@ -2,9 +2,14 @@ package bridge
 
 // Unused reports whether all of the budget is free.
 func (b *Budget) Unused() bool {
-	if !b.TryAcquire(b.total) {
+	all := grant{bytes: b.total, alone: true}
+	if !b.TryAcquire(all.bytes) {
 		return false
 	}
-	b.Release(b.total)
+	if !b.alone.TryAcquire(1) {
+		b.Release(all.bytes)
+		return false
+	}
+	b.release(all)
 	return true
 }

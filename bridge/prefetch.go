@@ -12,67 +12,77 @@ import (
 // maxQueue is how many batches may wait for their commit, however small they are.
 const maxQueue = 1024
 
+// maxWait is how long a feed with a backlog waits for budget if it holds no batch. It is
+// short, because the feeds that have the budget may be stuck. It is not zero, because a
+// batch without budget is small, and so is its commit.
+const maxWait = time.Second
+
 // prefetcher reads ahead of the commits within one session: while the sink commits a
-// batch, the next ones are read, because their cursors are known. It pauses where upstream
-// has no more, so that the session decides when to poll.
+// batch, it reads the next ones. It pauses when upstream has no more, so that the session
+// decides when to poll.
 //
-// The first batch that it reads while it holds none is free. Each further one needs budget
-// before it is read. All of it is returned when the batch is released or the session ends.
+// A batch that is read while the prefetcher holds no other starts without budget. Any other
+// batch needs budget before it is read. The budget of a batch is returned when the batch is
+// released or the session ends.
 type prefetcher struct {
 	source   Source
 	observer Observer
 	limits   Limits
-	budget   *Budget // nil for no bound but most
+	share    *Share
+	budget   *Budget // of share; nil for no bound but most
 	most     int64   // bytes of budget at a time
 
 	cancel context.CancelFunc
 	done   chan struct{}
-	// arrived, freed and resumed have a capacity of one: they wake a goroutine, which
-	// looks for itself what has changed.
+	// arrived, freed and resumed have a capacity of one. They wake a goroutine, which then
+	// checks the state.
 	arrived chan struct{} // a result is in the queue
 	freed   chan struct{} // a batch was released
 	resumed chan struct{} // reading is to continue after a pause
 
 	mu    sync.Mutex
-	queue []result // what was read, in order
-	held  int      // batches that are being read, queued or being committed
-	taken int64    // the budget that they have
-	// alone is called when the last held batch is released while the next waits for
-	// budget; nil otherwise.
-	alone context.CancelFunc
+	queue []result // results of the source, in order
+	held  int      // number of batches that are being read, queued or being committed
+	taken grant    // the budget of these batches
 
-	// Owned by the caller of next, ahead and release.
+	// Owned by the caller of next, peekEntities and release.
 	joined  *joined // the next batch, if ahead has assembled it already
 	current joined  // the batch that next returned last
 	paused  bool    // it had no more
 
 	// Owned by the reading goroutine.
-	largest int64 // batch of the session, which is what the next may need
+	largest int64    // size of the largest batch of the session
+	request *request // for the budget of the next batch, or nil
 }
 
-// result is what one call of the source returned.
+// result is the result of one call of the source.
 type result struct {
 	batch feed.Batch
 	err   error
-	size  int   // of the batch
-	room  int64 // the budget that the batch has; zero for the free one
+	size  int // of the batch
+	taken grant
 }
 
-// joined is one batch, or several in one, with what they hold.
+// joined is one batch, or several batches joined to one, with their budget.
 type joined struct {
 	batch feed.Batch
 	err   error
 	parts int
-	room  int64
+	taken grant
 }
 
 func (b *Bridge) startPrefetching(ctx context.Context, after feed.Cursor) *prefetcher {
 	ctx, cancel := context.WithCancel(ctx)
+	share := b.Share
+	if share == nil {
+		share = &Share{}
+	}
 	p := &prefetcher{
 		source:   b.source,
 		observer: b.Observer,
 		limits:   b.Limits,
-		budget:   b.Budget,
+		share:    share,
+		budget:   share.budget,
 		most:     int64(max(b.ReadAhead, 1)),
 		cancel:   cancel,
 		done:     make(chan struct{}),
@@ -89,30 +99,40 @@ func (b *Bridge) startPrefetching(ctx context.Context, after feed.Cursor) *prefe
 
 // run calls the source until it fails or ctx ends.
 func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
-	for {
-		room, err := p.reserve(ctx)
+	defer p.cancelRequest()
+	for poll := true; ; {
+		reserved, first, err := p.reserve(ctx, poll)
 		if err != nil {
 			return
 		}
+		free := int64(0)
+		if first {
+			free = unreserved
+		}
+		p.share.begin(reserved, free, p.largest)
 		start := time.Now()
 		batch, err := callNext(ctx, p.source, after)
+		taken, used := p.share.end()
 		if ctx.Err() != nil {
+			taken.bytes -= reserved // which stop returns
+			p.budget.release(taken)
 			return
 		}
 		p.observer.Polled(batch, err, time.Since(start))
-		// A batch that says More without moving is as good as none: asking
-		// at once would give the same.
+		// A batch with More set that does not move the cursor ends the reading for now.
+		// The next call would return the same.
 		if len(batch.Entities) == 0 && bytes.Equal(batch.Cursor, after) {
 			batch.More = false
 		}
-		p.put(batch, err, room)
+		p.enqueue(batch, err, reserved, taken, used)
 		if err != nil {
 			return
 		}
 		after = batch.Cursor
-		if batch.More {
+		if poll = !batch.More; !poll {
 			continue
 		}
+		p.cancelRequest()
 		select {
 		case <-p.resumed:
 		case <-ctx.Done():
@@ -121,68 +141,96 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 	}
 }
 
-// reserve returns the budget to read another batch with. It waits while this feed or all
-// feeds have read enough ahead, but never while the feed holds no batch at all.
-func (p *prefetcher) reserve(ctx context.Context) (room int64, err error) {
+// reserve acquires budget for another batch and returns the number of bytes. It waits while
+// the feed holds as much as ReadAhead, or all feeds as much as the budget. If the feed holds
+// no batch, a poll does not wait, and any other read waits for maxWait at most: then
+// nothing is acquired, and first is true.
+func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first bool, err error) {
+	timer := time.NewTimer(maxWait)
+	defer timer.Stop()
 	for {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		p.mu.Lock()
-		if p.held == 0 {
+		empty, want := p.held == 0, max(1, min(p.largest, p.most))
+		if empty && poll {
 			p.held = 1
 			p.mu.Unlock()
-			return 0, nil
+			return 0, true, nil
 		}
-		want := max(1, min(p.largest, p.most))
-		if p.taken+want > p.most || len(p.queue) >= maxQueue {
-			p.mu.Unlock()
-			select {
-			case <-p.freed:
-			case <-ctx.Done():
+		full := !empty && (p.taken.bytes+want > p.most || len(p.queue) >= maxQueue)
+		p.mu.Unlock()
+		var acquired chan struct{}
+		if !full {
+			if p.request == nil {
+				p.request = p.budget.request(ctx, want)
 			}
-			continue
+			acquired = p.request.done
 		}
-		waiting, cancel := context.WithCancel(ctx)
-		p.alone = cancel
-		p.mu.Unlock()
-		room, err := p.budget.Acquire(waiting, want)
-		cancel()
-		p.mu.Lock()
-		p.alone = nil
-		if err == nil {
+		var expired <-chan time.Time
+		if empty {
+			expired = timer.C
+		} else {
+			timer.Reset(maxWait)
+		}
+		select {
+		case <-acquired:
+			err, taken := p.request.err, p.request.stop()
+			p.request = nil
+			if err != nil {
+				return 0, false, err
+			}
+			p.mu.Lock()
 			p.held++
-			p.taken += room
+			p.taken.bytes += taken
 			p.mu.Unlock()
-			return room, nil
+			return taken, false, nil
+		case <-expired:
+			// The request keeps its place in the queue, and serves the next batch.
+			p.mu.Lock()
+			p.held = 1
+			p.mu.Unlock()
+			return 0, true, nil
+		case <-p.freed:
+		case <-ctx.Done():
 		}
-		p.mu.Unlock()
 	}
 }
 
-// put queues what was read with a budget of room, which becomes what the batch needs.
-func (p *prefetcher) put(batch feed.Batch, err error, room int64) {
+// cancelRequest returns the budget that was requested for the next batch.
+func (p *prefetcher) cancelRequest() {
+	if p.request != nil {
+		p.budget.Release(p.request.stop())
+		p.request = nil
+	}
+}
+
+// enqueue queues a result of the source, which has the grant taken. Of that, reserved bytes
+// were acquired before the call. used is the number of bytes that the source has reserved.
+func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken grant, used int64) {
 	size := batch.Size()
-	p.largest = max(p.largest, int64(size))
+	p.largest = max(p.largest, int64(size), used)
+	needed := used
+	if reserved > 0 {
+		needed = max(used, int64(size))
+	}
+	// If there is no budget for the batch, do not wait: it is in memory already. The next
+	// batch waits.
+	if more := needed - taken.bytes; more <= 0 || p.budget.TryAcquire(more) {
+		p.budget.release(grant{max(0, -more), taken.alone})
+		taken = grant{bytes: needed}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if more := int64(size) - room; room > 0 {
-		switch {
-		case more < 0:
-			p.budget.Release(-more)
-		case !p.budget.TryAcquire(more):
-			// The batch is there, so nothing is gained by waiting. The next one waits.
-			more = 0
-		}
-		room += more
-		p.taken += more
-	}
-	p.queue = append(p.queue, result{batch, err, size, room})
+	p.taken.bytes += taken.bytes - reserved
+	p.taken.alone = p.taken.alone || taken.alone
+	p.queue = append(p.queue, result{batch, err, size, taken})
 	signal(p.arrived)
 }
 
-// next returns what comes next: one batch, or several in one if they are at hand and stay
-// within the limits together. The caller releases it before it asks for another.
+// next returns the next batch, joined with those after it that are in the queue and fit into
+// the limits. The caller releases it before it calls next again.
 func (p *prefetcher) next(ctx context.Context) (feed.Batch, error) {
 	if p.paused {
 		p.paused = false
@@ -200,35 +248,29 @@ func (p *prefetcher) next(ctx context.Context) (feed.Batch, error) {
 	return p.current.batch, p.current.err
 }
 
-// ahead returns the entities of the batch that next will return, if it is at hand. It does
-// not wait.
-func (p *prefetcher) ahead() []feed.Entity {
+// peekEntities returns the entities of the batch that next will return, or nil if it has not
+// been read yet.
+func (p *prefetcher) peekEntities() []feed.Entity {
 	if p.joined == nil && !p.assemble() {
 		return nil
 	}
 	return p.joined.batch.Entities
 }
 
-// release returns the budget of the batch that next returned last, which the caller no
-// longer needs.
+// release returns the budget of the batch that next returned last.
 func (p *prefetcher) release() {
-	p.free(p.current.parts, p.current.room)
-	p.current = joined{}
-}
-
-func (p *prefetcher) free(parts int, room int64) {
+	taken := p.current.taken
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held -= parts
-	p.taken -= room
-	p.budget.Release(room)
-	if p.held == 0 && p.alone != nil {
-		p.alone()
-	}
+	p.held -= p.current.parts
+	p.taken.bytes -= taken.bytes
+	p.taken.alone = p.taken.alone && !taken.alone
+	p.budget.release(taken)
+	p.current = joined{}
 	signal(p.freed)
 }
 
-// assemble makes the next batch of what is in the queue, and reports whether there is any.
+// assemble joins the next batches of the queue, and reports whether there was any.
 func (p *prefetcher) assemble() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,29 +289,29 @@ func (p *prefetcher) assemble() bool {
 		}
 	}
 	parts := p.queue[:n]
-	p.joined = &joined{join(parts), parts[0].err, n, 0}
+	p.joined = &joined{batch: join(parts), err: parts[0].err, parts: n}
 	for _, r := range parts {
-		p.joined.room += r.room
+		p.joined.taken.bytes += r.taken.bytes
+		p.joined.taken.alone = p.joined.taken.alone || r.taken.alone
 	}
-	// What is left moves to a slice of its own, so that the batches of this one can be
-	// freed.
+	// The rest of the queue moves to a new slice, so that the joined batches can be freed.
 	p.queue = append([]result(nil), p.queue[n:]...)
 	return true
 }
 
-// fits reports whether a commit may be as large. Half of what may be held is left for
-// reading during the commit.
+// fits reports whether a commit may have that size. The other half of ReadAhead is used to
+// read during the commit.
 func (p *prefetcher) fits(entities, size int) bool {
 	return int64(size) <= p.most/2 && (p.limits.Entities == 0 || entities <= p.limits.Entities) && (p.limits.Bytes == 0 || size <= p.limits.Bytes)
 }
 
-// join makes one batch of several that follow each other.
+// join returns consecutive batches as one batch.
 func join(parts []result) feed.Batch {
 	all := parts[len(parts)-1].batch
 	if len(parts) == 1 {
 		return all
 	}
-	// The slices belong to the source that made the batches, so never append to them.
+	// The slices belong to the source, so do not append to them.
 	all.Entities, all.Violations = nil, nil
 	all.Duplicates, all.Oversized = 0, 0
 	for _, r := range parts {
@@ -289,7 +331,7 @@ func join(parts []result) feed.Batch {
 func (p *prefetcher) stop() {
 	p.cancel()
 	<-p.done
-	p.budget.Release(p.taken)
+	p.budget.release(p.taken)
 }
 
 func signal(c chan struct{}) {

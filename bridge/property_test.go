@@ -36,6 +36,7 @@ type history struct {
 	slow     bool // reading takes time
 	seldom   bool // polls are further apart than looks at the checkpoint
 	budget   int  // bytes that all copies together may read ahead
+	reserves bool // the source reserves memory for its batches
 	// repeats makes the feed repeat some IDs, which a gate leaves out.
 	repeats bool
 	// rewinds are the times at which the topic is restored from a backup, with its
@@ -75,6 +76,7 @@ func drawHistory(t *rapid.T) history {
 		slow:     rapid.Bool().Draw(t, "slow"),
 		seldom:   rapid.Bool().Draw(t, "seldom"),
 		budget:   rapid.IntRange(1, 300).Draw(t, "budget"),
+		reserves: rapid.Bool().Draw(t, "reserves"),
 		repeats:  rapid.Bool().Draw(t, "repeats"),
 		rewinds: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) rewind {
 			return rewind{
@@ -145,13 +147,14 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), life)
 					snk, seen := topic.Open(faults), &diary{}
-					var src bridge.Source = &numbers{h: h, begin: begin, dice: dice, happens: happens, t: t}
+					share := budget.Share()
+					var src bridge.Source = &numbers{h: h, begin: begin, dice: dice, happens: happens, share: share, t: t}
 					if h.repeats {
 						src = &sink.Gate{Source: src, IDs: snk.IDs(), Fits: func(feed.Entity) error { return nil }, Log: discard}
 					}
 					b := newBridge(src, snk)
 					b.Writer, b.Observer = fmt.Sprintf("copy-%d", n), seen
-					b.Limits.Entities, b.Budget = h.limit, budget
+					b.Limits.Entities, b.Share = h.limit, share
 					if h.seldom {
 						b.Every = time.Minute
 					}
@@ -329,6 +332,7 @@ type numbers struct {
 	begin   time.Time
 	dice    *dice
 	happens func(int) bool
+	share   *bridge.Share
 	t       *testing.T
 	busy    atomic.Bool
 }
@@ -341,7 +345,7 @@ func (n *numbers) length() int {
 	return int(int64(n.h.length) * int64(age) / int64(n.h.growth))
 }
 
-func (n *numbers) Next(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+func (n *numbers) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	if !n.busy.CompareAndSwap(false, true) {
 		n.t.Error("two goroutines use one source at the same time")
 	}
@@ -349,6 +353,14 @@ func (n *numbers) Next(_ context.Context, after feed.Cursor) (feed.Batch, error)
 	if n.h.slow {
 		// It ignores ctx: a source may be slow to notice.
 		time.Sleep(time.Duration(n.dice.roll(3000)) * time.Millisecond)
+	}
+	for i := 0; n.h.reserves && i < n.dice.roll(4); i++ {
+		if err := n.share.Reserve(ctx, int64(n.dice.roll(100_000))); err != nil {
+			return feed.Batch{}, err
+		}
+		if more := int64(n.dice.roll(100_000)); n.share.TryReserve(more) {
+			n.share.Free(more / 2)
+		}
 	}
 	if n.happens(n.h.readFail) {
 		return feed.Batch{}, errors.New("upstream is down")

@@ -16,59 +16,59 @@ const (
 	// Waits after transient errors double from the first to the second.
 	minBackoff = 500 * time.Millisecond
 	maxBackoff = time.Minute
-	// Waits after permanent errors: a person has to act, and will want the
-	// feed to go on soon after that.
+	// Waits after permanent errors double likewise. They are short, so that the feed goes
+	// on soon after a person has acted.
 	minHalt = 15 * time.Second
 	maxHalt = 5 * time.Minute
-	// How long a copy that lost a race leaves the feed to the winner is twice
-	// the poll interval, within these bounds.
+	// A copy that lost a race leaves the feed to the winner for twice the poll interval,
+	// within these bounds.
 	minStandby = time.Second
 	maxStandby = 30 * time.Second
-	// How old its knowledge of the checkpoint may get while a copy is idle.
+	// The largest interval between two reads of the checkpoint by an idle copy.
 	recheck = 30 * time.Second
-	// How long an upstream may ask to be left alone.
+	// The longest wait between polls that an upstream can request.
 	maxFresh = time.Hour
-	// Within how long after the bus is reachable again its feeds try again, so that
-	// thousands of them do not do so at once.
+	// After the bus is reachable again, its feeds retry at random times within this time,
+	// so that thousands of them do not retry at once.
 	spread = time.Second
-	// How often a cursor is stored that differs from the stored one only in what saves
-	// work. Each commit takes a write on every replica, and a position of the topic.
+	// The interval at which a cursor is stored that differs from the stored one only in
+	// data that saves work. Each commit takes a write on every replica, and a position of
+	// the topic.
 	storeEquivalent = time.Minute
-	// How often a long stretch of reading is heard of in the log.
+	// The interval of log lines during a long read.
 	progress = 10 * time.Second
 )
 
-// Bridge copies one feed to one topic. Its fields are set before Run is called
-// and left alone from then on.
+// Bridge copies one feed to one topic. Its fields are set before Run is called and not
+// changed after that.
 type Bridge struct {
-	// Feed is the feed's name. A topic whose checkpoint names another is
-	// refused.
+	// Feed is the feed's name. A topic whose checkpoint names another feed is refused.
 	Feed string
 	// Writer names this copy in the checkpoints that it makes.
 	Writer string
 
-	// Open returns the source to read with, and its kind. The checkpoint's
-	// cursor is of the kind that it is given, which is empty if there is none;
-	// if the kind that it returns is another, the topic is refused. It is called
-	// in each session, and its errors are taken like those of the source.
+	// Open returns the source and its kind. Its argument is the kind of the checkpoint's
+	// cursor, or empty if there is none. If Open returns another kind, the topic is
+	// refused. Open is called in each session. Its errors are handled like those of the
+	// source.
 	Open func(ctx context.Context, kind string) (source Source, of string, err error)
 	Sink Sink
 
-	// Every is how long to wait between polls when there is nothing new.
+	// Every is the interval between polls when there is nothing new.
 	Every time.Duration
-	// Limits is how large a commit may get by joining batches that are at
-	// hand. A batch that is larger by itself is committed as it is.
+	// Limits bounds commits of several batches. A single batch that is larger is committed
+	// as it is.
 	Limits Limits
-	// ReadAhead is how many bytes of entities may be held that were read and are not
-	// committed yet, besides one batch. Batches are joined to commits of up to half of it.
+	// ReadAhead is the number of bytes of entities that may be held until they are
+	// committed, besides one batch. Batches are joined to commits of up to half of it.
 	ReadAhead int
-	// Budget is shared with other bridges and bounds what all of them read ahead. Nil
-	// means that only ReadAhead does.
-	Budget *Budget
+	// Share is the feed's share of the budget for the entities that all feeds hold. Nil
+	// means that ReadAhead is the only bound.
+	Share *Share
 
-	// Reconnected returns a channel that is closed when the sink's bus is next found
-	// reachable again after it was not. A wait after an error of the sink ends then.
-	// Nil means that nobody detects that; waits take their full time then.
+	// Reconnected returns a channel that is closed when the sink's bus is next reachable
+	// again after an outage. That ends a wait after an error of the sink. If Reconnected is
+	// nil, waits take their full time.
 	Reconnected func() <-chan struct{}
 
 	Log      *slog.Logger
@@ -76,45 +76,44 @@ type Bridge struct {
 
 	// The rest is owned by the goroutine in Run.
 
-	// failing is set from the first session that ended in an error to the next that
-	// got anywhere.
+	// failing is set from the first session that ended in an error to the next one that
+	// committed or found nothing new.
 	failing bool
 	// failures counts the sessions that ended in an error since failing was set, or
 	// since the bus was last found reachable again.
 	failures int
-	// source is that of the session, and kind its kind.
+	// source and kind are the source of the session, or of the last one, and its kind.
+	// source is nil after it was released.
 	source Source
 	kind   string
 	// last is the newest checkpoint that this copy has seen.
 	last checkpoint.Checkpoint
-	// unstored is a cursor that is equivalent to that of last and was read behind it,
-	// or nil.
+	// unstored is a newer cursor that is equivalent to that of last, or nil.
 	unstored feed.Cursor
-	// The current stretch of reading, for the log: when it began or was last
-	// reported, and the entities published since.
+	// For the log: when the current read began or was last logged, and the number of
+	// entities published since.
 	stretch time.Time
 	moved   int
 }
 
-// Run copies until ctx ends, and then returns nil once the commit in flight has
-// ended. Whatever goes wrong meanwhile is reported to the Observer and tried
-// again; Run never gives up.
+// Run copies until ctx ends, and returns nil after the commit in flight has ended. Errors
+// are reported to the Observer and retried without limit.
 func (b *Bridge) Run(ctx context.Context) error {
-	b.enter(Status{State: Starting})
-	defer func() { b.enter(Status{State: Stopped}) }()
+	b.setState(Status{State: Starting})
+	defer func() { b.setState(Status{State: Stopped}) }()
 	for {
 		// Taken before the session, so that a reconnect at any time from here on ends
 		// the wait after its error.
 		reconnected := b.reconnected()
 		err := b.session(ctx)
 		for errors.Is(err, checkpoint.ErrConflict) && ctx.Err() == nil {
-			err = b.standby(ctx, err)
+			err = b.waitForTurn(ctx, err)
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			b.fail(ctx, err, reconnected)
+			b.waitAfterError(ctx, err, reconnected)
 		}
 	}
 }
@@ -143,44 +142,55 @@ func (b *Bridge) resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	return cp, nil
 }
 
-// session asks where the topic stands and copies from there on. It returns nil
-// when it is time to ask again, and otherwise why it could not go on.
+// session gets the checkpoint and copies from its cursor on. It returns nil when the
+// checkpoint must be read again, and otherwise the error that ended it.
 func (b *Bridge) session(ctx context.Context) (err error) {
+	defer func() {
+		// The source may hold memory of an earlier session, even if this one ended before
+		// its first read.
+		if err != nil || ctx.Err() != nil {
+			if panicked := b.releaseSource(); panicked != nil {
+				err = panicked
+			}
+		}
+	}()
 	defer recoverPanic(&err)
 	cp, err := b.resume(ctx)
 	if err != nil {
 		return err
 	}
-	if b.source, b.kind, err = b.open(ctx, cp); err != nil {
+	source, kind, err := b.open(ctx, cp)
+	if err != nil {
 		return err
 	}
+	if kind != b.kind {
+		if err := b.releaseSource(); err != nil {
+			return err
+		}
+	}
+	b.source, b.kind = source, kind
 	b.last, b.unstored = cp, nil
 	if !b.failing {
-		// After a failure the state says so until something works: a state
-		// that changes with every attempt would hide it from whoever watches.
-		b.enter(Status{State: Reading})
+		// After an error the state does not change until a session works. A state that
+		// changes with every attempt would hide the error.
+		b.setState(Status{State: Reading})
 	}
 
 	p := b.startPrefetching(ctx, cp.Cursor)
-	defer func() {
-		p.stop()
-		if r, ok := b.source.(Releaser); ok && (err != nil || ctx.Err() != nil) {
-			r.Release()
-		}
-	}()
+	defer p.stop()
 	for looked := time.Now(); ctx.Err() == nil && time.Since(looked) < recheck; {
 		batch, err := p.next(ctx)
 		if err != nil {
 			return err
 		}
-		moved, err := b.settle(ctx, batch, p.ahead)
+		moved, err := b.commitBatch(ctx, batch, p.peekEntities)
 		if err != nil {
 			return err
 		}
 		p.release()
 		if b.failing {
 			b.failing, b.failures = false, 0
-			b.enter(Status{State: Reading})
+			b.setState(Status{State: Reading})
 		}
 		if moved {
 			looked = time.Now()
@@ -188,11 +198,21 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 		if batch.More {
 			continue
 		}
-		// Behind the look of a watch the sink would take a commit that goes on
-		// from the old place, so this session must not make one.
+		// After watch has read the checkpoint, the sink would accept a commit that continues
+		// from an older cursor, so a stale session must end.
 		if stale, err := b.watch(ctx, Status{State: Idle}, max(b.Every, min(batch.Fresh, maxFresh)), nil); stale || err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// releaseSource calls Release of the source of the last session, if it has that method.
+func (b *Bridge) releaseSource() (err error) {
+	defer recoverPanic(&err)
+	if r, ok := b.source.(Releaser); ok {
+		b.source = nil
+		r.Release()
 	}
 	return nil
 }
@@ -206,31 +226,29 @@ func (b *Bridge) open(ctx context.Context, cp checkpoint.Checkpoint) (Source, st
 	return source, kind, cp.Check(b.Feed, kind)
 }
 
-// watch enters the state and waits for about as long as d, or until early is closed
-// and a random part of spread has passed. On the way it looks at the checkpoint so
-// often that what this copy knows of it does not get older than recheck, and ends the
-// wait if it is not the one that this copy has seen last: another copy has committed,
-// or a person has moved it. What the session knows is stale then. It also ends a wait
-// after an error of that look, which has worked now: a stream may be back, or restored,
-// without a reconnect.
+// watch sets the state and waits for about d, or until early is closed and a random part of
+// spread has passed. Meanwhile it reads the checkpoint every recheck. If it is not the one
+// that this copy has seen last, another copy has committed or a person has moved it: the
+// wait ends, and stale is true. A wait after an error of Resume also ends when Resume
+// works again, because a stream can come back without a reconnect.
 func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration, early <-chan struct{}) (stale bool, err error) {
 	defer recoverPanic(&err)
 	if d <= recheck {
 		d = jittered(d)
 	}
 	s.Until = time.Now().Add(d)
-	b.enter(s)
+	b.setState(s)
 	for left := d; left > 0; left = time.Until(s.Until) {
 		part := left
 		if d > recheck {
 			part = min(jittered(recheck), left)
 		}
-		woken, err := sleep(ctx, part, early)
+		woken, err := sleepUntil(ctx, part, early)
 		if err != nil {
 			return false, err
 		}
 		if woken {
-			_, err := sleep(ctx, min(rand.N(spread), max(0, time.Until(s.Until))), nil)
+			_, err := sleepUntil(ctx, min(rand.N(spread), max(0, time.Until(s.Until))), nil)
 			return false, err
 		}
 		if d <= recheck {
@@ -256,14 +274,14 @@ func sameCheckpoint(a, b checkpoint.Checkpoint) bool {
 	return bytes.Equal(a.Cursor, b.Cursor) && a.Count == b.Count && a.Moved.Equal(b.Moved)
 }
 
-// settle commits the batch if it moves anything. What ahead returns is what the
-// next batch will have.
-func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []feed.Entity) (moved bool, err error) {
+// commitBatch commits the batch, unless it has no entities and its cursor need not be
+// stored. ahead returns the entities of the next batch, or nil.
+func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, ahead func() []feed.Entity) (moved bool, err error) {
 	if len(batch.Entities) == 0 && (bytes.Equal(batch.Cursor, b.last.Cursor) || b.defers(batch)) {
-		// If the process dies here, the feed is asked once more without the validators.
+		// If the process dies here, the next poll is made without the newest validators.
 		b.unstored, batch.Cursor = batch.Cursor, b.last.Cursor
 		b.Observer.Settled(batch, 0)
-		b.report(false)
+		b.logPublished(false)
 		return false, nil
 	}
 	cp := checkpoint.Checkpoint{
@@ -278,9 +296,9 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []fe
 	if b.stretch.IsZero() {
 		b.stretch = cp.At
 	}
-	// The stop of the process does not reach the commit: see the package
-	// comment. The sink bounds it in time. If the process dies here, all of
-	// the batch is published and cp is stored, or nothing of it is.
+	// A stop of the process does not cancel the commit: see the package comment. The sink
+	// bounds its time. If the process dies here, either all of the batch is published and
+	// cp is stored, or nothing is.
 	if err := b.commit(context.WithoutCancel(ctx), batch.Entities, cp, ahead); err != nil {
 		return false, &sinkError{err, false}
 	}
@@ -289,7 +307,7 @@ func (b *Bridge) settle(ctx context.Context, batch feed.Batch, ahead func() []fe
 	b.moved += len(batch.Entities)
 	b.Observer.Settled(batch, took)
 	b.Log.Debug("committed", "entities", len(batch.Entities), "bytes", batch.Size(), "count", cp.Count, "took", took)
-	b.report(batch.More)
+	b.logPublished(batch.More)
 	return true, nil
 }
 
@@ -309,9 +327,9 @@ func (b *Bridge) commit(ctx context.Context, entities []feed.Entity, cp checkpoi
 	return b.Sink.Commit(ctx, entities, cp)
 }
 
-// report logs what was published: at the end of a stretch of reading, and now
-// and then within a long one.
-func (b *Bridge) report(more bool) {
+// logPublished logs the number of published entities at the end of a read, and every
+// progress during a long one.
+func (b *Bridge) logPublished(more bool) {
 	took := time.Since(b.stretch)
 	if more && took < progress {
 		return
@@ -325,9 +343,9 @@ func (b *Bridge) report(more bool) {
 	}
 }
 
-// standby leaves the feed to the copy that won the race until the checkpoint
-// stands still. It returns nil when it is this copy's turn to try.
-func (b *Bridge) standby(ctx context.Context, lost error) (err error) {
+// waitForTurn waits as long as another copy, which won the race, moves the checkpoint. It
+// returns nil when this copy should try again.
+func (b *Bridge) waitForTurn(ctx context.Context, lost error) (err error) {
 	defer recoverPanic(&err)
 	wait := min(max(2*b.Every, minStandby), maxStandby)
 	seen := b.last
@@ -335,7 +353,7 @@ func (b *Bridge) standby(ctx context.Context, lost error) (err error) {
 		if first {
 			b.Log.Info("someone else has committed to the topic; standing by", "error", lost)
 		}
-		if err := b.pause(ctx, Status{State: Standby, Err: lost}, wait); err != nil {
+		if err := b.waitIn(ctx, Status{State: Standby, Err: lost}, wait); err != nil {
 			return err
 		}
 		cp, err := b.resume(ctx)
@@ -350,14 +368,13 @@ func (b *Bridge) standby(ctx context.Context, lost error) (err error) {
 	}
 }
 
-// fail reports what went wrong and waits before the next attempt. After an error of
-// the sink it does not wait any longer than until the bus is reachable again: reconnected
-// is closed then.
-func (b *Bridge) fail(ctx context.Context, err error, reconnected <-chan struct{}) {
+// waitAfterError reports the error and waits before the next attempt. After an error of the
+// sink the wait ends when reconnected is closed.
+func (b *Bridge) waitAfterError(ctx context.Context, err error, reconnected <-chan struct{}) {
 	b.logPanic(err)
 	var ofSink *sinkError
 	if !errors.As(err, &ofSink) {
-		// The bus has nothing to do with it, and upstream may have asked for the wait.
+		// The error is not one of the bus, and upstream may have requested the wait.
 		reconnected = nil
 	}
 	state, least, most := Retrying, minBackoff, maxBackoff
@@ -382,30 +399,29 @@ func (b *Bridge) fail(ctx context.Context, err error, reconnected <-chan struct{
 	_, _ = b.watch(ctx, Status{State: state, Err: err}, wait, reconnected)
 	select {
 	case <-reconnected:
-		// A bus that is up for a second now and then gets an attempt each time.
+		// Each time the bus is reachable, even for a second, there is an attempt at once.
 		b.failures = 0
 	default:
 	}
 }
 
-// pause enters the state and waits for about as long as d, or until ctx ends,
-// whose error it returns then.
-func (b *Bridge) pause(ctx context.Context, s Status, d time.Duration) error {
+// waitIn sets the state and waits for about d. If ctx ends first, it returns its error.
+func (b *Bridge) waitIn(ctx context.Context, s Status, d time.Duration) error {
 	d = jittered(d)
 	s.Until = time.Now().Add(d)
-	b.enter(s)
-	_, err := sleep(ctx, d, nil)
+	b.setState(s)
+	_, err := sleepUntil(ctx, d, nil)
 	return err
 }
 
-// jittered is about d.
+// jittered returns d, changed by a random part of up to a tenth.
 func jittered(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }
 
-// sleep waits for as long as d, or until early is closed, which it reports, or until
-// ctx ends, whose error it returns.
-func sleep(ctx context.Context, d time.Duration, early <-chan struct{}) (woken bool, err error) {
+// sleepUntil waits for d, or until early is closed, which it reports. If ctx ends first, it
+// returns its error.
+func sleepUntil(ctx context.Context, d time.Duration, early <-chan struct{}) (woken bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -418,7 +434,7 @@ func sleep(ctx context.Context, d time.Duration, early <-chan struct{}) (woken b
 	}
 }
 
-func (b *Bridge) enter(s Status) {
+func (b *Bridge) setState(s Status) {
 	s.Since = time.Now()
 	s.Checkpoint = b.last
 	b.Observer.Entered(s)

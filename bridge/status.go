@@ -7,7 +7,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// State is what a bridge is doing.
+// State is the current activity of a bridge.
 type State string
 
 // The states of a bridge.
@@ -20,37 +20,37 @@ const (
 	Idle State = "idle"
 	// Standby: another copy publishes the feed; it waits for its turn.
 	Standby State = "standby"
-	// Retrying: something failed that will likely work again by itself.
+	// Retrying: a transient error has occurred; it tries again.
 	Retrying State = "retrying"
-	// Halted: something failed that a person must look at. It tries again
-	// slowly and publishes nothing meanwhile.
+	// Halted: a permanent error has occurred, which requires action by a person. It tries
+	// again slowly and publishes nothing meanwhile.
 	Halted State = "halted"
 	// Stopped: Run has returned.
 	Stopped State = "stopped"
 )
 
-// Status is what a bridge is doing, and since when.
+// Status describes the state of a bridge.
 type Status struct {
 	State State
 	Since time.Time
-	// Until is when the next attempt is due; zero while one is under way.
+	// Until is the time of the next attempt, or zero during an attempt.
 	Until time.Time
-	// Checkpoint is the newest that this copy has seen. Its Writer tells
-	// which copy published last.
+	// Checkpoint is the newest checkpoint that this copy has seen. Its Writer is the copy
+	// that published last.
 	Checkpoint checkpoint.Checkpoint
 	// Err is why the bridge is Standby, Retrying or Halted.
 	Err error
 }
 
-// An Observer is told what a bridge does. Its methods must not block, may be
-// called from two goroutines at a time, and must not keep the entities.
+// An Observer receives the events of a bridge. Its methods must not block, may be called
+// from two goroutines at the same time, and must not keep the entities.
 type Observer interface {
 	// Polled is called after every call of the source, with its result and
 	// how long it took.
 	Polled(b feed.Batch, err error, took time.Duration)
-	// Settled is called once for every batch that has been committed, with
-	// how long that took, or that needed no commit, with zero.
+	// Settled is called once for every batch, with the time that its commit took, or with
+	// zero if it needed no commit.
 	Settled(b feed.Batch, took time.Duration)
-	// Entered is called when the bridge starts to do something else.
+	// Entered is called when the state changes.
 	Entered(s Status)
 }

@@ -34,8 +34,9 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 	log := o.Log.With("feed", name)
 	snk, limits := b.sink(name, f)
 	var observer *admin.Feed
+	share := reading.budget.Share()
 	sources, err := NewSources(f, SourceOptions{
-		Version: o.Version, IDs: snk.IDs(), Hosts: hosts, Budget: reading.budget, Redact: redact,
+		Version: o.Version, IDs: snk.IDs(), Hosts: hosts, Budget: reading.budget, Memory: share, Redact: redact,
 		Observe: func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) },
 	}, log)
 	if err != nil {
@@ -66,7 +67,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 		Every:       f.Every,
 		Limits:      limits,
 		ReadAhead:   reading.feed,
-		Budget:      reading.budget,
+		Share:       share,
 		Log:         log,
 		Observer:    all,
 	}, nil

@@ -35,6 +35,8 @@ type SourceOptions struct {
 	IDs *sink.IDs
 	// Budget bounds what several feeds read ahead together; nil for no bound.
 	Budget syndication.Budget
+	// Memory is Budget for datareplication, with what one feed holds; nil for no bound.
+	Memory datareplication.Memory
 	// Hosts has the connections and pauses that several feeds share; nil for its own.
 	Hosts *source.Hosts
 	// Observe is called after each request. It may be nil.
@@ -121,7 +123,7 @@ func (s *Sources) newSource(kind string) (bridge.Source, error) {
 
 func (s *Sources) datareplication() *datareplication.Source {
 	return datareplication.New(datareplication.Config{
-		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, BatchEntities: batchEntities,
+		Config: s.feed.Source, Start: s.feed.Start, Gap: s.feed.Gap, BatchEntities: batchEntities, Memory: s.opts.Memory,
 	}, s.client, s.log)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
+	drpage "github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 // site is a server of one feed, for our own source.
@@ -277,7 +278,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(diff)
 		}
 		for _, v := range c.violations {
-			if v.Kind != datareplication.TransferEncoding {
+			if v.Kind != drpage.TransferEncoding {
 				t.Fatalf("the reader sees %v", v)
 			}
 		}

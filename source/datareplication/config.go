@@ -7,17 +7,19 @@ import (
 // Kind names this kind of source in checkpoints and in the configuration.
 const Kind = "datareplication"
 
-// Config says which feed to read and from where.
+// Config selects a feed and where reading starts.
 type Config struct {
-	// Config says how to speak to the upstream.
+	// Config configures the HTTP client.
 	source.Config `yaml:",inline"`
 	// Start is where reading starts when the topic has no checkpoint.
 	Start Start `yaml:"start"`
-	// Gap says what to do when the place in the cursor is no longer in the
-	// feed.
+	// Gap is the policy for a cursor whose position is no longer in the feed.
 	Gap Gap `yaml:"gap"`
-	// BatchEntities and BatchBytes cut batches, so that a sink can commit
-	// each in one go. Zero means no limit in number, and 1 MiB.
+	// BatchEntities and BatchBytes limit batches, so that a sink can commit each at
+	// once. Zero means no limit in number, and 1 MiB.
 	BatchEntities int `yaml:"-"`
 	BatchBytes    int `yaml:"-"`
+	// Memory bounds the memory of pages, besides a buffer of 64 KiB. If it is nil,
+	// BatchBytes and Limits.Entity are the only bounds.
+	Memory Memory `yaml:"-"`
 }

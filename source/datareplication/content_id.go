@@ -17,8 +17,7 @@ import (
 const maxStoredID = 140
 
 // storedID returns the form of a Content-ID that a cursor holds: the ID itself,
-// or its beginning and its hash if it is too long. It returns what it has
-// returned as it is.
+// or its beginning and its hash if it is too long. Its results are returned unchanged.
 func storedID(id string) string {
 	if jsonSize(id) <= maxStoredID {
 		return id

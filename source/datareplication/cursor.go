@@ -17,11 +17,10 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// cursor is a place in a feed: in front of entity number Index of Page. It
-// carries what it takes to be sure of the place, and to find it again when the
-// page is gone (specification §5.2). Its stored form is JSON with a version, which
-// is 2 while there is a snapshot to be read first: earlier programs would pass
-// over it.
+// cursor is a position in a feed: before entity number Index of Page. It also has the
+// evidence that the position is still the same, and the data to find it again when the
+// page is gone (specification §5.2). It is stored as JSON with a version. The version is 2
+// until a snapshot has been read, because earlier programs would skip the snapshot.
 type cursor struct {
 	Version int    `json:"v"`
 	Page    string `json:"page,omitempty"`
@@ -42,26 +41,25 @@ type cursor struct {
 	ETag string `json:"etag,omitempty"`
 	Full int64  `json:"full,omitempty"`
 
-	// Last is the Content-ID of the entity before the place, wherever it
-	// stood, as storedID returns it, Modified its time in Unix seconds, and
-	// Ties are the newest of the Content-IDs before it with that same second.
+	// Last is the Content-ID of the entity before the position, on whatever page, as
+	// storedID returns it. Modified is its time in Unix seconds. Ties are the newest
+	// Content-IDs before it with the same time.
 	Last     string   `json:"last,omitempty"`
 	Modified int64    `json:"modified,omitempty"`
 	Ties     idHashes `json:"tie_hashes,omitempty"`
-	// WholeTies is what earlier versions stored. decodeCursor makes Ties of it.
+	// WholeTies was stored by earlier versions. decodeCursor converts it to Ties.
 	WholeTies []string `json:"ties,omitempty"`
 
-	// Search says what is being looked for, while the place where reading
-	// starts is not known.
-	Search *search `json:"search,omitempty"`
-	// Gap is what Last was when the configuration let reading go on after a
-	// gap. If reading gets stuck at that entity again, nothing was won.
+	// Search is the search for the position where reading starts, until it is found.
+	Search *seek `json:"search,omitempty"`
+	// Gap is the value of Last at the last gap after which the configuration let reading
+	// go on. If the same entity is lost again, reading halts.
 	Gap string `json:"gap,omitempty"`
 
-	// Snapshot is what is read before the feed goes on at the place.
+	// Snapshot is a snapshot that is read before the feed.
 	Snapshot *snapshot `json:"snapshot,omitempty"`
-	// Owed is what a snapshot had and was not published because the feed has it
-	// too, while the feed has not been read so far.
+	// Owed is an entity of a snapshot that was left out because the feed must have it, until
+	// it is read from the feed.
 	Owed *owed `json:"owed,omitempty"`
 }
 
@@ -70,20 +68,19 @@ const (
 	snapshotVersion = 2
 )
 
-// A cursor has to fit into a message of the bus, beside the entities or alone,
-// so everything in it is bounded: it has at most maxCursor bytes, and the URLs
-// that it names. Those are at most three while the feed is read, and six while
-// its start is looked for or a snapshot is read. A configured start is part of the
-// cursor until it is found, too. The feed's URLs are bounded by limits.header.
+// A cursor is stored in a message of the bus, so its size is bounded: maxCursor bytes, and
+// the URLs in it. It has at most three URLs while the feed is read, and six during a
+// search for the start or while a snapshot is read. A configured start is part of the
+// cursor until it is found. The feed's URLs are bounded by limits.header.
 const maxCursor = 1 << 10
 
 const (
-	// maxTies bounds Ties. They are needed behind a gap only, and so that the
-	// sink need not know every ID: if more entities of the second were
-	// published, the IDs that it remembers tell them apart.
+	// maxTies bounds Ties. They are used after a gap only, to leave out entities that are
+	// published already. If more entities have the same time, the sink filters the rest by
+	// the IDs that it remembers.
 	maxTies = 16
-	// maxETag is how long an ETag may be to be kept, in bytes of JSON. Without
-	// it the newest page is read in full after a restart.
+	// maxETag is the length of the longest ETag that is stored, in bytes of JSON. Without
+	// an ETag, the newest page is read in full after a restart.
 	maxETag = 100
 )
 
@@ -121,7 +118,7 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 
 // startCursor returns the cursor for a configured start.
 func startCursor(start Start) cursor {
-	cur := cursor{Search: newSearch(start)}
+	cur := cursor{Search: newSeek(start)}
 	if start.Snapshot != "" {
 		cur.Snapshot = &snapshot{Index: start.Snapshot}
 	}
@@ -159,15 +156,15 @@ func (cur *cursor) advance(e *feed.Entity) {
 	cur.Last, cur.Modified = e.ID, at
 }
 
-// trim shortens what advance lets grow.
+// trim bounds the fields that advance lets grow.
 func (cur *cursor) trim() {
 	cur.Ties = cur.Ties.newest(maxTies)
 	cur.Last = storedID(cur.Last)
 }
 
-// turn moves the place from the end of the page whose name is from to the start
-// of the page after it.
-func (cur *cursor) turn(from, next string) {
+// startNextPage moves the position from the end of the page with the URL from to the start
+// of the page with the URL next.
+func (cur *cursor) startNextPage(from, next string) {
 	if cur.Index == 0 {
 		cur.Before = cur.pageBefore()
 		cur.Empty++
@@ -201,9 +198,9 @@ func (cur *cursor) setFullRead(etag string, at time.Time) {
 
 func keepsETag(etag string) bool { return etag != "" && jsonSize(etag) <= maxETag }
 
-// digest tells whether the entities before a place are still the same. It
-// covers what makes the message, and not the order of headers, which some
-// producers change from answer to answer.
+// digest is a hash over the entities before a position, to detect that they have changed.
+// It covers ID, operation, time and body. It does not cover the other headers, because
+// some producers change their order from answer to answer.
 type digest uint64
 
 func (d digest) add(e *feed.Entity) digest {
@@ -229,23 +226,22 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Place is a cursor put into words, for people.
+// Place is a readable form of a cursor.
 type Place struct {
-	// Page and Index say where reading goes on: in front of that entity,
-	// counted from 0, of the page with that URL.
+	// Reading goes on before the entity with that index, from 0, of the page with that URL.
 	Page  string `json:"page,omitempty"`
 	Index int    `json:"index"`
 	// Last is the Content-ID of the entity before it, and Modified its time in
 	// Unix seconds.
 	Last     string `json:"last_content_id,omitempty"`
 	Modified int64  `json:"last_modified,omitempty"`
-	// Snapshot says what place in a snapshot is read before that, if any is.
+	// Snapshot is the position in a snapshot that is read first, if there is one.
 	Snapshot string `json:"snapshot,omitempty"`
-	// Searching says what is being looked for, if anything is.
+	// Searching is the target of the search for the position, if there is a search.
 	Searching string `json:"searching,omitempty"`
 }
 
-// Describe says what place a cursor of this source means.
+// Describe returns the readable form of a cursor of this source.
 func Describe(c feed.Cursor) (Place, error) {
 	cur, err := decodeCursor(c)
 	if err != nil {

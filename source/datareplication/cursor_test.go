@@ -130,7 +130,7 @@ func TestACursorStaysSmall(t *testing.T) {
 			}
 
 			from := dawn.Unix()
-			way := search{From: &from, NewerTime: from, Trail: trail{Steps: 1e6, Power: 1e6}, Oldest: true, Reached: true, Early: 60}
+			way := seek{From: &from, NewerTime: from, Trail: trail{Steps: 1e6, Power: 1e6}, Oldest: true, Reached: true, Early: 60}
 			sn := cursor{
 				Search: &way, Owed: &owed{storedID(id(0)), from},
 				Snapshot: &snapshot{ID: storedID(id(0)), Created: dawn.Add(1), Pages: 1e6, Ready: true, Page: 1e6, Entity: 1e6, Digest: 1<<64 - 1, Published: 1e9},
@@ -207,7 +207,7 @@ func FuzzCursor(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%s is stored as %s, which is not read again: %v", data, cur.encode(), err)
 			}
-			if diff := gocmp.Diff(cur, again, gocmp.AllowUnexported(cursor{}, search{}), cmpopts.EquateEmpty()); diff != "" {
+			if diff := gocmp.Diff(cur, again, gocmp.AllowUnexported(cursor{}, seek{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("-read +stored and read:\n%s", diff)
 			}
 			if _, err := Describe(data); err != nil {
@@ -216,7 +216,7 @@ func FuzzCursor(f *testing.F) {
 		}
 		e := feed.Entity{ID: "a", Modified: dawn}
 		if cur.Search != nil {
-			cur.Search.judge(&e)
+			cur.Search.compare(&e)
 		}
 		cur.advance(&e)
 		cur.trim()

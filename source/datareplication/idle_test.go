@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 // elapsed makes the server's clock that of the bubble, n seconds after dawn at
@@ -180,7 +181,7 @@ func TestIdlePolls(t *testing.T) {
 		src := s.source(t)
 		r := readOn(t, src, nil)
 		s.header = func(h http.Header) { h.Add("Link", `<http://feed.example/1; rel=next`) }
-		readOn(t, src, r.cursor).wantError(t, true, BadLink)
+		readOn(t, src, r.cursor).wantError(t, true, page.BadLink)
 	})
 	t.Run("an empty page is reported once", func(t *testing.T) {
 		t.Parallel()
@@ -219,7 +220,7 @@ func TestNewest(t *testing.T) {
 			if i == 0 {
 				s.write("/3", "e@12")
 			} else {
-				time.Sleep(lookEvery)
+				time.Sleep(newestEvery)
 			}
 			heads := slices.DeleteFunc(s.requests(), func(r string) bool { return r != "HEAD /latest" })
 			if want := map[int]int{0: 1, 1: 0, 2: 1, 3: 0}[i]; i < 3 && len(heads) != want {

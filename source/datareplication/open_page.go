@@ -10,9 +10,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// open gets the page of the cursor, up to its place. It returns nil if the feed
-// ends at the place, as it did before.
-func (w *walker) open(ctx context.Context) (*page, error) {
+// openPage requests the page of the cursor and reads up to its position. It returns nil if
+// the feed still ends at the position.
+func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 	s, cur := w.s, &w.cur
 	for earlier := 0; ; {
 		etag, full := cur.ETag, time.Unix(cur.Full, 0)
@@ -24,7 +24,7 @@ func (w *walker) open(ctx context.Context) (*page, error) {
 		case !s.trusts(full):
 			etag = ""
 		case known:
-			if same, err := s.sameEnd(ctx); same || err != nil {
+			if same, err := w.sameEnd(ctx); same || err != nil {
 				return nil, w.asLostPosition(err)
 			}
 		}
@@ -43,28 +43,29 @@ func (w *walker) open(ctx context.Context) (*page, error) {
 		}
 		skipped := ""
 		if !known && cur.Index == 0 {
-			skipped, err = w.enter(ctx, p)
+			skipped, err = w.checkPrev(ctx, p)
 		}
 		if err == nil && skipped == "" {
-			if err = w.skip(p); err == nil {
+			if err = w.skipRead(ctx, p); err == nil {
 				return p, nil
 			}
 		}
 		p.body.Close()
 		if earlier++; err == nil && earlier > headsPerCall {
-			err = broken(Loop, p.self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
+			err = broken(Loop, p.Self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
 		}
 		if err != nil {
 			return nil, err
 		}
 		cur.Page = skipped
-		*w.trail = trail{} // this page comes again
+		*w.trail = trail{} // this page is visited again
 	}
 }
 
-// sameEnd asks by HEAD whether the feed still ends where it ended, if its
-// server gives no ETag and its Last-Modified can tell.
-func (s *Source) sameEnd(ctx context.Context) (bool, error) {
+// sameEnd reports whether a HEAD request proves that the feed has not changed since its end
+// was read. It is used for servers without ETags whose Last-Modified is conclusive.
+func (w *pageWalk) sameEnd(ctx context.Context) (bool, error) {
+	s := w.s
 	if s.end.etag != "" || !s.end.settled || s.noHead {
 		return false, nil
 	}
@@ -72,92 +73,95 @@ func (s *Source) sameEnd(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return !s.noHead && h.next == "" && h.modified.Equal(s.end.modified) && h.length == s.end.length, nil
+	return !s.noHead && h.Next == "" && h.Modified.Equal(s.end.modified) && h.length == s.end.length, nil
 }
 
-// enter looks at the links of a page of which nothing has been read. If they
-// show that another page has to be read before it, it returns that page.
-func (w *walker) enter(ctx context.Context, p *page) (earlier string, err error) {
+// checkPrev checks the prev link of a page of which nothing has been read. If the link
+// leads to a newer page that has not been read, it returns that page, to be read first.
+func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, err error) {
 	w.seen.add(p.violations...)
 	came := w.cur.Came
-	if came == "" || p.prev == came {
+	if came == "" || p.Prev == came {
 		return "", nil
 	}
-	if p.prev != "" {
-		h, err := w.s.head(ctx, p.prev)
+	if p.Prev != "" {
+		h, err := w.s.head(ctx, p.Prev)
 		switch {
 		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
 			return "", err
-		case err == nil && h.self == came:
+		case err == nil && h.Self == came:
 			return "", nil // the same page by another name
-		case err == nil && (h.next == p.self || h.next == w.cur.Page) && h.modified.Unix() >= w.cur.Modified:
-			// The next link has skipped a page that is newer than all that was
-			// read, as one does that leads to whatever page is the latest.
-			earlier = p.prev
+		case err == nil && (h.Next == p.Self || h.Next == w.cur.Page) && h.Modified.Unix() >= w.cur.Modified:
+			// The next link has skipped a page that has not been read, as a next link does
+			// that always leads to the latest page.
+			earlier = p.Prev
 		}
-		w.seen.add(violation(LinksAsymmetric, p.self, "its prev link leads to %s, but the page whose next link leads here is %s", p.prev, came))
+		w.seen.add(violation(LinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
 	}
-	if earlier == "" && p.modified.Unix() < w.cur.Modified {
-		// Nothing may be published twice because the feed leads back to where
-		// it has been, and trail notices only after a round or two.
-		return "", w.s.circle(ctx, p, came)
+	if earlier == "" && p.Modified.Unix() < w.cur.Modified {
+		// The next links may lead back to pages that were read. trail detects that only
+		// after entities would have been published twice.
+		return "", w.checkLoop(ctx, p, came)
 	}
 	return earlier, nil
 }
 
-// circle fails if the next links lead from p back to the page whose next link
+// checkLoop fails if the next links lead from p back to the page whose next link
 // led to p.
-func (s *Source) circle(ctx context.Context, p *page, came string) error {
-	next := p.next
+func (w *pageWalk) checkLoop(ctx context.Context, p *openPage, came string) error {
+	next := p.Next
 	for n := 0; next != "" && n < headsPerCall; n++ {
 		if next == came {
-			return broken(Loop, came, "the next links lead in a circle by way of %s", p.self)
+			return broken(Loop, came, "the next links lead in a circle by way of %s", p.Self)
 		}
-		h, err := s.head(ctx, next)
+		h, err := w.s.head(ctx, next)
 		switch {
 		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
 			return err
 		case err != nil:
-			return nil // it shows when the walk gets there
+			return nil // the error is reported when reading gets to that page
 		}
-		next = h.next
+		next = h.Next
 	}
 	return nil
 }
 
-// skip reads up to the place and makes sure that it is the place.
-func (w *walker) skip(p *page) error {
+// skipRead reads the entities before the position, and checks that they are those that
+// were read before.
+func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 	cur := &w.cur
 	var sum digest
 	var e feed.Entity
 	for p.parsed < cur.Index {
+		used := w.s.reserved.used
 		var err error
-		e, _, err = p.entity() // its violations were seen when it was new
+		e, _, err = p.entity(ctx, true) // its violations were reported when it was new
 		if errors.Is(err, errPageEnd) {
-			return lost(PageChanged, p.self, "the page had %d entities and has %d now", cur.Index, p.parsed)
+			return lost(PageChanged, p.Self, "the page had %d entities and has %d now", cur.Index, p.parsed)
 		}
 		if err != nil {
 			return err
 		}
 		sum = sum.add(&e)
+		w.s.reserved.shrink(used)
 	}
 	switch {
 	case cur.Index == 0:
 	case !isStoredID(cur.Last, e.ID):
-		return lost(PageChanged, p.self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
+		return lost(PageChanged, p.Self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
 	case sum != cur.Digest:
 		if sum != w.s.changed {
 			w.s.changed = sum
-			w.seen.add(violation(PageChanged, p.self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
+			w.seen.add(violation(PageChanged, p.Self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
 		}
 		w.replaced, cur.Digest = cur.Digest, sum
 	}
 	return nil
 }
 
-// asLostPosition turns errors that say that the page of the cursor is gone or out
-// of reach into a lostPosition (case 84).
-func (w *walker) asLostPosition(err error) error {
+// asLostPosition returns a lostPosition for an error about a page of the cursor that is gone
+// or must not be requested (case 84), and other errors unchanged.
+func (w *pageWalk) asLostPosition(err error) error {
 	switch page := w.cur.Page; {
 	case isGone(err):
 		return lost(PageGone, page, "the page where reading goes on is gone: %v", err)
@@ -167,9 +171,9 @@ func (w *walker) asLostPosition(err error) error {
 	return err
 }
 
-// refused says whether err may be the client's refusal to ask for a page: the
-// feed has moved to another host since the cursor was made, and so has its
-// url in the configuration.
+// refused reports whether the client may have refused to request a page, because it is on
+// another host than the feed's URL: the feed has moved, and the configuration has its new
+// URL.
 func (s *Source) refused(err error, page string) bool {
 	return errors.Is(err, feed.ErrPermanent) && statusOf(err) == 0 && origin(page) != origin(s.cfg.URL)
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-// walk reads on at the place of w, which after names or leads to. The first
-// page with new entities ends it, as do a full batch and the end of the feed.
-func (s *Source) walk(ctx context.Context, w *walker, after feed.Cursor) (feed.Batch, error) {
-	err := w.run(ctx)
+// readPages reads on from the position of w, to the end of the first page with new
+// entities, until the batch is full, or to the end of the feed.
+func (s *Source) readPages(ctx context.Context, w *pageWalk, after feed.Cursor) (feed.Batch, error) {
+	err := w.read(ctx)
 	switch {
 	case err != nil && !w.moved:
 		return feed.Batch{}, err
 	case err != nil:
-		// What came before the break is whole and in order. The next call
-		// meets the break again, or finds it cured.
+		// The entities before the error are complete and in order. The next call gets the
+		// same error, or can read on.
 		s.closePage()
 		s.proven = pageEnd{}
 		w.more = true
@@ -32,50 +32,49 @@ func (s *Source) walk(ctx context.Context, w *walker, after feed.Cursor) (feed.B
 	return batch, nil
 }
 
-// A feed without an entity for a long stretch is possible. One whose next links
-// lead from one empty page to another for ever, as a server does that makes up a
-// page for every number, must not keep it busy for ever.
+// A feed may have a long row of empty pages. But a server that generates an empty page for
+// every number must not be read for ever.
 const (
-	// maxEmptyPages is how many empty pages may follow each other.
+	// maxEmptyPages is the largest number of empty pages in a row.
 	maxEmptyPages = 1000
-	// pagesPerCall is how many of them one call of Next passes, so that the
-	// violations are reported and the cursor is stored on the way.
+	// pagesPerCall is the number of empty pages that one call of Next reads, so that
+	// violations are reported and the cursor is stored in between.
 	pagesPerCall = 100
 )
 
-// walker is one walk.
-type walker struct {
+// pageWalk reads pages from the oldest to the newest, for one call of Next.
+type pageWalk struct {
 	s        *Source
-	trail    *trail // notices next links that lead in a circle
+	trail    *trail // detects next links that form a loop
 	cur      cursor
 	seen     sightings
 	entities []feed.Entity
 	size     int
-	// named is the page that the caller's cursor names.
+	// named is the page of the caller's cursor.
 	named string
 	// replaced is the digest in the caller's cursor, if the contents of the
 	// page have changed since and cur has another.
 	replaced digest
 
-	moved bool // cur is another place than at the start
-	more  bool // there is more upstream
+	moved bool // cur differs from the caller's cursor
+	more  bool // upstream has more
 	ended bool // the feed ends at cur
 }
 
-func (w *walker) batch() feed.Batch {
+func (w *pageWalk) batch() feed.Batch {
 	w.cur.trim()
 	return feed.Batch{Entities: w.entities, Cursor: w.cur.encode(), More: w.more, Violations: w.seen}
 }
 
-func (w *walker) run(ctx context.Context) error {
+func (w *pageWalk) read(ctx context.Context) error {
 	s := w.s
-	if s.at != nil && (s.at.self != w.cur.Page || s.at.parsed != w.cur.Index) {
-		s.closePage() // it is open at another place, as after a gap
+	if s.at != nil && (s.at.Self != w.cur.Page || s.at.parsed != w.cur.Index) {
+		s.closePage() // it is open at another position, as after a gap
 	}
 	kept, pages := s.at != nil, 0
 	for {
 		if s.at == nil {
-			p, err := w.open(ctx)
+			p, err := w.openPage(ctx)
 			if err != nil {
 				return err
 			}
@@ -83,15 +82,15 @@ func (w *walker) run(ctx context.Context) error {
 				if w.cur.Last != "" {
 					s.newest.set(time.Unix(w.cur.Modified, 0).UTC())
 				}
-				return w.finish()
+				return w.endOfFeed()
 			}
 			s.at = p
 		}
 		p := s.at
-		ended, err := w.take(ctx, p)
+		ended, err := w.takeEntities(ctx, p)
 		if err != nil && kept && !w.moved {
-			// The request may have ended with the call that made it, or the
-			// server did not wait for this one. Nobody has to hear of that.
+			// The request may have ended with the call of Next that made it, or the server
+			// may have closed the connection since. That is no error: request it again.
 			s.closePage()
 			kept = false
 			continue
@@ -107,24 +106,24 @@ func (w *walker) run(ctx context.Context) error {
 		w.recordEnd(p)
 		s.closePage()
 		kept = false
-		next := p.next
+		next := p.Next
 		if next == "" {
 			w.recordFullRead(p)
-			return w.finish()
+			return w.endOfFeed()
 		}
-		if next == w.cur.Page || next == p.self || w.trail.visit(next) {
-			return broken(Loop, p.self, "the next links lead in a circle by way of %s", next)
+		if next == w.cur.Page || next == p.Self || w.trail.visit(next) {
+			return broken(Loop, p.Self, "the next links lead in a circle by way of %s", next)
 		}
 		if w.cur.Index == 0 && w.cur.Empty >= maxEmptyPages {
-			return broken(TooManyEmptyPages, p.self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
+			return broken(TooManyEmptyPages, p.Self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
 		}
 		proven := w.cur.Index > 0 || s.proven.holds(&w.cur)
-		w.cur.turn(p.self, next)
+		w.cur.startNextPage(p.Self, next)
 		w.moved = true
 		if proven {
 			s.proven = endBefore(&w.cur)
 		}
-		s.lookUp(ctx)
+		s.updateNewest(ctx)
 		if pages++; len(w.entities) > 0 || w.cur.Search != nil || pages == pagesPerCall {
 			w.more = true
 			return nil
@@ -132,15 +131,20 @@ func (w *walker) run(ctx context.Context) error {
 	}
 }
 
-// take takes entities from the page until it ends or the batch is full.
-func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
+// takeEntities adds entities of the page to the batch until the page ends or the batch is
+// full.
+func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, err error) {
 	for {
 		if len(w.entities) > 0 && (w.size >= w.s.cfg.BatchBytes || len(w.entities) == w.s.cfg.BatchEntities) {
 			return false, nil
 		}
-		e, violations, err := p.entity()
-		if errors.Is(err, errPageEnd) {
+		used := w.s.reserved.used
+		e, violations, err := p.entity(ctx, len(w.entities) == 0)
+		switch {
+		case errors.Is(err, errPageEnd):
 			return true, nil
+		case errors.Is(err, errNoMemory):
+			return false, nil
 		}
 		if err != nil {
 			return false, err
@@ -160,22 +164,24 @@ func (w *walker) take(ctx context.Context, p *page) (ended bool, err error) {
 		if deliver {
 			w.seen.add(violations...)
 			if w.cur.Last != "" && e.Modified.Unix() < w.cur.Modified {
-				w.seen.add(violation(TimeRunsBack, p.self, "entity %s is of %s, and %s before it of %s", e.ID, unix(e.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
+				w.seen.add(violation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, unix(e.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
 			}
 			w.entities = append(w.entities, e)
 			w.size += e.Size()
+		} else {
+			w.s.reserved.shrink(used)
 		}
-		// From here on the page goes by its own name. Earlier, that would move
-		// the cursor of a page that has nothing new.
-		w.cur.Page = p.self
+		// From here on the cursor has the page's own URL. Set earlier, it would move the
+		// cursor at a page without new entities.
+		w.cur.Page = p.Self
 		w.cur.advance(&e)
 		w.moved = true
 	}
 }
 
-// filter reports whether to deliver an entity. It holds entities back until the
-// search for the start of reading has found its place.
-func (w *walker) filter(p *page, e *feed.Entity) (deliver bool, err error) {
+// filter reports whether to deliver an entity. It leaves entities out until the search for
+// the start of reading has found its position.
+func (w *pageWalk) filter(p *openPage, e *feed.Entity) (deliver bool, err error) {
 	sr := w.cur.Search
 	if sr == nil {
 		return true, nil
@@ -184,50 +190,50 @@ func (w *walker) filter(p *page, e *feed.Entity) (deliver bool, err error) {
 	if sr.From != nil && at < *sr.From {
 		sr.Oldest = false
 	}
-	switch sr.judge(e) {
+	switch sr.compare(e) {
 	case last:
 		w.cur.Search = nil
 	case found:
 		if sr.Oldest && sr.Reached {
-			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", unix(at), unix(*sr.From)).forCertain()
+			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", unix(at), unix(*sr.From)).forCertain()
 		}
 		w.cur.Search = nil
 		if sr.Oldest && sr.From != nil && at >= *sr.From+sr.Early {
-			w.seen.add(violation(NotOldEnough, p.self, "the oldest entity is of %s, so the feed may have lost some since %s", unix(at), unix(*sr.From)))
+			w.seen.add(violation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", unix(at), unix(*sr.From)))
 		}
 		return true, nil
 	case missing:
 		if sr.Oldest {
-			return false, lostForGood(NotOldEnough, p.self, "the oldest entity is of %s, so the feed has lost %s of %s", unix(at), sr.ID, unix(*sr.From)).forCertain()
+			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed has lost %s of %s", unix(at), sr.ID, unix(*sr.From)).forCertain()
 		}
-		return false, lostForGood(IDNotFound, p.self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(at)).forCertain()
+		return false, lostForGood(IDNotFound, p.Self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(at)).forCertain()
 	}
 	return false, nil
 }
 
-// checkSnapshotGap fails if the feed lacks the oldest entity that a snapshot left
-// to it. If it has that, it has the later ones too: feeds lose their oldest pages
-// first. A provider that gives the entities of a snapshot another time or ID than
-// on the feed is noticed here as well.
-func (w *walker) checkSnapshotGap(p *page, e *feed.Entity) error {
+// checkSnapshotGap fails if the feed lacks the oldest entity that was left out of a snapshot
+// because the feed must have it. If the feed has that one, it has the later ones, too,
+// because feeds lose their oldest pages first. A provider whose entities have other times
+// or IDs in the snapshot than on the feed is detected here as well.
+func (w *pageWalk) checkSnapshotGap(p *openPage, e *feed.Entity) error {
 	switch o := w.cur.Owed; {
 	case o == nil:
 	case isStoredID(o.ID, e.ID):
 		w.cur.Owed = nil
 	case e.Modified.Unix() > o.Modified:
-		return lostForGood(NotInFeed, p.self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
+		return lostForGood(NotInFeed, p.Self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
 			o.ID, unix(o.Modified), e.ID, unix(e.Modified.Unix())).forCertain()
 	}
 	return nil
 }
 
-// finish is called where the feed ends.
-func (w *walker) finish() error {
+// endOfFeed is called at the end of the newest page.
+func (w *pageWalk) endOfFeed() error {
 	w.ended = true
-	// Between two polls of an empty newest page the feed may be created again.
+	// Between two polls of an empty newest page the feed may be recreated.
 	w.s.proven = pageEnd{}
 	if w.cur.Empty > 0 {
-		w.cur.Empty, w.moved = 0, true // the empty pages have come to an end
+		w.cur.Empty, w.moved = 0, true // the row of empty pages has ended
 	}
 	switch sr := w.cur.Search; {
 	case sr == nil:
@@ -242,23 +248,23 @@ func (w *walker) finish() error {
 }
 
 // checkPage checks a page that has been read to its end.
-func (w *walker) checkPage(p *page) {
+func (w *pageWalk) checkPage(p *openPage) {
 	if w.s.end.matches(w.cur) {
-		return // it was looked at
+		return // it was checked before
 	}
 	if p.parsed == 0 {
-		w.seen.add(violation(EmptyPage, p.self, "the page has no entity"))
+		w.seen.add(violation(EmptyPage, p.Self, "the page has no entity"))
 	}
-	if w.moved && w.cur.Index > 0 && w.cur.Modified > p.modified.Unix() {
-		w.seen.add(violation(PageOlderThanLast, p.self, "the page is of %s, and its last entity %s of %s", unix(p.modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
+	if w.moved && w.cur.Index > 0 && w.cur.Modified > p.Modified.Unix() {
+		w.seen.add(violation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", unix(p.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
 	}
 }
 
-// recordFullRead records in the cursor that p, the newest page, was read to its
-// end. A cursor that moves costs a commit, so one that has not moved otherwise
-// does so only when the time that it holds is too old to be of use: about once
-// an hour on a feed that is idle, and not at all without ETags.
-func (w *walker) recordFullRead(p *page) {
+// recordFullRead records in the cursor that p, the newest page, was read to its end. A
+// changed cursor costs a commit. So a cursor that has not moved is changed only when its
+// time is too old to be of use: about once an hour on an idle feed, and never without
+// ETags.
+func (w *pageWalk) recordFullRead(p *openPage) {
 	switch {
 	case w.moved:
 	case keepsETag(p.etag) && !w.s.trusts(time.Unix(w.cur.Full, 0)):
@@ -270,34 +276,34 @@ func (w *walker) recordFullRead(p *page) {
 }
 
 // recordEnd caches the validators of p if it is the newest page.
-func (w *walker) recordEnd(p *page) {
-	if p.next != "" {
+func (w *pageWalk) recordEnd(p *openPage) {
+	if p.Next != "" {
 		return
 	}
 	s, cur := w.s, &w.cur
 	s.end = end{
 		page: cur.Page, index: cur.Index, digest: cur.Digest,
-		etag: p.etag, modified: p.modified, length: p.length,
-		settled: p.length >= 0 || p.date.Sub(p.modified) >= weak,
+		etag: p.etag, modified: p.Modified, length: p.length,
+		settled: p.length >= 0 || p.date.Sub(p.Modified) >= weak,
 		full:    time.Now(),
 	}
 	if !w.moved && w.replaced != 0 {
-		s.end.digest = w.replaced // the cursor stays as it is
+		s.end.digest = w.replaced // the cursor is not changed
 	}
-	s.newest.set(p.modified)
+	s.newest.set(p.Modified)
 }
 
-// lookUp asks the entry point now and then how far the feed has got. It is
-// for the lag that is reported; nothing depends on it.
-func (s *Source) lookUp(ctx context.Context) {
-	if time.Since(s.newest.looked) < lookEvery {
+// updateNewest requests the time of the newest page every newestEvery. It is used to report
+// the lag, and for nothing else.
+func (s *Source) updateNewest(ctx context.Context) {
+	if time.Since(s.newest.looked) < newestEvery {
 		return
 	}
 	s.newest.looked = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	ctx, cancel := context.WithTimeout(ctx, newestTimeout)
 	defer cancel()
 	if h, err := s.head(ctx, s.cfg.URL); err == nil {
-		s.newest.set(h.modified)
+		s.newest.set(h.Modified)
 	}
 }
 

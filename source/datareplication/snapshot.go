@@ -3,62 +3,53 @@ package datareplication
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
-	"net/url"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 const (
-	// skew is how long before the creation of a snapshot the feed is read from.
-	// The clock that dates a snapshot need not be the one that dates entities,
-	// and entities are put on a page some time after the time that they bear.
+	// skew is how long before the creation of a snapshot reading of the feed starts. The
+	// times of snapshots and of entities may come from different clocks, and entities are
+	// put on a page some time after their Last-Modified.
 	skew = time.Minute
-	// maxIndex is how large the index of a snapshot may be, in bytes. It is held
-	// in memory; pages are not.
-	maxIndex = 16 << 20
-	// longestAddress is how long the URL of an index, that of one of its pages, and
-	// the id of a snapshot may be, in bytes.
-	longestAddress = 8 << 10
 )
 
-// snapshot is a place in a snapshot, which is published before the feed is read
-// on. It is part of the cursor, whose other fields say where the feed goes on.
+// snapshot is a position in a snapshot, which is published before the feed. It is part of
+// the cursor, whose other fields are the position in the feed after the snapshot.
 //
-// A snapshot is made while the feed grows, so the two overlap. An entity that
-// both have must not come twice, and one that the feed brings must not come from
-// the snapshot: the feed has its predecessors too, which would then stand behind
-// it. So dates divide them: what was modified before the time From of the search
-// comes from the snapshot, and what was modified later from the feed. That takes
-// no memory.
+// A snapshot is made while the feed grows, so the two overlap. An entity that both have
+// must be published once, and must come from the feed: the feed also has its earlier
+// versions, which would otherwise be published after it. So times divide them. Entities
+// that were modified before the time From of the search come from the snapshot, and later
+// ones from the feed. This needs no memory.
 type snapshot struct {
-	// Index is the URL of the index as configured. Found is where it was after
-	// redirects, if elsewhere: a server that redirects from its newest snapshot
-	// to that one's own URL lets it be read to its end, whatever comes after.
+	// Index is the configured URL of the index. Found is its URL after redirects, if that
+	// is another one: a server may redirect to the own URL of its newest snapshot, which
+	// can then be read to its end although newer snapshots appear.
 	Index string `json:"index"`
 	Found string `json:"found,omitempty"`
-	// ID, Created and Pages are the snapshot's, and how many pages it has; ID is
-	// empty until the index has been read.
+	// ID, Created and Pages are the id, the time and the number of pages of the snapshot.
+	// ID is empty until the index has been read.
 	ID      string    `json:"id,omitempty"`
 	Created time.Time `json:"created,omitzero"`
 	Pages   int       `json:"pages,omitempty"`
-	// Ready says that the place is known where the feed goes on.
+	// Ready reports that the position in the feed after the snapshot is known.
 	Ready bool `json:"ready,omitempty"`
 
-	// The place is in front of entity number Entity of page number Page, and
-	// Digest is over the entities before it on that page.
+	// The position is before entity number Entity of page number Page. Digest is over the
+	// entities before it on that page.
 	Page   int    `json:"page,omitempty"`
 	Entity int    `json:"entity,omitempty"`
 	Digest digest `json:"digest,omitempty"`
-	// Published is how many entities were handed out.
+	// Published is the number of entities that were delivered.
 	Published int `json:"published,omitempty"`
 }
 
@@ -69,88 +60,45 @@ func (sn *snapshot) String() string {
 	return fmt.Sprintf("page %d of %d of the snapshot %s of %s", min(sn.Page+1, sn.Pages), sn.Pages, sn.ID, sn.Created.Format(time.RFC3339))
 }
 
-// again returns the snapshot as it was before its index was read.
+// again returns the snapshot in its state before its index was read.
 func (sn *snapshot) again() snapshot {
 	return snapshot{Index: sn.Index, Ready: sn.Ready, Published: sn.Published}
 }
 
-// owed is an entity that was left out of a snapshot because the feed has to have
-// it: the oldest of all such.
+// owed is the oldest entity that was left out of a snapshot because the feed must have it.
 type owed struct {
 	ID       string `json:"id"`
 	Modified int64  `json:"modified"`
 }
 
-// index is what a snapshot consists of.
-type index struct {
-	url     string // after redirects
-	id      string
-	created time.Time
-	// pages are the URLs of the pages as written; base is what they are relative to.
-	// They are resolved one at a time: behind a redirect to a long URL, a small index
-	// would become gigabytes.
-	pages []string
-	base  *url.URL
-	// latest is the newest time that created can have been.
-	latest time.Time
-}
-
-// page returns the URL of a page.
-func (ix *index) page(n int) (string, error) {
-	ref, err := url.Parse(ix.pages[n])
-	if err != nil {
-		return "", broken(BadIndex, pageName(ix.base), "page %d in the index of the snapshot is %q, which is no URL", n, excerpt(ix.pages[n]))
-	}
-	at := ix.base.ResolveReference(ref).String()
-	if len(at) > longestAddress {
-		return "", broken(BadIndex, pageName(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, where %d are the most: %s", n, len(at), longestAddress, excerpt(at))
-	}
-	return at, nil
-}
-
-// from is where the feed goes on after the snapshot, in Unix seconds. Feeds have
-// whole seconds (case 140). A clock that is ahead must not make the feed start
-// later than now. It is nil, the beginning of the feed, if there was nothing yet
-// that a snapshot could have: one of the time zero, without pages, says so.
-func (ix *index) from() *int64 {
-	created := ix.created
-	if created.After(ix.latest) {
-		created = ix.latest
-	}
-	if len(ix.pages) == 0 && created.Unix() <= 0 {
-		return nil
-	}
-	from := created.Add(-skew).Unix()
-	return &from
-}
-
-// Snapshot is what the index of a snapshot says.
+// Snapshot describes a snapshot, from its index.
 type Snapshot struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 	Pages   int       `json:"pages"`
 }
 
-// Snapshot reads the index of a snapshot, and no more.
+// Snapshot reads the index of a snapshot, and none of its pages.
 func (s *Source) Snapshot(ctx context.Context, index string) (Snapshot, []feed.Violation, error) {
 	var seen sightings
-	ix, err := s.getIndex(ctx, index, &seen)
+	ix, err := readIndex(ctx, s.client, index, &seen)
 	if err != nil {
 		return Snapshot{}, nil, err
 	}
 	return Snapshot{ix.id, ix.created, len(ix.pages)}, seen, nil
 }
 
-// ReadSnapshot reads a snapshot to its end, without the feed behind it, and hands
-// every batch to take. What it returns is as far as it got.
+// ReadSnapshot reads a snapshot to its end, without the feed, and calls take with every
+// batch. Together with an error it returns the description of the snapshot, if its index was
+// read.
 func (s *Source) ReadSnapshot(ctx context.Context, index string, take func(feed.Batch) error) (Snapshot, error) {
 	defer s.closePage()
 	var read Snapshot
-	never := int64(math.MaxInt64) // there is no feed that has any of it
-	cur := cursor{Search: &search{From: &never}, Snapshot: &snapshot{Index: index, Ready: true}}
+	never := int64(math.MaxInt64) // all entities come from the snapshot
+	cur := cursor{Search: &seek{From: &never}, Snapshot: &snapshot{Index: index, Ready: true}}
 	for cur.Snapshot != nil {
 		sn := cur.Snapshot
-		batch, err := s.load(ctx, cur)
+		batch, err := s.readSnapshot(ctx, cur)
 		read = Snapshot{sn.ID, sn.Created, sn.Pages}
 		if err == nil {
 			err = take(batch)
@@ -165,10 +113,10 @@ func (s *Source) ReadSnapshot(ctx context.Context, index string, take func(feed.
 	return read, nil
 }
 
-// load reads on in the snapshot of cur: its index, the place where the feed goes
-// on, or entities of one page. At the snapshot's end, cur is a place in the feed.
-func (s *Source) load(ctx context.Context, cur cursor) (feed.Batch, error) {
-	l := &loader{s: s, cur: cur, sn: cur.Snapshot}
+// readSnapshot reads on in the snapshot of cur: its index, the position in the feed after
+// it, or entities of one page. At the end of the snapshot, cur is that position.
+func (s *Source) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, error) {
+	l := &snapshotRead{s: s, cur: cur, sn: cur.Snapshot}
 	ix, err := l.index(ctx)
 	if err != nil {
 		return feed.Batch{}, err
@@ -178,7 +126,7 @@ func (s *Source) load(ctx context.Context, cur cursor) (feed.Batch, error) {
 		err = l.findPlace(ctx)
 	case l.sn.Page < len(ix.pages):
 		if err = l.readPage(ctx, ix); isGone(err) {
-			err = l.anew(ctx, err)
+			err = l.checkReplaced(ctx, err)
 		}
 	}
 	if err != nil {
@@ -191,8 +139,8 @@ func (s *Source) load(ctx context.Context, cur cursor) (feed.Batch, error) {
 	return feed.Batch{Entities: l.entities, Cursor: l.cur.encode(), More: true, Violations: l.seen}, nil
 }
 
-// loader is one step through a snapshot.
-type loader struct {
+// snapshotRead reads a part of a snapshot, for one call of Next.
+type snapshotRead struct {
 	s        *Source
 	cur      cursor
 	sn       *snapshot // cur's
@@ -202,23 +150,23 @@ type loader struct {
 }
 
 // index returns the index of the snapshot that is being read.
-func (l *loader) index(ctx context.Context) (*index, error) {
+func (l *snapshotRead) index(ctx context.Context) (*index, error) {
 	sn := l.sn
 	if ix := l.s.index; ix != nil && isStoredID(sn.ID, ix.id) && ix.created.Equal(sn.Created) {
 		return ix, nil
 	}
-	ix, err := l.s.getIndex(ctx, cmp.Or(sn.Found, sn.Index), &l.seen)
+	ix, err := readIndex(ctx, l.s.client, cmp.Or(sn.Found, sn.Index), &l.seen)
 	if sn.Found != "" && statusOf(err) != 0 && errors.Is(err, feed.ErrPermanent) {
 		// The snapshot is gone, or was there under a URL that holds for a while.
-		ix, err = l.s.getIndex(ctx, sn.Index, &l.seen)
+		ix, err = readIndex(ctx, l.s.client, sn.Index, &l.seen)
 	}
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case sn.ID == "", sn.Published == 0 && !sn.is(ix):
-		l.begin(ix)
-	case !sn.is(ix):
+	case sn.ID == "", sn.Published == 0 && !sn.matches(ix):
+		l.startSnapshot(ix)
+	case !sn.matches(ix):
 		replaced := lostForGood(SnapshotReplaced, ix.url, "the snapshot is %s of %s with %d pages now, and was %s of %s with %d pages when %d entities of it were published",
 			ix.id, ix.created.Format(time.RFC3339Nano), len(ix.pages), sn.ID, sn.Created.Format(time.RFC3339Nano), sn.Pages, sn.Published)
 		if ix.created.After(sn.Created) {
@@ -230,8 +178,9 @@ func (l *loader) index(ctx context.Context) (*index, error) {
 	return ix, nil
 }
 
-// anew asks for the index again when one of its pages is gone: the snapshot may be.
-func (l *loader) anew(ctx context.Context, err error) error {
+// checkReplaced requests the index again after a page is gone, because the snapshot may
+// have been replaced. It returns err if it was not.
+func (l *snapshotRead) checkReplaced(ctx context.Context, err error) error {
 	was := *l.sn
 	l.s.index = nil
 	if _, replaced := l.index(ctx); replaced != nil || *l.sn != was {
@@ -240,16 +189,16 @@ func (l *loader) anew(ctx context.Context, err error) error {
 	return err
 }
 
-func (sn *snapshot) is(ix *index) bool {
-	// Not the URLs of the pages: they may be signed anew for each reader.
+func (sn *snapshot) matches(ix *index) bool {
+	// The URLs of the pages are not compared: they may be signed for each reader.
 	return isStoredID(sn.ID, ix.id) && sn.Created.Equal(ix.created) && sn.Pages == len(ix.pages)
 }
 
-// begin takes up the snapshot that the index names. If the place in the feed is
-// known already, it stays: the feed goes on from the creation of the first
-// snapshot, and of a newer one only what was not modified since comes from it. So
-// nothing that was deleted in between is missed.
-func (l *loader) begin(ix *index) {
+// startSnapshot starts to read the snapshot of the index. If the position in the feed is
+// known already, it is not changed: the feed is read from the creation of the first
+// snapshot, and a newer snapshot contributes only entities that were not modified since.
+// So the deletes in between are not missed.
+func (l *snapshotRead) startSnapshot(ix *index) {
 	sn := l.sn
 	found := ""
 	if ix.url != sn.Index {
@@ -262,16 +211,15 @@ func (l *loader) begin(ix *index) {
 	l.s.log.Info("reading a snapshot", "snapshot", sn.ID, "created", sn.Created, "pages", sn.Pages)
 }
 
-// findPlace looks in the feed for the place where it goes on after the snapshot,
-// before anything of that is published: a feed that does not reach back so far
-// later is known to have lost entities, and one that cannot be read is found out
-// at once. It is one search, however long: its cursor could lead to a page that is
-// gone.
-func (l *loader) findPlace(ctx context.Context) error {
+// findPlace searches for the position in the feed after the snapshot, before entities of
+// the snapshot are published. So a feed that cannot be read is detected at once, and a
+// feed that later does not reach back so far is known to have lost entities. The whole
+// search happens in one call, because a stored one could continue at a page that is gone.
+func (l *snapshotRead) findPlace(ctx context.Context) error {
 	sr := l.cur.Search.again()
-	start, err := l.s.back(ctx, sr, 0, &l.seen)
+	start, err := l.s.seekBack(ctx, sr, 0, &l.seen)
 	if gone, ok := errors.AsType[*lostPosition](err); ok {
-		return &gone.violation // pages come and go; the next search may have more luck
+		return &gone.violation // the next search may find the page again
 	}
 	switch {
 	case errors.Is(err, errEmpty): // the feed starts behind the snapshot
@@ -280,15 +228,15 @@ func (l *loader) findPlace(ctx context.Context) error {
 	default:
 		l.cur.Page, sr.Reached = start, !sr.Oldest
 	}
-	sr.Start = "" // from here on it goes by the cursor, whatever start is configured
+	sr.Start = "" // from here on a change of the configured start has no effect
 	l.cur.Search, l.sn.Ready = sr, true
 	return nil
 }
 
-// readPage reads entities of the page of the place, as many as a batch takes.
-// What came before an error is handed out; the next call meets the error again,
-// or finds it cured.
-func (l *loader) readPage(ctx context.Context, ix *index) error {
+// readPage adds entities of the current page to the batch, until the page ends or the batch
+// is full. Entities before an error are delivered first. The next call gets the same
+// error, or can read on.
+func (l *snapshotRead) readPage(ctx context.Context, ix *index) error {
 	s, sn := l.s, l.sn
 	at, err := ix.page(sn.Page)
 	if err != nil {
@@ -297,13 +245,13 @@ func (l *loader) readPage(ctx context.Context, ix *index) error {
 	kept, first := s.at != nil, sn.Entity
 	for {
 		ended := false
-		err := l.open(ctx, at)
+		err := l.openPage(ctx, at)
 		if err == nil {
-			ended, err = l.take(s.at)
+			ended, err = l.takeEntities(ctx, s.at)
 		}
 		switch {
 		case err != nil && kept && sn.Entity == first:
-			// The request may have ended with the call that made it.
+			// The request may have ended with the call of Next that made it.
 			s.closePage()
 			kept = false
 			continue
@@ -319,9 +267,9 @@ func (l *loader) readPage(ctx context.Context, ix *index) error {
 	}
 }
 
-// open gets a page of the snapshot, up to the place, unless it is open there from
-// the last call.
-func (l *loader) open(ctx context.Context, at string) error {
+// openPage requests a page of the snapshot and reads up to the position, unless the last
+// call has left it open there.
+func (l *snapshotRead) openPage(ctx context.Context, at string) error {
 	s, sn := l.s, l.sn
 	if s.at != nil {
 		return nil
@@ -334,28 +282,31 @@ func (l *loader) open(ctx context.Context, at string) error {
 		resp.Body.Close()
 		return fmt.Errorf("%s: GET %s: %w", sn, at, errNoContent)
 	}
-	boundary, err := parseBoundary(resp.Header.Get("Content-Type"), pageName(resp.URL))
+	boundary, err := page.ParseBoundary(resp.Header.Get("Content-Type"), page.Name(resp.URL))
 	if err != nil {
 		resp.Body.Close()
 		return fmt.Errorf("%s: %w", sn, err)
 	}
-	s.at = &page{
-		head:  head{pageHeader: pageHeader{self: at, boundary: boundary}},
-		body:  resp.Body,
-		parts: newPartReader(resp.Body, boundary, pageName(resp.URL), int(s.cfg.Limits.Entity)),
+	s.at = &openPage{
+		head:     head{Header: page.Header{Self: at, Boundary: boundary}},
+		body:     resp.Body,
+		parts:    page.NewReader(resp.Body, boundary, page.Name(resp.URL), int(s.cfg.Limits.Entity)),
+		reserved: &s.reserved,
 	}
-	if err := l.skip(s.at); err != nil {
+	if err := l.skipRead(ctx, s.at); err != nil {
 		s.closePage()
 		return err
 	}
 	return nil
 }
 
-// skip reads up to the place and makes sure that it is the place.
-func (l *loader) skip(p *page) error {
+// skipRead reads the entities before the position, and checks that they are those that
+// were read before.
+func (l *snapshotRead) skipRead(ctx context.Context, p *openPage) error {
 	var sum digest
 	for p.parsed < l.sn.Entity {
-		e, _, _, err := l.entity(p)
+		used := l.s.reserved.used
+		e, _, _, err := l.entity(ctx, p, true)
 		if errors.Is(err, errPageEnd) {
 			break
 		}
@@ -363,23 +314,29 @@ func (l *loader) skip(p *page) error {
 			return err
 		}
 		sum = sum.add(&e)
+		l.s.reserved.shrink(used)
 	}
 	if p.parsed < l.sn.Entity || sum != l.sn.Digest {
-		return lostForGood(SnapshotReplaced, p.self, "the first %d entities of %s are not those that were read before", l.sn.Entity, l.sn).forCertain()
+		return lostForGood(SnapshotReplaced, p.Self, "the first %d entities of %s are not those that were read before", l.sn.Entity, l.sn).forCertain()
 	}
 	return nil
 }
 
-// take takes entities from the page until it ends or the batch is full.
-func (l *loader) take(p *page) (ended bool, err error) {
+// takeEntities adds entities of the page to the batch until the page ends or the batch is
+// full.
+func (l *snapshotRead) takeEntities(ctx context.Context, p *openPage) (ended bool, err error) {
 	sn := l.sn
 	for {
 		if len(l.entities) > 0 && (l.size >= l.s.cfg.BatchBytes || len(l.entities) == l.s.cfg.BatchEntities) {
 			return false, nil
 		}
-		e, whole, violations, err := l.entity(p)
-		if errors.Is(err, errPageEnd) {
+		used := l.s.reserved.used
+		e, whole, violations, err := l.entity(ctx, p, len(l.entities) == 0)
+		switch {
+		case errors.Is(err, errPageEnd):
 			return true, nil
+		case errors.Is(err, errNoMemory):
+			return false, nil
 		}
 		if err != nil {
 			return false, err
@@ -388,8 +345,9 @@ func (l *loader) take(p *page) (ended bool, err error) {
 		sn.Digest = sn.Digest.add(&e)
 		if at := e.Modified.Unix(); whole && at >= *l.cur.Search.From {
 			if l.cur.Owed == nil || at < l.cur.Owed.Modified {
-				l.cur.Owed = &owed{storedID(e.ID), at}
+				l.cur.Owed = &owed{strings.Clone(storedID(e.ID)), at}
 			}
+			l.s.reserved.shrink(used)
 			continue
 		}
 		l.seen.add(violations...)
@@ -399,103 +357,28 @@ func (l *loader) take(p *page) (ended bool, err error) {
 	}
 }
 
-// entity returns the next entity of the page. Snapshots may leave out what the
-// entities of feeds must have. What is missing is made up, and the same at every
-// reading: the ID from the place, the time from the snapshot's. Whole says that
-// the entity has an ID and a time of its own, without which nobody could tell
-// that the feed has it too.
-func (l *loader) entity(p *page) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
-	part, err := p.parts.next()
-	if err == io.EOF { //nolint:errorlint // only the bare value is a good end
-		return feed.Entity{}, false, nil, errPageEnd
-	}
+// entity returns the next entity of the page. Entities of snapshots may lack headers that
+// entities of feeds must have. The ID is generated from the position then, and the time is
+// that of the snapshot, so that they are the same at every reading. whole reports that the
+// entity has its own ID and time. Without them it cannot be matched with the feed.
+func (l *snapshotRead) entity(ctx context.Context, p *openPage, wait bool) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
+	part, err := p.part(ctx, wait)
 	if err != nil {
 		return feed.Entity{}, false, nil, err
 	}
-	f := readFields(part)
-	whole = f.id != "" && f.modified != ""
+	f := page.ReadFields(part)
+	whole = f.ID != "" && f.Modified != ""
 	var seen sightings
-	if f.modified == "" {
-		f.modified = l.sn.Created.UTC().Format(http.TimeFormat)
+	if f.Modified == "" {
+		f.Modified = l.sn.Created.UTC().Format(http.TimeFormat)
 		if !p.undated {
 			p.undated = true
-			seen.add(violation(MissingEntityTime, p.self, "entity %d has no Last-Modified; it and those like it on the page get the time of the snapshot, %s", p.parsed, f.modified))
+			seen.add(violation(page.MissingEntityTime, p.Self, "entity %d has no Last-Modified; it and those like it on the page get the time of the snapshot, %s", p.parsed, f.Modified))
 		}
 	}
-	f.id = cmp.Or(f.id, fmt.Sprintf("%s/%d/%d", l.sn.ID, l.sn.Page, p.parsed))
-	f.operation = cmp.Or(f.operation, string(feed.Put))
-	e, violations, err = f.entity(part, p.self, p.parsed)
+	f.ID = cmp.Or(f.ID, fmt.Sprintf("%s/%d/%d", l.sn.ID, l.sn.Page, p.parsed))
+	f.Operation = cmp.Or(f.Operation, string(feed.Put))
+	e, violations, err = f.Entity(part, p.Self, p.parsed)
 	p.parsed++
 	return e, whole, append(seen, violations...), err
-}
-
-// getIndex reads the index of a snapshot.
-func (s *Source) getIndex(ctx context.Context, at string, seen *sightings) (*index, error) {
-	resp, err := s.client.Do(ctx, source.Request{Method: http.MethodGet, URL: at})
-	if err != nil {
-		return nil, fmt.Errorf("the index of the snapshot: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.Status == http.StatusNoContent {
-		return nil, fmt.Errorf("the index of the snapshot: GET %s: %w; there may be no snapshot yet", at, errNoContent)
-	}
-	name := pageName(resp.URL)
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxIndex+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxIndex {
-		return nil, broken(BadIndex, name, "the index of the snapshot has more than %d bytes", maxIndex)
-	}
-	var doc struct {
-		ID      *string   `json:"id"`
-		Created *string   `json:"createdAt"`
-		Pages   []*string `json:"pages"`
-	}
-	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, broken(BadIndex, name, "the answer, %q, is not the index of a snapshot: %v", excerpt(resp.Header.Get("Content-Type")), err)
-	}
-	switch {
-	case doc.ID == nil || *doc.ID == "":
-		return nil, broken(BadIndex, name, "the index of the snapshot has no id")
-	case len(*doc.ID) > longestAddress:
-		return nil, broken(BadIndex, name, "the index of the snapshot has an id of %d bytes, where %d are the most", len(*doc.ID), longestAddress)
-	case doc.Created == nil:
-		return nil, broken(BadIndex, name, "the index of the snapshot has no createdAt, so the place in the feed that goes with it cannot be told")
-	case doc.Pages == nil:
-		return nil, broken(BadIndex, name, "the index of the snapshot has no pages; one that is empty has an empty list")
-	}
-	created, err := time.Parse(time.RFC3339, *doc.Created)
-	if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 {
-		return nil, broken(BadIndex, name, "the index of the snapshot has the createdAt %q, which is not like 2026-01-01T00:00:00Z", excerpt(*doc.Created))
-	}
-	ix := &index{url: resp.URL.String(), id: *doc.ID, created: created.UTC(), latest: resp.Date, base: resp.URL}
-	if len(ix.url) > longestAddress {
-		return nil, broken(BadIndex, name, "the index of the snapshot has a URL of %d bytes, where %d are the most", len(ix.url), longestAddress)
-	}
-	twice, relative := make(map[[sha256.Size]byte]bool, len(doc.Pages)), false
-	for i, link := range doc.Pages {
-		if link == nil || *link == "" {
-			return nil, broken(BadIndex, name, "page %d in the index of the snapshot has no URL", i)
-		}
-		ref, err := url.Parse(*link)
-		if err != nil {
-			return nil, broken(BadIndex, name, "page %d in the index of the snapshot is %q, which is no URL", i, excerpt(*link))
-		}
-		if !ref.IsAbs() && !relative {
-			relative = true
-			seen.add(violation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, excerpt(*link)))
-		}
-		ix.pages = append(ix.pages, *link)
-		page, err := ix.page(i)
-		if err != nil {
-			return nil, err
-		}
-		if sum := sha256.Sum256([]byte(page)); twice[sum] {
-			return nil, broken(BadIndex, name, "the index of the snapshot names the page %s twice", excerpt(page))
-		} else {
-			twice[sum] = true
-		}
-	}
-	return ix, nil
 }

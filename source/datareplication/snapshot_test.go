@@ -19,6 +19,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication/page"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -199,7 +200,7 @@ func TestSnapshot(t *testing.T) {
 			s.Add("GET", "/snapshot/s1/1", spoil, spoil)
 			r := readOn(t, s.source(t, fromSnapshot(t)), nil)
 			r.want(t, "a c s1/1/1 e f g")
-			r.wantViolations(t, MissingEntityTime)
+			r.wantViolations(t, page.MissingEntityTime)
 			b, err := s.source(t, fromSnapshot(t)).Next(t.Context(), r.cursors[2])
 			if err != nil || !b.Entities[0].Modified.Equal(second(290)) {
 				t.Errorf("got %v, %v: it has the time of the snapshot", b, err)
@@ -290,7 +291,7 @@ func TestMemoryOfSnapshotIndexes(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			ix, err := src.getIndex(t.Context(), server.URL+"/snapshot", &sightings{})
+			ix, err := readIndex(t.Context(), src.client, server.URL+"/snapshot", &sightings{})
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 16<<20 {

@@ -2,35 +2,37 @@
 // multipart entities, linked to each other by Link headers and read from the
 // oldest to the newest.
 //
-// A [Source] finds the place to start at by HEAD requests back from the entry
-// point, walks forward by GET, and from then on polls the newest page with one
-// conditional request. A feed may be told to start with a snapshot, whose pages
-// are then read first.
+// A [Source] finds the page to start at by HEAD requests from the entry point back, reads
+// forward from there by GET, and then polls the newest page with one conditional request.
+// If the configuration names a snapshot, its pages are read first. Package page parses
+// the pages.
 //
 // # The position
 //
-// The cursor names a page and the number of entities that were read of it. It
-// also holds what proves that the position is still the same: the Content-ID of
-// the entity before it, that entity's time, and a digest over the entities before
-// it on the page. At the start of a page, of which nothing has been read, the page
-// before it has to end with that entity. It is read again only after a restart, a
-// pause, or a poll of a newest page that was empty. A position that is not proven is lost. Its entity is then searched for
-// in the whole feed; without it reading stops, or goes on as Config.Gap says.
+// The cursor names a page and the number of entities that were read of it. It also has the
+// evidence that the position is still the same: the Content-ID and the time of the entity
+// before it, and a digest over the entities before it on the page. At the start of a page
+// the page before must end with that entity. The page before is read again for this only
+// after a restart, a pause, or a poll of an empty newest page. If the evidence does not
+// match, the position is lost. The source then searches the whole feed for the entity. If
+// the feed does not have it, Config.Gap decides.
 //
-// Upstreams may have replicas that lag. An older answer is a feed without its
-// newest pages and entities, so it can hide a position, but cannot move it: what
-// follows the entity before the position is the same in every version of the feed
-// that has that entity. A position counts as lost after it was missing several
-// times in a row over several seconds, and until then Next returns a transient
-// error.
+// Upstreams may have replicas that lag. An older answer is the feed without its newest
+// pages and entities. It can hide a position but cannot move it, because the entities
+// after the one before the position are the same in every version of the feed. A position
+// counts as lost after it was missing several times in a row over several seconds. Until
+// then Next returns a transient error.
 //
-// "Not modified" is believed for an hour after the page was read in full. The
-// cursor has the time of that, so the hour is not restarted with a process.
+// "Not modified" is trusted for an hour after the page was read in full. The cursor has the
+// time of that, so a restart does not extend the hour.
 //
-// The cursor is bounded: 1 KiB and a few URLs.
+// The cursor takes at most 1 KiB, and a few URLs.
 //
-// Pages are parsed as they arrive: what is held in memory is one batch and one
-// buffer, however large the page is.
+// # Memory
+//
+// Pages are parsed as they arrive. A Source holds the batch that it reads and a buffer of
+// 64 KiB, however large the page is, and with Config.Memory it reserves the batch before
+// it reads it. Nothing that it keeps between calls of Next refers to an entity.
 package datareplication
 
 import (
@@ -45,64 +47,62 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
 
 const (
-	// batchBytes is how large a batch gets by default.
+	// batchBytes is the default of Config.BatchBytes.
 	batchBytes = 1 << 20
-	// trustETag is for how long "not modified" is believed after the page was
-	// read in full, whichever process read it. There are servers whose ETag
-	// does not change with the page (users lost data to them) or with its
-	// links, so the page is read in full now and then.
+	// trustETag is how long "not modified" is trusted after the page was read in full, by
+	// whichever process. Some servers have ETags that do not change with the page, by
+	// which users lost data, or with its links.
 	trustETag = time.Hour
-	// lookEvery is how often the entry point is asked how far the feed has
-	// got, while older pages are being read.
-	lookEvery = 30 * time.Second
-	// lookFor is how long reading waits for the answer.
-	lookFor = 2 * time.Second
-	// weak is how old a page must be, by the server's own clock, for its
-	// Last-Modified to prove that nothing came after it in the same second.
-	// RFC 9110 (8.8.2.2) would have a second or two do, but entities are put on
-	// a page some time after the time that they bear.
+	// newestEvery is the interval of requests for the time of the newest page, while older
+	// pages are read.
+	newestEvery = 30 * time.Second
+	// newestTimeout is how long reading waits for the answer to such a request.
+	newestTimeout = 2 * time.Second
+	// weak is the age, by the server's clock, from which the Last-Modified of a page proves
+	// that no entity was added later in the same second. RFC 9110 (8.8.2.2) suggests one or
+	// two seconds, but entities are put on a page some time after their Last-Modified.
 	weak = time.Minute
 )
 
-// Source reads one feed. Next keeps the contract of a bridge's Source: what a
-// Source remembers between calls saves requests, or delays what it reports, and
-// decides nothing else. It is for one goroutine at a time.
+// Source reads one feed. It implements the Source of package bridge. Its state between
+// calls of Next saves requests and delays reports, and has no other effect. It is used by
+// one goroutine at a time.
 type Source struct {
 	cfg    Config
 	client *source.Client
 	log    *slog.Logger
-	// trust is how long this Source trusts a page that was read in full: up to
-	// a sixth less than trustETag. So the copies of a feed do not read and
-	// commit at the same moment, nor do a thousand feeds that were started
-	// together.
+	// trust is trustETag, less a random part of up to a sixth, so that the copies of a feed,
+	// or many feeds that started together, do not read their pages at the same time.
 	trust time.Duration
 
+	// reserved is the reservation of the batch that is being read.
+	reserved reservation
+
 	// at is the page that is being read, if its end has not been reached.
-	at *page
+	at *openPage
 	// index is that of the snapshot that is being read.
 	index *index
-	// end is what is known of the end of the feed.
+	// end has the validators of the newest page.
 	end end
-	// newest is the newest time that was seen on the entry point.
+	// newest is the newest time that the entry point had.
 	newest newest
-	// trail notices next links that lead in a circle. It starts anew where
-	// reading does not go on from expect.
+	// trail detects next links that form a loop. It is reset if reading does not continue
+	// from expect.
 	trail trail
-	// proven is the end of a page that is known to be what was read.
+	// proven is the end of a page that proves the position at the start of the next one.
 	proven pageEnd
-	// expect is the cursor that was returned last, or that the last error was
-	// the answer to.
+	// expect is the cursor that was returned last, or for which the last call failed.
 	expect feed.Cursor
-	// noHead says that the server does not know HEAD.
+	// noHead reports that the server does not answer HEAD requests.
 	noHead bool
-	// old counts answers that may be older than what was read before, and gaps
-	// the searches that did not find the position. Both count from the last
-	// batch on, and for the cursor expect.
+	// old counts answers that may be older than earlier ones, and gaps counts searches that
+	// did not find the position. Both count since the last batch, for the cursor expect.
 	old, gaps finding
-	// changed is the digest of a changed page that was reported.
+	// changed is the digest of the changed page that was reported last.
 	changed digest
 }
 
@@ -125,9 +125,10 @@ func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.B
 	return s.Next(ctx, after)
 }
 
-// Next reads on from after: at most one page of new entities, or a stretch of
-// the way to the starting place.
+// Next reads on from after: at most one page of new entities, or a part of the search for
+// the start.
 func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+	s.reserved = reservation{memory: s.cfg.Memory}
 	if !bytes.Equal(after, s.expect) {
 		s.closePage()
 		s.trail = trail{}
@@ -138,7 +139,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		s.closePage()
 		s.index = nil
 		s.expect = after
-		s.proven = pageEnd{} // the server may come back with another feed
+		s.proven = pageEnd{} // the feed may be recreated before the next call
 		return feed.Batch{}, err
 	}
 	batch.Newest = s.newest.at
@@ -162,25 +163,25 @@ func (s *Source) next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		return feed.Batch{}, unconfirmed(err)
 	}
 	if l, ok := errors.AsType[*lostPosition](err); ok {
-		return s.recover(ctx, cur, l)
+		return s.recoverPosition(ctx, cur, l)
 	}
 	return batch, err
 }
 
-// read goes on with the snapshot, the search or the walk that cur is in.
+// read continues the snapshot, the search or the reading of pages that cur is in.
 func (s *Source) read(ctx context.Context, cur cursor, after feed.Cursor) (feed.Batch, error) {
 	if cur.Snapshot != nil {
-		return s.load(ctx, cur)
+		return s.readSnapshot(ctx, cur)
 	}
 	if cur.Page != "" {
-		return s.walk(ctx, &walker{s: s, trail: &s.trail, cur: cur, named: cur.Page}, after)
+		return s.readPages(ctx, &pageWalk{s: s, trail: &s.trail, cur: cur, named: cur.Page}, after)
 	}
 	sr := cur.Search
 	var seen sightings
-	start, err := s.back(ctx, sr, headsPerCall, &seen)
+	start, err := s.seekBack(ctx, sr, headsPerCall, &seen)
 	switch {
 	case errors.Is(err, errEmpty) && sr.Now:
-		// The feed ends here and now: what comes is new.
+		// The feed is empty, so all later entities are new.
 		sr.Now = false
 		return feed.Batch{Cursor: cur.encode(), Violations: seen}, nil
 	case errors.Is(err, errEmpty):
@@ -192,18 +193,17 @@ func (s *Source) read(ctx context.Context, cur cursor, after feed.Cursor) (feed.
 		return feed.Batch{Cursor: cur.encode(), More: true, Violations: seen}, nil
 	}
 	cur.Page = start
-	return s.walk(ctx, &walker{s: s, trail: &s.trail, cur: cur, seen: seen}, after)
+	return s.readPages(ctx, &pageWalk{s: s, trail: &s.trail, cur: cur, seen: seen}, after)
 }
 
-// head is what a HEAD request tells of a page.
+// head is the result of a HEAD request for a page.
 type head struct {
-	pageHeader
+	page.Header
 	length     int64 // Content-Length, or -1
 	violations []feed.Violation
 }
 
-// head asks for the header of a page, by GET where the server does not know
-// HEAD (case 88).
+// head requests the header of a page, with GET if the server does not answer HEAD (case 88).
 func (s *Source) head(ctx context.Context, url string) (head, error) {
 	method := http.MethodHead
 	if s.noHead {
@@ -222,24 +222,25 @@ func (s *Source) head(ctx context.Context, url string) (head, error) {
 	if resp.Status == http.StatusNoContent {
 		return head{}, errNoContent
 	}
-	header, violations, err := parsePageHeader(resp.Header, resp.URL, false)
+	header, violations, err := page.ParseHeader(resp.Header, resp.URL, false)
 	return head{header, contentLength(resp.Header), violations}, err
 }
 
-// page is a page that is being read.
-type page struct {
+// openPage is a page that is being read.
+type openPage struct {
 	head
-	etag   string
-	date   time.Time
-	body   io.Closer
-	parts  *partReader
-	parsed int // number of entities so far
-	// undated says that an entity without a time was reported.
+	etag     string
+	date     time.Time
+	body     io.Closer
+	parts    *page.Reader
+	parsed   int          // number of entities so far
+	reserved *reservation // of the Source
+	// undated reports that an entity without a time was reported.
 	undated bool
 }
 
-// get asks for a page. It returns nil if the page is not modified.
-func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
+// get requests a page. It returns nil if the page is not modified.
+func (s *Source) get(ctx context.Context, url, etag string) (*openPage, error) {
 	resp, err := s.client.Do(ctx, source.Request{Method: http.MethodGet, URL: url, IfNoneMatch: etag})
 	if err != nil {
 		return nil, err
@@ -247,8 +248,8 @@ func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
 	switch resp.Status {
 	case http.StatusNotModified:
 		defer resp.Body.Close()
-		if l, _, err := parseLinks(resp.Header.Values("Link"), resp.URL); err != nil || l.next != "" {
-			// The ETag covers the entities and not the links.
+		if l, _, err := page.ParseLinks(resp.Header.Values("Link"), resp.URL); err != nil || l.Next != "" {
+			// The ETag does not cover the links.
 			return s.get(ctx, url, "")
 		}
 		return nil, nil
@@ -256,36 +257,54 @@ func (s *Source) get(ctx context.Context, url, etag string) (*page, error) {
 		resp.Body.Close()
 		return nil, errNoContent
 	}
-	header, violations, err := parsePageHeader(resp.Header, resp.URL, true)
+	header, violations, err := page.ParseHeader(resp.Header, resp.URL, true)
 	if err != nil {
 		resp.Body.Close()
 		return nil, err
 	}
-	return &page{
-		head:  head{header, contentLength(resp.Header), violations},
-		etag:  resp.Header.Get("ETag"),
-		date:  resp.Date,
-		body:  resp.Body,
-		parts: newPartReader(resp.Body, header.boundary, header.self, int(s.cfg.Limits.Entity)),
+	return &openPage{
+		head:     head{header, contentLength(resp.Header), violations},
+		etag:     resp.Header.Get("ETag"),
+		date:     resp.Date,
+		body:     resp.Body,
+		parts:    page.NewReader(resp.Body, header.Boundary, header.Self, int(s.cfg.Limits.Entity)),
+		reserved: &s.reserved,
 	}, nil
 }
 
-// errPageEnd says that a page has no more entities.
+// errPageEnd reports that a page has no more entities.
 var errPageEnd = errors.New("the page ends here")
 
-// entity returns the next entity of the page and what violations it has. It
-// fails with errPageEnd behind the last one.
-func (p *page) entity() (feed.Entity, []feed.Violation, error) {
-	part, err := p.parts.next()
-	if err == io.EOF { //nolint:errorlint // only the bare value is a good end
-		return feed.Entity{}, nil, errPageEnd
-	}
+// entity returns the next entity of the page and its violations. After the last one it fails
+// with errPageEnd. If there is no memory for the entity, it waits until there is, or, without
+// wait, fails with errNoMemory and returns the entity at the next call.
+func (p *openPage) entity(ctx context.Context, wait bool) (feed.Entity, []feed.Violation, error) {
+	part, err := p.part(ctx, wait)
 	if err != nil {
 		return feed.Entity{}, nil, err
 	}
-	e, violations, err := newEntity(part, p.self, p.parsed)
+	e, violations, err := page.NewEntity(part, p.Self, p.parsed)
 	p.parsed++
 	return e, violations, err
+}
+
+// part returns the next part of the page. Its errors are those of entity.
+func (p *openPage) part(ctx context.Context, wait bool) (page.Part, error) {
+	p.reserved.ctx, p.reserved.wait = ctx, wait
+	defer func() { p.reserved.ctx = nil }()
+	p.parts.Memory = p.reserved
+	next, err := p.parts.Next()
+	if err == io.EOF { //nolint:errorlint // only the bare value is a good end
+		err = errPageEnd
+	}
+	return next, err
+}
+
+// Release closes the page that is kept open between calls of Next, and drops its buffer
+// and the index of a snapshot.
+func (s *Source) Release() {
+	s.closePage()
+	s.index = nil
 }
 
 func (s *Source) closePage() {
@@ -295,10 +314,9 @@ func (s *Source) closePage() {
 	}
 }
 
-// end caches the validators of the newest page, so that a poll can skip it when
-// it is unchanged. It holds for the cursor that it was made for: whoever comes
-// to the end of the page by another way, such as the search for a position that
-// is lost, has seen other entities.
+// end caches the validators of the newest page so that a poll can skip it when it is
+// unchanged. It is valid for one cursor: a cursor that reached the end of the page in
+// another way, as by a search, may have seen other entities.
 type end struct {
 	page     string // as the cursor names it
 	index    int
@@ -310,9 +328,8 @@ type end struct {
 	full     time.Time // when the page was last read in full
 }
 
-// trusts reports whether a page that was read in full at that time may be taken
-// for unchanged if its server says so. The time may come from another machine,
-// whose clock is ahead.
+// trusts reports whether "not modified" is trusted for a page that was read in full at that
+// time. The time may come from another machine, whose clock may be ahead.
 func (s *Source) trusts(full time.Time) bool {
 	age := time.Since(full)
 	return age <= s.trust && age > -trustETag
@@ -322,7 +339,7 @@ func (e end) matches(cur cursor) bool {
 	return e.page == cur.Page && e.index == cur.Index && e.digest == cur.Digest
 }
 
-// newest is the newest time that upstream is known to have.
+// newest is the newest time of upstream, as far as it is known.
 type newest struct{ at, looked time.Time }
 
 func (n *newest) set(t time.Time) {

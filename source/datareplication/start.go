@@ -95,21 +95,19 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// Gap says what to do when the place in the cursor is no longer in the feed.
+// Gap is the policy for a cursor whose position is no longer in the feed.
 type Gap string
 
-// The ways to go on after a gap. None of them is taken silently: each counts
-// as a violation.
+// The policies for a gap. With each of them a gap counts as a violation.
 const (
-	// GapHalt stops with an error until a person decides, or until the feed
-	// has the place again.
+	// GapHalt stops with an error until a person decides, or until the feed has the
+	// position again.
 	GapHalt Gap = "halt"
-	// GapResume goes on with the first entity that was modified at the time
-	// of the last one that was published, or later. What the topic holds
-	// already is left out.
+	// GapResume goes on with the first entity that was modified at the time of the last
+	// published entity, or later. Entities that the topic holds already are left out.
 	GapResume Gap = "resume-at-timestamp"
-	// GapRestart goes on from the beginning of what is left of the feed. What
-	// the topic holds already is left out, as far as its newest IDs reach.
+	// GapRestart goes on from the oldest entity that is left of the feed. Entities that are
+	// among the newest IDs of the topic are left out.
 	GapRestart Gap = "restart"
 )
 

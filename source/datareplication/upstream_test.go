@@ -21,6 +21,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/datareplication/page"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -73,18 +74,18 @@ func TestRepeatedIDs(t *testing.T) {
 // whole, then an error, and the rest, nothing twice, once the page is whole.
 func TestBrokenPages(t *testing.T) {
 	t.Parallel()
-	page := string((&sheet{entities: []string{"b@2", "c@3", "d@3"}}).render())
-	at := func(text string) int { return strings.LastIndex(page, text) + len(text) }
+	intact := string((&sheet{entities: []string{"b@2", "c@3", "d@3"}}).render())
+	at := func(text string) int { return strings.LastIndex(intact, text) + len(text) }
 	cuts := map[string]int{
 		"in the preamble":              0,
 		"mid body":                     at("body of"),
 		"in headers":                   at("Content-ID: d\r\nLast-Mod"),
 		"between headers and body":     at("PUT\r\n\r\n"),
-		"after --b":                    strings.LastIndex(page, "--b\r\n") + 3,
-		"after --b CRLF":               strings.LastIndex(page, "--b\r\n") + 5,
+		"after --b":                    strings.LastIndex(intact, "--b\r\n") + 3,
+		"after --b CRLF":               strings.LastIndex(intact, "--b\r\n") + 5,
 		"after --b-":                   at("--b-"),
 		"in the first entity":          30,
-		"before the closing delimiter": strings.LastIndex(page, "--b--"),
+		"before the closing delimiter": strings.LastIndex(intact, "--b--"),
 	}
 	breaks := map[string]func(n int) sample.Fault{
 		"clean end": func(n int) sample.Fault {
@@ -98,8 +99,8 @@ func TestBrokenPages(t *testing.T) {
 			t.Run("case 77: "+where+", "+how, func(t *testing.T) {
 				t.Parallel()
 				s := newSite("a@1", "b@2 c@3 d@3", "e@4")
-				whole := min(strings.Count(page[:n], "body of"), strings.Count(page[:n], "--b\r\n")-1)
-				if strings.HasSuffix(page[:n], "--b-") || where == "before the closing delimiter" {
+				whole := min(strings.Count(intact[:n], "body of"), strings.Count(intact[:n], "--b\r\n")-1)
+				if strings.HasSuffix(intact[:n], "--b-") || where == "before the closing delimiter" {
 					whole = 2 // the third has no delimiter behind it yet
 				}
 				whole = max(whole, 0)
@@ -132,10 +133,10 @@ func TestBrokenPages(t *testing.T) {
 		src := s.source(t)
 		r := readOn(t, src, nil)
 		r.wantIDs(t, "a b")
-		r.wantError(t, true, MissingID, "entity 2")
+		r.wantError(t, true, page.MissingID, "entity 2")
 		again := readOn(t, src, r.cursor)
 		again.wantIDs(t, "")
-		again.wantError(t, true, MissingID)
+		again.wantError(t, true, page.MissingID)
 		readOn(t, src, r.cursor).want(t, "c")
 	})
 }
@@ -354,7 +355,7 @@ func TestUpstreamVaries(t *testing.T) {
 		s.edit(func() { s.pages["/1"].next = "ftp://feed.example/2" })
 		s.requests()
 		r = readOn(t, src, r.cursor)
-		r.wantError(t, true, BadLink, "ftp://feed.example/2")
+		r.wantError(t, true, page.BadLink, "ftp://feed.example/2")
 		s.wantRequests(t, "GET /1 if")
 	})
 	t.Run("case 94: a page that is compressed, whole and cut", func(t *testing.T) {

@@ -4,36 +4,19 @@ import (
 	"fmt"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// The kinds of violation of the specification. Those in the first group stop
-// the reading: they come as errors that match [feed.ErrPermanent]. Those in the
-// last are counted, and reading goes on. Those between do the one or the other:
-// a place that is lost stops the reading unless it is found elsewhere, or the
-// configuration says to go on.
+// The kinds of violation of the specification, besides those of package page. Those of the
+// first group stop the reading: they are errors that match [feed.ErrPermanent]. Those of
+// the last group are counted, and reading goes on. Those of the two groups between are
+// about a lost position. They stop the reading unless the position is found again or
+// Config.Gap allows to go on.
 const (
-	MissingSelf          = "missing_self_link"
-	MissingNext          = "missing_next_link"
-	BadLink              = "bad_link"
-	MissingModified      = "missing_last_modified"
-	BadModified          = "invalid_last_modified"
-	MissingContentType   = "missing_content_type"
-	BadContentType       = "invalid_content_type"
-	MissingBoundary      = "missing_boundary"
-	MissingEntityType    = "missing_content_type_in_entity"
-	MissingEntityTime    = "missing_last_modified_in_entity"
-	BadEntityTime        = "invalid_last_modified_in_entity"
-	MissingID            = "missing_content_id"
-	MissingOperation     = "missing_operation_type"
-	BadOperation         = "invalid_operation_type"
-	BadPart              = "invalid_multipart"
-	BadPartHeader        = "invalid_part_header"
-	UndecodablePart      = "undecodable_part_header"
-	EntityTooLarge       = "entity_too_large"
-	EntityHeaderTooLarge = "entity_header_too_large"
-	Loop                 = "loop"
-	TooManyEmptyPages    = "too_many_empty_pages"
-	BadIndex             = "invalid_snapshot_index"
+	MissingNext       = "missing_next_link"
+	Loop              = "loop"
+	TooManyEmptyPages = "too_many_empty_pages"
+	BadIndex          = "invalid_snapshot_index"
 
 	IDNotFound   = "content_id_not_found"
 	NotOldEnough = "feed_not_old_enough"
@@ -43,11 +26,7 @@ const (
 	SnapshotReplaced = "snapshot_replaced"
 	NotInFeed        = "snapshot_entity_not_in_feed"
 
-	RepeatedLink      = "repeated_link"
-	WrongWeekday      = "wrong_weekday"
 	EmptyPage         = "empty_page"
-	TransferEncoding  = "content_transfer_encoding"
-	LengthMismatch    = "content_length_mismatch"
 	LinksAsymmetric   = "links_asymmetric"
 	TimeRunsBack      = "time_runs_back"
 	PageTimeRunsBack  = "page_time_runs_back"
@@ -56,24 +35,22 @@ const (
 	RelativePage      = "relative_page_url"
 )
 
-// violation is a breach that reading goes on after.
+// violation returns a breach that does not stop the reading.
 func violation(kind, page, format string, args ...any) feed.Violation {
 	return feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}
 }
 
-// broken is a breach that reading cannot go on after. The error says what to do
-// about it.
+// broken returns the error about a breach that stops the reading, with its cure.
 func broken(kind, page, format string, args ...any) error {
 	cure := "nothing behind it is published until the provider has mended it"
 	switch kind {
-	case EntityTooLarge:
-		cure = "raise limits.entity if the provider has entities so large"
 	case TooManyEmptyPages:
 		cure = "nothing behind it is published until the provider has mended it, or 'feedbridge checkpoint set' names a position behind the empty pages"
 	case BadIndex:
 		cure = "check that the URL behind snapshot: is that of an index; if it is, the provider has to mend it"
-	case BadContentType, MissingContentType, MissingBoundary, MissingSelf:
-		cure = "check that the url is a feed's; if it is, the provider has to mend it"
 	}
 	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
 }
+
+// excerpt returns s, shortened for an error or a log line.
+func excerpt(s string) string { return safetext.Clip(s, 160) }

@@ -24,9 +24,8 @@ type planned struct {
 // A Fault answers one request in place of next, or with the help of it.
 type Fault func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
-// Add queues faults, each for one request with that method and path; an empty
-// one stands for any. A request takes the first fault in the queue that is
-// meant for it.
+// Add queues faults, each for one request with that method and path. An empty method or
+// path matches any. A request takes the first fault in the queue that matches it.
 func (f *Faults) Add(method, path string, faults ...Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -26,18 +26,18 @@ const (
 	contentType = `multipart/mixed; boundary="` + boundary + `"`
 )
 
-// Options say what a feed is like.
+// Options describe a feed.
 type Options struct {
-	// Entity returns entity i, counted from 0: the same at every call, and
-	// never older than entity i-1. Its Header has what the feed shall carry
-	// beside the headers that the other fields become. Page is not used.
+	// Entity returns entity i, counted from 0. It returns the same entity at every call,
+	// and none that is older than entity i-1. Its Header has the headers of the part, besides
+	// those that are made from the other fields. Page is not used.
 	Entity func(i int) feed.Entity
 	// PageSize is the number of entities on a full page. Default 100.
 	PageSize int
-	// Base is the path under which the feed lies. Default /feed.
+	// Base is the path of the feed. Default /feed.
 	Base string
-	// NoETag leaves out the ETag, so that nothing but Last-Modified tells
-	// whether a page has changed.
+	// NoETag leaves out the ETag, so that only Last-Modified shows whether a page has
+	// changed.
 	NoETag bool
 	// Gzip compresses pages for clients that accept it.
 	Gzip bool
@@ -187,9 +187,8 @@ func origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// render writes the page's body. It depends on the page's entities alone: a
-// page that gets more of them, or a next page, keeps the bytes that it has up
-// to its close delimiter.
+// render writes the page's body. It depends only on the page's entities: the bytes before
+// the closing delimiter do not change when the page gets more entities or a next page.
 func (f *Feed) render(b *bytes.Buffer, p page) {
 	var scratch [64]byte
 	for i := p.first; i < p.end; i++ {
@@ -222,8 +221,8 @@ func (f *Feed) render(b *bytes.Buffer, p page) {
 	b.WriteString("--" + boundary + "--\r\n")
 }
 
-// fromField says whether a header comes from one of an entity's fields, so
-// that an entity that was read from a feed is not given it twice.
+// fromField reports whether a header is made from one of an entity's fields, so that an
+// entity that was read from a feed does not get it twice.
 func fromField(name string) bool {
 	for _, field := range [...]string{"Last-Modified", "Content-ID", "Operation-Type", "Content-Length"} {
 		if strings.EqualFold(name, field) {

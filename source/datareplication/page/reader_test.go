@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"bytes"
@@ -18,17 +18,17 @@ import (
 // closing delimiter. Every part is written down as "Name: value" lines, a blank
 // line and the body, only after the whole page was read: what was handed out
 // must have stayed as it was.
-func readParts(p *partReader) ([]string, error) {
-	var parts []part
+func readParts(p *Reader) ([]string, error) {
+	var parts []Part
 	var err error
 	for {
-		var next part
-		if next, err = p.next(); err != nil {
+		var next Part
+		if next, err = p.Next(); err != nil {
 			break
 		}
 		parts = append(parts, next)
 	}
-	if _, again := p.next(); again != err { //nolint:errorlint // the same error, not one like it
+	if _, again := p.Next(); again != err { //nolint:errorlint // the same error, not one like it
 		return nil, fmt.Errorf("after %w, next returned %w", err, again)
 	}
 	if err == io.EOF { //nolint:errorlint // a wrapped EOF is not the end of a page
@@ -36,7 +36,7 @@ func readParts(p *partReader) ([]string, error) {
 	}
 	var shown []string
 	for _, part := range parts {
-		shown = append(shown, show(part.header, part.body))
+		shown = append(shown, show(part.Header, part.Body))
 	}
 	return shown, err
 }
@@ -50,18 +50,19 @@ func show(header feed.Header, body []byte) string {
 }
 
 // readers reads a page in every way in which its bytes may arrive, with chunks
-// that it fits into and with chunks that have to grow within every part.
-func readers(page, boundary string, maxEntity int) map[string]*partReader {
+// that it fits into and with chunks that have to grow within every part, so that nearly
+// every part has memory of its own.
+func readers(page, boundary string, maxEntity int) map[string]*Reader {
 	const name = "https://x.example/2"
-	readers := map[string]*partReader{
-		"at once":            newPartReader(strings.NewReader(page), boundary, name, maxEntity),
-		"byte by byte":       newPartReader(iotest.OneByteReader(strings.NewReader(page)), boundary, name, maxEntity),
-		"error with data":    newPartReader(iotest.DataErrReader(strings.NewReader(page)), boundary, name, maxEntity),
-		"into tiny chunks":   newPartReader(strings.NewReader(page), boundary, name, maxEntity),
-		"with empty answers": newPartReader(&hesitant{r: strings.NewReader(page)}, boundary, name, maxEntity),
+	readers := map[string]*Reader{
+		"at once":            NewReader(strings.NewReader(page), boundary, name, maxEntity),
+		"byte by byte":       NewReader(iotest.OneByteReader(strings.NewReader(page)), boundary, name, maxEntity),
+		"error with data":    NewReader(iotest.DataErrReader(strings.NewReader(page)), boundary, name, maxEntity),
+		"into tiny chunks":   NewReader(strings.NewReader(page), boundary, name, maxEntity),
+		"with empty answers": NewReader(&hesitant{r: strings.NewReader(page)}, boundary, name, maxEntity),
 	}
 	tiny := readers["into tiny chunks"]
-	tiny.chunk, tiny.nextChunk = tiny.chunk[:1], 1
+	tiny.chunk, tiny.nextChunk, tiny.maxChunk = tiny.chunk[:1], 1, 8
 	return readers
 }
 
@@ -227,7 +228,7 @@ func TestPartReaderTellsTruncation(t *testing.T) {
 				if len(got) != tt.parts {
 					t.Errorf("%s: got %d parts", how, len(got))
 				}
-				if !errors.Is(err, errTruncated) || !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, feed.ErrPermanent) {
+				if !errors.Is(err, ErrTruncated) || !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, feed.ErrPermanent) {
 					t.Errorf("%s: got %v", how, err)
 				}
 				if want := fmt.Sprintf("https://x.example/2 ends at byte %d", len(tt.page)); err != nil && !strings.Contains(err.Error(), want) {
@@ -241,8 +242,8 @@ func TestPartReaderTellsTruncation(t *testing.T) {
 		t.Parallel()
 		page := first + "--b\r\nA: 2\r\n\r\n\r\n--b \nA: 3\n\n--b--"
 		for cut := range len(page) {
-			got, err := readParts(newPartReader(strings.NewReader(page[:cut]), "b", "page", 1000))
-			if !errors.Is(err, errTruncated) {
+			got, err := readParts(NewReader(strings.NewReader(page[:cut]), "b", "page", 1000))
+			if !errors.Is(err, ErrTruncated) {
 				t.Errorf("%q: got %d parts, %v", page[:cut], len(got), err)
 			}
 		}
@@ -253,19 +254,19 @@ func TestPartReaderPassesReadErrorsOn(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("connection reset")
 	const page = "--b\r\nA: 1\r\n\r\nfirst\r\n--b\r\nA: 2\r\n\r\nsec"
-	p := newPartReader(io.MultiReader(strings.NewReader(page), iotest.ErrReader(failure)), "b", "page", 1000)
+	p := NewReader(io.MultiReader(strings.NewReader(page), iotest.ErrReader(failure)), "b", "page", 1000)
 	got, err := readParts(p)
 	if len(got) != 1 || err != failure { //nolint:errorlint // it is returned as it is
 		t.Errorf("got %d parts, %v", len(got), err)
 	}
 
 	// A page that is whole is whole, whatever comes behind it.
-	p = newPartReader(io.MultiReader(strings.NewReader("--b\n\n\n--b--"), iotest.ErrReader(failure)), "b", "page", 1000)
+	p = NewReader(io.MultiReader(strings.NewReader("--b\n\n\n--b--"), iotest.ErrReader(failure)), "b", "page", 1000)
 	if got, err := readParts(p); len(got) != 1 || err != nil {
 		t.Errorf("got %d parts, %v", len(got), err)
 	}
 
-	p = newPartReader(iotest.ErrReader(nil), "b", "page", 1000)
+	p = NewReader(iotest.ErrReader(nil), "b", "page", 1000)
 	if _, err := readParts(p); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("a reader that returns nothing: got %v", err)
 	}
@@ -276,9 +277,9 @@ func TestPartOffsets(t *testing.T) {
 	const page = "preamble\r\n--b\r\nA: 1\r\n\r\nfirst\r\n--b\r\nA: 2\r\n\r\nsecond\r\n--b--"
 	for how, r := range readers(page, "b", 1000) {
 		for _, mark := range []string{"A: 1", "A: 2"} {
-			got, err := r.next()
-			if err != nil || got.offset != int64(strings.Index(page, mark)) {
-				t.Errorf("%s: %s is at %d, %v", how, mark, got.offset, err)
+			got, err := r.Next()
+			if err != nil || got.Offset != int64(strings.Index(page, mark)) {
+				t.Errorf("%s: %s is at %d, %v", how, mark, got.Offset, err)
 			}
 		}
 	}
@@ -287,27 +288,27 @@ func TestPartOffsets(t *testing.T) {
 // A caller may append to a body, or to a header, without touching another part.
 func TestPartsDoNotOverlap(t *testing.T) {
 	t.Parallel()
-	p := newPartReader(bytes.NewReader(benchPage(3)), "b", "page", 1<<20)
-	first, err := p.next()
+	p := NewReader(bytes.NewReader(benchPage(3)), "b", "page", 1<<20)
+	first, err := p.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := p.next()
+	second, err := p.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := show(second.header, second.body)
-	_ = append(first.body, "overwritten"...)
-	_ = append(first.header, feed.Field{Name: "over", Value: "written"})
-	third, err := p.next()
+	want := show(second.Header, second.Body)
+	_ = append(first.Body, "overwritten"...)
+	_ = append(first.Header, feed.Field{Name: "over", Value: "written"})
+	third, err := p.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := show(second.header, second.body); got != want {
+	if got := show(second.Header, second.Body); got != want {
 		t.Errorf("the second part has changed to %q", got)
 	}
-	if id, _ := third.header.Get("Content-ID"); !strings.HasPrefix(id, "<00000002-") {
-		t.Errorf("the third part has changed to %q", show(third.header, third.body))
+	if id, _ := third.Header.Get("Content-ID"); !strings.HasPrefix(id, "<00000002-") {
+		t.Errorf("the third part has changed to %q", show(third.Header, third.Body))
 	}
 }
 
@@ -330,8 +331,8 @@ func TestPartReaderHoldsNoMoreThanAnEntity(t *testing.T) {
 	t.Parallel()
 	const maxEntity = 1 << 20
 	page := &endless{}
-	p := newPartReader(page, "b", "page", maxEntity)
-	if _, err := p.next(); kindOf(err) != EntityTooLarge {
+	p := NewReader(page, "b", "page", maxEntity)
+	if _, err := p.Next(); kindOf(err) != EntityTooLarge {
 		t.Fatalf("got %v", err)
 	}
 	if most := maxEntity + 2*largestChunk; page.read > most || len(p.chunk) > most {

@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"time"
@@ -18,8 +18,7 @@ func parseDate(s string) (t time.Time, ok, weekdayWrong bool) {
 	return t.Truncate(time.Second), true, weekdayWrong
 }
 
-// number reads decimal digits, up to 18 of them; it is negative if there is
-// anything else.
+// number parses up to 18 decimal digits. For anything else it returns -1.
 func number(s string) int {
 	if s == "" || len(s) > 18 {
 		return -1

@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"errors"
@@ -13,36 +13,36 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// links are a page's links: absolute http URLs without user info and without a
-// fragment, or "" where the page has no such link.
-type links struct{ self, prev, next string }
+// Links are the links of a page: absolute http or https URLs without user info and without
+// a fragment, or "" for a link that the page does not have.
+type Links struct{ Self, Prev, Next string }
 
-// parseLinks reads the Link fields of a page that was got from base. Each field
-// may have one link or several, in any order. Of two links with the same
-// relation the first counts, and the second is a violation.
+// ParseLinks parses the Link fields of a page whose URL is base. Each field has one link
+// or several, in any order. Of two links with the same relation the first counts, and the
+// second is a violation.
 //
-// A link that got lost would read as the end of the feed: a silent stop. So
-// every link value is accounted for. It is one of ours, or it is readable and
-// has another relation (such as a content network's preload), or it is not
-// readable and does not name a relation of ours; anything else is an error. A
-// link with a blank target counts as absent, because servers fill templates
-// with links that they do not have.
-func parseLinks(fields []string, base *url.URL) (links, []feed.Violation, error) {
-	var found links
+// A feed ends where a page has no next link, so a link that is overlooked would stop the
+// reading without an error. Therefore every link value must be a self, prev or next link,
+// or be well-formed with another relation, such as a preload of a content network, or be
+// malformed without naming self, prev or next. Anything else is an error that matches
+// [feed.ErrPermanent]. A link with an empty target counts as absent, because servers fill
+// templates with links that they do not have.
+func ParseLinks(fields []string, base *url.URL) (Links, []feed.Violation, error) {
+	var found Links
 	var violations []feed.Violation
-	page := pageName(base)
+	page := Name(base)
 	for _, field := range fields {
 		for value := range linkValues(field) {
 			target, relations, err := readLink(value)
 			if err != nil {
-				return links{}, nil, broken(BadLink, page, "the link %q %s", evidence(value), err.Error())
+				return Links{}, nil, broken(BadLink, page, "the link %q %s", evidence(value), err.Error())
 			}
 			if target == "" || len(relations) == 0 {
 				continue
 			}
 			address, ok := resolveLink(base, target)
 			if !ok {
-				return links{}, nil, broken(BadLink, page, "the link %q does not lead to an http or https URL", evidence(value))
+				return Links{}, nil, broken(BadLink, page, "the link %q does not lead to an http or https URL", evidence(value))
 			}
 			for _, relation := range relations {
 				link := found.of(relation)
@@ -57,22 +57,22 @@ func parseLinks(fields []string, base *url.URL) (links, []feed.Violation, error)
 	return found, violations, nil
 }
 
-// of returns the link of a relation, and nil if the relation is not one of ours.
-func (l *links) of(relation string) *string {
+// of returns the link of a relation, or nil if the relation is not self, prev or next.
+func (l *Links) of(relation string) *string {
 	switch relation {
 	case "self":
-		return &l.self
+		return &l.Self
 	case "prev":
-		return &l.prev
+		return &l.Prev
 	case "next":
-		return &l.next
+		return &l.Next
 	}
 	return nil
 }
 
-// linkValues cuts a Link field at the commas that stand outside of <> and of
-// quotes. If one of those does not end, neither does the last value, so that
-// nothing after it is missed.
+// linkValues returns the values of a Link field, which commas outside of <> and of quotes
+// separate. If a bracket or a quote is not closed, the last value has the rest of the field,
+// so that no link is overlooked.
 func linkValues(field string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start, closing := 0, byte(0)
@@ -107,15 +107,14 @@ var (
 	errLinkheader     = errors.New("is read in two ways")
 )
 
-// ours matches what may have been meant for one of our relations.
+// ours matches text that may name the relation self, prev or next.
 var ours = regexp.MustCompile(`(?i)self|prev|next`)
 
 // A relation is a registered name or a URI (RFC 8288, section 3.3).
 var wellFormedRelation = regexp.MustCompile(`^[a-z][a-z0-9.-]*$|:`)
 
-// readLink returns the target of one link value, and which of our relations it
-// has, in lower case. It fails on a value that may be one of ours and that it
-// cannot read.
+// readLink returns the target of one link value, and those of its relations that are self,
+// prev or next, in lower case. It fails on a malformed value that may be such a link.
 func readLink(value string) (target string, relations []string, err error) {
 	target, rest, ok := cutTarget(value)
 	if !ok {
@@ -123,7 +122,7 @@ func readLink(value string) (target string, relations []string, err error) {
 	}
 	params, readable := parseLinkParams(rest)
 	if !ok || !readable {
-		// A backslash in a quoted string may stand within a word.
+		// In a quoted string a backslash may split a word.
 		if ours.MatchString(strings.ReplaceAll(rest, `\`, "")) {
 			return "", nil, errUnreadableLink
 		}
@@ -150,10 +149,9 @@ func readLink(value string) (target string, relations []string, err error) {
 	return link.URL, relations, nil
 }
 
-// guarded has linkheader read a link. That package cuts at every comma and
-// semicolon before it looks at <> and quotes, and drops what it then does not
-// understand. So it is given one link at a time, with nothing in it that it
-// could stumble over, and its answer has to be what it was given.
+// guarded parses a link with linkheader. That package splits at every comma and semicolon,
+// also within <> and quotes, and drops values that it does not understand. So it gets one
+// link at a time, escaped, and its result is compared with the input.
 func guarded(target, rel string) (linkheader.Link, error) {
 	read := linkheader.Parse("<" + url.PathEscape(target) + `>; rel="` + url.PathEscape(rel) + `"`)
 	if len(read) != 1 {
@@ -172,9 +170,9 @@ func guarded(target, rel string) (linkheader.Link, error) {
 // relFirst matches the parameters of a link whose first one is rel.
 var relFirst = regexp.MustCompile(`(?i)^;[ \t]*rel[ \t]*=`)
 
-// cutTarget cuts the target off a link value. It may stand without <>, as in
-// the specification's examples, if it is an absolute http URL and rel comes
-// next: with anything else there, nobody can say where the URL ends.
+// cutTarget splits a link value into its target and the rest. The target may be without
+// <>, as in the specification's examples, if it is an absolute http URL and rel follows.
+// Otherwise the end of the URL would be ambiguous.
 func cutTarget(value string) (target, rest string, ok bool) {
 	if strings.HasPrefix(value, "<") {
 		target, rest, ok = strings.Cut(value[1:], ">")
@@ -193,21 +191,21 @@ func cutTarget(value string) (target, rest string, ok bool) {
 	return target, rest, absolute && isPlain(target) && (rest == "" || relFirst.MatchString(rest))
 }
 
-// isPlain says whether s is free of what no URL has and what would be the sign
-// of a missing bracket or quote.
+// isPlain reports whether s has no control characters, blanks, brackets or quotes. No URL
+// has them, and they may be signs of a missing bracket or quote.
 func isPlain(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '<' || r == '>' })
 }
 
-// linkParams are those parameters of a link that decide whose link it is.
+// linkParams are the parameters of a link that decide its relation.
 type linkParams struct {
 	rel      string // of the first rel; RFC 8288 has parsers ignore the others
-	anchored bool   // the link is that of the page which an anchor names
+	anchored bool   // an anchor names another page as the origin of the link
 }
 
-// parseLinkParams reads the parameters of a link value. It takes the faults
-// that are common with foreign links: no value, nothing between semicolons,
-// and characters that ought to be in quotes.
+// parseLinkParams parses the parameters of a link value. It accepts the faults that are
+// common in links of other software: no value, nothing between semicolons, and characters
+// that should be in quotes.
 func parseLinkParams(s string) (params linkParams, ok bool) {
 	hasRel := false
 	for s = trimBlanks(s); s != ""; s = trimBlanks(s) {
@@ -248,11 +246,10 @@ func parseLinkParams(s string) (params linkParams, ok bool) {
 	return params, true
 }
 
-// resolveLink returns target as an absolute URL. User info is dropped:
-// credentials come from the configuration alone, and what they are sent to is
-// decided there.
+// resolveLink returns target as an absolute URL, without user info: only the
+// configuration has credentials, and decides which hosts get them.
 func resolveLink(base *url.URL, target string) (string, bool) {
-	// A cursor is text, so bytes that are not could not be stored in it.
+	// A cursor is text and cannot hold other bytes.
 	if !utf8.ValidString(target) {
 		return "", false
 	}

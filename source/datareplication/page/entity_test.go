@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"slices"
@@ -12,10 +12,10 @@ import (
 )
 
 // partOf returns a part with the given header lines and body, read from a page.
-func partOf(t *testing.T, body string, lines ...string) part {
+func partOf(t *testing.T, body string, lines ...string) Part {
 	t.Helper()
-	p := newPartReader(strings.NewReader("--b\r\n"+strings.Join(lines, "\r\n")+"\r\n\r\n"+body+"\r\n--b--"), "b", "page", 1<<20)
-	got, err := p.next()
+	p := NewReader(strings.NewReader("--b\r\n"+strings.Join(lines, "\r\n")+"\r\n\r\n"+body+"\r\n--b--"), "b", "page", 1<<20)
+	got, err := p.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func lines(changes ...string) []string {
 
 func TestNewEntity(t *testing.T) {
 	t.Parallel()
-	got, violations, err := newEntity(partOf(t, "{}", lines()...), "https://x.example/2", 0)
+	got, violations, err := NewEntity(partOf(t, "{}", lines()...), "https://x.example/2", 0)
 	if err != nil || violations != nil {
 		t.Fatalf("got %v, %v", err, violations)
 	}
@@ -84,7 +84,7 @@ func TestNewEntityRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := newEntity(partOf(t, "{}", lines(tt.change)...), "https://x.example/2", 7)
+			_, _, err := NewEntity(partOf(t, "{}", lines(tt.change)...), "https://x.example/2", 7)
 			if kindOf(err) != tt.kind {
 				t.Fatalf("got %v", err)
 			}
@@ -119,7 +119,7 @@ func TestNewEntityAccepts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, violations, err := newEntity(partOf(t, "{}", lines(tt.change)...), "page", 0)
+			got, violations, err := NewEntity(partOf(t, "{}", lines(tt.change)...), "page", 0)
 			if err != nil || violations != nil || got.Op != tt.op || tt.id != "" && got.ID != tt.id {
 				t.Errorf("got %q, %q, %v, %v", got.ID, got.Op, err, violations)
 			}
@@ -136,7 +136,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	t.Run("case 63: names in any case", func(t *testing.T) {
 		t.Parallel()
 		p := partOf(t, "{}", "cONTenT-tYpE: text/plain", "LAST-MODIFIED: Thu, 5 Oct 2023 03:00:13 GMT", "content-id: 1", "operation-type: PUT")
-		got, _, err := newEntity(p, "page", 0)
+		got, _, err := NewEntity(p, "page", 0)
 		if err != nil || got.ID != "1" || got.Op != feed.Put {
 			t.Fatalf("got %+v, %v", got, err)
 		}
@@ -147,7 +147,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	t.Run("case 64: headers that mean nothing to the bridge", func(t *testing.T) {
 		t.Parallel()
 		extra := []string{"Content-Disposition: attachment; filename=\"a, b\"", "ETag: W/\"1\"", "x-weird:  a:b ", "X-Empty:"}
-		got, violations, err := newEntity(partOf(t, "{}", append(lines(), extra...)...), "page", 0)
+		got, violations, err := NewEntity(partOf(t, "{}", append(lines(), extra...)...), "page", 0)
 		if err != nil || violations != nil {
 			t.Fatalf("got %v, %v", err, violations)
 		}
@@ -164,7 +164,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	t.Run("case 65: repeated headers", func(t *testing.T) {
 		t.Parallel()
 		p := partOf(t, "hello", append(lines(), "Content-Length: 123", "Content-Length: 5", "Content-ID: second")...)
-		got, violations, err := newEntity(p, "page", 0)
+		got, violations, err := NewEntity(p, "page", 0)
 		if err != nil || string(got.Body) != "hello" || got.ID != "<1-B@random-content-id>" {
 			t.Fatalf("got %+v, %v", got, err)
 		}
@@ -179,7 +179,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	t.Run("case 66: Content-Length missing or right", func(t *testing.T) {
 		t.Parallel()
 		for _, with := range [][]string{lines(), append(lines(), "Content-Length: 5")} {
-			if _, violations, err := newEntity(partOf(t, "hello", with...), "page", 0); err != nil || violations != nil {
+			if _, violations, err := NewEntity(partOf(t, "hello", with...), "page", 0); err != nil || violations != nil {
 				t.Errorf("%q: got %v, %v", with, err, violations)
 			}
 		}
@@ -187,7 +187,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	t.Run("case 65: Content-Length that is no length", func(t *testing.T) {
 		t.Parallel()
 		for _, length := range []string{"6", "-5", "five", "", "18446744073709551621"} {
-			_, violations, err := newEntity(partOf(t, "hello", append(lines(), "Content-Length: "+length)...), "page", 0)
+			_, violations, err := NewEntity(partOf(t, "hello", append(lines(), "Content-Length: "+length)...), "page", 0)
 			if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{LengthMismatch}) {
 				t.Errorf("%q: got %v, %v", length, err, violations)
 			}
@@ -195,7 +195,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	})
 	t.Run("case 47: the wrong weekday", func(t *testing.T) {
 		t.Parallel()
-		_, violations, err := newEntity(partOf(t, "{}", lines("Last-Modified: Mon, 05 Oct 2023 03:00:13 GMT")...), "page", 0)
+		_, violations, err := NewEntity(partOf(t, "{}", lines("Last-Modified: Mon, 05 Oct 2023 03:00:13 GMT")...), "page", 0)
 		if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{WrongWeekday}) {
 			t.Errorf("got %v, %v", err, violations)
 		}
@@ -203,7 +203,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	t.Run("case 83: a multipart entity", func(t *testing.T) {
 		t.Parallel()
 		body := "--inner\r\nContent-Type: text/plain\r\n\r\nhello\r\n--inner--\r\n"
-		got, violations, err := newEntity(partOf(t, body, lines("Content-Type: multipart/mixed; boundary=inner")...), "page", 0)
+		got, violations, err := NewEntity(partOf(t, body, lines("Content-Type: multipart/mixed; boundary=inner")...), "page", 0)
 		if err != nil || violations != nil || string(got.Body) != body {
 			t.Errorf("got %q, %v, %v", got.Body, err, violations)
 		}
@@ -211,7 +211,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	t.Run("case 83: a transfer encoding is not undone", func(t *testing.T) {
 		t.Parallel()
 		for _, encoding := range []string{"base64", "Quoted-Printable"} {
-			got, violations, err := newEntity(partOf(t, "aGk=", append(lines(), "Content-Transfer-Encoding: "+encoding)...), "page", 0)
+			got, violations, err := NewEntity(partOf(t, "aGk=", append(lines(), "Content-Transfer-Encoding: "+encoding)...), "page", 0)
 			if kinds := kindsOf(violations); err != nil || !slices.Equal(kinds, []string{TransferEncoding}) {
 				t.Errorf("%s: got %v, %v", encoding, err, violations)
 			}
@@ -223,7 +223,7 @@ func TestNewEntityKeepsHeaders(t *testing.T) {
 	t.Run("case 83: transfer encodings that change nothing", func(t *testing.T) {
 		t.Parallel()
 		for _, encoding := range []string{"7bit", "8bit", "binary"} {
-			if _, violations, err := newEntity(partOf(t, "hi", append(lines(), "Content-Transfer-Encoding: "+encoding)...), "page", 0); err != nil || violations != nil {
+			if _, violations, err := NewEntity(partOf(t, "hi", append(lines(), "Content-Transfer-Encoding: "+encoding)...), "page", 0); err != nil || violations != nil {
 				t.Errorf("%s: got %v, %v", encoding, err, violations)
 			}
 		}

@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func FuzzLinks(f *testing.F) {
 		}
 		base := mustURL(t, "https://x.example/feed/latest")
 		// Whatever it is, it must not panic.
-		_, _, _ = parseLinks([]string{path, title}, base)
+		_, _, _ = ParseLinks([]string{path, title}, base)
 
 		path, title = keepBytes(path, isURLByte), keepBytes(title, isFieldByte)
 		next, ok := resolveLink(base, "/p"+path)
@@ -38,7 +38,7 @@ func FuzzLinks(f *testing.F) {
 		if !ok || ours.MatchString(relation) || relation == "" || relation[0] == '-' {
 			return
 		}
-		want := links{self: p2, next: next}
+		want := Links{Self: p2, Next: next}
 		quotedTitle := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(title) + `"`
 		values := []string{
 			"<" + p2 + ">; rel=self",
@@ -50,10 +50,10 @@ func FuzzLinks(f *testing.F) {
 			slices.Reverse(values)
 		}
 		field := strings.Join(values, ", ")
-		if got, violations, err := parseLinks([]string{field}, base); err != nil || violations != nil || got != want {
+		if got, violations, err := ParseLinks([]string{field}, base); err != nil || violations != nil || got != want {
 			t.Fatalf("%s:\ngot %+v, %v, %v", field, got, violations, err)
 		}
-		if got, _, err := parseLinks(values, base); err != nil || got != want {
+		if got, _, err := ParseLinks(values, base); err != nil || got != want {
 			t.Fatalf("%q:\ngot %+v, %v", values, got, err)
 		}
 
@@ -89,7 +89,7 @@ func loseNext(t *testing.T, field string, at int, char byte) {
 		if strings.Count(strings.ToLower(broken), "rel") != strings.Count(strings.ToLower(field), "rel") || blankTarget(broken) {
 			continue
 		}
-		if got, _, err := parseLinks([]string{broken}, mustURL(t, p2)); err == nil && got.next == "" {
+		if got, _, err := ParseLinks([]string{broken}, mustURL(t, p2)); err == nil && got.Next == "" {
 			t.Fatalf("lost the next link:\n%s\n%s\ngot %+v", field, broken, got)
 		}
 	}
@@ -123,7 +123,7 @@ func FuzzMediaType(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := parseBoundary(s, "page")
+		got, err := ParseBoundary(s, "page")
 		if (err == nil) != (got != "") || err != nil && !slices.Contains([]string{MissingContentType, BadContentType, MissingBoundary}, kindOf(err)) {
 			t.Fatalf("%q: got %q, %v", s, got, err)
 		}
@@ -139,7 +139,7 @@ func FuzzMediaType(f *testing.F) {
 		// Anything printable can be a boundary, if it is written properly.
 		if boundary := keepBytes(s, isFieldByte); boundary != "" {
 			written := mime.FormatMediaType("multipart/mixed", map[string]string{"boundary": boundary})
-			if got, err := parseBoundary(written, "page"); err != nil || got != boundary {
+			if got, err := ParseBoundary(written, "page"); err != nil || got != boundary {
 				t.Fatalf("%s: got %q, %v", written, got, err)
 			}
 		}
@@ -176,7 +176,7 @@ func FuzzMultipart(f *testing.F) {
 		end := strings.LastIndex(page, "--"+boundary+"--") + len("--"+boundary+"--")
 		part := page[:int(cut)%end]
 		got, err := readEveryWay(t, part, boundary, 1<<20)
-		if !errors.Is(err, errTruncated) {
+		if !errors.Is(err, ErrTruncated) {
 			t.Fatalf("%q: got %v", part, err)
 		}
 		if len(got) > len(whole) || !slices.Equal(got, whole[:len(got)]) {
@@ -188,7 +188,7 @@ func FuzzMultipart(f *testing.F) {
 // readEveryWay fails the test if it makes a difference how the bytes arrive.
 func readEveryWay(t *testing.T, page, boundary string, maxEntity int) ([]string, error) {
 	t.Helper()
-	want, wantErr := readParts(newPartReader(strings.NewReader(page), boundary, "https://x.example/2", maxEntity))
+	want, wantErr := readParts(NewReader(strings.NewReader(page), boundary, "https://x.example/2", maxEntity))
 	for how, r := range readers(page, boundary, maxEntity) {
 		got, err := readParts(r)
 		if fmt.Sprint(err) != fmt.Sprint(wantErr) || !slices.Equal(got, want) {
@@ -251,9 +251,9 @@ func writePage(boundary, text, name, value string) (page string, parts []string,
 // loses the case and the order of names.
 func readCanonical(t *testing.T, page, boundary string) (parts []string) {
 	t.Helper()
-	r := newPartReader(strings.NewReader(page), boundary, "page", 1<<20)
+	r := NewReader(strings.NewReader(page), boundary, "page", 1<<20)
 	for {
-		p, err := r.next()
+		p, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return parts
 		}
@@ -261,10 +261,10 @@ func readCanonical(t *testing.T, page, boundary string) (parts []string) {
 			t.Fatalf("%q: %v", page, err)
 		}
 		header := textproto.MIMEHeader{}
-		for _, f := range p.header {
+		for _, f := range p.Header {
 			header.Add(f.Name, f.Value)
 		}
-		parts = append(parts, canonical(header, p.body))
+		parts = append(parts, canonical(header, p.Body))
 	}
 }
 

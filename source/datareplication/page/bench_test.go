@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 // mime/multipart does it, and with feedbridge the entities in the parts too.
 // Compare them in one run:
 //
-//	go test -run '^$' -bench Page -count 10 ./source/datareplication
+//	go test -run '^$' -bench Page -count 10 ./source/datareplication/page
 //
 // The heap is as large as that of a daemon that reads ahead. On an empty one the
 // collector, which runs every few pages then, would be most of what is measured.
@@ -25,11 +25,11 @@ func BenchmarkPage(b *testing.B) {
 	heap := make([]byte, 16<<20)
 	defer runtime.KeepAlive(heap)
 	page := benchPage(entities)
-	read := func(b *testing.B, count func(tb testing.TB, p *partReader) int) {
+	read := func(b *testing.B, count func(tb testing.TB, p *Reader) int) {
 		b.ReportAllocs()
 		b.SetBytes(int64(len(page)))
 		for b.Loop() {
-			if n := count(b, newPartReader(bytes.NewReader(page), "b", "page", 8<<20)); n != entities {
+			if n := count(b, NewReader(bytes.NewReader(page), "b", "page", 8<<20)); n != entities {
 				b.Fatalf("got %d entities", n)
 			}
 		}
@@ -62,10 +62,10 @@ func BenchmarkPage(b *testing.B) {
 	})
 }
 
-func countParts(tb testing.TB, p *partReader) int {
+func countParts(tb testing.TB, p *Reader) int {
 	tb.Helper()
 	for n := 0; ; n++ {
-		_, err := p.next()
+		_, err := p.Next()
 		if errors.Is(err, io.EOF) {
 			return n
 		}
@@ -75,17 +75,17 @@ func countParts(tb testing.TB, p *partReader) int {
 	}
 }
 
-func countEntities(tb testing.TB, p *partReader) int {
+func countEntities(tb testing.TB, p *Reader) int {
 	tb.Helper()
 	for n := 0; ; n++ {
-		part, err := p.next()
+		part, err := p.Next()
 		if errors.Is(err, io.EOF) {
 			return n
 		}
 		if err != nil {
 			tb.Fatal(err)
 		}
-		if _, _, err := newEntity(part, "page", n); err != nil {
+		if _, _, err := NewEntity(part, "page", n); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestEntitiesCostLittleMemory(t *testing.T) {
 	const entities = 500
 	page := benchPage(entities)
 	allocations := testing.AllocsPerRun(10, func() {
-		countEntities(t, newPartReader(bytes.NewReader(page), "b", "page", 8<<20))
+		countEntities(t, NewReader(bytes.NewReader(page), "b", "page", 8<<20))
 	})
 	if allocations > entities/5 {
 		t.Errorf("reading %d entities took %v allocations", entities, allocations)

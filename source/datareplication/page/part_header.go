@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"strings"
@@ -8,12 +8,12 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// fieldsAtOnce is how many fields are allocated at once.
+// fieldsAtOnce is the number of fields that are allocated at once.
 const fieldsAtOnce = 128
 
 // newHeader returns an empty header with room for n fields, cut from an array
 // for several parts, so that a part does not cost an allocation of its own.
-func (p *partReader) newHeader(n int) feed.Header {
+func (p *Reader) newHeader(n int) feed.Header {
 	if cap(p.fields)-len(p.fields) < n {
 		p.fields = make([]feed.Field, 0, max(fieldsAtOnce, n))
 	}
@@ -22,11 +22,11 @@ func (p *partReader) newHeader(n int) feed.Header {
 	return p.fields[from : from : from+n]
 }
 
-// parseHeader reads the header of the part that is at the start of what is
-// unread. block has its fields, which end at p.fieldEnds.
-func (p *partReader) parseHeader(block []byte, extent headerExtent) (feed.Header, error) {
-	// What was read into a chunk is never written again, so it may be seen as
-	// a string; copying it would take a tenth of the time that a part takes.
+// parseHeader parses the header of the part at the start of the unread bytes. block has
+// its fields, which end at p.fieldEnds.
+func (p *Reader) parseHeader(block []byte, extent headerExtent) (feed.Header, error) {
+	// The bytes of a chunk are never written again, so they can be used as a string
+	// without a copy, which would take a tenth of the time of a part.
 	text := unsafe.String(unsafe.SliceData(block), len(block))
 	if !utf8.ValidString(text) {
 		return nil, p.broken(UndecodablePart, 0, "a part's header is not UTF-8")
@@ -56,7 +56,7 @@ func (p *partReader) parseHeader(block []byte, extent headerExtent) (feed.Header
 // nameLength returns how many bytes of a part's i-th field are its name. The
 // parts of a page mostly have the same names in the same order, so the name in
 // the part before is tried first.
-func (p *partReader) nameLength(field string, i int) int {
+func (p *Reader) nameLength(field string, i int) int {
 	if i < len(p.last) {
 		if name := p.last[i].Name; strings.HasPrefix(field, name) && len(field) > len(name) && field[len(name)] == ':' {
 			return len(name)
@@ -69,8 +69,8 @@ func (p *partReader) nameLength(field string, i int) int {
 	return n
 }
 
-// unfold joins the lines of a field. As RFC 5322 has it, the ends of the lines
-// go and the blanks at their starts stay.
+// unfold joins the lines of a field as RFC 5322 does: it removes the line ends and keeps
+// the blanks at the starts of lines.
 func unfold(field string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(field, "\r\n", ""), "\n", "")
 }

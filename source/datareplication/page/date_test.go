@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"testing"

@@ -7,27 +7,25 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// One answer of an upstream may be older than what was read before: behind one
-// URL there may be several replicas, and some of them lag. In such an answer
-// the newest pages are missing, a page has fewer entities than were read of it,
-// or a page has no next link yet. A feed that has lost entities looks the same.
-// So the source acts on such a finding only after it was made confirmLooks
-// times in a row, over at least confirmFor. Until then each call of Next
-// returns a transient error and leaves the cursor where it is.
-//
-// A process that restarts starts to count again.
+// An answer may be older than the answers before it, because one URL may be served by
+// several replicas of which some lag. In an older answer the newest pages are missing, a
+// page has fewer entities, or a page has no next link yet. A feed that has lost entities
+// looks the same. Therefore the source acts on such a finding only after it was made
+// confirmLooks times in a row, over at least confirmFor. Until then each call of Next
+// returns a transient error and leaves the cursor unchanged. After a restart of the
+// process the count starts at zero.
 const (
 	confirmLooks = 3
 	confirmFor   = 10 * time.Second
 )
 
-// finding counts how often in a row the same was found.
+// finding counts how often in a row the same thing was found.
 type finding struct {
-	since time.Time // of the first look; zero if nothing was found
+	since time.Time // first time; zero if nothing was found
 	looks int
 }
 
-// add counts a look, and reports whether the finding is confirmed.
+// add counts a finding, and reports whether the finding is confirmed.
 func (f *finding) add() bool {
 	if f.looks++; f.looks == 1 {
 		f.since = time.Now()
@@ -39,10 +37,9 @@ func (f *finding) confirmed() bool {
 	return f.looks >= confirmLooks && time.Since(f.since) >= confirmFor
 }
 
-// UnconfirmedError reports a finding that a lagging server may be the cause of,
-// and that is checked again before anything is done about it. It is transient,
-// and does not match what Cause matches: neither does it need a person, nor is
-// it a violation yet that anyone should count.
+// UnconfirmedError reports a finding that may be caused by a lagging server and is checked
+// again before the source acts on it. It is transient. It does not match the errors that
+// Cause matches, so it neither halts the feed nor counts as a violation.
 type UnconfirmedError struct {
 	// Cause is a [*feed.Violation] if the finding would be one.
 	Cause error
@@ -59,7 +56,7 @@ func unconfirmed(err error) error {
 	return &UnconfirmedError{err}
 }
 
-// violationOf returns the violation that err is about, or nil.
+// violationOf returns the violation that err reports, or nil.
 func violationOf(err error) *feed.Violation {
 	if l, ok := errors.AsType[*lostPosition](err); ok {
 		return &l.violation

@@ -9,9 +9,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// patience is for how long the position has to be missing before reading goes
-// on behind the gap, if the configuration says so: a server that is being
-// restarted may not know its own pages.
+// patience is how long the position must be missing before reading goes on after the gap,
+// if the configuration allows that. A server that is being restarted may lack its own
+// pages for a while.
 const patience = time.Minute
 
 // lostPosition reports that the position in the cursor is not in the feed any
@@ -20,8 +20,8 @@ type lostPosition struct {
 	violation feed.Violation
 	// forGood reports that a search for the position would end like this again.
 	forGood bool
-	// certain reports that an answer that is older than another cannot look like
-	// this, so that no further look is needed.
+	// certain reports that a lagging server cannot cause this, so that the loss needs no
+	// confirmation.
 	certain bool
 }
 
@@ -40,33 +40,33 @@ func (l *lostPosition) forCertain() *lostPosition {
 	return l
 }
 
-// recover searches for the position, or decides what to do if it is not there. It
-// is called once the loss is certain or confirmed. What the search ends with is
-// confirmed in the same way, as a single old answer can mislead it.
+// recoverPosition searches the feed for the lost position, and applies the gap policy if
+// the feed does not have it. It is called after the loss is certain or confirmed. The
+// result of the search is confirmed in the same way, because one old answer can mislead it.
 //
-// The search is made in one go, and the cursor keeps the position that was lost
-// until there is something behind it. So a position that comes back is taken up
-// again, and one that is found and lost in turn cannot keep the cursor moving.
-func (s *Source) recover(ctx context.Context, cur cursor, l *lostPosition) (feed.Batch, error) {
+// The whole search happens in one call. The cursor keeps the lost position until an entity
+// after it is found, so reading continues if the position comes back, and a position that
+// is found and lost in turn does not move the cursor.
+func (s *Source) recoverPosition(ctx context.Context, cur cursor, l *lostPosition) (feed.Batch, error) {
 	s.closePage()
 	s.trail, s.end = trail{}, end{}
 	if l.forGood {
-		return s.gap(cur, l)
+		return s.handleGap(cur, l)
 	}
-	var sr *search
+	var sr *seek
 	switch {
 	case cur.Search != nil:
 		sr = cur.Search.again()
 	case cur.Last != "":
-		sr = &search{ID: cur.Last, From: &cur.Modified, Gap: true, exact: true}
+		sr = &seek{ID: cur.Last, From: &cur.Modified, Gap: true, exact: true}
 	default:
-		sr = &search{} // nothing has been read yet
+		sr = &seek{} // nothing has been read yet
 	}
 	s.log.Warn("the place where reading goes on is lost; looking for it", "place", sr.String(), "reason", l)
-	w, err := s.locate(ctx, cursor{Search: sr, Gap: cur.Gap, Owed: cur.Owed})
+	w, err := s.findPosition(ctx, cursor{Search: sr, Gap: cur.Gap, Owed: cur.Owed})
 	if again, ok := errors.AsType[*lostPosition](err); ok {
-		again.forGood = false // whatever it ends with
-		return s.gap(cur, again)
+		again.forGood = false // the result of a search is always confirmed
+		return s.handleGap(cur, again)
 	}
 	if err != nil && mayBeOld(err, &cur) && !s.gaps.add() {
 		return feed.Batch{}, unconfirmed(err)
@@ -79,11 +79,11 @@ func (s *Source) recover(ctx context.Context, cur cursor, l *lostPosition) (feed
 	return w.batch(), nil
 }
 
-// locate looks for the place that cur searches for, from the entry point on, and
-// walks on to the first entities behind it or to the end of the feed.
-func (s *Source) locate(ctx context.Context, cur cursor) (*walker, error) {
-	w := &walker{s: s, trail: new(trail), cur: cur}
-	start, err := s.back(ctx, cur.Search, 0, &w.seen)
+// findPosition searches for the position of cur from the entry point back, and reads on to
+// the first entities after it or to the end of the feed.
+func (s *Source) findPosition(ctx context.Context, cur cursor) (*pageWalk, error) {
+	w := &pageWalk{s: s, trail: new(trail), cur: cur}
+	start, err := s.seekBack(ctx, cur.Search, 0, &w.seen)
 	if errors.Is(err, errEmpty) {
 		return nil, lost(PageGone, s.cfg.URL, "the feed is empty, and had entities before")
 	}
@@ -92,7 +92,7 @@ func (s *Source) locate(ctx context.Context, cur cursor) (*walker, error) {
 	}
 	w.cur.Page = start
 	for !w.ended && len(w.entities) == 0 {
-		if err := w.run(ctx); err != nil && len(w.entities) == 0 {
+		if err := w.read(ctx); err != nil && len(w.entities) == 0 {
 			return nil, err
 		} else if err != nil {
 			s.closePage()
@@ -102,15 +102,14 @@ func (s *Source) locate(ctx context.Context, cur cursor) (*walker, error) {
 	return w, nil
 }
 
-// gap does what the configuration says when entities are missing between what
-// was published and what the feed still has.
-func (s *Source) gap(cur cursor, l *lostPosition) (feed.Batch, error) {
+// handleGap applies the gap policy to a feed that may have lost entities after the position.
+func (s *Source) handleGap(cur cursor, l *lostPosition) (feed.Batch, error) {
 	if !s.gaps.add() && !l.forGood {
 		return feed.Batch{}, unconfirmed(l)
 	}
 	left := patience - time.Since(s.gaps.since)
 	if cur.Snapshot != nil {
-		return s.replaced(cur, l, left)
+		return s.handleReplaced(cur, l, left)
 	}
 	switch {
 	case s.cfg.Gap == GapHalt:
@@ -122,15 +121,15 @@ func (s *Source) gap(cur cursor, l *lostPosition) (feed.Batch, error) {
 		return feed.Batch{}, fmt.Errorf("entities may be missing from the feed: %w; if that stays so, reading goes on behind them in %v (gap: %s)",
 			&l.violation, left.Round(time.Second), s.cfg.Gap)
 	}
-	sr := s.behind(cur)
+	sr := s.seekBehindGap(cur)
 	s.log.Error("entities may be missing from the feed; going on as configured", "gap", string(s.cfg.Gap), "from", sr.String(), "reason", l)
 	next := cursor{Search: sr, Gap: cur.Last}
 	return feed.Batch{Cursor: next.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
 }
 
-// replaced does what the configuration says when the rest of a snapshot cannot be
-// had any more, because there is another one in its place.
-func (s *Source) replaced(cur cursor, l *lostPosition, left time.Duration) (feed.Batch, error) {
+// handleReplaced applies the gap policy to a snapshot that was replaced by another one
+// before it was read to its end.
+func (s *Source) handleReplaced(cur cursor, l *lostPosition, left time.Duration) (feed.Batch, error) {
 	switch {
 	case s.cfg.Gap == GapHalt:
 		return feed.Batch{}, feed.Permanent(fmt.Errorf("the rest of the snapshot cannot be read: %w; nothing is published until it is there again, "+
@@ -145,19 +144,19 @@ func (s *Source) replaced(cur cursor, l *lostPosition, left time.Duration) (feed
 	return feed.Batch{Cursor: cur.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
 }
 
-// behind says where reading goes on behind a gap.
-func (s *Source) behind(cur cursor) *search {
+// seekBehindGap returns the search for the position where reading goes on after a gap.
+func (s *Source) seekBehindGap(cur cursor) *seek {
 	switch sr := cur.Search; {
 	case sr == nil && (s.cfg.Gap == GapRestart || cur.Last == ""):
-		return &search{Gap: true}
+		return &seek{Gap: true}
 	case sr == nil:
-		return &search{Gap: true, From: &cur.Modified, Skip: cur.published()}
+		return &seek{Gap: true, From: &cur.Modified, Skip: cur.published()}
 	case sr.ID != "" && s.cfg.Gap == GapRestart:
-		return &search{Gap: true, Start: sr.Start}
+		return &seek{Gap: true, Start: sr.Start}
 	case sr.ID != "":
-		return &search{Gap: true, Start: sr.Start, From: sr.From, Skip: hashIDs([]string{sr.ID})}
+		return &seek{Gap: true, Start: sr.Start, From: sr.From, Skip: hashIDs([]string{sr.ID})}
 	default:
-		// Nothing has been published, so what is left of the feed is all.
+		// Nothing has been published, so reading starts at the oldest entity that is left.
 		sr = sr.again()
 		sr.Gap, sr.Reached = true, false
 		return sr

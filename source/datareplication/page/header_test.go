@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"bufio"
@@ -51,13 +51,13 @@ func TestParsePageHeader(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, violations, err := parsePageHeader(header(t, tt.lines), mustURL(t, "https://x.example/feed/latest"), !tt.head)
+			got, violations, err := ParseHeader(header(t, tt.lines), mustURL(t, "https://x.example/feed/latest"), !tt.head)
 			if kindOf(err) != tt.kind || !slices.Equal(kindsOf(violations), tt.violations) {
 				t.Fatalf("got %v and violations %v", err, violations)
 			}
-			want := pageHeader{self: p2, modified: time.Date(2023, 10, 5, 3, 0, 13, 0, time.UTC), boundary: "<b>"}
+			want := Header{Self: p2, Modified: time.Date(2023, 10, 5, 3, 0, 13, 0, time.UTC), Boundary: "<b>"}
 			if tt.head {
-				want.boundary = ""
+				want.Boundary = ""
 			}
 			if err == nil && got != want {
 				t.Errorf("got %+v", got)
@@ -68,7 +68,7 @@ func TestParsePageHeader(t *testing.T) {
 
 func TestPageErrorsHideUserInfo(t *testing.T) {
 	t.Parallel()
-	_, _, err := parsePageHeader(http.Header{}, mustURL(t, "https://me:secret@x.example/feed"), true)
+	_, _, err := ParseHeader(http.Header{}, mustURL(t, "https://me:secret@x.example/feed"), true)
 	if kindOf(err) != MissingSelf || strings.Contains(err.Error(), "me:") {
 		t.Errorf("got %v", err)
 	}

@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"net/url"
@@ -24,50 +24,50 @@ const (
 
 func TestParseLinks(t *testing.T) {
 	t.Parallel()
-	all := links{self: p2, prev: p1, next: p3}
+	all := Links{Self: p2, Prev: p1, Next: p3}
 	tests := []struct {
 		name   string
 		fields []string
-		want   links
+		want   Links
 	}{
 		{"case 33: a line for each link", []string{"<" + p2 + ">; rel=self", "<" + p1 + ">; rel=prev", "<" + p3 + ">; rel=next"}, all},
-		{"case 34: only self", []string{"<" + p2 + ">; rel=self"}, links{self: p2}},
+		{"case 34: only self", []string{"<" + p2 + ">; rel=self"}, Links{Self: p2}},
 		{"case 35: one line, self first", []string{"<" + p2 + ">; rel=self, <" + p1 + ">; rel=prev, <" + p3 + ">; rel=next"}, all},
 		{"case 35: one line, self last", []string{"<" + p3 + ">; rel=next, <" + p1 + ">; rel=prev, <" + p2 + ">; rel=self"}, all},
 		{"case 35: one line, self between", []string{"<" + p1 + ">;rel=prev,<" + p2 + ">;rel=self,<" + p3 + ">;rel=next"}, all},
-		{"case 35: a list with empty elements", []string{", ,<" + p2 + ">; rel=self,,<" + p1 + ">; rel=prev ,"}, links{self: p2, prev: p1}},
+		{"case 35: a list with empty elements", []string{", ,<" + p2 + ">; rel=self,,<" + p1 + ">; rel=prev ,"}, Links{Self: p2, Prev: p1}},
 		{"case 36: no angle brackets", []string{p2 + ";rel=self", p1 + " ; rel=\"prev\"", p3 + ";rel=next"}, all},
 		{"case 36: no angle brackets, one line", []string{p2 + ";rel=self, " + p1 + ";rel=prev," + p3 + ";rel=next"}, all},
-		{"case 37: quotes", []string{"<" + p2 + `>; rel="self"`}, links{self: p2}},
-		{"case 37: name in upper case", []string{"<" + p2 + `>; REL=self`}, links{self: p2}},
-		{"case 37: relation in upper case", []string{"<" + p2 + `>; rel=SELF`}, links{self: p2}},
-		{"case 37: several relations", []string{"<" + p1 + `>; rel="prev  x"`, "<" + p2 + `>; rel="Next last self"`}, links{prev: p1, self: p2, next: p2}},
-		{"case 37: blanks around the equals sign", []string{"<" + p2 + `> ;rel = "self"`}, links{self: p2}},
-		{"case 37: a backslash in quotes", []string{"<" + p2 + `>; rel="s\elf"`}, links{self: p2}},
-		{"case 38: semicolon in the URL", []string{"<" + p2 + ";v=1>; rel=self"}, links{self: p2 + ";v=1"}},
-		{"case 38: comma in the URL", []string{"<" + p1 + "?a=1,2>; rel=prev, <" + p2 + "?a=3,4;5>; rel=self"}, links{prev: p1 + "?a=1,2", self: p2 + "?a=3,4;5"}},
-		{"case 38: what the guard escapes", []string{"<" + p2 + "%2C%252C?q=a%20b+c&d=%22>; rel=self"}, links{self: p2 + "%2C%252C?q=a%20b+c&d=%22"}},
-		{"case 38: comma and semicolon in a title", []string{"<" + p1 + `>; title="a, b; rel=next \" c"; rel=prev, <` + p2 + ">; rel=self"}, links{prev: p1, self: p2}},
-		{"case 39: preload with a parameter without a value", []string{"</a.css>; rel=preload; as=style; nopush", "<" + p2 + ">; rel=self"}, links{self: p2}},
-		{"case 39: semicolon at the end", []string{"</a.css>; rel=preload;", "<" + p2 + ">; rel=self;", "<" + p1 + ">;; rel=prev ; ;"}, links{self: p2, prev: p1}},
-		{"case 39: preload in the same line", []string{"</_next/a.css>; rel=preload; nopush, <" + p2 + ">; rel=self, <https://cdn.example>; rel=preconnect; crossorigin"}, links{self: p2}},
-		{"case 39: unreadable, but nothing of ours", []string{"<a.css; rel=preload", `<b>; rel="preload`, "c d e", "</f>; title=a b c", "<" + p2 + ">; rel=self"}, links{self: p2}},
-		{"case 39: a target that is no URL", []string{"<:>; rel=preload", "<" + p2 + ">; rel=self"}, links{self: p2}},
-		{"case 39: relations that only look like ours", []string{"<" + p1 + `>; rel="prev-archive https://x.example/rel/next selfie"`, "<" + p2 + ">; rel=self"}, links{self: p2}},
-		{"case 39: our words in other parameters", []string{"<" + p1 + `>; rel=alternate; title=next; x="rel=prev"`, "<" + p2 + ">; rel=self"}, links{self: p2}},
-		{"case 40: relative targets", []string{"<2>; rel=self", "<../feed/1?x>; rel=prev", "<//y.example/3>; rel=next"}, links{self: p2, prev: p1 + "?x", next: "https://y.example/3"}},
-		{"case 40: an absolute path", []string{"</2>; rel=self"}, links{self: "https://x.example/2"}},
-		{"case 42: no target", []string{"; rel=self", " ;rel=next"}, links{}},
-		{"case 42: a blank target", []string{"<>; rel=self", "< >; rel=prev"}, links{}},
-		{"a second rel parameter does not count", []string{"<" + p2 + ">; rel=self; rel=next"}, links{self: p2}},
-		{"blanks within the angle brackets", []string{"< " + p2 + " >; rel=self"}, links{self: p2}},
-		{"user info and fragments are dropped", []string{"<https://u:p@x.example/feed/2#f>; rel=self", "<1>; rel=prev"}, links{self: p2, prev: p1}},
-		{"no links", nil, links{}},
+		{"case 37: quotes", []string{"<" + p2 + `>; rel="self"`}, Links{Self: p2}},
+		{"case 37: name in upper case", []string{"<" + p2 + `>; REL=self`}, Links{Self: p2}},
+		{"case 37: relation in upper case", []string{"<" + p2 + `>; rel=SELF`}, Links{Self: p2}},
+		{"case 37: several relations", []string{"<" + p1 + `>; rel="prev  x"`, "<" + p2 + `>; rel="Next last self"`}, Links{Prev: p1, Self: p2, Next: p2}},
+		{"case 37: blanks around the equals sign", []string{"<" + p2 + `> ;rel = "self"`}, Links{Self: p2}},
+		{"case 37: a backslash in quotes", []string{"<" + p2 + `>; rel="s\elf"`}, Links{Self: p2}},
+		{"case 38: semicolon in the URL", []string{"<" + p2 + ";v=1>; rel=self"}, Links{Self: p2 + ";v=1"}},
+		{"case 38: comma in the URL", []string{"<" + p1 + "?a=1,2>; rel=prev, <" + p2 + "?a=3,4;5>; rel=self"}, Links{Prev: p1 + "?a=1,2", Self: p2 + "?a=3,4;5"}},
+		{"case 38: what the guard escapes", []string{"<" + p2 + "%2C%252C?q=a%20b+c&d=%22>; rel=self"}, Links{Self: p2 + "%2C%252C?q=a%20b+c&d=%22"}},
+		{"case 38: comma and semicolon in a title", []string{"<" + p1 + `>; title="a, b; rel=next \" c"; rel=prev, <` + p2 + ">; rel=self"}, Links{Prev: p1, Self: p2}},
+		{"case 39: preload with a parameter without a value", []string{"</a.css>; rel=preload; as=style; nopush", "<" + p2 + ">; rel=self"}, Links{Self: p2}},
+		{"case 39: semicolon at the end", []string{"</a.css>; rel=preload;", "<" + p2 + ">; rel=self;", "<" + p1 + ">;; rel=prev ; ;"}, Links{Self: p2, Prev: p1}},
+		{"case 39: preload in the same line", []string{"</_next/a.css>; rel=preload; nopush, <" + p2 + ">; rel=self, <https://cdn.example>; rel=preconnect; crossorigin"}, Links{Self: p2}},
+		{"case 39: unreadable, but nothing of ours", []string{"<a.css; rel=preload", `<b>; rel="preload`, "c d e", "</f>; title=a b c", "<" + p2 + ">; rel=self"}, Links{Self: p2}},
+		{"case 39: a target that is no URL", []string{"<:>; rel=preload", "<" + p2 + ">; rel=self"}, Links{Self: p2}},
+		{"case 39: relations that only look like ours", []string{"<" + p1 + `>; rel="prev-archive https://x.example/rel/next selfie"`, "<" + p2 + ">; rel=self"}, Links{Self: p2}},
+		{"case 39: our words in other parameters", []string{"<" + p1 + `>; rel=alternate; title=next; x="rel=prev"`, "<" + p2 + ">; rel=self"}, Links{Self: p2}},
+		{"case 40: relative targets", []string{"<2>; rel=self", "<../feed/1?x>; rel=prev", "<//y.example/3>; rel=next"}, Links{Self: p2, Prev: p1 + "?x", Next: "https://y.example/3"}},
+		{"case 40: an absolute path", []string{"</2>; rel=self"}, Links{Self: "https://x.example/2"}},
+		{"case 42: no target", []string{"; rel=self", " ;rel=next"}, Links{}},
+		{"case 42: a blank target", []string{"<>; rel=self", "< >; rel=prev"}, Links{}},
+		{"a second rel parameter does not count", []string{"<" + p2 + ">; rel=self; rel=next"}, Links{Self: p2}},
+		{"blanks within the angle brackets", []string{"< " + p2 + " >; rel=self"}, Links{Self: p2}},
+		{"user info and fragments are dropped", []string{"<https://u:p@x.example/feed/2#f>; rel=self", "<1>; rel=prev"}, Links{Self: p2, Prev: p1}},
+		{"no links", nil, Links{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, violations, err := parseLinks(tt.fields, mustURL(t, "https://me:secret@x.example/feed/latest"))
+			got, violations, err := ParseLinks(tt.fields, mustURL(t, "https://me:secret@x.example/feed/latest"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,8 +82,8 @@ func TestParseLinks(t *testing.T) {
 
 	t.Run("case 43: two self links", func(t *testing.T) {
 		t.Parallel()
-		got, violations, err := parseLinks([]string{"<" + p2 + ">; rel=self, <" + p1 + ">; rel=self", "<" + p3 + ">; rel=self"}, mustURL(t, p2))
-		if err != nil || got.self != p2 {
+		got, violations, err := ParseLinks([]string{"<" + p2 + ">; rel=self, <" + p1 + ">; rel=self", "<" + p3 + ">; rel=self"}, mustURL(t, p2))
+		if err != nil || got.Self != p2 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		if kinds := kindsOf(violations); !slices.Equal(kinds, []string{RepeatedLink, RepeatedLink}) {
@@ -128,7 +128,7 @@ func TestParseLinksLosesNone(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, _, err := parseLinks([]string{"<" + p2 + ">; rel=self", tt.field}, mustURL(t, p2))
+			got, _, err := ParseLinks([]string{"<" + p2 + ">; rel=self", tt.field}, mustURL(t, p2))
 			if kindOf(err) != BadLink {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -152,7 +152,7 @@ func TestParseLinksLosesNoneToAByte(t *testing.T) {
 
 func TestLinkErrorsHideUserInfo(t *testing.T) {
 	t.Parallel()
-	_, _, err := parseLinks([]string{"<https://me:secret@x.example/3>; rel=next'"}, mustURL(t, "https://me:secret@x.example/feed"))
+	_, _, err := ParseLinks([]string{"<https://me:secret@x.example/3>; rel=next'"}, mustURL(t, "https://me:secret@x.example/feed"))
 	if kindOf(err) != BadLink || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}

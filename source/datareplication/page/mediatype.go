@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"strings"
@@ -6,10 +6,11 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// parseBoundary returns the boundary parameter of a page's Content-Type, which
-// may be any multipart type. It takes more than [mime.ParseMediaType]: feeds
-// of this format are served with an unquoted boundary=<random-boundary>.
-func parseBoundary(contentType, page string) (string, error) {
+// ParseBoundary returns the boundary parameter of a page's Content-Type, which
+// may be any multipart type. It accepts more than [mime.ParseMediaType] does: feeds
+// of this format are served with an unquoted boundary=<random-boundary>. The name of the
+// page is used in errors, which match [feed.ErrPermanent].
+func ParseBoundary(contentType, page string) (string, error) {
 	if contentType == "" {
 		return "", broken(MissingContentType, page, "the page has no Content-Type")
 	}
@@ -43,9 +44,9 @@ func isMultipart(contentType string) bool {
 	return strings.EqualFold(trimBlanks(main), "multipart")
 }
 
-// cutParam cuts the first parameter off a list of parameters between
-// semicolons. A value without quotes is all that there is up to the semicolon.
-// It is not ok if a quoted value does not end or has something behind it.
+// cutParam splits a list of parameters, which semicolons separate, into the first one and
+// the rest. A value without quotes ends at the semicolon. If a quoted value does not end,
+// or has anything but blanks after it, ok is false.
 func cutParam(s string) (name, value, rest string, ok bool) {
 	end := strings.IndexAny(s, "=;")
 	if end < 0 {
@@ -67,8 +68,8 @@ func cutParam(s string) (name, value, rest string, ok bool) {
 	return name, value, rest, trimBlanks(junk) == ""
 }
 
-// cutQuoted cuts a quoted string off s, which starts with its quote, and
-// resolves the backslashes in it. It is not ok if the string does not end.
+// cutQuoted splits s, which starts with a quote, into the quoted string, without its quotes
+// and backslashes, and the rest. If the string does not end, ok is false.
 func cutQuoted(s string) (value, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -85,9 +86,9 @@ func cutQuoted(s string) (value, rest string, ok bool) {
 	return "", "", false
 }
 
-// trimBlanks cuts off the white space that HTTP and MIME allow around things.
-// Unlike [strings.Trim] it does not build a set of characters first: it runs
-// for every field of every entity.
+// trimBlanks returns s without leading and trailing spaces and tabs. It is called for
+// every field of every entity, and faster than [strings.Trim], which builds a set of
+// characters first.
 func trimBlanks(s string) string {
 	for s != "" && isBlank(s[0]) {
 		s = s[1:]
@@ -100,7 +101,7 @@ func trimBlanks(s string) string {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// isToken says whether s is a token of RFC 9110, which every header name is.
+// isToken reports whether s is a token of RFC 9110, which every header name is.
 func isToken(s string) bool {
 	for i := range len(s) {
 		if !isTokenByte[s[i]] {
@@ -117,5 +118,5 @@ var isTokenByte = func() (is [256]bool) {
 	return is
 }()
 
-// excerpt returns as much of s as goes into an error or a log line.
+// excerpt returns s, shortened for an error or a log line.
 func excerpt(s string) string { return safetext.Clip(s, 160) }

@@ -1,4 +1,4 @@
-package datareplication
+package page
 
 import (
 	"errors"
@@ -39,9 +39,9 @@ func TestParseBoundary(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := parseBoundary(tt.in, "page")
+			got, err := ParseBoundary(tt.in, "page")
 			if got != tt.want || kindOf(err) != tt.kind {
-				t.Errorf("parseBoundary(%q) = %q, %v", tt.in, got, err)
+				t.Errorf("ParseBoundary(%q) = %q, %v", tt.in, got, err)
 			}
 		})
 	}

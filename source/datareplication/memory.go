@@ -1,0 +1,64 @@
+package datareplication
+
+import (
+	"context"
+	"errors"
+)
+
+// Memory reserves memory for the batch that Next reads. The bytes that are reserved when
+// Next returns belong to the batch; the Source does not free them. A Source uses a Memory
+// in one goroutine, and only during Next.
+type Memory interface {
+	// Reserve reserves n bytes more for the batch, and waits until it can. If ctx ends
+	// first, it returns its error and reserves nothing.
+	Reserve(ctx context.Context, n int64) error
+	// TryReserve reserves n bytes more if that needs no wait, and reports whether it did.
+	TryReserve(n int64) bool
+	// Free takes back the reservation of n bytes.
+	Free(n int64)
+}
+
+// errNoMemory reports that an entity must wait for the next batch, because there is no
+// memory for it.
+var errNoMemory = errors.New("there is no memory for another entity")
+
+// reservation counts the bytes that are reserved for a batch. It implements page.Memory for
+// the page of the batch.
+type reservation struct {
+	memory Memory // nil for no bound
+	used   int64
+	// ctx ends the waits for the entity that is being read.
+	ctx context.Context //nolint:containedctx // of one call of openPage.entity
+	// wait reports that the entity is worth a wait, because the batch has no other.
+	wait bool
+}
+
+// Reserve is that of [page.Memory].
+func (r *reservation) Reserve(n int, grows bool) error {
+	switch {
+	case r.memory == nil:
+		return nil
+	case !r.wait && !grows:
+		if !r.memory.TryReserve(int64(n)) {
+			return errNoMemory
+		}
+	default:
+		if err := r.memory.Reserve(r.ctx, int64(n)); err != nil {
+			return err
+		}
+	}
+	r.used += int64(n)
+	return nil
+}
+
+// Free is that of [page.Memory].
+func (r *reservation) Free(n int) {
+	if r.memory != nil && n > 0 {
+		r.memory.Free(int64(n))
+		r.used -= int64(n)
+	}
+}
+
+// shrink frees all but the first used bytes, after the entities that were read since have
+// been dropped.
+func (r *reservation) shrink(used int64) { r.Free(int(r.used - used)) }

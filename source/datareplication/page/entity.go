@@ -1,0 +1,108 @@
+package page
+
+import (
+	"strings"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
+)
+
+// NewEntity returns the entity of a part. The URL of the page and the index of the part on
+// it, from 0, are used in errors and violations; the entity has the URL, too. All headers
+// are kept unchanged. If a header is repeated, the first one counts.
+//
+// An entity without a Content-ID is refused: duplicates are detected by it, so it is never
+// generated. Content-Type, Last-Modified and Operation-Type are required, too. An error
+// matches [feed.ErrPermanent] and [feed.Violation].
+func NewEntity(p Part, page string, index int) (feed.Entity, []feed.Violation, error) {
+	f := ReadFields(p)
+	return f.Entity(p, page, index)
+}
+
+// Entity is [NewEntity] for a part whose fields are f.
+func (f *Fields) Entity(p Part, page string, index int) (feed.Entity, []feed.Violation, error) {
+	refuse := func(kind, what, value string) (feed.Entity, []feed.Violation, error) {
+		return feed.Entity{}, nil, broken(kind, page, "entity %d, at byte %d of the page, %s%s", index, p.Offset, what, excerpt(value))
+	}
+	if f.ContentType == "" {
+		return refuse(MissingEntityType, "has no Content-Type", "")
+	}
+	if f.Modified == "" {
+		return refuse(MissingEntityTime, "has no Last-Modified", "")
+	}
+	modified, ok, weekdayWrong := parseDate(f.Modified)
+	if !ok {
+		return refuse(BadEntityTime, "has a Last-Modified that is no HTTP date: ", f.Modified)
+	}
+	if f.ID == "" {
+		return refuse(MissingID, "has no Content-ID", "")
+	}
+	if f.Operation == "" {
+		return refuse(MissingOperation, "has no Operation-Type", "")
+	}
+	op, ok := message.ParseOperation(f.Operation)
+	if !ok {
+		return refuse(BadOperation, "has an Operation-Type that is not PUT, PATCH or DELETE: ", f.Operation)
+	}
+
+	var violations []feed.Violation
+	if weekdayWrong {
+		violations = append(violations, violation(WrongWeekday, page, "entity %q has a Last-Modified with the wrong weekday: %s", excerpt(f.ID), excerpt(f.Modified)))
+	}
+	if f.wrongLength != nil {
+		violations = append(violations, violation(LengthMismatch, page, "entity %q has %d bytes and a Content-Length of %q", excerpt(f.ID), len(p.Body), excerpt(f.wrongLength.Value)))
+	}
+	if f.encoding != nil {
+		violations = append(violations, violation(TransferEncoding, page, "entity %q has the Content-Transfer-Encoding %s; its body is passed on undecoded", excerpt(f.ID), f.encoding.Value))
+	}
+	return feed.Entity{ID: f.ID, Op: op, Modified: modified, Header: p.Header, Body: p.Body, Page: page}, violations, nil
+}
+
+// Fields are the header fields of a part from which an entity is made.
+type Fields struct {
+	// The value of the first field of each name, or "" if it is missing or empty. They can
+	// be set before Entity is called.
+	ContentType, Modified, ID, Operation string
+	// wrongLength is a Content-Length that differs from the length of the body. Parts end
+	// at their delimiter all the same.
+	wrongLength *feed.Field
+	// encoding is a Content-Transfer-Encoding that a mail program would decode.
+	encoding *feed.Field
+}
+
+// ReadFields returns the fields of a part.
+func ReadFields(p Part) (f Fields) {
+	first := func(at *string, value string) {
+		if *at == "" {
+			*at = value
+		}
+	}
+	for i := range p.Header {
+		field := &p.Header[i]
+		switch {
+		case isNamed(field.Name, message.ContentID):
+			first(&f.ID, field.Value)
+		case isNamed(field.Name, message.ContentType):
+			first(&f.ContentType, field.Value)
+		case isNamed(field.Name, message.LastModified):
+			first(&f.Modified, field.Value)
+		case isNamed(field.Name, message.OperationType):
+			first(&f.Operation, field.Value)
+		case isNamed(field.Name, "Content-Length"):
+			if number(field.Value) != len(p.Body) {
+				f.wrongLength = field
+			}
+		case isNamed(field.Name, "Content-Transfer-Encoding"):
+			if isNamed(field.Value, "base64") || isNamed(field.Value, "quoted-printable") {
+				f.encoding = field
+			}
+		}
+	}
+	return f
+}
+
+// isNamed reports whether a name equals the one wanted, in any case. It compares without
+// case only names of the same length that are not equal already, which is rare.
+func isNamed(name, want string) bool {
+	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
+}

@@ -1,0 +1,427 @@
+package page
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// ErrTruncated reports that a page ends before its closing delimiter. It is
+// transient: the next request may get the whole page.
+var ErrTruncated = fmt.Errorf("the page breaks off before its closing delimiter; it is read again, and if it stays so the provider writes broken pages: %w", io.ErrUnexpectedEOF)
+
+const (
+	firstChunk    = 16 << 10 // bytes; small, because most polls find a few entities
+	largestChunk  = 64 << 10 // bytes; larger ones leave the processor's cache before they are read
+	largestHeader = 64 << 10 // bytes of a part's header
+	// largestPadding is the largest number of blanks behind a delimiter. Without it a
+	// Reader would wait for the end of a line that has none.
+	largestPadding = 1 << 10
+)
+
+// Part is one part of a page. Its header and body share memory with other parts
+// and must not be written to. They stay valid, and do not change, when the Reader reads on.
+type Part struct {
+	Header feed.Header
+	Body   []byte
+	Offset int64 // of the part's first byte in the page, after its delimiter line
+}
+
+// Reader reads the parts of a page. Lines end with CRLF or LF, in any mixture. A
+// delimiter is a line that starts with "--" and the boundary, followed by blanks only,
+// or by "--", which ends the page. Every other line is data.
+//
+// Parts are returned without copying: each is a slice of the chunk that it was read
+// into. A chunk is written only after the bytes that were read before, so a part that
+// was returned never changes. A chunk is garbage when all of its parts are. Chunks have
+// 64 KiB at most. A larger part has memory of its own, which it shares with no other
+// part, and of which at most an eighth is unused. A part above the limit is refused as
+// soon as so many of its bytes were read.
+//
+// A Reader is used by one goroutine.
+type Reader struct {
+	r         io.Reader
+	page      string // for errors
+	maxEntity int    // bytes, headers and body
+	// delimiter is the beginning of every delimiter: a line end, "--" and the
+	// boundary.
+	delimiter []byte
+
+	// chunk[start:end] was read and not yet returned. The methods below count
+	// positions from start.
+	chunk      []byte
+	start, end int
+	offset     int64 // of chunk[start] in the page
+	nextChunk  int   // size of the chunk after this one
+	maxChunk   int   // size of the largest chunk, unless it is a part's own
+	// own reports that the chunk belongs to the part at its start, and to no other.
+	own bool
+	// lastOwn is the size of the last part that had memory of its own.
+	lastOwn int
+	// Memory reserves the chunks, except the first one and those that follow a part
+	// with memory of its own. Nil means that there is no bound. It may be changed
+	// between calls of Next.
+	Memory  Memory
+	readErr error // of r, which is not read again after it
+
+	begun  bool  // the first delimiter was read
+	closed bool  // the closing delimiter was read
+	err    error // that Next returned, and returns from then on
+
+	fieldEnds []int        // of the header that was read last
+	last      feed.Header  // of the part that was returned last
+	fields    []feed.Field // that headers are cut from
+}
+
+// Memory counts the bytes that pages take in memory.
+type Memory interface {
+	// Reserve is called before n bytes are allocated. If it fails, Next returns its
+	// error, and can be called again: nothing of the page is lost. If grows is set, the
+	// bytes take the place of fewer that hold the beginning of a large part. Those stay
+	// allocated if Reserve fails, so it should wait rather than fail.
+	Reserve(n int, grows bool) error
+	// Free is called when n bytes that were reserved are no longer used. The bytes of
+	// parts that were returned are never freed.
+	Free(n int)
+}
+
+// reserveError is an error of a Memory.
+type reserveError struct{ error }
+
+// NewReader returns a reader of the page whose body is r. The name of the page is used
+// in errors. Parts of more than maxEntity bytes, headers and body together, are refused.
+func NewReader(r io.Reader, boundary, page string, maxEntity int) *Reader {
+	p := &Reader{
+		r: r, page: page, maxEntity: maxEntity,
+		delimiter: []byte("\n--" + boundary),
+		chunk:     make([]byte, firstChunk), nextChunk: 2 * firstChunk, maxChunk: largestChunk,
+	}
+	// The first line of the page may be a delimiter, too, so a line end is put before it.
+	p.chunk[0] = '\n'
+	p.end, p.offset = 1, -1
+	return p
+}
+
+// Next returns the next part after it has read the delimiter that ends it. After the
+// closing delimiter it returns [io.EOF] itself; the rest of the page is ignored and may be
+// left unread. If the page ends without a closing delimiter, the error matches
+// [ErrTruncated]. An error of the body is returned unchanged. A malformed page gives an
+// error that matches [feed.ErrPermanent]. All of these are returned again by the next
+// call. An error of Memory is returned unchanged, and once.
+func (p *Reader) Next() (Part, error) {
+	if p.err != nil {
+		return Part{}, p.err
+	}
+	next, err := p.readPart()
+	if refused, ok := errors.AsType[*reserveError](err); ok {
+		return Part{}, refused.error
+	}
+	p.err = err
+	return next, err
+}
+
+func (p *Reader) readPart() (Part, error) {
+	if !p.begun {
+		if err := p.skipPreamble(); err != nil {
+			return Part{}, err
+		}
+		p.begun = true
+	}
+	if p.closed {
+		return Part{}, io.EOF
+	}
+	header, err := p.readHeader()
+	if err != nil {
+		return Part{}, err
+	}
+	// If there is no body, the line end of the blank line may be that of the delimiter.
+	bodyEnd, behind, err := p.readBody(header.blank)
+	if err != nil {
+		return Part{}, err
+	}
+	if p.own {
+		return p.cutOwn(header, bodyEnd, behind)
+	}
+	next, err := p.cut(p.unread(), header, bodyEnd)
+	if err != nil {
+		return Part{}, err
+	}
+	p.skip(behind)
+	return next, nil
+}
+
+// cut returns the part at the start of b, whose body ends at bodyEnd.
+func (p *Reader) cut(b []byte, header headerExtent, bodyEnd int) (Part, error) {
+	fields, err := p.parseHeader(b[:header.size], header)
+	if err != nil {
+		return Part{}, err
+	}
+	return Part{Header: fields, Body: b[min(header.end, bodyEnd):bodyEnd:bodyEnd], Offset: p.offset}, nil
+}
+
+// cutOwn is cut for a part that has memory of its own. The Reader keeps nothing that
+// refers to that memory, because a page may stay open after its parts were published.
+func (p *Reader) cutOwn(header headerExtent, bodyEnd, behind int) (Part, error) {
+	b, rest := p.chunk[:bodyEnd], p.chunk[behind:p.end]
+	p.lastOwn = behind
+	if unused := len(p.chunk) - bodyEnd; unused > bodyEnd/8 {
+		b = make([]byte, bodyEnd)
+		copy(b, p.chunk)
+		p.free(unused)
+	}
+	p.fields = make([]feed.Field, 0, len(p.fieldEnds))
+	next, err := p.cut(b, header, bodyEnd)
+	p.fields, p.last = nil, nil
+	chunk := make([]byte, max(firstChunk, len(rest)))
+	p.start, p.end = 0, copy(chunk, rest)
+	p.offset += int64(behind)
+	p.chunk, p.own = chunk, false
+	return next, err
+}
+
+// A delimiterKind is a result of search.
+type delimiterKind int
+
+const (
+	noDelimiter      delimiterKind = iota
+	unfinished                     // more bytes are needed to decide
+	opening                        // another part follows
+	closing                        // the page ends here
+	delimiterTooLong               // it is followed by more blanks than we read
+)
+
+// skipPreamble skips everything up to and including the first delimiter.
+func (p *Reader) skipPreamble() error {
+	for {
+		at, behind, kind := p.search(0)
+		switch kind {
+		case opening, closing:
+			p.skip(behind)
+			p.closed = kind == closing
+			return nil
+		case delimiterTooLong:
+			return p.broken(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+		}
+		p.skip(at)
+		if err := p.fill(); err != nil {
+			return err
+		}
+	}
+}
+
+// headerExtent is the position of a part's header. The ends of its fields are in
+// Reader.fieldEnds.
+type headerExtent struct {
+	size    int  // of the fields
+	blank   int  // the last byte of the blank line that ends the header
+	end     int  // after the blank line
+	folded  bool // whether some field has several lines
+	returns int  // number of carriage returns that belong to line ends
+}
+
+// readHeader reads up to and including the blank line after a part's header.
+func (p *Reader) readHeader() (headerExtent, error) {
+	p.fieldEnds = p.fieldEnds[:0]
+	var extent headerExtent
+	line, scanned := 0, 0
+	for {
+		b := p.unread()
+		i := bytes.IndexByte(b[scanned:], '\n')
+		if i < 0 {
+			scanned = len(b)
+			if len(b) > largestHeader+len("\r\n") {
+				return headerExtent{}, p.headerTooLarge()
+			}
+			if err := p.fill(); err != nil {
+				return headerExtent{}, err
+			}
+			continue
+		}
+		eol := scanned + i
+		if eol == line || eol == line+1 && b[line] == '\r' {
+			extent.size, extent.blank, extent.end = line, eol, eol+1
+			return extent, nil
+		}
+		if eol > largestHeader {
+			return headerExtent{}, p.headerTooLarge()
+		}
+		if mark := p.delimiter[1:]; b[line] == '-' && bytes.HasPrefix(b[line:], mark) {
+			if _, kind := classify(b[line+len(mark) : eol+1]); kind != noDelimiter {
+				return headerExtent{}, p.broken(BadPart, line, "a part's header ends in a delimiter, without a blank line")
+			}
+		}
+		if b[eol-1] == '\r' {
+			extent.returns++
+		}
+		// A line that starts with a blank continues the field before it.
+		if last := len(p.fieldEnds) - 1; isBlank(b[line]) && last >= 0 {
+			p.fieldEnds[last] = eol + 1
+			extent.folded = true
+		} else {
+			p.fieldEnds = append(p.fieldEnds, eol+1)
+		}
+		line, scanned = eol+1, eol+1
+	}
+}
+
+func (p *Reader) headerTooLarge() error {
+	return p.broken(EntityHeaderTooLarge, 0, "a part's header is larger than %d bytes", largestHeader)
+}
+
+// readBody reads up to and including the next delimiter that starts at from or
+// later. It returns the end of the body before the delimiter, and the position after the
+// delimiter.
+func (p *Reader) readBody(from int) (bodyEnd, behind int, err error) {
+	for {
+		at, behind, kind := p.search(from)
+		b := p.unread()
+		bodyEnd = at
+		if at > 0 && b[at-1] == '\r' {
+			bodyEnd--
+		}
+		// Without a delimiter, at is the first position where one may still start.
+		if bodyEnd > p.maxEntity {
+			return 0, 0, p.broken(EntityTooLarge, 0, "an entity is larger than the limit of %d bytes", p.maxEntity)
+		}
+		switch kind {
+		case opening, closing:
+			p.closed = kind == closing
+			return bodyEnd, behind, nil
+		case delimiterTooLong:
+			return 0, 0, p.broken(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+		}
+		from = at
+		if err := p.fill(); err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+// search looks for a delimiter that starts at from or later. If there is one,
+// or may be one, it starts at at; otherwise at is the first position where one may still
+// start. behind is the end of the delimiter's line.
+func (p *Reader) search(from int) (at, behind int, kind delimiterKind) {
+	b := p.unread()
+	for {
+		i := bytes.Index(b[from:], p.delimiter)
+		if i < 0 {
+			return max(from, len(b)-len(p.delimiter)+1), 0, noDelimiter
+		}
+		at = from + i
+		behind = at + len(p.delimiter)
+		if n, kind := classify(b[behind:]); kind != noDelimiter {
+			return at, behind + n, kind
+		}
+		from = at + 1
+	}
+}
+
+// classify reports which kind of delimiter a line is, given the bytes after "--" and the
+// boundary. For a delimiter, n is the number of those bytes that belong to it.
+func classify(rest []byte) (n int, kind delimiterKind) {
+	if len(rest) > 0 && rest[0] == '-' {
+		switch {
+		case len(rest) == 1:
+			return 0, unfinished
+		case rest[1] == '-':
+			return 2, closing
+		}
+		return 0, noDelimiter
+	}
+	for n < len(rest) && (rest[n] == ' ' || rest[n] == '\t') {
+		n++
+	}
+	switch rest = rest[n:]; {
+	case n > largestPadding:
+		return 0, delimiterTooLong
+	case len(rest) == 0 || len(rest) == 1 && rest[0] == '\r':
+		return 0, unfinished
+	case rest[0] == '\n':
+		return n + 1, opening
+	case rest[0] == '\r' && rest[1] == '\n':
+		return n + 2, opening
+	}
+	return 0, noDelimiter
+}
+
+// unread returns the bytes that were read and not yet returned.
+func (p *Reader) unread() []byte { return p.chunk[p.start:p.end] }
+
+// skip discards the first n unread bytes.
+func (p *Reader) skip(n int) {
+	p.start += n
+	p.offset += int64(n)
+}
+
+// fill reads more bytes. It returns nil only if it read at least one.
+func (p *Reader) fill() error {
+	if p.end == len(p.chunk) {
+		if err := p.grow(); err != nil {
+			return err
+		}
+	}
+	for range 100 {
+		if p.readErr != nil {
+			break
+		}
+		var n int
+		// A part's own memory should have few bytes of the parts after it.
+		n, p.readErr = p.r.Read(p.chunk[p.end:min(len(p.chunk), p.end+p.maxChunk)])
+		if n > 0 {
+			p.end += n
+			return nil
+		}
+	}
+	switch {
+	case p.readErr == nil:
+		return io.ErrNoProgress
+	case errors.Is(p.readErr, io.EOF):
+		return fmt.Errorf("%s ends at byte %d: %w", p.page, p.offset+int64(p.end-p.start), ErrTruncated)
+	}
+	return p.readErr
+}
+
+// grow moves the unread bytes to another chunk, which has room for more.
+func (p *Reader) grow() error {
+	rest := p.unread()
+	// No part needs more than enough bytes.
+	enough := p.maxEntity + len(p.delimiter) + largestChunk
+	size := max(p.nextChunk, min(2*len(rest), enough))
+	own := p.begun && size > p.maxChunk
+	if own {
+		// Parts are often about as large as the one before.
+		size = max(size, min(p.lastOwn+largestPadding, enough))
+	}
+	if p.Memory != nil {
+		if err := p.Memory.Reserve(size, p.own); err != nil {
+			return &reserveError{err}
+		}
+	}
+	chunk := make([]byte, size)
+	n := copy(chunk, rest)
+	if p.own {
+		p.free(len(p.chunk))
+	}
+	p.start, p.end = 0, n
+	p.chunk, p.own = chunk, own
+	// Arrays of fields refer to the chunks of their parts.
+	p.fields, p.last = nil, nil
+	if !own {
+		p.nextChunk = min(2*p.nextChunk, p.maxChunk)
+	}
+	return nil
+}
+
+func (p *Reader) free(n int) {
+	if p.Memory != nil {
+		p.Memory.Free(n)
+	}
+}
+
+// broken returns the error about a breach at an unread byte.
+func (p *Reader) broken(kind string, at int, format string, args ...any) error {
+	return broken(kind, p.page, format+", at byte %d", append(args, p.offset+int64(at))...)
+}
