@@ -33,7 +33,7 @@ var options = map[string]option{
 	"log.format":        {text: "`auto` is text on a terminal and JSON otherwise."},
 	"secret_parameters": {text: "Additional query parameters of URLs whose values are replaced by `***`; see [Secrets](#secrets)."},
 	"grace":             {text: "How long a stop may take before it is cut short. Give the supervisor more."},
-	"read_ahead.total":  {text: "Limit for entities of all feeds together that were read and are not published yet; see [Sizing](sizing.md)."},
+	"read_ahead.total":  {text: "Limit for what all feeds together hold of entities and documents that are being read or are not published yet; see [Sizing](sizing.md)."},
 	"read_ahead.feed":   {text: "Limit for one feed, at least 65536. Half of it is the largest commit."},
 	"admin.listen":      {text: "Address of health, metrics and status, which have no password. `off`, or an empty variable, disables it."},
 
