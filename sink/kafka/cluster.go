@@ -78,82 +78,54 @@ var (
 	stable = boundary{-1, 1} // before the oldest transaction that is not ended
 )
 
-// A spot is where a record lies.
-type spot struct {
-	topic     string
-	partition int32
-	offset    int64
-}
-
-// offsets returns a boundary of partitions of a topic, in their order.
-func (c *Conn) offsets(ctx context.Context, topic string, partitions []int32, of boundary) ([]int64, error) {
-	spots := make([]spot, len(partitions))
-	for i, n := range partitions {
-		spots[i] = spot{topic: topic, partition: n}
-	}
-	if err := c.locate(ctx, spots, of); err != nil {
-		return nil, err
-	}
-	offsets := make([]int64, len(spots))
-	for i, s := range spots {
-		offsets[i] = s.offset
-	}
-	return offsets, nil
-}
-
-// locate sets the offsets of spots to a boundary of their partitions. It waits for a
+// offsets returns a boundary of partitions of a topic, in their order. It waits for a
 // partition that has another leader.
-func (c *Conn) locate(ctx context.Context, spots []spot, of boundary) error {
+func (c *Conn) offsets(ctx context.Context, topic string, partitions []int32, of boundary) ([]int64, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = -1
-	req.IsolationLevel = of.isolation
-	for _, s := range spots {
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = topic
+	for _, n := range partitions {
 		p := kmsg.NewListOffsetsRequestTopicPartition()
-		p.Partition = s.partition
-		p.CurrentLeaderEpoch = -1
-		p.Timestamp = of.timestamp
-		at := slices.IndexFunc(req.Topics, func(t kmsg.ListOffsetsRequestTopic) bool { return t.Topic == s.topic })
-		if at < 0 {
-			t := kmsg.NewListOffsetsRequestTopic()
-			t.Topic = s.topic
-			req.Topics, at = append(req.Topics, t), len(req.Topics)
-		}
-		req.Topics[at].Partitions = append(req.Topics[at].Partitions, p)
+		p.Partition, p.CurrentLeaderEpoch, p.Timestamp = n, -1, of.timestamp
+		t.Partitions = append(t.Partitions, p)
 	}
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID, req.IsolationLevel, req.Topics = -1, of.isolation, []kmsg.ListOffsetsRequestTopic{t}
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
-		err := c.locateOnce(ctx, req, spots)
+		offsets, err := c.offsetsOnce(ctx, req)
 		// kgo retries NOT_LEADER for only one of several concurrent requests, so retry here. A
 		// leader that was just elected does not know its offsets at first.
 		if !errors.Is(err, kerr.NotLeaderForPartition) && !errors.Is(err, kerr.OffsetNotAvailable) || sleep(ctx, wait) != nil {
-			return err
+			return offsets, err
 		}
 	}
 }
 
-func (c *Conn) locateOnce(ctx context.Context, req *kmsg.ListOffsetsRequest, spots []spot) error {
+func (c *Conn) offsetsOnce(ctx context.Context, req *kmsg.ListOffsetsRequest) ([]int64, error) {
 	resp, err := req.RequestWith(ctx, c.client)
 	if err != nil {
-		return causeOf(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
-	found := map[spot]int64{}
+	found := map[int32]int64{}
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return fmt.Errorf("partition %d of %s: %w", p.Partition, t.Topic, err)
+				return nil, fmt.Errorf("partition %d of %s: %w", p.Partition, t.Topic, err)
 			}
-			found[spot{topic: t.Topic, partition: p.Partition}] = p.Offset
+			found[p.Partition] = p.Offset
 		}
 	}
-	for i, s := range spots {
-		offset, ok := found[spot{topic: s.topic, partition: s.partition}]
+	asked := req.Topics[0]
+	offsets := make([]int64, len(asked.Partitions))
+	for i, p := range asked.Partitions {
+		offset, ok := found[p.Partition]
 		if !ok {
-			return fmt.Errorf("the cluster says nothing about partition %d of %s", s.partition, s.topic)
+			return nil, fmt.Errorf("the cluster says nothing about partition %d of %s", p.Partition, asked.Topic)
 		}
-		spots[i].offset = offset
+		offsets[i] = offset
 	}
-	return nil
+	return offsets, nil
 }
 
 // fetchBytes is about how much one fetch gets. A batch that is larger comes

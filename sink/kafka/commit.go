@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -91,7 +92,8 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		}
 		defer release()
 	}
-	ends := s.endsAfter(p.records)
+	written := kadm.OffsetsFromRecords(p.records...)
+	ends := s.endsAfter(written)
 	record := []kgo.Record{s.checkpointRecord(cp, ends)}
 	if err := s.send(ctx, record, nil); err != nil {
 		return s.explainCheckpoint(err, len(record[0].Value))
@@ -102,47 +104,33 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		}
 		s.confirmed = n
 	}
-	last := append(lastOf(p.records), lastOf(record)...)
-	if err := commitSent(ctx, s.producer, last); err != nil {
+	written.AddOffset(s.conn.cfg.Checkpoints, s.place.partition, record[0].Offset+1, -1)
+	if err := commitSent(ctx, s.producer, written); err != nil {
 		return err
 	}
 	// All of it is stored now. If the process ends here, Resume finds it so.
 	s.newest = stored{offset: record[0].Offset, data: record[0].Value, ends: ends}
 	s.placed = true
 	s.seen.checkpoint, s.seen.next = s.newest, ends
-	s.hung.afterCommit(ctx, last)
+	s.hung.afterCommit(ctx, written)
 	// The records hold on to the page that the entities were read from.
 	clear(p.records)
 	s.spare = p.records[:0]
 	return nil
 }
 
-// endsAfter returns the offset behind the last record of each partition of the topic, as far
-// as this sink knows them, once records are committed: what they were when it resumed, and
-// what it has written since. Nobody else writes for this feed, so the IDs up to there are
-// known.
-func (s *Sink) endsAfter(records []kgo.Record) []int64 {
+// endsAfter returns the ends of the topic's partitions, as far as this sink knows them, once
+// what it has written is committed: what they were when it resumed, and what it has written
+// since. Nobody else writes for this feed, so the IDs up to there are known.
+func (s *Sink) endsAfter(written kadm.Offsets) []int64 {
 	ends := slices.Clone(s.seen.next)
-	for i := range records {
-		r := &records[i]
-		for int(r.Partition) >= len(ends) {
+	for partition, end := range written[s.topic.Name] {
+		for int(partition) >= len(ends) {
 			ends = append(ends, 0) // of a partition that was added since
 		}
-		ends[r.Partition] = max(ends[r.Partition], r.Offset+1)
+		ends[partition] = max(ends[partition], end.At)
 	}
 	return ends
-}
-
-// lastOf returns where the last record of each partition lies.
-func lastOf(records []kgo.Record) []spot {
-	var last []spot
-	for i := len(records) - 1; i >= 0; i-- {
-		r := &records[i]
-		if !slices.ContainsFunc(last, func(s spot) bool { return s.partition == r.Partition && s.topic == r.Topic }) {
-			last = append(last, spot{r.Topic, r.Partition, r.Offset})
-		}
-	}
-	return last
 }
 
 // send writes records in the transaction that is open, and waits until they are
@@ -165,15 +153,15 @@ func (s *Sink) send(ctx context.Context, records []kgo.Record, meanwhile func())
 	return causeOf(ctx, promise.Err())
 }
 
-// commitSent commits what was sent: all of it is in the log now, at and before last. If
+// commitSent commits what was sent: all of it is in the log now, before the offsets written. If
 // the process ends here, its successor aborts it. From here on the caller's end breaks
 // nothing off, only the time does. After an error the commit may have taken place, or may
 // yet.
-func commitSent(ctx context.Context, p *kgo.Client, last []spot) error {
+func commitSent(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNoWord)
 	defer cancel()
-	if err := known(ctx, p, last); err != nil {
+	if err := known(ctx, p, written); err != nil {
 		return err
 	}
 	return causeOf(ctx, p.EndTransaction(ctx, kgo.TryCommit))
@@ -184,10 +172,10 @@ func commitSent(ctx context.Context, p *kgo.Client, last []spot) error {
 // answered before it has made the note. EndTransaction sees what is noted alone: if that
 // is nothing it aborts and returns no error, and a partition that it does not see goes on
 // with its sequence numbers, which the cluster refuses in the next transaction.
-func known(ctx context.Context, p *kgo.Client, partitions []spot) error {
-	for _, at := range partitions {
+func known(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
+	for _, at := range written.Sorted() {
 		for {
-			if leader, _, _ := p.PartitionLeader(at.topic, at.partition); leader >= 0 {
+			if leader, _, _ := p.PartitionLeader(at.Topic, at.Partition); leader >= 0 {
 				break
 			}
 			if err := sleep(ctx, time.Millisecond); err != nil {

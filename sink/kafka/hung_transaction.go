@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -37,10 +36,9 @@ import (
 // hungTransaction finds and ends hung transactions of a feed's transactional id.
 type hungTransaction struct {
 	sink *Sink
-	// last is where the last commit wrote, nil if it is known to be ended in all of these
-	// partitions; ended gets whether it was soon after the commit.
-	last  []spot
-	ended <-chan bool
+	// unsure reports that the last commit may hang; ended gets whether it ended soon.
+	unsure bool
+	ended  <-chan bool
 	cure  *cure // nil unless one is under way
 }
 
@@ -102,28 +100,28 @@ const endsWithin = 100 * time.Millisecond
 // waits for the answer: a transaction that begins before the markers of the last one are
 // written is made to wait 20 ms and more by the broker
 // (add.partitions.to.txn.retry.backoff.ms).
-func (h *hungTransaction) afterCommit(ctx context.Context, last []spot) {
-	h.last, h.ended = nil, nil
-	if !h.possible() {
+func (h *hungTransaction) afterCommit(ctx context.Context, written kadm.Offsets) {
+	h.unsure, h.ended = h.possible(), nil
+	if !h.unsure {
 		return
 	}
 	answer := make(chan bool, 1)
-	h.last, h.ended = last, answer
+	h.ended = answer
 	ctx, cancel := h.sink.conn.within(context.WithoutCancel(ctx), endsWithin)
 	go func() {
 		defer cancel()
-		now := slices.Clone(last)
-		for wait := time.Millisecond; ; wait *= 2 {
-			err := h.sink.conn.locate(ctx, now, stable)
-			ended := err == nil
-			for i := range last {
-				ended = ended && last[i].offset < now[i].offset
+		for topic, partitions := range written {
+			var numbers []int32
+			var behind []int64
+			for n, last := range partitions {
+				numbers, behind = append(numbers, n), append(behind, last.At)
 			}
-			if ended || err != nil || sleep(ctx, wait) != nil {
-				answer <- ended
+			if _, err := h.sink.conn.waitStableUpTo(ctx, topic, numbers, behind, endsWithin, nil); err != nil {
+				answer <- false
 				return
 			}
 		}
+		answer <- true
 	}()
 }
 
@@ -133,14 +131,13 @@ var errHangs = errors.New("the last commit is not ended in all partitions, thoug
 // awaitEnd waits until the last commit of this sink is ended wherever it wrote. It returns
 // an error if it hangs, or if the cluster does not tell.
 func (h *hungTransaction) awaitEnd(ctx context.Context) error {
-	if h.last == nil {
+	if !h.unsure {
 		return nil
 	}
 	if h.ended != nil {
 		select {
 		case ended := <-h.ended:
-			if h.ended = nil; ended {
-				h.last = nil
+			if h.ended, h.unsure = nil, !ended; ended {
 				return nil
 			}
 		case <-ctx.Done():
@@ -163,9 +160,7 @@ func (h *hungTransaction) awaitEnd(ctx context.Context) error {
 		if err == nil && len(open) > 0 {
 			err = errHangs
 		}
-		if err == nil {
-			h.last = nil
-		}
+		h.unsure = err != nil
 		return err
 	}
 }

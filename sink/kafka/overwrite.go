@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -93,5 +94,5 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 	if now := s.newestOf(feeds); !now.is(replaced) {
 		return fmt.Errorf("%w: the newest checkpoint has offset %d, not %d", checkpoint.ErrConflict, now.offset, replaced.offset)
 	}
-	return commitSent(ctx, s.producer, lastOf(records))
+	return commitSent(ctx, s.producer, kadm.OffsetsFromRecords(records...))
 }

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -130,33 +129,26 @@ func (s *Sink) abandon(ctx context.Context, why error) {
 	s.close()
 }
 
+// abort aborts the transaction by initializing the transactional id, in all versions of
+// transactions. In version 1 the markers of what a producer aborts itself have its own
+// epoch. A broker before 3.6 takes records of that epoch which arrive later, and the next
+// commit with the id would publish them. Initializing the id aborts with the next epoch, so
+// late records are refused.
+//
+// It does nothing if the transaction has ended, for it may hang (see hungTransaction), or if
+// another copy has the id, where the cluster tells. What is unknown now the next Resume finds
+// out.
 func (s *Sink) abort(ctx context.Context) {
 	ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
 	defer cancel()
-	var now *kadm.DescribedTransaction // nil if the cluster does not tell
+	s.producer.Close()
 	if s.conn.tells.Load() {
-		// One that has ended may hang. To abort what is not open franz-go initializes the
-		// transactional id: see takeOver. What is unknown now the next Resume will see.
-		var err error
-		if now, err = s.conn.transaction(ctx, s.transactionalID); err != nil || now.State != "Ongoing" {
+		now, err := s.conn.transaction(ctx, s.transactionalID)
+		if _, epoch, _ := s.producer.ProducerID(ctx); err != nil || now.State != "Ongoing" || now.ProducerEpoch != epoch {
 			return
 		}
 	}
-	if s.conn.transactions2.Load() {
-		if s.producer.AbortBufferedRecords(ctx) == nil {
-			_ = s.producer.EndTransaction(ctx, kgo.TryAbort)
-		}
-		return
-	}
-	// In version 1 the markers of what a producer aborts itself have its own epoch. A
-	// broker before 3.6 takes records of that epoch which arrive later, and the next
-	// commit with the id would publish them. Initializing the id aborts with the next
-	// epoch, so late records are refused. The id is not taken from another copy that has a
-	// transaction open, where the cluster tells.
-	s.producer.Close()
-	if _, epoch, _ := s.producer.ProducerID(ctx); now == nil || now.ProducerEpoch == epoch {
-		_ = s.conn.endTransaction(ctx, s.transactionalID)
-	}
+	_ = s.conn.endTransaction(ctx, s.transactionalID)
 }
 
 // largestRequest is the largest batch that franz-go makes, in bytes.
