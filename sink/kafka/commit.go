@@ -25,13 +25,6 @@ const (
 // Commit appends entities and stores cp in one transaction. It takes at most
 // three times the configured timeout.
 func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	return s.CommitStaging(ctx, entities, cp, nil)
-}
-
-// CommitStaging is Commit. While the cluster takes the records it asks next, unless
-// that is nil, what the following commit will have, and makes its records. Nothing
-// of them is sent before that commit.
-func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	// If anything goes wrong from here on, nobody knows whether the commit took
 	// place until Resume has looked.
 	ready := s.ready
@@ -44,7 +37,7 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	}
 	ctx, cancel := s.conn.within(ctx, 3*s.conn.cfg.Timeout)
 	defer cancel()
-	if err := s.commit(ctx, entities, cp, next); err != nil {
+	if err := s.commit(ctx, entities, cp); err != nil {
 		err = s.explain(ctx, err)
 		s.abandon(ctx, err)
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Name, err)
@@ -56,14 +49,10 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 
 // commit makes one transaction. The checkpoint goes last, for it names the offsets at which
 // the entities end.
-func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
-	p := s.ahead
-	s.ahead = prepared{}
-	if !p.holds(entities) {
-		var err error
-		if p, err = s.prepare(entities); err != nil {
-			return err
-		}
+func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	records, err := s.records(entities)
+	if err != nil {
+		return err
 	}
 	if s.producer == nil {
 		if err := s.takeOver(ctx); err != nil {
@@ -75,12 +64,7 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	if err := s.producer.BeginTransaction(); err != nil {
 		return err
 	}
-	err := s.send(ctx, p.records, func() {
-		if next != nil {
-			s.stage(next())
-		}
-	})
-	if err != nil {
+	if err := s.send(ctx, records); err != nil {
 		return err
 	}
 	if s.connections.changes.Load() != s.confirmed {
@@ -92,10 +76,10 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		}
 		defer release()
 	}
-	written := kadm.OffsetsFromRecords(p.records...)
+	written := kadm.OffsetsFromRecords(records...)
 	ends := s.endsAfter(written)
 	record := []kgo.Record{s.checkpointRecord(cp, ends)}
-	if err := s.send(ctx, record, nil); err != nil {
+	if err := s.send(ctx, record); err != nil {
 		return s.explainCheckpoint(err, len(record[0].Value))
 	}
 	if n := s.connections.changes.Load(); n != s.confirmed {
@@ -113,9 +97,6 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	s.placed = true
 	s.seen.checkpoint, s.seen.next = s.newest, ends
 	s.hung.afterCommit(ctx, written)
-	// The records hold on to the page that the entities were read from.
-	clear(p.records)
-	s.spare = p.records[:0]
 	return nil
 }
 
@@ -134,8 +115,8 @@ func (s *Sink) endsAfter(written kadm.Offsets) []int64 {
 }
 
 // send writes records in the transaction that is open, and waits until they are
-// acknowledged. It calls meanwhile, unless that is nil, once they are on their way.
-func (s *Sink) send(ctx context.Context, records []kgo.Record, meanwhile func()) error {
+// acknowledged.
+func (s *Sink) send(ctx context.Context, records []kgo.Record) error {
 	p := s.producer
 	// A closed client fails everything that it waits for.
 	stop := context.AfterFunc(ctx, p.Close)
@@ -143,9 +124,6 @@ func (s *Sink) send(ctx context.Context, records []kgo.Record, meanwhile func())
 	promise := kgo.AbortingFirstErrPromise(p)
 	for i := range records {
 		p.Produce(ctx, &records[i], promise.Promise())
-	}
-	if meanwhile != nil {
-		meanwhile()
 	}
 	if err := p.Flush(ctx); err != nil {
 		return causeOf(ctx, err)

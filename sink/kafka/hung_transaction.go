@@ -39,7 +39,7 @@ type hungTransaction struct {
 	// unsure reports that the last commit may hang; ended gets whether it ended soon.
 	unsure bool
 	ended  <-chan bool
-	cure  *cure // nil unless one is under way
+	cure   *cure // nil unless one is under way
 }
 
 // cure is an empty transaction that ends a hung one. It is under way from when the

@@ -85,7 +85,7 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 	if err := s.producer.BeginTransaction(); err != nil {
 		return err
 	}
-	if err := s.send(ctx, records, nil); err != nil {
+	if err := s.send(ctx, records); err != nil {
 		return s.explainCheckpoint(err, len(records[len(records)-1].Value))
 	}
 	if feeds, err = s.readBelow(ctx, records[0].Offset); err != nil {

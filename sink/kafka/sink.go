@@ -52,9 +52,7 @@ type Sink struct {
 	connections *connections
 	confirmed   int64
 
-	hung  hungTransaction
-	ahead prepared     // what the next commit may have
-	spare []kgo.Record // memory for its records; empty, and used by no producer
+	hung hungTransaction
 
 	// seen says up to where in each partition ids has been caught up, of which topic, with
 	// which checkpoint, and since which move of the position by a person. It outlives errors.
@@ -92,7 +90,6 @@ func (s *Sink) IDs() *sink.IDs { return s.ids }
 // caught up IDs with it. It disturbs no copy that is alive.
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.ready = false
-	s.ahead = prepared{} // they were measured by what the topic took then
 	s.ids.Rollback()
 	was := s.newest
 	var cp checkpoint.Checkpoint
