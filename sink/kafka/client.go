@@ -2,14 +2,9 @@ package kafka
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,172 +12,107 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/feedbridge/feedbridge/feed"
 )
 
-// minAge is how old what a client knows of topics may be at least before it asks
-// again after a broker has said that it is wrong.
-const minAge = 250 * time.Millisecond
+// client sends requests to a Kafka cluster. All sinks and logs of a [Conn] share it. It reads
+// and administers with one kgo client. Each sink that commits has another one.
+type client struct {
+	*diagnosis
+	cfg  Config
+	log  *slog.Logger
+	opts []kgo.Opt // of every kgo client
 
-// Conn is how to reach a Kafka cluster, for as long as it is not closed. Any
-// number of sinks share it. It reads and administers by one client of its own;
-// each sink that commits has another.
-type Conn struct {
-	cfg     Config
-	brokers string // for errors and logs
-	log     *slog.Logger
-	opts    []kgo.Opt // what every client has
-
-	client      *kgo.Client
-	admin       *kadm.Client
-	checkpoints *checkpointTopic
+	kgo   *kgo.Client
+	admin *kadm.Client
 	// reconnects outlives outages; stop ends its probing.
 	reconnects *reconnects
 	stop       context.CancelFunc
-	// decompressor is what fetches by hand share.
+	// decompressor is shared by all fetches.
 	decompressor kgo.Decompressor
 
-	// refused says that a broker has hung up on the credentials, which is how
-	// some of them refuse, and that none has taken them since.
-	refused atomic.Bool
-	// What the cluster was found to have: it tells the state of a transaction (Kafka 3.0),
+	// What the cluster was found to support: it reports the state of a transaction (Kafka 3.0),
 	// its transactions are of version 2 (KIP-890), and they may hang (Kafka 4.0; see
 	// hungTransaction).
-	tells, transactions2, mayHang atomic.Bool
+	reportsState, transactions2, mayHang atomic.Bool
 
-	mu sync.Mutex
-	// down is why the newest attempt to connect to a broker failed, nil if it
-	// did not.
-	down      error
-	closed    bool
+	mu        sync.Mutex
 	producers map[*kgo.Client]bool // those that are open
 }
 
-// Connect makes a connection to the cluster that cfg names. That no broker
-// answers, or that one refuses, is no error: [Conn.Check] and the sinks say what
-// is wrong. Errors are for what no retry cures, such as a file that cannot be
-// read, and match [feed.ErrPermanent].
-func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+// newClient returns a client. It connects when it sends the first request.
+func newClient(cfg Config, log *slog.Logger) (*client, error) {
+	opts, err := cfg.options(log)
+	if err != nil {
+		return nil, err
 	}
-	if errs := cfg.Validate(); len(errs) > 0 {
-		return nil, feed.Permanent(fmt.Errorf("kafka: %w", errors.Join(errs...)))
-	}
-	cfg = cfg.withDefaults()
-	c := &Conn{cfg: cfg, brokers: strings.Join(cfg.Brokers, ", "), log: log, producers: map[*kgo.Client]bool{}, decompressor: kgo.DefaultDecompressor()}
-	c.checkpoints = newCheckpointTopic(c)
-	var err error
-	if c.opts, err = cfg.options(log); err != nil {
-		return nil, feed.Permanent(fmt.Errorf("kafka: %w", err))
-	}
+	c := &client{diagnosis: newDiagnosis(cfg), cfg: cfg, log: log, producers: map[*kgo.Client]bool{}, decompressor: kgo.DefaultDecompressor()}
 	lifetime, stop := context.WithCancel(context.Background())
 	c.reconnects, c.stop = newReconnects(lifetime, c.ping), stop
-	c.opts = append(c.opts, kgo.WithHooks(hooks{c}))
-	if c.client, err = kgo.NewClient(c.opts...); err != nil {
-		return nil, feed.Permanent(fmt.Errorf("kafka: %w", err))
+	c.opts = append(opts, kgo.WithHooks(c.diagnosis, c.reconnects))
+	if c.kgo, err = kgo.NewClient(c.opts...); err != nil {
+		stop()
+		return nil, err
 	}
-	c.admin = kadm.NewClient(c.client)
+	c.admin = kadm.NewClient(c.kgo)
 	return c, nil
 }
 
-// hooks hear of connections.
-type hooks struct{ conn *Conn }
-
-// OnBrokerConnect is called when a connection is ready for use, or is not to be.
-func (h hooks) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		// The time for it was over, which says nothing about the broker.
-		return
-	}
-	if err != nil {
-		h.conn.reconnects.suspect(meta.NodeID, true)
-	}
-	h.conn.mu.Lock()
-	defer h.conn.mu.Unlock()
-	h.conn.down = err
-	if err == nil {
-		h.conn.refused.Store(false)
-	}
-}
-
-// OnBrokerRead is called for every answer.
-func (h hooks) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
-	if key == kmsg.SASLAuthenticate.Int16() && errors.Is(err, io.EOF) {
-		h.conn.refused.Store(true)
-	}
-}
-
-func (c *Conn) lastDown() error {
+// close closes all connections. Requests that are under way fail.
+func (c *client) close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.down
-}
-
-// Close closes the connection. What the sinks have under way fails.
-func (c *Conn) Close() {
-	c.mu.Lock()
-	c.closed = true
+	c.closed.Store(true)
 	c.stop()
 	producers := slices.Collect(maps.Keys(c.producers))
 	c.mu.Unlock()
 	for _, p := range producers {
 		p.Close()
 	}
-	c.client.Close()
-}
-
-func (c *Conn) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
+	c.kgo.Close()
 }
 
 // grace is how long a transaction that holds a partition back is left alone: a
 // living copy is done by then.
-func (c *Conn) grace() time.Duration { return c.cfg.Timeout / 5 }
+func (c *client) grace() time.Duration { return c.cfg.Timeout / 5 }
 
-// bounded is ctx for one request.
-func (c *Conn) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// bounded returns ctx with the configured timeout, for one request.
+func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return c.within(ctx, c.cfg.Timeout)
 }
 
-func (c *Conn) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func (c *client) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, &silence{c.brokers, d})
 }
 
-// silence says that nothing came in time.
-type silence struct {
-	brokers string
-	after   time.Duration
-}
-
-func (e *silence) Error() string {
-	return fmt.Sprintf("no answer from Kafka at %s within %v", e.brokers, e.after)
-}
-
-// Check returns an error unless a broker answers, takes the credentials, and is
-// new enough.
-func (c *Conn) Check(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
-	}
+// check returns an error unless a broker answers, takes the credentials, and is new enough.
+func (c *client) check(ctx context.Context) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	// Ping tells a refusal from silence: a request tries on for a while, and
+	// Ping distinguishes a refusal from silence: a request is retried for a while, and
 	// may end in the latter.
-	if err := c.client.Ping(ctx); err != nil {
-		return c.explain(ctx, err)
+	err := c.kgo.Ping(ctx)
+	if err == nil {
+		err = c.checkVersions(ctx)
 	}
-	if err := c.checkVersions(ctx); err != nil {
+	if err != nil {
 		return c.explain(ctx, err)
 	}
 	return nil
 }
 
+// ping returns nil if a broker answers and takes the credentials; see [reconnects].
+func (c *client) ping(ctx context.Context, broker int32) error {
+	_, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.kgo.Broker(int(broker)))
+	switch {
+	case err == nil:
+		return nil
+	case err.Error() == "unknown broker": // kgo does not export it
+		return errGone
+	}
+	return c.explain(ctx, err)
+}
+
 // needs are the requests without which this package cannot work, and from which
-// version on.
+// version on. All of them are in Kafka minRelease and newer.
 var needs = []struct {
 	key     kmsg.Key
 	version int16
@@ -198,9 +128,9 @@ var needs = []struct {
 	{kmsg.InitProducerID, 3},
 }
 
-// checkVersions returns an error if a broker is too old.
-func (c *Conn) checkVersions(ctx context.Context) error {
-	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.client)
+// checkVersions returns an error if a broker is too old, and records what it supports.
+func (c *client) checkVersions(ctx context.Context) error {
+	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.kgo)
 	if err != nil {
 		return err
 	}
@@ -210,11 +140,11 @@ func (c *Conn) checkVersions(ctx context.Context) error {
 	}
 	for _, need := range needs {
 		if v, ok := most[need.key.Int16()]; !ok || v < need.version {
-			return c.errTooOld()
+			return errTooOld(c.brokers)
 		}
 	}
-	_, tells := most[kmsg.DescribeTransactions.Int16()]
-	c.tells.Store(tells)
+	_, reports := most[kmsg.DescribeTransactions.Int16()]
+	c.reportsState.Store(reports)
 	c.mayHang.Store(slices.ContainsFunc(resp.SupportedFeatures, func(f kmsg.ApiVersionsResponseSupportedFeature) bool {
 		return f.Name == "transaction.version" && f.MaxVersion >= 2
 	}))
@@ -224,6 +154,97 @@ func (c *Conn) checkVersions(ctx context.Context) error {
 	return nil
 }
 
-func (c *Conn) errTooOld() error {
-	return feed.Permanent(fmt.Errorf("the Kafka cluster at %s is too old: feedbridge needs transactions as Kafka has them from 2.5 on; upgrade it", c.brokers))
+// newProducer returns a kgo client that commits under a transactional id. It does
+// nothing yet.
+func (c *client) newProducer(transactionalID string, batch int32, hooks ...kgo.Hook) (*kgo.Client, error) {
+	opts := append(append([]kgo.Opt{}, c.opts...),
+		kgo.WithHooks(hooks...),
+		kgo.TransactionalID(transactionalID),
+		kgo.TransactionTimeout(c.cfg.TransactionTimeout),
+		// The records of a commit go out when it flushes, or as batches get full. If
+		// they went on their own as time passes, a busy machine would have several
+		// batches of a partition on their way, and a broker that takes them in
+		// another order refuses the commit.
+		kgo.ProducerLinger(time.Second),
+		kgo.RecordPartitioner(partitioner{c.cfg.Checkpoints}),
+		kgo.ProducerBatchCompression(c.cfg.Compression.codecs()...),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
+			if topic == c.cfg.Checkpoints || topic == "" {
+				return defaultBatch
+			}
+			return batch
+		}),
+		// Without these a record waits for ever for a broker that is gone.
+		kgo.ProduceRequestTimeout(c.cfg.Timeout),
+		kgo.RecordDeliveryTimeout(c.cfg.Timeout),
+		// How soon to ask again while the cluster still writes the markers of
+		// the transaction before.
+		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond),
+	)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return nil, kgo.ErrClientClosed
+	}
+	p, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, err
+	}
+	c.producers[p] = true
+	return p, nil
+}
+
+// defaultBatch is the largest batch that Kafka takes unless told otherwise, with
+// something to spare.
+const defaultBatch = 1_000_000
+
+func (c *client) closeProducer(p *kgo.Client) {
+	p.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.producers, p)
+}
+
+// partitioner places a record with a key where the Java client does, and any
+// other in the partition that it names.
+type partitioner struct{ checkpoints string }
+
+func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	if topic == p.checkpoints {
+		return fixed{}
+	}
+	return keyed{kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
+}
+
+type fixed struct{}
+
+func (fixed) RequiresConsistency(*kgo.Record) bool { return true }
+func (fixed) Partition(r *kgo.Record, n int) int   { return int(r.Partition) }
+
+type keyed struct{ murmur2 kgo.TopicPartitioner }
+
+func (keyed) RequiresConsistency(*kgo.Record) bool { return true }
+
+func (k keyed) Partition(r *kgo.Record, n int) int {
+	if r.Key == nil {
+		return int(r.Partition)
+	}
+	return k.murmur2.Partition(r, n)
+}
+
+// partitionOf returns the partition of n that a key belongs to.
+func partitionOf(key string, n int) int32 {
+	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(key)}, n))
+}
+
+// sleep returns nil after d, and before that the cause for which ctx ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

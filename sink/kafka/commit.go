@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -35,160 +33,91 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	case !ready:
 		return errors.New("commit: the sink has not resumed since its last error")
 	}
-	ctx, cancel := s.conn.within(ctx, 3*s.conn.cfg.Timeout)
+	ctx, cancel := s.client.within(ctx, 3*s.client.cfg.Timeout)
 	defer cancel()
 	if err := s.commit(ctx, entities, cp); err != nil {
 		err = s.explain(ctx, err)
-		s.abandon(ctx, err)
+		s.transactions.abandon(ctx, err)
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Name, err)
 	}
-	s.ids.Commit(entities)
+	s.IDs().Commit(entities)
 	s.ready = true
 	return nil
 }
 
-// commit makes one transaction. The checkpoint goes last, for it names the offsets at which
-// the entities end.
+// commit makes one transaction. The numbers are those of the steps in the package comment,
+// which argues why they are enough. The checkpoint goes last, for it names the offsets at
+// which the entities end.
 func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	records, err := s.records(entities)
+	store, transactions := &s.checkpoints, &s.transactions
+	records, err := s.records.records(entities)
 	if err != nil {
 		return err
 	}
-	if s.producer == nil {
-		if err := s.takeOver(ctx); err != nil {
+	if transactions.producer == nil {
+		// 1. A stale copy mostly finds out here, without disturbing anybody. It waits for a
+		// commit that is under way, which would make this one stale. One that does not end is
+		// left to Resume, which sees whether it hangs.
+		if err := store.compare(ctx); err != nil {
+			return err
+		}
+		// 2. The fence.
+		if err := s.fence(ctx, s.records.largestBatch()); err != nil {
 			return err
 		}
 	} else if err := s.hung.awaitEnd(ctx); err != nil {
 		return err
 	}
-	if err := s.producer.BeginTransaction(); err != nil {
+	// 3.
+	if err := transactions.producer.BeginTransaction(); err != nil {
 		return err
 	}
-	if err := s.send(ctx, records); err != nil {
+	if err := transactions.send(ctx, records); err != nil {
 		return err
 	}
-	if s.connections.changes.Load() != s.confirmed {
+	if transactions.connections.changes.Load() != s.confirmed {
 		// Transactions that wait for the last stable offset end one after the other. Those of
 		// this process take turns, instead of finding out by asking again and again.
-		release, err := s.conn.checkpoints.takeTurn(ctx, s.place.partition)
+		release, err := store.topic.takeTurn(ctx, store.place.partition)
 		if err != nil {
 			return err
 		}
 		defer release()
 	}
 	written := kadm.OffsetsFromRecords(records...)
-	ends := s.endsAfter(written)
-	record := []kgo.Record{s.checkpointRecord(cp, ends)}
-	if err := s.send(ctx, record); err != nil {
-		return s.explainCheckpoint(err, len(record[0].Value))
+	ends := s.dedupe.endsAfter(written)
+	record := []kgo.Record{store.record(cp, s.id, ends)}
+	if err := transactions.send(ctx, record); err != nil {
+		return store.explain(err, record[0])
 	}
-	if n := s.connections.changes.Load(); n != s.confirmed {
-		if err := s.confirmNewest(ctx, record[0].Offset); err != nil {
+	own := record[0].Offset
+	// 4.
+	if n := transactions.connections.changes.Load(); n != s.confirmed {
+		if err := store.confirmNewest(ctx, own); err != nil {
 			return err
 		}
 		s.confirmed = n
 	}
-	written.AddOffset(s.conn.cfg.Checkpoints, s.place.partition, record[0].Offset+1, -1)
-	if err := commitSent(ctx, s.producer, written); err != nil {
+	// 5.
+	written.AddOffset(record[0].Topic, record[0].Partition, own+1, -1)
+	if err := transactions.commit(ctx, written); err != nil {
 		return err
 	}
 	// All of it is stored now. If the process ends here, Resume finds it so.
-	s.newest = stored{offset: record[0].Offset, data: record[0].Value, ends: ends}
+	store.newest = stored{offset: own, data: record[0].Value, ends: ends}
 	s.placed = true
-	s.seen.checkpoint, s.seen.next = s.newest, ends
+	s.dedupe.committed(store.newest)
 	s.hung.afterCommit(ctx, written)
 	return nil
 }
 
-// endsAfter returns the ends of the topic's partitions, as far as this sink knows them, once
-// what it has written is committed: what they were when it resumed, and what it has written
-// since. Nobody else writes for this feed, so the IDs up to there are known.
-func (s *Sink) endsAfter(written kadm.Offsets) []int64 {
-	ends := slices.Clone(s.seen.next)
-	for partition, end := range written[s.topic.Name] {
-		for int(partition) >= len(ends) {
-			ends = append(ends, 0) // of a partition that was added since
-		}
-		ends[partition] = max(ends[partition], end.At)
-	}
-	return ends
-}
-
-// send writes records in the transaction that is open, and waits until they are
-// acknowledged.
-func (s *Sink) send(ctx context.Context, records []kgo.Record) error {
-	p := s.producer
-	// A closed client fails everything that it waits for.
-	stop := context.AfterFunc(ctx, p.Close)
-	defer stop()
-	promise := kgo.AbortingFirstErrPromise(p)
-	for i := range records {
-		p.Produce(ctx, &records[i], promise.Promise())
-	}
-	if err := p.Flush(ctx); err != nil {
-		return causeOf(ctx, err)
-	}
-	return causeOf(ctx, promise.Err())
-}
-
-// commitSent commits what was sent: all of it is in the log now, before the offsets written. If
-// the process ends here, its successor aborts it. From here on the caller's end breaks
-// nothing off, only the time does. After an error the commit may have taken place, or may
-// yet.
-func commitSent(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
-	deadline, _ := ctx.Deadline()
-	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNoWord)
-	defer cancel()
-	if err := known(ctx, p, written); err != nil {
+// fence initializes the transactional id. From then on no other copy can commit, unless it
+// initializes the id after this sink. What others have committed before, is found out by
+// reading below the first record of the transaction.
+func (s *Sink) fence(ctx context.Context, batch int32) error {
+	s.confirmed = -1
+	if err := s.transactions.initialize(ctx, batch); err != nil {
 		return err
 	}
-	return causeOf(ctx, p.EndTransaction(ctx, kgo.TryCommit))
-}
-
-// known waits until the client has noted the partitions that it has written to. When it
-// learns of a topic it sends what has waited for that first, and all may be written and
-// answered before it has made the note. EndTransaction sees what is noted alone: if that
-// is nothing it aborts and returns no error, and a partition that it does not see goes on
-// with its sequence numbers, which the cluster refuses in the next transaction.
-func known(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
-	for _, at := range written.Sorted() {
-		for {
-			if leader, _, _ := p.PartitionLeader(at.Topic, at.Partition); leader >= 0 {
-				break
-			}
-			if err := sleep(ctx, time.Millisecond); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")
-
-// value is what an entity's message has: a null value for a tombstone alone.
-func (s *Sink) value(e *feed.Entity) []byte {
-	switch {
-	case e.Op == feed.Delete && s.topic.Delete == DeleteTombstone:
-		return nil
-	case e.Body == nil:
-		return []byte{}
-	}
-	return e.Body
-}
-
-// headers returns fields as franz-go has them, in two allocations.
-func headers(fields feed.Header) []kgo.RecordHeader {
-	size := 0
-	for _, f := range fields {
-		size += len(f.Value)
-	}
-	values := make([]byte, 0, size)
-	list := make([]kgo.RecordHeader, len(fields))
-	for i, f := range fields {
-		from := len(values)
-		values = append(values, f.Value...)
-		list[i] = kgo.RecordHeader{Key: f.Name, Value: values[from:len(values):len(values)]}
-	}
-	return list
+	return s.hung.beforeReuse(ctx)
 }

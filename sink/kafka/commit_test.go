@@ -48,7 +48,7 @@ func TestCommitBeforeTheClientHasNotedWhatItWrote(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- commitSent(ctx, p, kadm.OffsetsFromRecords(r)) }()
+	go func() { ended <- (&transactions{producer: p}).commit(ctx, kadm.OffsetsFromRecords(r)) }()
 	select {
 	case err := <-ended:
 		close(goOn)
@@ -80,7 +80,7 @@ func TestCommitOfWhatIsNeverNoted(t *testing.T) {
 	t.Cleanup(p.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := commitSent(ctx, p, kadm.OffsetsFromRecords(kgo.Record{Topic: "shop.orders"})); !errors.Is(err, errNoWord) {
+	if err := (&transactions{producer: p}).commit(ctx, kadm.OffsetsFromRecords(kgo.Record{Topic: "shop.orders"})); !errors.Is(err, errNoWord) {
 		t.Errorf("got %v, want %v", err, errNoWord)
 	}
 }

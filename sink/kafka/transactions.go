@@ -7,61 +7,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// newProducer returns a client that commits under a transactional id. It does
-// nothing yet.
-func (c *Conn) newProducer(transactionalID string, batch int32, hooks ...kgo.Hook) (*kgo.Client, error) {
-	opts := append(append([]kgo.Opt{}, c.opts...),
-		kgo.WithHooks(hooks...),
-		kgo.TransactionalID(transactionalID),
-		kgo.TransactionTimeout(c.cfg.TransactionTimeout),
-		// The records of a commit go out when it flushes, or as batches get full. If
-		// they went on their own as time passes, a busy machine would have several
-		// batches of a partition on their way, and a broker that takes them in
-		// another order refuses the commit.
-		kgo.ProducerLinger(time.Second),
-		kgo.RecordPartitioner(partitioner{c.cfg.Checkpoints}),
-		kgo.ProducerBatchCompression(c.cfg.Compression.codecs()...),
-		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
-			if topic == c.cfg.Checkpoints || topic == "" {
-				return defaultBatch
-			}
-			return batch
-		}),
-		// Without these a record waits for ever for a broker that is gone.
-		kgo.ProduceRequestTimeout(c.cfg.Timeout),
-		kgo.RecordDeliveryTimeout(c.cfg.Timeout),
-		// How soon to ask again while the cluster still writes the markers of
-		// the transaction before.
-		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond),
-	)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, kgo.ErrClientClosed
-	}
-	p, err := kgo.NewClient(opts...)
-	if err != nil {
-		return nil, err
-	}
-	c.producers[p] = true
-	return p, nil
+// transactions makes the transactions of one sink, one after the other. They are fenced: once
+// another sink of the feed has initialized the transactional id, they can no longer be
+// committed.
+type transactions struct {
+	client *client
+	id     transactionalID
+	// producer has initialized the transactional id; nil before the first transaction, and after
+	// any error. Another copy may have initialized the id since.
+	producer    *kgo.Client
+	batch       int32 // the largest batch of the producer
+	connections *connections
 }
 
-// defaultBatch is the largest batch that Kafka takes unless told otherwise, with
-// something to spare.
-const defaultBatch = 1_000_000
-
-func (c *Conn) closeProducer(p *kgo.Client) {
-	p.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.producers, p)
-}
-
-// connections counts how often a client has got or lost a connection to a broker. A broker
+// connections counts how often a producer has got or lost a connection to a broker. A broker
 // that comes back without its newest records was restarted, or is another one.
 type connections struct{ changes atomic.Int64 }
 
@@ -71,45 +34,77 @@ func (c *connections) OnBrokerConnect(kgo.BrokerMetadata, time.Duration, net.Con
 
 func (c *connections) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) { c.changes.Add(1) }
 
-// initProducerID initializes the transactional id of p. The coordinator answers when the
-// transaction that was open under the id is aborted, or ended as its producer has asked. From
-// then on no other producer can commit with the id.
-func initProducerID(ctx context.Context, p *kgo.Client) error {
-	id, _, err := p.ProducerID(ctx)
+// initialize opens the producer and initializes the transactional id, which fences every other
+// copy. From then on no other copy can commit, unless it initializes the id after this one.
+func (t *transactions) initialize(ctx context.Context, batch int32) error {
+	connections := new(connections)
+	p, err := t.client.newProducer(t.id.name, batch, connections)
 	if err != nil {
 		return err
 	}
-	if id < 0 {
-		// franz-go goes on without one if the brokers do not know the request.
-		return errNoProducerID
-	}
-	return nil
-}
-
-var errNoProducerID = errors.New("the cluster gave no producer id")
-
-// transactionalID is that of a feed's sinks, in all processes.
-func (c *Conn) transactionalID(topic, feedName string) string {
-	return c.cfg.TransactionalIDPrefix + topic + "/" + feedName
-}
-
-// endTransaction aborts the transaction that is open under a transactional id.
-func (c *Conn) endTransaction(ctx context.Context, transactionalID string) error {
-	p, err := c.newProducer(transactionalID, defaultBatch)
-	if err != nil {
-		return err
-	}
-	defer c.closeProducer(p)
-	ctx, cancel := c.bounded(ctx)
+	t.producer, t.batch, t.connections = p, batch, connections
+	ctx, cancel := t.client.bounded(ctx)
 	defer cancel()
 	return causeOf(ctx, initProducerID(ctx, p))
 }
 
+// send writes records in the transaction that is open, and waits until they are
+// acknowledged.
+func (t *transactions) send(ctx context.Context, records []kgo.Record) error {
+	p := t.producer
+	// A closed client fails everything that it waits for.
+	stop := context.AfterFunc(ctx, p.Close)
+	defer stop()
+	promise := kgo.AbortingFirstErrPromise(p)
+	for i := range records {
+		p.Produce(ctx, &records[i], promise.Promise())
+	}
+	if err := p.Flush(ctx); err != nil {
+		return causeOf(ctx, err)
+	}
+	return causeOf(ctx, promise.Err())
+}
+
+// commit commits what was sent: all of it is in the log now, before the offsets written. If
+// the process ends here, its successor aborts it. From here on the caller's end breaks
+// nothing off, only the time does. After an error the commit may have taken place, or may
+// yet.
+func (t *transactions) commit(ctx context.Context, written kadm.Offsets) error {
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNoWord)
+	defer cancel()
+	if err := waitNoted(ctx, t.producer, written); err != nil {
+		return err
+	}
+	return causeOf(ctx, t.producer.EndTransaction(ctx, kgo.TryCommit))
+}
+
+// waitNoted waits until the client has noted the partitions that it has written to. When it
+// learns of a topic it sends what has waited for that first, and all may be written and
+// answered before it has made the note. EndTransaction sees only what is noted: if that
+// is nothing it aborts and returns no error, and a partition that it does not see goes on
+// with its sequence numbers, which the cluster refuses in the next transaction.
+func waitNoted(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
+	for _, at := range written.Sorted() {
+		for {
+			if leader, _, _ := p.PartitionLeader(at.Topic, at.Partition); leader >= 0 {
+				break
+			}
+			if err := sleep(ctx, time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")
+
 // close closes the producer. The next commit takes over again.
-func (s *Sink) close() {
-	if s.producer != nil {
-		s.conn.closeProducer(s.producer)
-		s.producer = nil
+func (t *transactions) close() {
+	if t.producer != nil {
+		t.client.closeProducer(t.producer)
+		t.producer = nil
 	}
 }
 
@@ -119,14 +114,14 @@ func (s *Sink) close() {
 //
 // It does not decide whether a commit took place: if it did, this changes nothing; if the
 // request is still under way, the cluster refuses it.
-func (s *Sink) abandon(ctx context.Context, why error) {
-	if s.producer == nil {
+func (t *transactions) abandon(ctx context.Context, why error) {
+	if t.producer == nil {
 		return
 	}
 	if !isFenced(why) {
-		s.abort(ctx)
+		t.abort(ctx)
 	}
-	s.close()
+	t.close()
 }
 
 // abort aborts the transaction by initializing the transactional id, in all versions of
@@ -136,55 +131,17 @@ func (s *Sink) abandon(ctx context.Context, why error) {
 // late records are refused.
 //
 // It does nothing if the transaction has ended, for it may hang (see hungTransaction), or if
-// another copy has the id, where the cluster tells. What is unknown now the next Resume finds
+// another copy has the id, where the cluster reports that. What is unknown now the next Resume finds
 // out.
-func (s *Sink) abort(ctx context.Context) {
-	ctx, cancel := s.conn.within(context.WithoutCancel(ctx), s.conn.grace())
+func (t *transactions) abort(ctx context.Context) {
+	ctx, cancel := t.client.within(context.WithoutCancel(ctx), t.client.grace())
 	defer cancel()
-	s.producer.Close()
-	if s.conn.tells.Load() {
-		now, err := s.conn.transaction(ctx, s.transactionalID)
-		if _, epoch, _ := s.producer.ProducerID(ctx); err != nil || now.State != "Ongoing" || now.ProducerEpoch != epoch {
+	t.producer.Close()
+	if t.client.reportsState.Load() {
+		now, err := t.id.state(ctx)
+		if _, epoch, _ := t.producer.ProducerID(ctx); err != nil || now.State != "Ongoing" || now.ProducerEpoch != epoch {
 			return
 		}
 	}
-	_ = s.conn.endTransaction(ctx, s.transactionalID)
-}
-
-// largestRequest is the largest batch that franz-go makes, in bytes.
-const largestRequest = 64 << 20
-
-// largestBatch is what the topic takes, within what franz-go does.
-func (s *Sink) largestBatch() int32 { return int32(min(max(s.limit.Load(), 512), largestRequest)) }
-
-// partitioner places a record with a key where the Java client does, and any
-// other where it says itself.
-type partitioner struct{ checkpoints string }
-
-func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
-	if topic == p.checkpoints {
-		return fixed{}
-	}
-	return keyed{kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
-}
-
-type fixed struct{}
-
-func (fixed) RequiresConsistency(*kgo.Record) bool { return true }
-func (fixed) Partition(r *kgo.Record, n int) int   { return int(r.Partition) }
-
-type keyed struct{ murmur2 kgo.TopicPartitioner }
-
-func (keyed) RequiresConsistency(*kgo.Record) bool { return true }
-
-func (k keyed) Partition(r *kgo.Record, n int) int {
-	if r.Key == nil {
-		return int(r.Partition)
-	}
-	return k.murmur2.Partition(r, n)
-}
-
-// partitionOf returns the partition of n that a key belongs to.
-func partitionOf(key string, n int) int32 {
-	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(key)}, n))
+	_ = t.id.endTransaction(ctx)
 }

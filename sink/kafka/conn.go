@@ -1,0 +1,57 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Conn is a connection to a Kafka cluster. Any number of sinks and logs share it.
+type Conn struct {
+	client      *client
+	checkpoints *checkpointTopic
+}
+
+// Connect makes a connection to the cluster that cfg names. That no broker
+// answers, or that one refuses, is no error: [Conn.Check] and the sinks report what
+// is wrong. Errors are for what no retry cures, such as a file that cannot be
+// read, and match [feed.ErrPermanent].
+func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	if errs := cfg.Validate(); len(errs) > 0 {
+		return nil, feed.Permanent(fmt.Errorf("kafka: %w", errors.Join(errs...)))
+	}
+	c, err := newClient(cfg.withDefaults(), log)
+	if err != nil {
+		return nil, feed.Permanent(fmt.Errorf("kafka: %w", err))
+	}
+	return &Conn{c, newCheckpointTopic(c)}, nil
+}
+
+// Close closes the connection. Requests of its sinks and logs that are under way fail.
+func (c *Conn) Close() { c.client.close() }
+
+// Check returns an error unless a broker answers, takes the credentials, and is
+// new enough.
+func (c *Conn) Check(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return c.client.check(ctx)
+}
+
+// Reconnected returns a channel that is closed when a broker that was unreachable is next
+// found reachable again. Each call after that returns a new one.
+func (c *Conn) Reconnected() <-chan struct{} { return c.client.reconnects.announced() }
+
+// Sink returns a sink for a topic. [Sink.Resume] checks the topic, and creates it if it is
+// missing.
+func (c *Conn) Sink(t Topic) *Sink { return newSink(c.client, c.checkpoints, t) }
+
+// Log returns a partition of a topic, to read it back.
+func (c *Conn) Log(topic string, partition int32) *Log { return newLog(c.client, topic, partition) }
