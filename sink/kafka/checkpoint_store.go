@@ -71,12 +71,6 @@ func (s *checkpointStore) find(ctx context.Context, create bool, patience time.D
 		return place{}, nil, err
 	}
 	home := place{d.ID, partitionOf(s.to.Name, len(d.Partitions))}
-	if was := s.place; was.id == home.id && was != home && int(was.partition) < len(d.Partitions) {
-		feeds, err := s.feeds(ctx, was, patience, meanwhile)
-		if err != nil || feeds.of(s.to.Feed).offset >= 0 {
-			return was, feeds, err
-		}
-	}
 	s.place = home
 	feeds, err := s.feeds(ctx, home, patience, meanwhile)
 	if err != nil || feeds.of(s.to.Feed).offset >= 0 {

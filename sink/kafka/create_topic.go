@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,19 +83,14 @@ func (t newTopic) explain(ctx context.Context, answer kadm.CreateTopicResponse, 
 	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return feed.Permanent(fmt.Errorf("there is no topic %s, and this user may not create it; create it with '%s', or run "+
 			"'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s --operation Create --topic %[1]s'",
-			t.name, t.command(), c.cfg.Brokers[0], either(c.cfg.SASL.Username, "NAME")))
+			t.name, t.command(), c.cfg.Brokers[0], cmp.Or(c.cfg.SASL.Username, "NAME")))
 	case kerr.IsRetriable(err), !isKafka(err):
 		return causeOf(ctx, fmt.Errorf("create topic %s: %w", t.name, err))
 	}
 	return feed.Permanent(fmt.Errorf("create topic %s: %w: %s; correct what is set for it, or create it by hand", t.name, err, answer.ErrMessage))
 }
 
-func (t newTopic) replicas() int16 {
-	if t.replication == 0 {
-		return -1 // the cluster's default
-	}
-	return int16(t.replication)
-}
+func (t newTopic) replicas() int16 { return int16(cmp.Or(t.replication, -1)) } // the cluster's default
 
 func (t newTopic) values() map[string]*string {
 	all := map[string]*string{}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type dedupeLoader struct {
 	}
 }
 
-func (l *dedupeLoader) window() int { return either(max(0, l.topic.Window), sink.DefaultWindow) }
+func (l *dedupeLoader) window() int { return cmp.Or(max(0, l.topic.Window), sink.DefaultWindow) }
 
 // reach is how many offsets of a partition are read at most to find a window of
 // this feed's newest messages. There are others between them: markers, what was

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,7 @@ func (s SASL) aws() (aws.Auth, error) {
 	a := aws.Auth{
 		AccessKey:    os.Getenv("AWS_ACCESS_KEY_ID"),
 		SecretKey:    os.Getenv("AWS_SECRET_ACCESS_KEY"),
-		SessionToken: either(s.SessionToken.Reveal(), os.Getenv("AWS_SESSION_TOKEN")),
+		SessionToken: cmp.Or(s.SessionToken.Reveal(), os.Getenv("AWS_SESSION_TOKEN")),
 	}
 	if a.AccessKey == "" || a.SecretKey == "" {
 		return a, errors.New("sasl.access_key: is missing, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set")

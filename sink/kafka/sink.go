@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -194,12 +195,12 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
 		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
 			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q'",
-			id, err, cfg.Brokers[0], either(cfg.SASL.Username, "NAME")))
+			id, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		// It does not say which one.
 		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
 			"--allow-principal User:%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %[1]s --topic %[2]s'",
-			s.topic.Name, cfg.Checkpoints, err, cfg.Brokers[0], either(cfg.SASL.Username, "NAME")))
+			s.topic.Name, cfg.Checkpoints, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
 	case missing(err) && !s.topic.Create:

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,7 +121,7 @@ func mayUse(cfg Config, d kadm.TopicDetail) error {
 	}
 	return feed.Permanent(fmt.Errorf("this user may not %s topic %s; run 'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s "+
 		"--operation Read --operation Write --operation DescribeConfigs --topic %[2]s'",
-		strings.Join(lacking, " or "), d.Topic, cfg.Brokers[0], either(cfg.SASL.Username, "NAME")))
+		strings.Join(lacking, " or "), d.Topic, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
 }
 
 // forgets returns the settings in the topic's configuration by which it loses messages of the
@@ -160,8 +161,7 @@ func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, atLeast 
 	wait := stableWait{c, d.Topic, d.Partitions.Numbers(), c.cfg.Timeout, meanwhile}
 	for began := time.Now(); ; {
 		ends, err := wait.toEnd(ctx, atLeast)
-		var unstable *unstableError
-		if !errors.As(err, &unstable) {
+		if !errors.Is(err, errHeldBack) {
 			return ends, err
 		}
 		lost := t.lost(ctx, d, atLeast)

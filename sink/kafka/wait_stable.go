@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -73,46 +74,26 @@ func (w stableWait) upTo(ctx context.Context, to []int64) ([]int64, error) {
 	}
 }
 
-// unstableError reports that an open transaction holds a partition back.
-type unstableError struct {
-	topic     string
-	partition int32
-	after     time.Duration
-	holders   []string
-}
+// errHeldBack reports that a transaction that is not ended holds a partition back.
+var errHeldBack = errors.New("held back")
 
-func (e *unstableError) Error() string {
-	whose := "a transaction that is not ended"
-	if len(e.holders) > 0 {
-		whose = "a transaction of " + strings.Join(e.holders, ", ")
-	}
-	return fmt.Sprintf("partition %d of %s is held back by %s for %v or longer; if its program is gone, the cluster aborts it "+
-		"at its transaction timeout, or never, if it takes it for ended (CompleteCommit, CompleteAbort, Empty); "+
-		"the documentation says how to do it by hand", e.partition, e.topic, whose, e.after.Round(time.Millisecond))
-}
-
-// inSyncError reports that a partition takes no records, and so no markers of
-// transactions, because too few of its replicas are in sync.
-type inSyncError struct {
-	topic     string
-	partition int32
-	has, want int
-}
-
-func (e *inSyncError) Error() string {
-	return fmt.Sprintf("partition %d of %s has %d replicas in sync, and min.insync.replicas is %d; are brokers down?", e.partition, e.topic, e.has, e.want)
-}
-
-// explain returns the reason why the last stable offset of a partition does not advance.
+// explain returns the reason why the last stable offset of a partition does not advance. It
+// matches errHeldBack unless too few replicas are in sync, so that markers cannot be written.
 func (w stableWait) explain(ctx context.Context, partition int32, after time.Duration) error {
 	if d, err := w.client.describe(ctx, w.topic); err == nil {
 		config, _ := w.client.config(ctx, w.topic) // without it the default is assumed
 		has := len(d.Partitions[partition].ISR)
 		if want, err := strconv.Atoi(config["min.insync.replicas"]); err == nil && has < want {
-			return &inSyncError{w.topic, partition, has, want}
+			return fmt.Errorf("partition %d of %s has %d replicas in sync, and min.insync.replicas is %d; are brokers down?", partition, w.topic, has, want)
 		}
 	}
-	return &unstableError{w.topic, partition, after, w.openTransactions(ctx, partition)}
+	whose := "a transaction that is not ended"
+	if holders := w.openTransactions(ctx, partition); len(holders) > 0 {
+		whose = "a transaction of " + strings.Join(holders, ", ")
+	}
+	return fmt.Errorf("partition %d of %s is %w by %s for %v or longer; if its program is gone, the cluster aborts it "+
+		"at its transaction timeout, or never, if it takes it for ended (CompleteCommit, CompleteAbort, Empty); "+
+		"the documentation says how to do it by hand", partition, w.topic, errHeldBack, whose, after.Round(time.Millisecond))
 }
 
 // openTransactions returns the transactional ids, and states, of the transactions that
