@@ -59,30 +59,28 @@ func (s *checkpointStore) explain(err error, r kgo.Record) error {
 		"'kafka-configs.sh --bootstrap-server %s --alter --topic %[2]s --add-config max.message.bytes=1048588'", size, s.client.cfg.Checkpoints, s.client.cfg.Brokers[0]))
 }
 
-// find returns where the checkpoints of the topic are, and the newest of them, once
-// every transaction there has ended. It sets place as it goes.
+// find returns the newest checkpoints of the topic, once every transaction in their partition
+// has ended. It sets place to where they are.
 //
 // They are in the partition that the topic's name gives. Once somebody has added partitions
 // to the checkpoint topic that is another one; checkpoints that are there already stay
 // where they are.
-func (s *checkpointStore) find(ctx context.Context, create bool, patience time.Duration, meanwhile meanwhile) (place, checkpoints, error) {
+func (s *checkpointStore) find(ctx context.Context, create bool, patience time.Duration, meanwhile meanwhile) (checkpoints, error) {
 	d, err := s.topic.describe(ctx, s.to.Replication, create)
 	if err != nil {
-		return place{}, nil, err
+		return nil, err
 	}
-	home := place{d.ID, partitionOf(s.to.Name, len(d.Partitions))}
-	s.place = home
-	feeds, err := s.feeds(ctx, home, patience, meanwhile)
+	s.place = place{d.ID, partitionOf(s.to.Name, len(d.Partitions))}
+	feeds, err := s.feeds(ctx, patience, meanwhile)
 	if err != nil || feeds.of(s.to.Feed).offset >= 0 {
-		return home, feeds, err
+		return feeds, err
 	}
 	at, own, found, err := s.elsewhere(ctx, d)
 	if err != nil || !found || !own && len(feeds) > 0 {
-		return home, feeds, err
+		return feeds, err
 	}
 	s.place = at
-	feeds, err = s.feeds(ctx, at, patience, meanwhile)
-	return at, feeds, err
+	return s.feeds(ctx, patience, meanwhile)
 }
 
 // elsewhere returns the partition with the newest checkpoint of this feed, or if there is
@@ -112,15 +110,15 @@ func (s *checkpointStore) elsewhere(ctx context.Context, d kadm.TopicDetail) (at
 	return at, own, found, nil
 }
 
-// feeds returns the checkpoints of the topic in one partition, once every transaction there
+// feeds returns the checkpoints of the topic that are in place, once every transaction there
 // has ended.
-func (s *checkpointStore) feeds(ctx context.Context, at place, patience time.Duration, meanwhile meanwhile) (checkpoints, error) {
+func (s *checkpointStore) feeds(ctx context.Context, patience time.Duration, meanwhile meanwhile) (checkpoints, error) {
 	c := s.client
-	ends, err := stableWait{c, c.cfg.Checkpoints, []int32{at.partition}, patience, meanwhile}.toEnd(ctx, nil)
+	ends, err := stableWait{c, c.cfg.Checkpoints, []int32{s.place.partition}, patience, meanwhile}.toEnd(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	return s.topic.read(ctx, at, ends[0], s.to.Name)
+	return s.topic.read(ctx, s.place, ends[0], s.to.Name)
 }
 
 // current returns the newest checkpoint of the feed that is committed. It does not wait for
@@ -187,11 +185,11 @@ func (s *checkpointStore) foreign(feeds checkpoints) error {
 // this sink has resumed from, as far as the broker knows that answers.
 func (s *checkpointStore) compare(ctx context.Context) error {
 	was := s.place
-	at, feeds, err := s.find(ctx, false, s.client.grace(), nil)
+	feeds, err := s.find(ctx, false, s.client.grace(), nil)
 	if err != nil {
 		return err
 	}
-	if at != was {
+	if s.place != was {
 		return fmt.Errorf("topic %q for checkpoints is another one since the sink resumed", s.client.cfg.Checkpoints)
 	}
 	return s.mayFollow(feeds)

@@ -55,7 +55,7 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 // inspect returns the newest checkpoint of the feed; of another feed, if the topic
 // is not shared and has none of this one; and none.
 func (s *Sink) inspect(ctx context.Context) (stored, error) {
-	_, feeds, err := s.checkpoints.find(ctx, false, s.client.cfg.Timeout, nil)
+	feeds, err := s.checkpoints.find(ctx, false, s.client.cfg.Timeout, nil)
 	if missing(err) {
 		return stored{}, nil
 	}
@@ -70,7 +70,7 @@ func (s *Sink) inspect(ctx context.Context) (stored, error) {
 func (s *Sink) Check(ctx context.Context) error {
 	return s.do(ctx, func(ctx context.Context) error {
 		c := s.client
-		_, feeds, err := s.checkpoints.find(ctx, false, c.cfg.Timeout, nil)
+		feeds, err := s.checkpoints.find(ctx, false, c.cfg.Timeout, nil)
 		switch {
 		case missing(err) && s.topic.Create:
 			err = missingCheckpointTopic(c, s.topic.Replication).mayCreate(ctx)

@@ -37,7 +37,7 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 
 func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
 	c, store := s.client, &s.checkpoints
-	at, feeds, err := store.find(ctx, s.topic.Create, c.cfg.Timeout, s.watchTransaction())
+	feeds, err := store.find(ctx, s.topic.Create, c.cfg.Timeout, s.watchTransaction())
 	if err != nil {
 		return err
 	}
@@ -64,14 +64,14 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 			if err := newTransactionalID(c, s.topic.Name, name).endTransaction(ctx); err != nil {
 				return err
 			}
-			records = append(records, kgo.Record{Topic: c.cfg.Checkpoints, Partition: at.partition, Key: store.key(name)})
+			records = append(records, kgo.Record{Topic: c.cfg.Checkpoints, Partition: store.place.partition, Key: store.key(name)})
 		}
 	}
 	if err := s.fence(ctx, defaultBatch); err != nil {
 		return err
 	}
 	// No copy can commit any more that has not initialized its id since.
-	if feeds, err = store.feeds(ctx, at, c.cfg.Timeout, nil); err != nil {
+	if feeds, err = store.feeds(ctx, c.cfg.Timeout, nil); err != nil {
 		return err
 	}
 	var ends []int64

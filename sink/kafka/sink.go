@@ -100,11 +100,11 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool, err error) {
 	store, seen := &s.checkpoints, &s.dedupe.seen
 	was := store.place
-	at, feeds, err := store.find(ctx, s.topic.Create, s.client.cfg.Timeout, s.watchTransaction())
+	feeds, err := store.find(ctx, s.topic.Create, s.client.cfg.Timeout, s.watchTransaction())
 	if err != nil {
 		return cp, false, err
 	}
-	if at != was {
+	if store.place != was {
 		seen.known, seen.checkpoint = seen.known && was == place{}, noCheckpoint
 	}
 	if err := store.foreign(feeds); err != nil {
