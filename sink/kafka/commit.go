@@ -68,21 +68,22 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	} else if err := s.hung.awaitEnd(ctx); err != nil {
 		return err
 	}
+	if transactions.connections.changes.Load() != s.confirmed {
+		// Transactions that wait for the last stable offset end one after the other. Those of
+		// this process take turns, instead of finding out by asking again and again. None is
+		// open while it waits for its turn: another copy of the feed would take it for abandoned.
+		release, err := store.topic.takeTurn(ctx, store.place.partition)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	// 3.
 	if err := transactions.producer.BeginTransaction(); err != nil {
 		return err
 	}
 	if err := transactions.send(ctx, records); err != nil {
 		return err
-	}
-	if transactions.connections.changes.Load() != s.confirmed {
-		// Transactions that wait for the last stable offset end one after the other. Those of
-		// this process take turns, instead of finding out by asking again and again.
-		release, err := store.topic.takeTurn(ctx, store.place.partition)
-		if err != nil {
-			return err
-		}
-		defer release()
 	}
 	written := kadm.OffsetsFromRecords(records...)
 	ends := s.dedupe.endsAfter(written)

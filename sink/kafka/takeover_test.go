@@ -2,9 +2,11 @@ package kafka_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -204,4 +206,43 @@ func TestManyFeedsTakeOverAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// A commit that waits for its turn has no transaction open, which a standing-by copy in another
+// process would abort.
+func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := at(c)
+	conn := connect(t, cfg)
+	cfg.Timeout = time.Second
+	other := orders()
+	other.Name = "shop.returns"
+	slow, s, standby := conn.Sink(other), conn.Sink(orders()), connect(t, cfg).Sink(orders())
+	resume(t, slow)
+	resume(t, s)
+	id := c.TopicInfo(checkpoints).TopicID
+	held, release := hold(c, kmsg.Produce, func(r kmsg.Request) bool {
+		return slices.ContainsFunc(r.(*kmsg.ProduceRequest).Topics, func(t kmsg.ProduceRequestTopic) bool { return t.Topic == checkpoints || t.TopicID == id })
+	})
+	ended := make(chan error, 2)
+	commit := func(s *kafka.Sink) { ended <- s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) }
+	go commit(slow)
+	<-held
+	initialized := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
+	go commit(s)
+	until(t, func() bool { return initialized.Hits() > 0 })
+	// Several times the time of grace.
+	for begin := time.Now(); time.Since(begin) < 2*time.Second; {
+		resume(t, standby)
+	}
+	release()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
 }
