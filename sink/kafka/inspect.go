@@ -34,7 +34,7 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return err
 		}
 		if last.data != nil {
-			return s.check.lost(ctx, d, last.ends)
+			return s.check.stayLost(ctx, d, last.ends)
 		}
 		ends, err := s.check.waitStable(ctx, d, nil, nil)
 		if err != nil {

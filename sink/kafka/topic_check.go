@@ -174,8 +174,21 @@ func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, atLeast 
 	}
 }
 
+// stayLost returns the error of lost if it stays for lostAfter.
+func (t topicCheck) stayLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
+	for began := time.Now(); ; {
+		lost := t.lost(ctx, d, atLeast)
+		if !errors.Is(lost, checkpoint.ErrLost) || time.Since(began) >= lostAfter {
+			return lost
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
 // lost returns an error that matches [checkpoint.ErrLost] if a partition of the topic does
-// not reach atLeast.
+// not reach atLeast, as far as the broker knows that answers.
 func (t topicCheck) lost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
 	ends, err := t.client.offsets(ctx, d.Topic, d.Partitions.Numbers(), end)
 	if err != nil {
