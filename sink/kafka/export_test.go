@@ -54,7 +54,7 @@ func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {
 }
 
 // Doubt makes s not know whether its last commit is ended.
-func (s *Sink) Doubt() { s.hung.ended = nil }
+func (s *Sink) Doubt() { s.hung.unsure, s.hung.ended = true, nil }
 
 // AwaitEnd waits until the last commit of s is ended.
 func (s *Sink) AwaitEnd(t testing.TB) {

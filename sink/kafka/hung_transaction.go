@@ -136,7 +136,7 @@ func (h *hungTransaction) afterCommit(ctx context.Context, written kadm.Offsets)
 var errHangs = errors.New("the last commit is not ended in all partitions, though the cluster takes it for ended")
 
 // awaitEnd waits until the last commit of this sink is ended wherever it wrote. It returns
-// an error if it hangs, or if the cluster does not tell.
+// an error if it hangs, or if the cluster does not report it for twice the timeout.
 func (h *hungTransaction) awaitEnd(ctx context.Context) error {
 	if !h.unsure {
 		return nil
@@ -151,25 +151,31 @@ func (h *hungTransaction) awaitEnd(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	for {
-		now, err := h.id.state(ctx)
-		if err != nil {
+	for began, wait := time.Now(), time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		ended, err := h.lastEnded(ctx)
+		// A connection that is dead is closed after the timeout. Then kgo opens another one.
+		if ended || errors.Is(err, errHangs) || err != nil && time.Since(began) > 2*h.client.cfg.Timeout {
+			h.unsure = !ended
 			return err
 		}
-		if now.State == "PrepareCommit" {
-			// The markers are being written.
-			if err := sleep(ctx, time.Millisecond); err != nil {
-				return err
-			}
-			continue
+		if err := sleep(ctx, wait); err != nil {
+			return err
 		}
-		open, err := h.stillOpen(ctx, now.ProducerID)
-		if err == nil && len(open) > 0 {
-			err = errHangs
-		}
-		h.unsure = err != nil
-		return err
 	}
+}
+
+// lastEnded reports whether the last commit of this sink is ended wherever it wrote. It
+// returns errHangs if it never will be.
+func (h *hungTransaction) lastEnded(ctx context.Context) (bool, error) {
+	now, err := h.id.state(ctx)
+	if err != nil || now.State == "PrepareCommit" { // then the markers are being written
+		return false, err
+	}
+	open, err := h.stillOpen(ctx, now.ProducerID)
+	if err == nil && len(open) > 0 {
+		err = errHangs
+	}
+	return err == nil, err
 }
 
 // openPartition is a partition in which a transaction is open, and the epoch of that.
