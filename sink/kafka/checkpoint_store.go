@@ -48,6 +48,9 @@ func (s *checkpointStore) record(cp checkpoint.Checkpoint, id kadm.TopicID, ends
 // [sink.ErrTooLarge], for that is about an entity.
 func (s *checkpointStore) explain(err error, r kgo.Record) error {
 	size := len(r.Value)
+	for _, h := range r.Headers {
+		size += headerOverhead + len(h.Key) + len(h.Value)
+	}
 	if !errors.Is(err, kerr.MessageTooLarge) && !errors.Is(err, kerr.RecordListTooLarge) {
 		return err
 	}

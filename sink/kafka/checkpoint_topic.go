@@ -295,12 +295,19 @@ const (
 	topicEndsHeader = "Feedbridge-Topic-Ends"
 )
 
+// maxEnds is the largest header of ends in bytes, so that those of a topic with very many
+// partitions do not fill the record. Losses in the partitions that are left out go unnoticed.
+const maxEnds = 128 << 10
+
 func appendEnds(text []byte, ends []int64) []byte {
 	for i, n := range ends {
+		fits := text
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = strconv.AppendInt(text, n, 10)
+		if text = strconv.AppendInt(text, n, 10); len(text) > maxEnds {
+			return fits
+		}
 	}
 	return text
 }

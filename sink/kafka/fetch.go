@@ -44,6 +44,7 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 	caller := ctx
 	ctx, cancel := r.client.bounded(caller)
 	defer func() { cancel() }()
+	withheld, report := time.Duration(0), r.client.cfg.Timeout
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		known := r.known != nil
 		records, next, err := r.fetchOnce(ctx, from, to, atMost)
@@ -56,8 +57,12 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 			// The broker may have been deposed as the leader, and have no more.
 			r.known = nil
 		case errors.As(err, &throttled):
-			// The broker answers, so the time starts over. franz-go sends it nothing for
+			// The broker answers, so the time starts over. kgo sends it nothing for
 			// that long.
+			if withheld += throttled.wait; withheld >= report {
+				r.client.log.Warn("the broker withholds records, as this client is over its quota", "topic", r.topic, "partition", r.partition, "for", withheld)
+				report *= 2
+			}
 			cancel()
 			ctx, cancel = r.client.within(caller, r.client.cfg.Timeout+throttled.wait)
 			continue
