@@ -157,29 +157,32 @@ func (s *checkpointStore) isCommitted(ctx context.Context, cp stored) (found boo
 	return found, err
 }
 
-// newestOf returns the checkpoint among feeds that inspect returns.
+// newestOf returns the feed's checkpoint among feeds; that of another feed, if the topic is not
+// shared and has none of this one.
 func (s *checkpointStore) newestOf(feeds checkpoints) stored {
 	last, found := feeds[s.to.Feed]
-	if !found && !s.to.Shared {
-		for _, name := range slices.Sorted(maps.Keys(feeds)) {
-			return feeds[name]
-		}
+	if others := s.others(feeds); !found && len(others) > 0 {
+		return feeds[others[0]]
 	}
 	return last
+}
+
+// others returns the other feeds that have a checkpoint, in order; none if the topic is shared.
+func (s *checkpointStore) others(feeds checkpoints) []string {
+	if s.to.Shared {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(feeds))
+	return slices.DeleteFunc(names, func(name string) bool { return name == s.to.Feed })
 }
 
 // foreign returns an error that matches [checkpoint.ErrForeign] if another feed
 // writes into the topic and it is not shared.
 func (s *checkpointStore) foreign(feeds checkpoints) error {
-	if s.to.Shared {
-		return nil
-	}
-	for name := range feeds {
-		if name != s.to.Feed {
-			return feed.Permanent(fmt.Errorf("%w: it has a checkpoint of feed %q, this is feed %q; give the feed a topic of its own, "+
-				"or set \"shared: true\" for all feeds that write into it, or take the topic over with 'feedbridge checkpoint reset %[3]s', "+
-				"if the other feed is gone", checkpoint.ErrForeign, name, s.to.Feed))
-		}
+	if others := s.others(feeds); len(others) > 0 {
+		return feed.Permanent(fmt.Errorf("%w: it has a checkpoint of feed %q, this is feed %q; give the feed a topic of its own, "+
+			"or set \"shared: true\" for all feeds that write into it, or take the topic over with 'feedbridge checkpoint reset %[3]s', "+
+			"if the other feed is gone", checkpoint.ErrForeign, others[0], s.to.Feed))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -56,16 +55,12 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 	ctx, cancel := c.within(ctx, 3*c.cfg.Timeout)
 	defer cancel()
 	var records []kgo.Record
-	if !s.topic.Shared {
-		for _, name := range slices.Sorted(maps.Keys(feeds)) {
-			if name == s.topic.Feed {
-				continue
-			}
-			if err := newTransactionalID(c, s.topic.Name, name).endTransaction(ctx); err != nil {
-				return err
-			}
-			records = append(records, kgo.Record{Topic: c.cfg.Checkpoints, Partition: store.place.partition, Key: store.key(name)})
+	others := store.others(feeds)
+	for _, name := range others {
+		if err := newTransactionalID(c, s.topic.Name, name).endTransaction(ctx); err != nil {
+			return err
 		}
+		records = append(records, kgo.Record{Topic: c.cfg.Checkpoints, Partition: store.place.partition, Key: store.key(name)})
 	}
 	if err := s.fence(ctx, defaultBatch); err != nil {
 		return err
@@ -94,6 +89,11 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 	}
 	if now := store.newestOf(feeds); !now.is(replaced) {
 		return fmt.Errorf("%w: the newest checkpoint has offset %d, not %d", checkpoint.ErrConflict, now.offset, replaced.offset)
+	}
+	for _, name := range store.others(feeds) {
+		if !slices.Contains(others, name) {
+			return fmt.Errorf("%w: feed %q", checkpoint.ErrConflict, name)
+		}
 	}
 	return s.transactions.commit(ctx, kadm.OffsetsFromRecords(records...))
 }
