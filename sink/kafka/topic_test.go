@@ -397,6 +397,18 @@ func TestTopicIsTakenOverFromACopyThatLives(t *testing.T) {
 	wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
 }
 
+// Another feed commits to the topic between a Resume and the Commit after it.
+func TestAnotherFeedCommitsBeforeTheFirstCommit(t *testing.T) {
+	t.Parallel()
+	s, c, _ := open(t, orders())
+	topic := orders()
+	topic.Feed, topic.Shared = "parcels", true
+	other := connect(t, at(c)).Sink(topic)
+	resume(t, other)
+	commit(t, other, 0, 2)
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1)), true, checkpoint.ErrForeign, `checkpoint of feed "parcels"`)
+}
+
 // A third feed commits for the first time while a person takes the topic over. Its checkpoint does
 // not stay.
 func TestThirdFeedCommitsWhileATopicIsTakenOver(t *testing.T) {
