@@ -8,6 +8,13 @@
 //
 // Consumers must read with isolation.level=read_committed. Others see aborted records, too.
 //
+// # Parts
+//
+// A [Sink] is made of transactions (the fence, and the transactions behind it), checkpointStore (the
+// feed's checkpoint, and the linearizable read of it), dedupeLoader, topicCheck, recordMaker and
+// hungTransaction. They share a client, and a checkpointTopic, which reads each partition of the
+// checkpoint topic once for all sinks. commit.go has the steps of a commit in their order.
+//
 // # How a commit works
 //
 // A commit is one transaction: the entities, and behind them the checkpoint. A feed has one

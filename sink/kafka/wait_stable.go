@@ -75,7 +75,7 @@ func (w stableWait) upTo(ctx context.Context, to []int64) ([]int64, error) {
 }
 
 // errHeldBack reports that a transaction that is not ended holds a partition back.
-var errHeldBack = errors.New("held back")
+var errHeldBack = errors.New("is held back by")
 
 // explain returns the reason why the last stable offset of a partition does not advance. It
 // matches errHeldBack unless too few replicas are in sync, so that markers cannot be written.
@@ -91,7 +91,7 @@ func (w stableWait) explain(ctx context.Context, partition int32, after time.Dur
 	if holders := w.openTransactions(ctx, partition); len(holders) > 0 {
 		whose = "a transaction of " + strings.Join(holders, ", ")
 	}
-	return fmt.Errorf("partition %d of %s is %w by %s for %v or longer; if its program is gone, the cluster aborts it "+
+	return fmt.Errorf("partition %d of %s %w %s for %v or longer; if its program is gone, the cluster aborts it "+
 		"at its transaction timeout, or never, if it takes it for ended (CompleteCommit, CompleteAbort, Empty); "+
 		"the documentation says how to do it by hand", partition, w.topic, errHeldBack, whose, after.Round(time.Millisecond))
 }
