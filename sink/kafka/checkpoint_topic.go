@@ -222,12 +222,16 @@ func (p *partitionCache) reset(id kadm.TopicID) {
 	p.id, p.newest, p.last = id, nil, recordIdentity{}
 }
 
-// takeTurn waits until no other commit of this connection has the turn in a partition.
+// takeTurn waits until no other commit of this connection has the turn in a partition. A turn
+// ends with release, and after the time of grace: a feed whose topic takes no messages does
+// not hold up the others.
 func (t *checkpointTopic) takeTurn(ctx context.Context, partition int32) (release func(), err error) {
 	turn := t.cache(partition).turn
 	select {
 	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+		release = sync.OnceFunc(func() { <-turn })
+		time.AfterFunc(t.client.grace(), release)
+		return release, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -224,10 +224,7 @@ func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
 	slow, s, standby := conn.Sink(other), conn.Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, slow)
 	resume(t, s)
-	id := c.TopicInfo(checkpoints).TopicID
-	held, release := hold(c, kmsg.Produce, func(r kmsg.Request) bool {
-		return slices.ContainsFunc(r.(*kmsg.ProduceRequest).Topics, func(t kmsg.ProduceRequestTopic) bool { return t.Topic == checkpoints || t.TopicID == id })
-	})
+	held, release := hold(c, kmsg.Produce, writes(c, checkpoints))
 	ended := make(chan error, 2)
 	commit := func(s *kafka.Sink) { ended <- s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) }
 	go commit(slow)
@@ -244,5 +241,41 @@ func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// writes is for requests that write to a topic.
+func writes(c *kfake.Cluster, topic string) func(kmsg.Request) bool {
+	id := c.TopicInfo(topic).TopicID
+	return func(r kmsg.Request) bool {
+		return slices.ContainsFunc(r.(*kmsg.ProduceRequest).Topics, func(t kmsg.ProduceRequestTopic) bool { return t.Topic == topic || t.TopicID == id })
+	}
+}
+
+// A feed whose topic takes no messages does not hold up the others for long.
+func TestSlowCommitLosesItsTurn(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, at(c))
+	other := orders()
+	other.Name = "shop.returns"
+	slow, s := conn.Sink(other), conn.Sink(orders())
+	resume(t, slow)
+	resume(t, s)
+	held, release := hold(c, kmsg.Produce, writes(c, "shop.returns"))
+	defer release()
+	ended := make(chan error, 1)
+	go func() { ended <- slow.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) }()
+	<-held
+	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("it has waited for the end of the other commit: %v", err)
+	default:
 	}
 }
