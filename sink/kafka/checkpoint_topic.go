@@ -15,26 +15,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// What the checkpoint topic is created with. Kafka compacts it except for its newest
+// missingCheckpointTopic returns the checkpoint topic as it is created. Kafka compacts it except for its newest
 // segment, and a process reads it from the start: so segments are small, and the
 // markers of transactions, one for every commit, are deleted soon.
-const checkpointPartitions = 12
-
-var checkpointConfig = []string{
-	"cleanup.policy=compact",
-	"segment.bytes=4194304",
-	"min.cleanable.dirty.ratio=0.1",
-	"delete.retention.ms=600000",
+func missingCheckpointTopic(c *client, replication int) newTopic {
+	return newTopic{c, c.cfg.Checkpoints, 12, replication, []string{
+		"cleanup.policy=compact",
+		"segment.bytes=4194304",
+		"min.cleanable.dirty.ratio=0.1",
+		"delete.retention.ms=600000",
+	}}
 }
 
 // checkpointTopic reads the checkpoint topic, for all sinks of a connection: they would
 // each read the same partitions.
 type checkpointTopic struct {
-	conn *Conn
+	client *client
 
 	mu         sync.Mutex
 	checked    time.Time // when the topic and the cluster were last found fit
@@ -78,10 +77,25 @@ type stored struct {
 	by, byBefore committer
 }
 
+// noCheckpoint is what there is before the first commit.
+var noCheckpoint = stored{offset: -1}
+
 // is reports whether two are the same checkpoint.
 func (s stored) is(other stored) bool {
 	return s.offset == other.offset && bytes.Equal(s.data, other.data)
 }
+
+// committer is a transaction of version 2, as a partition knows it: each has an epoch of
+// its own.
+type committer struct {
+	producer int64
+	epoch    int16
+}
+
+// committedBy reports whether the transaction c, and no other, committed the checkpoint.
+// If the checkpoint before it has the same epoch, they are of version 1, and which of them
+// hangs is unknown.
+func (s stored) committedBy(c committer) bool { return s.by == c && s.byBefore != c }
 
 // checkpoints are the newest checkpoints of a topic, by feed.
 type checkpoints map[string]stored
@@ -91,7 +105,7 @@ func (c checkpoints) of(feedName string) stored {
 	if s, ok := c[feedName]; ok {
 		return s
 	}
-	return stored{offset: -1}
+	return noCheckpoint
 }
 
 // place is where the checkpoints of a topic are: all in one partition, so that a
@@ -101,8 +115,8 @@ type place struct {
 	partition int32
 }
 
-func newCheckpointTopic(c *Conn) *checkpointTopic {
-	return &checkpointTopic{conn: c, partitions: map[int32]*partitionCache{}}
+func newCheckpointTopic(c *client) *checkpointTopic {
+	return &checkpointTopic{client: c, partitions: map[int32]*partitionCache{}}
 }
 
 // recheck is how long the checkpoint topic and the cluster are trusted to stay as
@@ -111,11 +125,11 @@ const recheck = time.Minute
 
 // describe returns the checkpoint topic. It creates it if it is missing and create says
 // so; if not it returns [kerr.UnknownTopicOrPartition].
-func (t *checkpointTopic) describe(ctx context.Context, replication int, create bool) (description, error) {
-	c := t.conn
+func (t *checkpointTopic) describe(ctx context.Context, replication int, create bool) (kadm.TopicDetail, error) {
+	c := t.client
 	d, err := c.describe(ctx, c.cfg.Checkpoints)
 	if missing(err) && create {
-		d, err = c.create(ctx, c.cfg.Checkpoints, checkpointPartitions, replication, checkpointConfig)
+		d, err = missingCheckpointTopic(c, replication).create(ctx)
 	}
 	if err != nil {
 		return d, fmt.Errorf("topic %q for checkpoints: %w", c.cfg.Checkpoints, err)
@@ -124,34 +138,34 @@ func (t *checkpointTopic) describe(ctx context.Context, replication int, create 
 }
 
 // check returns an error if the topic or the cluster is unfit.
-func (t *checkpointTopic) check(ctx context.Context, d description) error {
+func (t *checkpointTopic) check(ctx context.Context, d kadm.TopicDetail) error {
 	t.mu.Lock()
-	known := t.fit == d.id && time.Since(t.checked) < recheck
+	known := t.fit == d.ID && time.Since(t.checked) < recheck
 	t.mu.Unlock()
 	if known {
 		return nil
 	}
-	c := t.conn
+	c := t.client
 	bounded, cancel := c.bounded(ctx)
 	defer cancel()
 	if err := c.checkVersions(bounded); err != nil {
 		return causeOf(bounded, err)
 	}
-	if err := c.mayUse(d); err != nil {
+	if err := mayUse(c.cfg, d); err != nil {
 		return err
 	}
-	config, err := c.config(ctx, d.name)
+	config, err := c.config(ctx, d.Topic)
 	if err != nil {
 		return err
 	}
 	if policy, ok := config["cleanup.policy"]; ok && policy != "compact" {
 		return feed.Permanent(fmt.Errorf("topic %q for checkpoints has cleanup.policy=%s, by which it would lose them; if it has nothing else, run "+
 			"'kafka-configs.sh --bootstrap-server %s --alter --topic %[1]s --add-config cleanup.policy=compact', and if it has, name another one in checkpoints",
-			d.name, policy, c.cfg.Brokers[0]))
+			d.Topic, policy, c.cfg.Brokers[0]))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.fit, t.checked = d.id, time.Now()
+	t.fit, t.checked = d.ID, time.Now()
 	return nil
 }
 
@@ -171,7 +185,7 @@ func (t *checkpointTopic) readUnless(ctx context.Context, at place, to, none int
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	c := t.conn
+	c := t.client
 	if p.id != at.id || p.last.offset >= none {
 		p.reset(at.id)
 	}
@@ -208,12 +222,16 @@ func (p *partitionCache) reset(id kadm.TopicID) {
 	p.id, p.newest, p.last = id, nil, recordIdentity{}
 }
 
-// takeTurn waits until no other commit of this connection has the turn in a partition.
+// takeTurn waits until no other commit of this connection has the turn in a partition. A turn
+// ends with release, and after the time of grace: a feed whose topic takes no messages does
+// not hold up the others.
 func (t *checkpointTopic) takeTurn(ctx context.Context, partition int32) (release func(), err error) {
 	turn := t.cache(partition).turn
 	select {
 	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+		release = sync.OnceFunc(func() { <-turn })
+		time.AfterFunc(t.client.grace(), release)
+		return release, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -224,7 +242,7 @@ var errReplaced = errors.New("the partition has other records now")
 
 // readTo reads up to an offset. It begins with the newest record that it has read, to see
 // that it is still there. What it has read when it fails it keeps.
-func (p *partitionCache) readTo(ctx context.Context, c *Conn, partition int32, to int64) error {
+func (p *partitionCache) readTo(ctx context.Context, c *client, partition int32, to int64) error {
 	from, seen := p.last.offset, p.last != (recordIdentity{})
 	if seen {
 		to = max(to, from+1)
@@ -281,25 +299,19 @@ const (
 	topicEndsHeader = "Feedbridge-Topic-Ends"
 )
 
-// checkpointRecord is the record of a checkpoint, for a topic whose partitions end at ends or
-// behind that.
-func (s *Sink) checkpointRecord(cp checkpoint.Checkpoint, ends []int64) kgo.Record {
-	r := kgo.Record{Topic: s.conn.cfg.Checkpoints, Partition: s.place.partition, Key: []byte(s.name), Value: checkpoint.Encode(cp)}
-	if id := idText(s.id); id != "" {
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: topicIDHeader, Value: []byte(id)})
-	}
-	if len(ends) > 0 {
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: topicEndsHeader, Value: appendEnds(nil, ends)})
-	}
-	return r
-}
+// maxEnds is the largest header of ends in bytes, so that those of a topic with very many
+// partitions do not fill the record. Losses in the partitions that are left out go unnoticed.
+const maxEnds = 128 << 10
 
 func appendEnds(text []byte, ends []int64) []byte {
 	for i, n := range ends {
+		fits := text
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = strconv.AppendInt(text, n, 10)
+		if text = strconv.AppendInt(text, n, 10); len(text) > maxEnds {
+			return fits
+		}
 	}
 	return text
 }
@@ -316,63 +328,4 @@ func parseEnds(text string) []int64 {
 		ends = append(ends, n)
 	}
 	return ends
-}
-
-// findCheckpoint returns where the checkpoints of the topic are, and the newest of them, once
-// every transaction there has ended. It sets place as it goes.
-//
-// They are in the partition that the topic's name gives. Once somebody has added partitions
-// to the checkpoint topic that is another one; checkpoints that are there already stay
-// where they are.
-func (s *Sink) findCheckpoint(ctx context.Context, create bool, patience time.Duration, meanwhile func(context.Context, time.Duration) error) (place, checkpoints, error) {
-	d, err := s.conn.checkpoints.describe(ctx, s.topic.Replication, create)
-	if err != nil {
-		return place{}, nil, err
-	}
-	home := place{d.id, partitionOf(s.topic.Name, len(d.leaders))}
-	if was := s.place; was.id == home.id && was != home && int(was.partition) < len(d.leaders) {
-		feeds, err := s.feeds(ctx, was, patience, meanwhile)
-		if err != nil || feeds.of(s.topic.Feed).offset >= 0 {
-			return was, feeds, err
-		}
-	}
-	s.place = home
-	feeds, err := s.feeds(ctx, home, patience, meanwhile)
-	if err != nil || feeds.of(s.topic.Feed).offset >= 0 {
-		return home, feeds, err
-	}
-	at, own, found, err := s.elsewhere(ctx, d)
-	if err != nil || !found || !own && len(feeds) > 0 {
-		return home, feeds, err
-	}
-	s.place = at
-	feeds, err = s.feeds(ctx, at, patience, meanwhile)
-	return at, feeds, err
-}
-
-// elsewhere returns the partition with the newest checkpoint of this feed, or if there is
-// none, with the newest of the topic; own reports which. It does not look in place.
-func (s *Sink) elsewhere(ctx context.Context, d description) (at place, own, found bool, err error) {
-	ends, err := s.conn.offsets(ctx, d.name, d.partitions(), stable)
-	if err != nil {
-		return at, false, false, err
-	}
-	var newest time.Time
-	for i, to := range ends {
-		there := place{d.id, int32(i)}
-		if there == s.place || to == 0 {
-			continue
-		}
-		feeds, err := s.conn.checkpoints.read(ctx, there, to, s.topic.Name)
-		if err != nil {
-			return at, false, false, err
-		}
-		for name, cp := range feeds {
-			mine := name == s.topic.Feed
-			if !found || mine && !own || mine == own && cp.time.After(newest) {
-				at, own, found, newest = there, mine, true, cp.time
-			}
-		}
-	}
-	return at, own, found, nil
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
-var _ bridge.Stager = (*kafka.Sink)(nil)
+var _ bridge.Sink = (*kafka.Sink)(nil)
 
 var silent = slog.New(slog.DiscardHandler)
 

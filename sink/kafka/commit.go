@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -24,13 +23,6 @@ const (
 // Commit appends entities and stores cp in one transaction. It takes at most
 // three times the configured timeout.
 func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	return s.CommitStaging(ctx, entities, cp, nil)
-}
-
-// CommitStaging is Commit. While the cluster takes the records it asks next, unless
-// that is nil, what the following commit will have, and makes its records. Nothing
-// of them is sent before that commit.
-func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	// If anything goes wrong from here on, nobody knows whether the commit took
 	// place until Resume has looked.
 	ready := s.ready
@@ -41,188 +33,92 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	case !ready:
 		return errors.New("commit: the sink has not resumed since its last error")
 	}
-	ctx, cancel := s.conn.within(ctx, 3*s.conn.cfg.Timeout)
+	ctx, cancel := s.client.within(ctx, 3*s.client.cfg.Timeout)
 	defer cancel()
-	if err := s.commit(ctx, entities, cp, next); err != nil {
+	if err := s.commit(ctx, entities, cp); err != nil {
 		err = s.explain(ctx, err)
-		s.abandon(ctx, err)
+		s.transactions.abandon(ctx, err)
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Name, err)
 	}
-	s.ids.Commit(entities)
+	s.IDs().Commit(entities)
 	s.ready = true
 	return nil
 }
 
-// commit makes one transaction. The checkpoint goes last, for it names the offsets at which
-// the entities end.
-func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
-	p := s.ahead
-	s.ahead = prepared{}
-	if !p.holds(entities) {
-		var err error
-		if p, err = s.prepare(entities); err != nil {
+// commit makes one transaction. The numbers are those of the steps in the package comment,
+// which argues why they are enough. The checkpoint goes last, for it names the offsets at
+// which the entities end.
+func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+	store, transactions := &s.checkpoints, &s.transactions
+	records, err := s.records.records(entities)
+	if err != nil {
+		return err
+	}
+	if transactions.producer == nil {
+		// 1. A stale copy mostly finds out here, without disturbing anybody. It waits for a
+		// commit that is under way, which would make this one stale. One that does not end is
+		// left to Resume, which sees whether it hangs.
+		if err := store.compare(ctx); err != nil {
 			return err
 		}
-	}
-	if s.producer == nil {
-		if err := s.takeOver(ctx); err != nil {
+		// 2. The fence.
+		if err := s.fence(ctx, s.records.largestBatch()); err != nil {
 			return err
 		}
 	} else if err := s.hung.awaitEnd(ctx); err != nil {
 		return err
 	}
-	if err := s.producer.BeginTransaction(); err != nil {
-		return err
-	}
-	err := s.send(ctx, p.records, func() {
-		if next != nil {
-			s.stage(next())
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if s.connections.changes.Load() != s.confirmed {
+	if transactions.connections.changes.Load() != s.confirmed {
 		// Transactions that wait for the last stable offset end one after the other. Those of
-		// this process take turns, instead of finding out by asking again and again.
-		release, err := s.conn.checkpoints.takeTurn(ctx, s.place.partition)
+		// this process take turns, instead of finding out by asking again and again. None is
+		// open while it waits for its turn: another copy of the feed would take it for abandoned.
+		release, err := store.topic.takeTurn(ctx, store.place.partition)
 		if err != nil {
 			return err
 		}
 		defer release()
 	}
-	ends := s.endsAfter(p.records)
-	record := []kgo.Record{s.checkpointRecord(cp, ends)}
-	if err := s.send(ctx, record, nil); err != nil {
-		return s.explainCheckpoint(err, len(record[0].Value))
+	// 3.
+	if err := transactions.producer.BeginTransaction(); err != nil {
+		return err
 	}
-	if n := s.connections.changes.Load(); n != s.confirmed {
-		if err := s.confirmNewest(ctx, record[0].Offset); err != nil {
+	if err := transactions.send(ctx, records); err != nil {
+		return err
+	}
+	written := kadm.OffsetsFromRecords(records...)
+	ends := s.dedupe.endsAfter(written)
+	record := []kgo.Record{store.record(cp, s.id, ends)}
+	if err := transactions.send(ctx, record); err != nil {
+		return store.explain(err, record[0])
+	}
+	own := record[0].Offset
+	// 4.
+	if n := transactions.connections.changes.Load(); n != s.confirmed {
+		if err := store.confirmNewest(ctx, own); err != nil {
 			return err
 		}
 		s.confirmed = n
 	}
-	last := append(lastOf(p.records), lastOf(record)...)
-	if err := commitSent(ctx, s.producer, last); err != nil {
+	// 5.
+	written.AddOffset(record[0].Topic, record[0].Partition, own+1, -1)
+	if err := transactions.commit(ctx, written); err != nil {
 		return err
 	}
 	// All of it is stored now. If the process ends here, Resume finds it so.
-	s.newest = stored{offset: record[0].Offset, data: record[0].Value, ends: ends}
+	store.newest = stored{offset: own, data: record[0].Value, ends: ends}
 	s.placed = true
-	s.seen.checkpoint, s.seen.next = s.newest, ends
-	s.hung.afterCommit(ctx, last)
-	// The records hold on to the page that the entities were read from.
-	clear(p.records)
-	s.spare = p.records[:0]
+	s.dedupe.committed(store.newest)
+	s.hung.afterCommit(ctx, written)
 	return nil
 }
 
-// endsAfter returns the offset behind the last record of each partition of the topic, as far
-// as this sink knows them, once records are committed: what they were when it resumed, and
-// what it has written since. Nobody else writes for this feed, so the IDs up to there are
-// known.
-func (s *Sink) endsAfter(records []kgo.Record) []int64 {
-	ends := slices.Clone(s.seen.next)
-	for i := range records {
-		r := &records[i]
-		for int(r.Partition) >= len(ends) {
-			ends = append(ends, 0) // of a partition that was added since
-		}
-		ends[r.Partition] = max(ends[r.Partition], r.Offset+1)
-	}
-	return ends
-}
-
-// lastOf returns where the last record of each partition lies.
-func lastOf(records []kgo.Record) []spot {
-	var last []spot
-	for i := len(records) - 1; i >= 0; i-- {
-		r := &records[i]
-		if !slices.ContainsFunc(last, func(s spot) bool { return s.partition == r.Partition && s.topic == r.Topic }) {
-			last = append(last, spot{r.Topic, r.Partition, r.Offset})
-		}
-	}
-	return last
-}
-
-// send writes records in the transaction that is open, and waits until they are
-// acknowledged. It calls meanwhile, unless that is nil, once they are on their way.
-func (s *Sink) send(ctx context.Context, records []kgo.Record, meanwhile func()) error {
-	p := s.producer
-	// A closed client fails everything that it waits for.
-	stop := context.AfterFunc(ctx, p.Close)
-	defer stop()
-	promise := kgo.AbortingFirstErrPromise(p)
-	for i := range records {
-		p.Produce(ctx, &records[i], promise.Promise())
-	}
-	if meanwhile != nil {
-		meanwhile()
-	}
-	if err := p.Flush(ctx); err != nil {
-		return causeOf(ctx, err)
-	}
-	return causeOf(ctx, promise.Err())
-}
-
-// commitSent commits what was sent: all of it is in the log now, at and before last. If
-// the process ends here, its successor aborts it. From here on the caller's end breaks
-// nothing off, only the time does. After an error the commit may have taken place, or may
-// yet.
-func commitSent(ctx context.Context, p *kgo.Client, last []spot) error {
-	deadline, _ := ctx.Deadline()
-	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNoWord)
-	defer cancel()
-	if err := known(ctx, p, last); err != nil {
+// fence initializes the transactional id. From then on no other copy can commit, unless it
+// initializes the id after this sink. What others have committed before, is found out by
+// reading below the first record of the transaction.
+func (s *Sink) fence(ctx context.Context, batch int32) error {
+	s.confirmed = -1
+	if err := s.transactions.initialize(ctx, batch); err != nil {
 		return err
 	}
-	return causeOf(ctx, p.EndTransaction(ctx, kgo.TryCommit))
-}
-
-// known waits until the client has noted the partitions that it has written to. When it
-// learns of a topic it sends what has waited for that first, and all may be written and
-// answered before it has made the note. EndTransaction sees what is noted alone: if that
-// is nothing it aborts and returns no error, and a partition that it does not see goes on
-// with its sequence numbers, which the cluster refuses in the next transaction.
-func known(ctx context.Context, p *kgo.Client, partitions []spot) error {
-	for _, at := range partitions {
-		for {
-			if leader, _, _ := p.PartitionLeader(at.topic, at.partition); leader >= 0 {
-				break
-			}
-			if err := sleep(ctx, time.Millisecond); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")
-
-// value is what an entity's message has: a null value for a tombstone alone.
-func (s *Sink) value(e *feed.Entity) []byte {
-	switch {
-	case e.Op == feed.Delete && s.topic.Delete == DeleteTombstone:
-		return nil
-	case e.Body == nil:
-		return []byte{}
-	}
-	return e.Body
-}
-
-// headers returns fields as franz-go has them, in two allocations.
-func headers(fields feed.Header) []kgo.RecordHeader {
-	size := 0
-	for _, f := range fields {
-		size += len(f.Value)
-	}
-	values := make([]byte, 0, size)
-	list := make([]kgo.RecordHeader, len(fields))
-	for i, f := range fields {
-		from := len(values)
-		values = append(values, f.Value...)
-		list[i] = kgo.RecordHeader{Key: f.Name, Value: values[from:len(values):len(values)]}
-	}
-	return list
+	return s.hung.beforeReuse(ctx)
 }

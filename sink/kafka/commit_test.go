@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -47,7 +48,7 @@ func TestCommitBeforeTheClientHasNotedWhatItWrote(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- commitSent(ctx, p, lastOf([]kgo.Record{r})) }()
+	go func() { ended <- (&transactions{producer: p}).commit(ctx, kadm.OffsetsFromRecords(r)) }()
 	select {
 	case err := <-ended:
 		close(goOn)
@@ -79,7 +80,7 @@ func TestCommitOfWhatIsNeverNoted(t *testing.T) {
 	t.Cleanup(p.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := commitSent(ctx, p, []spot{{"shop.orders", 0, 0}}); !errors.Is(err, errNoWord) {
+	if err := (&transactions{producer: p}).commit(ctx, kadm.OffsetsFromRecords(kgo.Record{Topic: "shop.orders"})); !errors.Is(err, errNoWord) {
 		t.Errorf("got %v, want %v", err, errNoWord)
 	}
 }

@@ -1,7 +1,10 @@
 package kafka
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/credential"
@@ -51,21 +54,13 @@ func Defaults() Config {
 // withDefaults returns c with a default in place of every zero.
 func (c Config) withDefaults() Config {
 	d := Defaults()
-	c.ClientID = either(c.ClientID, d.ClientID)
-	c.Timeout = either(c.Timeout, d.Timeout)
-	c.TransactionTimeout = either(c.TransactionTimeout, d.TransactionTimeout)
-	c.Compression = either(c.Compression, d.Compression)
-	c.Checkpoints = either(c.Checkpoints, d.Checkpoints)
-	c.TransactionalIDPrefix = either(c.TransactionalIDPrefix, d.TransactionalIDPrefix)
+	c.ClientID = cmp.Or(c.ClientID, d.ClientID)
+	c.Timeout = cmp.Or(c.Timeout, d.Timeout)
+	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, d.TransactionTimeout)
+	c.Compression = cmp.Or(c.Compression, d.Compression)
+	c.Checkpoints = cmp.Or(c.Checkpoints, d.Checkpoints)
+	c.TransactionalIDPrefix = cmp.Or(c.TransactionalIDPrefix, d.TransactionalIDPrefix)
 	return c
-}
-
-func either[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 // TLS has PEM files: a client certificate with its key, read again at every
@@ -169,21 +164,26 @@ func unmarshalEnum[T interface {
 // oneOf sets v to text if that is one of those, of which the empty one is not
 // named in the error.
 func oneOf[T ~string](v *T, text []byte, those ...T) error {
-	var names string
-	for i, t := range those {
-		if string(text) == string(t) {
-			*v = t
-			return nil
-		}
-		switch {
-		case t == "":
-		case names == "":
-			names = string(t)
-		case i == len(those)-1:
-			names += " or " + string(t)
-		default:
-			names += ", " + string(t)
-		}
+	if slices.Contains(those, T(text)) {
+		*v = T(text)
+		return nil
 	}
-	return fmt.Errorf("%q: want %s", text, names)
+	named := slices.DeleteFunc(those, func(t T) bool { return t == "" })
+	return fmt.Errorf("%q: want %s", text, orList(named))
+}
+
+// orList returns names as "a, b or c".
+func orList[T ~string](those []T) string {
+	var list strings.Builder
+	for i, t := range those {
+		switch i {
+		case 0:
+		case len(those) - 1:
+			list.WriteString(" or ")
+		default:
+			list.WriteString(", ")
+		}
+		list.WriteString(string(t))
+	}
+	return list.String()
 }

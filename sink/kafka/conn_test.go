@@ -100,7 +100,9 @@ func TestClusterIsTooOld(t *testing.T) {
 			resume(t, other)
 			commit(t, other, 3, 4)
 			wantError(t, s.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
-			wantFeed(t, s, 4)
+			// The one that lost has not taken the id back.
+			commit(t, other, 4, 5)
+			wantFeed(t, s, 5)
 		})
 	}
 }

@@ -8,6 +8,13 @@
 //
 // Consumers must read with isolation.level=read_committed. Others see aborted records, too.
 //
+// # Parts
+//
+// A [Sink] is made of transactions (the fence, and the transactions behind it), checkpointStore (the
+// feed's checkpoint, and the linearizable read of it), dedupeLoader, topicCheck, recordMaker and
+// hungTransaction. They share a client, and a checkpointTopic, which reads each partition of the
+// checkpoint topic once for all sinks. commit.go has the steps of a commit in their order.
+//
 // # How a commit works
 //
 // A commit is one transaction: the entities, and behind them the checkpoint. A feed has one
@@ -123,41 +130,14 @@
 //
 // # Errors
 //
-// The errors of a commit, and what they become. kgo retries those with "R" until the
-// configured timeout.
+// kgo retries what Kafka calls retriable until the configured timeout. What is left of that, and
+// what is unknown (no answer, no connection, UNKNOWN_SERVER_ERROR, OUT_OF_ORDER_SEQUENCE_NUMBER,
+// an id that was idle for 7 days and is forgotten), is transient. PRODUCER_FENCED,
+// INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE are [checkpoint.ErrConflict]: another copy has
+// taken the id, or the transaction timed out. MESSAGE_TOO_LARGE is [sink.ErrTooLarge]. What a
+// person must correct is permanent, and names the cure; errors.go has the list.
 //
-//	R  NOT_LEADER_OR_FOLLOWER, LEADER_NOT_AVAILABLE,     transient
-//	   REQUEST_TIMED_OUT, NETWORK_EXCEPTION,
-//	   KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH
-//	R  NOT_ENOUGH_REPLICAS, .._AFTER_APPEND              transient
-//	R  COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,       transient
-//	   COORDINATOR_LOAD_IN_PROGRESS,
-//	   CONCURRENT_TRANSACTIONS
-//	R  UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID      transient; Resume says that the topic is gone
-//	   TRANSACTION_ABORTABLE                             transient
-//	   OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID transient
-//	   INVALID_PRODUCER_ID_MAPPING,                      transient: the id was idle for 7 days and is forgotten
-//	   TRANSACTIONAL_ID_NOT_FOUND
-//	   UNKNOWN_SERVER_ERROR                              transient
-//	   PRODUCER_FENCED, INVALID_PRODUCER_EPOCH           [checkpoint.ErrConflict]: another has taken the id,
-//	                                                     or the transaction timed out
-//	   INVALID_TXN_STATE                                 the same
-//	   MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE          permanent, [sink.ErrTooLarge]
-//	   INVALID_RECORD                                    permanent: compacted, and no key
-//	   INVALID_TRANSACTION_TIMEOUT                       permanent: lower transaction_timeout
-//	   TOPIC_AUTHORIZATION_FAILED,                       permanent: a right is missing
-//	   TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-//	   CLUSTER_AUTHORIZATION_FAILED
-//	   SASL_AUTHENTICATION_FAILED, or the end of the     permanent: wrong credentials
-//	   connection while they are shown
-//	   UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE    permanent
-//	   UNSUPPORTED_VERSION                               permanent: the cluster is too old
-//	   INVALID_TOPIC_EXCEPTION, POLICY_VIOLATION,        permanent, when a topic is created
-//	   INVALID_REPLICATION_FACTOR, INVALID_CONFIG, ...
-//	   no answer, no connection                          transient
-//	   no answer to the commit itself                    transient: nobody knows, and Resume finds out
-//
-// After any of them the sink must resume, which finds out what was stored.
+// After any error the sink must resume, which finds out what was stored.
 //
 // # Permissions
 //

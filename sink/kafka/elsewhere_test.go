@@ -53,6 +53,21 @@ func TestCheckpointLiesInAnotherPartition(t *testing.T) {
 	}
 }
 
+// The topic's only checkpoint is another feed's, in another partition.
+func TestCheckpointOfAnotherFeedLiesInAnotherPartition(t *testing.T) {
+	t.Parallel()
+	s, c, _ := open(t, orders())
+	commit(t, s, 0, 1)
+	_, adm := admin(t, c)
+	if r, err := adm.UpdatePartitions(t.Context(), 17, "feedbridge.checkpoints"); err != nil || r.Error() != nil {
+		t.Fatal(err, r)
+	}
+	topic := orders()
+	topic.Feed = "parcels"
+	_, err := connect(t, at(c)).Sink(topic).Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrForeign, `checkpoint of feed "orders"`)
+}
+
 // A coordinator that loads does not say how a transaction stands. What holds the
 // partition back is another program's, and the copy that lives is left alone.
 func TestALookThatIsToldNothingFencesNobody(t *testing.T) {

@@ -10,13 +10,15 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink"
 )
 
 // cures say what a person can do about an error of the brokers. An error with a
@@ -43,54 +45,11 @@ var notices = map[*kerr.Error]string{
 	kerr.ConcurrentTransactions:       "the transaction before is still being ended",
 }
 
-// explain turns the error of something that was done within ctx into what a
-// person can understand.
-func (s *Sink) explain(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(err, feed.ErrPermanent), errors.Is(err, checkpoint.ErrConflict):
-		return err
-	case isFenced(err):
-		return fmt.Errorf("%w: another producer has taken the transactional id %q (%w); if no other copy of this feed runs, "+
-			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, s.transactionalID, err)
-	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
-			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q'",
-			s.transactionalID, err, s.conn.cfg.Brokers[0], either(s.conn.cfg.SASL.Username, "NAME")))
-	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		// It does not say which one.
-		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
-			"--allow-principal User:%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %[1]s --topic %[2]s'",
-			s.topic.Name, s.conn.cfg.Checkpoints, err, s.conn.cfg.Brokers[0], either(s.conn.cfg.SASL.Username, "NAME")))
-	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
-		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
-	case missing(err) && !s.topic.Create:
-		if strings.Contains(err.Error(), s.conn.cfg.Checkpoints) {
-			return s.errNone(s.conn.cfg.Checkpoints)
-		}
-		return s.errNone(s.topic.Name)
-	}
-	return s.conn.explain(ctx, err)
-}
-
 // isFenced reports whether another producer has initialized the transactional id. The last of
 // the errors is that of a transaction that the cluster aborted for that, or because it timed
 // out. These are indistinguishable, so both are handled alike.
 func isFenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidTxnState)
-}
-
-// explainCheckpoint is for an error of writing a checkpoint that has size bytes. It is no
-// [sink.ErrTooLarge], for that is about an entity.
-func (s *Sink) explainCheckpoint(err error, size int) error {
-	if !errors.Is(err, kerr.MessageTooLarge) && !errors.Is(err, kerr.RecordListTooLarge) {
-		return err
-	}
-	if size > defaultBatch-batchOverhead-recordOverhead {
-		return feed.Permanent(fmt.Errorf("the checkpoint is too large: it has %d bytes, and may have %d; its cursor grows with what the feed "+
-			"repeats, so report the feed, or move the position with 'feedbridge checkpoint set %s'", size, defaultBatch, s.topic.Feed))
-	}
-	return feed.Permanent(fmt.Errorf("the checkpoint is too large: it has %d bytes, which topic %s does not take; run "+
-		"'kafka-configs.sh --bootstrap-server %s --alter --topic %[2]s --add-config max.message.bytes=1048588'", size, s.conn.cfg.Checkpoints, s.conn.cfg.Brokers[0]))
 }
 
 // notKafka returns the first bytes that a server has sent which does not speak Kafka's protocol.
@@ -108,26 +67,89 @@ func notKafka(err error) (text string, ok bool) {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(size))), true
 }
 
-func (c *Conn) explain(ctx context.Context, err error) error {
-	if isKafka(err) {
-		return c.explainKafka(err)
+// diagnosis makes the errors of a cluster understandable. As a hook of every kgo client it
+// remembers why the newest attempt to connect to a broker failed: while kgo retries, a
+// request only times out.
+type diagnosis struct {
+	cfg     Config
+	brokers string // for errors and logs
+	closed  atomic.Bool
+	// refused reports that a broker has closed a connection during authentication, which
+	// is how some of them refuse credentials, and that none has taken them since.
+	refused atomic.Bool
+
+	mu   sync.Mutex
+	down error // of the newest attempt, nil if it succeeded
+}
+
+func newDiagnosis(cfg Config) *diagnosis {
+	return &diagnosis{cfg: cfg, brokers: strings.Join(cfg.Brokers, ", ")}
+}
+
+// OnBrokerConnect is called when a connection is ready for use, or failed.
+func (d *diagnosis) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if timedOut(err) {
+		return
 	}
-	if c.isClosed() {
-		return fmt.Errorf("the connection to Kafka at %s is closed", c.brokers)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.down = err
+	if err == nil {
+		d.refused.Store(false)
+	}
+}
+
+// timedOut reports whether the time for a connection was over, which says nothing about the
+// broker.
+func timedOut(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// OnBrokerRead is called for every answer.
+func (d *diagnosis) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key == kmsg.SASLAuthenticate.Int16() && errors.Is(err, io.EOF) {
+		d.refused.Store(true)
+	}
+}
+
+func (d *diagnosis) lastDown() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.down
+}
+
+// silence reports that no answer came in time.
+type silence struct {
+	brokers string
+	after   time.Duration
+}
+
+func (e *silence) Error() string {
+	return fmt.Sprintf("no answer from Kafka at %s within %v", e.brokers, e.after)
+}
+
+// explain returns an error that a person can understand for one of a request within ctx. What
+// a person has to correct is permanent.
+func (d *diagnosis) explain(ctx context.Context, err error) error {
+	if isKafka(err) {
+		return d.explainKafka(err)
+	}
+	if d.closed.Load() {
+		return fmt.Errorf("the connection to Kafka at %s is closed", d.brokers)
 	}
 	err = causeOf(ctx, err)
 	var quiet *silence
 	if errors.As(err, &quiet) {
 		// While franz-go tries to connect, nobody is told why it cannot.
-		if c.refused.Load() {
-			return c.errRefused()
+		if d.refused.Load() {
+			return d.errRefused()
 		}
-		down := c.lastDown()
+		down := d.lastDown()
 		if down == nil {
 			return err
 		}
 		if isKafka(down) {
-			return c.explainKafka(down)
+			return d.explainKafka(down)
 		}
 		err = down
 	}
@@ -144,42 +166,42 @@ func (c *Conn) explain(ctx context.Context, err error) error {
 	case errors.Is(err, feed.ErrPermanent), errors.Is(err, context.Canceled), errors.As(err, &token):
 		return err
 	case foreign && first[0] == 21: // a TLS alert
-		return feed.Permanent(fmt.Errorf("Kafka at %s expects TLS on this port; set tls.enabled, or name the port without it in brokers", c.brokers))
+		return feed.Permanent(fmt.Errorf("Kafka at %s expects TLS on this port; set tls.enabled, or name the port without it in brokers", d.brokers))
 	case foreign:
-		return feed.Permanent(fmt.Errorf("the server at %s is no Kafka broker: it begins with %q; check brokers", c.brokers, first))
+		return feed.Permanent(fmt.Errorf("the server at %s is no Kafka broker: it begins with %q; check brokers", d.brokers, first))
 	case errors.As(err, &untrusted):
-		return feed.Permanent(fmt.Errorf("the certificate of Kafka at %s is not trusted: %w; check the brokers' names and tls.server_name, or set tls.ca_file", c.brokers, untrusted.Err))
+		return feed.Permanent(fmt.Errorf("the certificate of Kafka at %s is not trusted: %w; check the brokers' names and tls.server_name, or set tls.ca_file", d.brokers, untrusted.Err))
 	case errors.As(err, &plaintext):
-		return feed.Permanent(fmt.Errorf("Kafka at %s does not speak TLS on this port; check brokers and tls", c.brokers))
+		return feed.Permanent(fmt.Errorf("Kafka at %s does not speak TLS on this port; check brokers and tls", d.brokers))
 	case errors.As(err, &op) && op.Op == "remote error":
-		return feed.Permanent(fmt.Errorf("Kafka at %s refuses the TLS connection: %w; check tls.cert_file", c.brokers, op.Err))
-	case c.refused.Load() && errors.Is(err, io.EOF):
-		return c.errRefused()
-	case errors.As(err, &eof) && c.cfg.SASL.Mechanism == "" && !c.cfg.TLS.on():
-		return fmt.Errorf("Kafka at %s closes every connection at once: does it expect TLS or SASL on this port? neither is configured", c.brokers)
+		return feed.Permanent(fmt.Errorf("Kafka at %s refuses the TLS connection: %w; check tls.cert_file", d.brokers, op.Err))
+	case d.refused.Load() && errors.Is(err, io.EOF):
+		return d.errRefused()
+	case errors.As(err, &eof) && d.cfg.SASL.Mechanism == "" && !d.cfg.TLS.on():
+		return fmt.Errorf("Kafka at %s closes every connection at once: does it expect TLS or SASL on this port? neither is configured", d.brokers)
 	case errors.As(err, &eof):
-		return fmt.Errorf("Kafka at %s closes every connection at once; check brokers, tls, and %s", c.brokers, c.cfg.proof())
+		return fmt.Errorf("Kafka at %s closes every connection at once; check brokers, tls, and %s", d.brokers, d.cfg.SASL.describe())
 	case errors.As(err, &op) && op.Op == "dial" && !op.Timeout():
-		return fmt.Errorf("no Kafka broker answers at %s: %w; is it running?", c.brokers, op.Err)
+		return fmt.Errorf("no Kafka broker answers at %s: %w; is it running?", d.brokers, op.Err)
 	case errors.As(err, &late) && late.Timeout():
-		return &silence{c.brokers, c.cfg.Timeout}
+		return &silence{d.brokers, d.cfg.Timeout}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("Kafka at %s has closed the connection", c.brokers)
+		return fmt.Errorf("Kafka at %s has closed the connection", d.brokers)
 	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
-		return fmt.Errorf("Kafka at %s has not taken the messages within %v", c.brokers, c.cfg.Timeout)
+		return fmt.Errorf("Kafka at %s has not taken the messages within %v", d.brokers, d.cfg.Timeout)
 	}
 	return err
 }
 
 // explainKafka is for what a broker answers.
-func (c *Conn) explainKafka(err error) error {
+func (d *diagnosis) explainKafka(err error) error {
 	var k *kerr.Error
 	errors.As(err, &k)
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
-		return c.errRefused()
+		return d.errRefused()
 	case errors.Is(err, kerr.UnsupportedVersion):
-		return c.errTooOld()
+		return errTooOld(d.brokers)
 	}
 	if cure, ok := cures[k]; ok {
 		return feed.Permanent(fmt.Errorf("%w; %s", err, cure))
@@ -190,22 +212,17 @@ func (c *Conn) explainKafka(err error) error {
 	return err
 }
 
-func (c *Conn) errRefused() error {
-	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", c.brokers, c.cfg.proof()))
+// minRelease is the oldest release of Kafka that is supported: the first one with the requests
+// that client.checkVersions needs.
+const minRelease = "2.5"
+
+func errTooOld(brokers string) error {
+	return feed.Permanent(fmt.Errorf("the Kafka cluster at %s is too old: feedbridge needs transactions as Kafka has them from %s on; upgrade it", brokers, minRelease))
 }
 
-// noPartition says that a topic lacks the partition that is to be read. It matches
-// [feed.ErrNoTopic]: there is nothing to read.
-type noPartition struct {
-	wanted int32
-	has    int
+func (d *diagnosis) errRefused() error {
+	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", d.brokers, d.cfg.SASL.describe()))
 }
-
-func (e *noPartition) Error() string {
-	return fmt.Sprintf("it has no partition %d, only 0 to %d; set serve.feeds.NAME.from.partition to one of these", e.wanted, e.has-1)
-}
-
-func (e *noPartition) Is(target error) bool { return target == feed.ErrNoTopic }
 
 // isKafka says whether an error is one that a broker has answered.
 func isKafka(err error) bool {
@@ -213,18 +230,13 @@ func isKafka(err error) bool {
 	return errors.As(err, &k)
 }
 
-// proof says in what way c proves who connects, for an error about it.
-func (c Config) proof() string {
-	switch c.SASL.Mechanism {
-	case Plain, ScramSHA256, ScramSHA512:
-		return fmt.Sprintf("the username and password (sasl, %s)", c.SASL.Mechanism)
-	case OAuthBearer:
-		return "the token (sasl, OAUTHBEARER)"
-	case MSKIAM:
-		return "the keys (sasl, AWS_MSK_IAM)"
-	}
-	return "that the connection comes without sasl"
-}
+// missing reports whether an error is that a topic does not exist.
+func missing(err error) bool { return errors.Is(err, kerr.UnknownTopicOrPartition) }
+
+// passes reports whether an error may go away without anybody's help.
+func passes(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, errNoLeader) }
+
+var errNoLeader = errors.New("the partition has no leader")
 
 // causeOf is the reason why ctx ended, if it did and err says no more than that.
 func causeOf(ctx context.Context, err error) error {

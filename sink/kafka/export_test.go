@@ -8,7 +8,7 @@ import (
 )
 
 // Log returns a partition of the sink's topic to be read back.
-func (s *Sink) Log(partition int32) *Log { return s.conn.Log(s.topic.Name, partition) }
+func (s *Sink) Log(partition int32) *Log { return newLog(s.client, s.topic.Name, partition) }
 
 // Kept returns how many records are held for who goes on where the last Read ended.
 func (l *Log) Kept() int {
@@ -32,21 +32,21 @@ func (l *Log) KeptBytes() (n int) {
 
 // Producers returns how many clients c has that commit.
 func (c *Conn) Producers() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.producers)
+	c.client.mu.Lock()
+	defer c.client.mu.Unlock()
+	return len(c.client.producers)
 }
 
 // Settle waits until all that the partition has now is committed or aborted.
 func (l *Log) Settle(ctx context.Context) error {
-	_, err := l.conn.waitStable(ctx, l.topic, []int32{l.partition}, nil, l.conn.cfg.Timeout, nil)
+	_, err := stableWait{l.client, l.topic, []int32{l.partition}, l.client.cfg.Timeout, nil}.toEnd(ctx, nil)
 	return err
 }
 
 // KeyOf returns an entity's key.
 func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {
 	t.Helper()
-	key, err := s.keyOf(e)
+	key, err := s.records.keyOf(e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {
 }
 
 // Doubt makes s not know whether its last commit is ended.
-func (s *Sink) Doubt() { s.hung.ended = nil }
+func (s *Sink) Doubt() { s.hung.unsure, s.hung.ended = true, nil }
 
 // AwaitEnd waits until the last commit of s is ended.
 func (s *Sink) AwaitEnd(t testing.TB) {

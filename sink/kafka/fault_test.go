@@ -459,7 +459,9 @@ func takes(id string) func(kmsg.Request) bool {
 func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	s := connect(t, at(c)).Sink(orders())
+	cfg := at(c)
+	cfg.Timeout = 5 * time.Second
+	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
 	asked := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeProducers}, Observe: true, Count: -1})
 	for n := range 6 {
@@ -486,6 +488,59 @@ func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 10, 11)
 	wantFeed(t, s, 11)
+}
+
+// The cluster is still writing the markers of the last commit. The next one waits.
+func TestCommitWaitsForTheMarkersOfTheLastOne(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	s := connect(t, at(c)).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	c.ControlKey(kmsg.EndTxn.Int16(), confirm)
+	commit(t, s, 2, 4)
+	asked := 0
+	c.ControlKey(kmsg.DescribeTransactions.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if asked++; asked > 3 {
+			return nil, nil, false
+		}
+		resp := r.ResponseKind().(*kmsg.DescribeTransactionsResponse)
+		state := kmsg.NewDescribeTransactionsResponseTransactionState()
+		state.TransactionalID, state.State = transactionalID, "PrepareCommit"
+		resp.TransactionStates = append(resp.TransactionStates, state)
+		return resp, nil, true
+	})
+	// It never ends here.
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, nil, "is not ended in all partitions")
+	if asked < 4 {
+		t.Errorf("it asked %d times, want more than 3", asked)
+	}
+}
+
+// The connection on which it asks is dead. It asks on another one.
+func TestCommitAsksOnAnotherConnection(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]kmsg.Key{"transactions": kmsg.DescribeTransactions, "producers": kmsg.DescribeProducers} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, w := startWired(t)
+			cfg := at(c)
+			cfg.Timeout = 3 * time.Second
+			s := connect(t, cfg).Sink(orders())
+			resume(t, s)
+			commit(t, s, 0, 2)
+			s.AwaitEnd(t)
+			s.Doubt()
+			var muted atomic.Int32
+			w.muting(func(k kmsg.Key) bool { return k == key && muted.Add(1) == 1 })
+			commit(t, s, 2, 4)
+			if muted.Load() < 2 {
+				t.Errorf("it asked %d times", muted.Load())
+			}
+			wantFeed(t, s, 4)
+		})
+	}
 }
 
 // A sink has one client that commits, or none.

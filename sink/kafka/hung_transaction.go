@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -36,12 +35,15 @@ import (
 
 // hungTransaction finds and ends hung transactions of a feed's transactional id.
 type hungTransaction struct {
-	sink *Sink
-	// last is where the last commit wrote, nil if it is known to be ended in all of these
-	// partitions; ended gets whether it was soon after the commit.
-	last  []spot
-	ended <-chan bool
-	cure  *cure // nil unless one is under way
+	client       *client
+	id           transactionalID
+	topic        string
+	checkpoints  *checkpointStore
+	transactions *transactions
+	// unsure reports that the last commit may hang; ended gets whether it ended soon.
+	unsure bool
+	ended  <-chan bool
+	cure   *cure // nil unless one is under way
 }
 
 // cure is an empty transaction that ends a hung one. It is under way from when the
@@ -70,7 +72,7 @@ func (o outcome) String() string {
 
 // possible reports whether the cluster may have the bug: Kafka 4.0 and newer, which know
 // transactions of version 2, whether or not they are turned on. No fixed version is known.
-func (h *hungTransaction) possible() bool { return h.sink.conn.mayHang.Load() }
+func (h *hungTransaction) possible() bool { return h.client.mayHang.Load() }
 
 // beforeReuse returns an error unless every transaction is ended in the feed's partitions.
 // The sink has just initialized its id, which aborted what was open; that may hang, and the
@@ -79,19 +81,22 @@ func (h *hungTransaction) beforeReuse(ctx context.Context) error {
 	if !h.possible() {
 		return nil
 	}
-	s := h.sink
-	if _, err := s.conn.waitStable(ctx, s.conn.cfg.Checkpoints, []int32{s.place.partition}, nil, s.conn.cfg.Timeout, nil); err != nil {
+	if _, err := h.wait(h.client.cfg.Checkpoints, h.checkpoints.place.partition).toEnd(ctx, nil); err != nil {
 		return err
 	}
-	d, err := s.conn.describe(ctx, s.topic.Name)
+	d, err := h.client.describe(ctx, h.topic)
 	switch {
 	case missing(err):
 		return nil // the commit reports it, unless it has no entities
 	case err != nil:
 		return err
 	}
-	_, err = s.conn.waitStable(ctx, d.name, d.partitions(), nil, s.conn.cfg.Timeout, nil)
+	_, err = h.wait(d.Topic, d.Partitions.Numbers()...).toEnd(ctx, nil)
 	return err
+}
+
+func (h *hungTransaction) wait(topic string, partitions ...int32) stableWait {
+	return stableWait{h.client, topic, partitions, h.client.cfg.Timeout, nil}
 }
 
 // endsWithin is how long the markers of a commit are expected to take. After that, or if
@@ -102,28 +107,28 @@ const endsWithin = 100 * time.Millisecond
 // waits for the answer: a transaction that begins before the markers of the last one are
 // written is made to wait 20 ms and more by the broker
 // (add.partitions.to.txn.retry.backoff.ms).
-func (h *hungTransaction) afterCommit(ctx context.Context, last []spot) {
-	h.last, h.ended = nil, nil
-	if !h.possible() {
+func (h *hungTransaction) afterCommit(ctx context.Context, written kadm.Offsets) {
+	h.unsure, h.ended = h.possible(), nil
+	if !h.unsure {
 		return
 	}
 	answer := make(chan bool, 1)
-	h.last, h.ended = last, answer
-	ctx, cancel := h.sink.conn.within(context.WithoutCancel(ctx), endsWithin)
+	h.ended = answer
+	ctx, cancel := h.client.within(context.WithoutCancel(ctx), endsWithin)
 	go func() {
 		defer cancel()
-		now := slices.Clone(last)
-		for wait := time.Millisecond; ; wait *= 2 {
-			err := h.sink.conn.locate(ctx, now, stable)
-			ended := err == nil
-			for i := range last {
-				ended = ended && last[i].offset < now[i].offset
+		for topic, partitions := range written {
+			var numbers []int32
+			var behind []int64
+			for n, last := range partitions {
+				numbers, behind = append(numbers, n), append(behind, last.At)
 			}
-			if ended || err != nil || sleep(ctx, wait) != nil {
-				answer <- ended
+			if _, err := h.wait(topic, numbers...).upTo(ctx, behind); err != nil {
+				answer <- false
 				return
 			}
 		}
+		answer <- true
 	}()
 }
 
@@ -131,43 +136,46 @@ func (h *hungTransaction) afterCommit(ctx context.Context, last []spot) {
 var errHangs = errors.New("the last commit is not ended in all partitions, though the cluster takes it for ended")
 
 // awaitEnd waits until the last commit of this sink is ended wherever it wrote. It returns
-// an error if it hangs, or if the cluster does not tell.
+// an error if it hangs, or if the cluster does not report it for twice the timeout.
 func (h *hungTransaction) awaitEnd(ctx context.Context) error {
-	if h.last == nil {
+	if !h.unsure {
 		return nil
 	}
 	if h.ended != nil {
 		select {
 		case ended := <-h.ended:
-			if h.ended = nil; ended {
-				h.last = nil
+			if h.ended, h.unsure = nil, !ended; ended {
 				return nil
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	for {
-		now, err := h.sink.conn.transaction(ctx, h.sink.transactionalID)
-		if err != nil {
+	for began, wait := time.Now(), time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		ended, err := h.lastEnded(ctx)
+		// A connection that is dead is closed after the timeout. Then kgo opens another one.
+		if ended || errors.Is(err, errHangs) || err != nil && time.Since(began) > 2*h.client.cfg.Timeout {
+			h.unsure = !ended
 			return err
 		}
-		if now.State == "PrepareCommit" {
-			// The markers are being written.
-			if err := sleep(ctx, time.Millisecond); err != nil {
-				return err
-			}
-			continue
+		if err := sleep(ctx, wait); err != nil {
+			return err
 		}
-		open, err := h.stillOpen(ctx, now.ProducerID)
-		if err == nil && len(open) > 0 {
-			err = errHangs
-		}
-		if err == nil {
-			h.last = nil
-		}
-		return err
 	}
+}
+
+// lastEnded reports whether the last commit of this sink is ended wherever it wrote. It
+// returns errHangs if it never will be.
+func (h *hungTransaction) lastEnded(ctx context.Context) (bool, error) {
+	now, err := h.id.state(ctx)
+	if err != nil || now.State == "PrepareCommit" { // then the markers are being written
+		return false, err
+	}
+	open, err := h.stillOpen(ctx, now.ProducerID)
+	if err == nil && len(open) > 0 {
+		err = errHangs
+	}
+	return err == nil, err
 }
 
 // openPartition is a partition in which a transaction is open, and the epoch of that.
@@ -180,19 +188,18 @@ type openPartition struct {
 // stillOpen returns where a producer has a transaction open, among the partitions of
 // the feed's topic and the partition of its checkpoint.
 func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]openPartition, error) {
-	s := h.sink
-	ctx, cancel := s.conn.within(ctx, s.conn.grace())
+	ctx, cancel := h.client.within(ctx, h.client.grace())
 	defer cancel()
 	var asked kadm.TopicsSet
-	asked.Add(s.conn.cfg.Checkpoints, s.place.partition)
-	d, err := s.conn.describe(ctx, s.topic.Name)
+	asked.Add(h.client.cfg.Checkpoints, h.checkpoints.place.partition)
+	d, err := h.client.describe(ctx, h.topic)
 	switch {
 	case err == nil:
-		asked.Add(s.topic.Name, d.partitions()...)
+		asked.Add(h.topic, d.Partitions.Numbers()...)
 	case !missing(err):
 		return nil, err
 	}
-	producers, err := s.conn.admin.DescribeProducers(ctx, asked)
+	producers, err := h.client.admin.DescribeProducers(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -229,15 +236,14 @@ func (h *hungTransaction) find(ctx context.Context, now *kadm.DescribedTransacti
 	}
 	// If the state is the same still, no transaction was under way meanwhile, and the open
 	// one was not a living copy's.
-	s := h.sink
-	again, err := s.conn.transaction(ctx, s.transactionalID)
-	if err != nil || again.State != now.State || again.StartTimestamp != now.StartTimestamp || again.ProducerEpoch != now.ProducerEpoch {
+	again, err := h.id.state(ctx)
+	if err != nil || !sameTransaction(again, now) {
 		return nil
 	}
-	s.conn.log.Warn("ending a transaction that the cluster has left open in some partitions",
-		"transactional_id", s.transactionalID, "partitions", fmt.Sprint(where), "outcome", how)
-	s.close()
-	p, err := s.conn.newProducer(s.transactionalID, defaultBatch)
+	h.client.log.Warn("ending a transaction that the cluster has left open in some partitions",
+		"transactional_id", h.id.name, "partitions", fmt.Sprint(where), "outcome", how)
+	h.transactions.close()
+	p, err := h.client.newProducer(h.id.name, defaultBatch)
 	if err != nil {
 		return err
 	}
@@ -252,11 +258,11 @@ func (h *hungTransaction) hanging(ctx context.Context, now *kadm.DescribedTransa
 	if err != nil || len(open) == 0 {
 		return nil, aborted, err
 	}
-	newest, err := h.sink.current(ctx)
+	newest, err := h.checkpoints.current(ctx)
 	if err != nil {
 		return nil, aborted, err
 	}
-	version2 := h.sink.conn.transactions2.Load()
+	version2 := h.client.transactions2.Load()
 	for i, o := range open {
 		ended, known := outcomeOf(now, o.epoch, version2, version2 && newest.committedBy(committer{now.ProducerID, o.epoch}))
 		if !known || i > 0 && ended != how {
@@ -267,18 +273,6 @@ func (h *hungTransaction) hanging(ctx context.Context, now *kadm.DescribedTransa
 	}
 	return where, how, nil
 }
-
-// committer is a transaction of version 2, as a partition knows it: each has an epoch of
-// its own.
-type committer struct {
-	producer int64
-	epoch    int16
-}
-
-// committedBy reports whether the transaction c, and no other, committed the checkpoint.
-// If the checkpoint before it has the same epoch, they are of version 1, and which of them
-// hangs is unknown.
-func (s stored) committedBy(c committer) bool { return s.by == c && s.byBefore != c }
 
 // outcomeOf returns how a hung transaction ended, as far as the current state of its
 // transactional id tells. In version 2 each transaction has an epoch of its own, and its end
@@ -316,20 +310,20 @@ func (h *hungTransaction) curing() bool { return h.cure != nil }
 // copy.
 func (h *hungTransaction) drop() {
 	if h.cure != nil {
-		h.sink.conn.closeProducer(h.cure.producer)
+		h.client.closeProducer(h.cure.producer)
 		h.cure = nil
 	}
 }
 
 // goOn does the rest of the cure that is under way.
 func (h *hungTransaction) goOn(ctx context.Context) error {
-	c := h.sink.conn
+	c := h.client
 	// The caller's end does not come between the two requests.
 	ctx, cancel := c.within(context.WithoutCancel(ctx), 3*c.cfg.Timeout)
 	defer cancel()
 	err := initProducerID(ctx, h.cure.producer)
 	if err == nil {
-		err = h.cure.end(ctx, h.sink.transactionalID)
+		err = h.cure.end(ctx, h.id.name)
 	}
 	switch {
 	case err == nil:

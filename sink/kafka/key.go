@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -47,22 +48,17 @@ func (k *Key) UnmarshalText(text []byte) (err error) {
 
 // pointer returns the names that a JSON Pointer has.
 func pointer(s string) ([]string, error) {
+	if badEscape.MatchString(s) {
+		return nil, fmt.Errorf("%q: in a JSON pointer a ~ is written ~0, and a / within a name ~1", s)
+	}
 	names := strings.Split(s[1:], "/")
 	for i, name := range names {
-		for rest := name; ; {
-			_, after, found := strings.Cut(rest, "~")
-			if !found {
-				break
-			}
-			if after == "" || after[0] != '0' && after[0] != '1' {
-				return nil, fmt.Errorf("%q: in a JSON pointer a ~ is written ~0, and a / within a name ~1", s)
-			}
-			rest = after[1:]
-		}
 		names[i] = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
 	}
 	return names, nil
 }
+
+var badEscape = regexp.MustCompile(`~([^01]|$)`)
 
 // keyer returns the key of an entity, or an error that says why it has none.
 type keyer func(feed.Entity) ([]byte, error)

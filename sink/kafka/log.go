@@ -28,7 +28,7 @@ import (
 // A cluster that elects an unclean leader gives the offsets of what it loses to
 // other messages, and nobody can tell.
 type Log struct {
-	conn      *Conn
+	client    *client
 	topic     string
 	partition int32
 
@@ -48,7 +48,7 @@ type Log struct {
 
 // found is the topic as it was found last.
 type found struct {
-	description
+	kadm.TopicDetail
 	// at is when the cluster last described it so, or answered to its id.
 	at time.Time
 	// end is that of the last span, and high the offset behind the newest record then,
@@ -79,9 +79,8 @@ type rest struct {
 	bytes int64
 }
 
-// Log returns a partition of a topic.
-func (c *Conn) Log(topic string, partition int32) *Log {
-	l := &Log{conn: c, topic: topic, partition: partition}
+func newLog(c *client, topic string, partition int32) *Log {
+	l := &Log{client: c, topic: topic, partition: partition}
 	l.stored.Store(1 << 10)
 	l.unpacked.Store(1 << 10)
 	return l
@@ -112,7 +111,7 @@ func (l *Log) span(ctx context.Context) (feed.Span, error) {
 	var asked errgroup.Group
 	for i, of := range []boundary{first, stable} {
 		asked.Go(func() error {
-			offsets, err := l.conn.offsets(ctx, l.topic, []int32{l.partition}, of)
+			offsets, err := l.client.offsets(ctx, l.topic, []int32{l.partition}, of)
 			if err == nil {
 				at[i] = offsets[0]
 			}
@@ -124,10 +123,10 @@ func (l *Log) span(ctx context.Context) (feed.Span, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.found.id == d.id {
+	if l.found.ID == d.ID {
 		l.found.end, l.found.high = at[1], at[1]
 	}
-	return spanOf(d.id, at[0], at[1]), nil
+	return spanOf(d.ID, at[0], at[1]), nil
 }
 
 func spanOf(id kadm.TopicID, first, stable int64) feed.Span {
@@ -145,18 +144,18 @@ func (l *Log) glance(ctx context.Context) (_ feed.Span, ok bool) {
 	l.mu.Lock()
 	was, fit := l.found, l.isFit()
 	l.mu.Unlock()
-	if !fit || was.ids == byName || was.high == 0 || was.leaders[l.partition] < 0 {
+	if !fit || was.ids == byName || was.high == 0 || was.Partitions[l.partition].Leader < 0 {
 		return feed.Span{}, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, glanceFor)
 	defer cancel()
-	r := reader{conn: l.conn, topic: l.topic, partition: l.partition, known: &was.description}
+	r := reader{client: l.client, topic: l.topic, partition: l.partition, known: &was.TopicDetail}
 	now := time.Now()
 	got, err := r.ask(ctx, was.high, 1, 0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.found.id != was.id:
+	case l.found.ID != was.ID:
 		return feed.Span{}, false
 	case err != nil:
 		// Another broker may lead it now, or it is another topic, or none.
@@ -172,7 +171,7 @@ func (l *Log) glance(ctx context.Context) (_ feed.Span, ok bool) {
 	l.found.at, l.found.ids = now, byID
 	l.found.end = max(l.found.end, got.LastStableOffset)
 	l.found.high = max(l.found.high, got.HighWatermark)
-	return spanOf(was.id, got.LogStartOffset, got.LastStableOffset), true
+	return spanOf(was.ID, got.LogStartOffset, got.LastStableOffset), true
 }
 
 // glanceFor is how long a glance may take, so that a leader that is gone does not cost
@@ -188,9 +187,9 @@ const glanceFor = time.Second
 func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		d, recalled, err := l.recall(ctx)
-		r := reader{conn: l.conn, topic: l.topic, partition: l.partition, known: &d, recalled: recalled}
+		r := reader{client: l.client, topic: l.topic, partition: l.partition, known: &d, recalled: recalled}
 		for next := int64(from); err == nil && next < int64(to); {
-			had, goesOn := l.kept(d.id, next)
+			had, goesOn := l.kept(d.ID, next)
 			switch {
 			case had.to > next:
 			case goesOn:
@@ -201,13 +200,13 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 			for i, k := range had.records {
 				// Whoever leaves at a record goes on with it.
 				if k.Offset >= int64(to) || !yield(record(k), nil) {
-					l.keep(rest{d.id, min(next, int64(to)), had.to, had.records[i:], had.bytes})
+					l.keep(rest{d.ID, min(next, int64(to)), had.to, had.records[i:], had.bytes})
 					return
 				}
 				next = k.Offset + 1
 			}
 			if next = had.to; next >= int64(to) {
-				l.keep(rest{id: d.id, from: int64(to), to: next})
+				l.keep(rest{id: d.ID, from: int64(to), to: next})
 			}
 		}
 		if errors.Is(err, errAnew) || missing(err) && !errors.Is(err, feed.ErrNoTopic) {
@@ -221,9 +220,9 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 
 // recall returns the topic as it was found last if that was a moment ago, and otherwise
 // as it is.
-func (l *Log) recall(ctx context.Context) (d description, recalled bool, err error) {
+func (l *Log) recall(ctx context.Context) (d kadm.TopicDetail, recalled bool, err error) {
 	l.mu.Lock()
-	d, recalled = l.found.description, l.found.ids == byID && l.isFit() && time.Since(l.found.at) < recallFor
+	d, recalled = l.found.TopicDetail, l.found.ids == byID && l.isFit() && time.Since(l.found.at) < recallFor
 	l.mu.Unlock()
 	if !recalled {
 		d, err = l.check(ctx)
@@ -306,7 +305,7 @@ func (l *Log) load(ctx context.Context, r *reader, from, to int64) (rest, error)
 			return rest{}, err
 		}
 		// Retention has taken them, perhaps this moment.
-		start, lost := l.conn.offsets(ctx, l.topic, []int32{l.partition}, first)
+		start, lost := l.client.offsets(ctx, l.topic, []int32{l.partition}, first)
 		switch {
 		case lost != nil:
 			return rest{}, lost
@@ -348,43 +347,65 @@ func fields(headers []kgo.RecordHeader) feed.Header {
 
 // check returns the topic as the cluster describes it, or an error if it cannot be
 // read back.
-func (l *Log) check(ctx context.Context) (description, error) {
-	d, err := l.conn.describe(ctx, l.topic)
+func (l *Log) check(ctx context.Context) (kadm.TopicDetail, error) {
+	d, err := l.client.describe(ctx, l.topic)
 	switch {
 	case missing(err):
 		return d, fmt.Errorf("%w (%w)", feed.ErrNoTopic, err)
 	case err != nil:
 		return d, err
-	case l.partition < 0 || int(l.partition) >= len(d.leaders):
-		return d, &noPartition{l.partition, len(d.leaders)}
+	case l.partition < 0 || int(l.partition) >= len(d.Partitions):
+		return d, &noPartition{l.partition, len(d.Partitions)}
 	}
 	l.mu.Lock()
-	l.found.description, l.found.at = d, time.Now()
+	l.found.TopicDetail, l.found.at = d, time.Now()
 	known := l.isFit()
 	l.mu.Unlock()
 	if known {
 		return d, nil
 	}
-	config, err := l.conn.config(ctx, l.topic)
+	config, err := l.client.config(ctx, l.topic)
 	if err != nil {
 		return d, err
 	}
 	if policy := config["cleanup.policy"]; strings.Contains(policy, "compact") {
-		return d, feed.Permanent(l.conn.errCompacted(l.topic, policy))
+		return d, feed.Permanent(l.errCompacted(policy))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fit, l.checked = d.id, time.Now()
+	l.fit, l.checked = d.ID, time.Now()
 	return d, nil
 }
 
 // isFit says whether the topic that was found last is known to be fit. The caller has
 // locked mu.
-func (l *Log) isFit() bool { return l.fit == l.found.id && time.Since(l.checked) < recheck }
+func (l *Log) isFit() bool { return l.fit == l.found.ID && time.Since(l.checked) < recheck }
 
 func (l *Log) explain(ctx context.Context, err error) error {
 	if !errors.Is(err, feed.ErrNoTopic) {
-		err = l.conn.explain(ctx, err)
+		err = l.client.explain(ctx, err)
 	}
 	return fmt.Errorf("topic %q: %w", l.topic, err)
 }
+
+// errCompacted says that a compacted topic cannot be read back. It does not tell to
+// change that: the topic would lose by its age what its programs count on.
+func (l *Log) errCompacted(policy string) error {
+	if l.topic == l.client.cfg.Checkpoints {
+		return errors.New("it has the checkpoints of feeds, and no entities; name the topic of a feed")
+	}
+	return fmt.Errorf("it is compacted (cleanup.policy=%s), so that messages vanish from its middle; name a topic that is not", policy)
+}
+
+// noPartition says that a topic lacks the partition that is to be read. It matches
+// [feed.ErrNoTopic]: there is nothing to read.
+type noPartition struct {
+	wanted int32
+	has    int
+}
+
+func (e *noPartition) Error() string {
+	return fmt.Sprintf("it has no partition %d, only 0 to %d; set serve.feeds.NAME.from.partition to one of these", e.wanted, e.has-1)
+}
+
+func (e *noPartition) Is(target error) bool { return target == feed.ErrNoTopic }

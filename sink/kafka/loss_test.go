@@ -213,29 +213,45 @@ func sameOffset(t *testing.T, further bool) {
 // messages.
 func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 	t.Parallel()
-	s, c, _ := open(t, orders())
-	commit(t, s, 0, 2)
-	d := newDeposed(c, "shop.orders")
-	commit(t, s, 2, 4)
-	var answers atomic.Int32
-	for key, of := range map[kmsg.Key]func(kmsg.Request) kmsg.Response{kmsg.ListOffsets: d.offsets, kmsg.Fetch: d.records} {
-		c.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
-			c.KeepControl()
-			resp := of(r)
-			if resp == nil || answers.Add(1) > 40 {
-				return nil, nil, false
+	for name, test := range map[string]struct {
+		stale int32 // answers
+		look  func(*testing.T, *kafka.Sink)
+	}{
+		"resume": {40, func(t *testing.T, s *kafka.Sink) {
+			if cp := resume(t, s); cp.Count != 4 || s.IDs().Len() != 4 {
+				t.Errorf("checkpoint %+v and %d IDs, want four", cp, s.IDs().Len())
 			}
-			return resp, nil, true
+		}},
+		"checkpoint show": {4, func(t *testing.T, s *kafka.Sink) {
+			if cp, err := s.Checkpoint(t.Context()); err != nil || cp.Count != 4 {
+				t.Errorf("checkpoint %+v, %v, want four", cp, err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, c, _ := open(t, orders())
+			commit(t, s, 0, 2)
+			d := newDeposed(c, "shop.orders")
+			commit(t, s, 2, 4)
+			var answers atomic.Int32
+			for key, of := range map[kmsg.Key]func(kmsg.Request) kmsg.Response{kmsg.ListOffsets: d.offsets, kmsg.Fetch: d.records} {
+				c.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
+					c.KeepControl()
+					resp := of(r)
+					if resp == nil || answers.Add(1) > test.stale {
+						return nil, nil, false
+					}
+					return resp, nil, true
+				})
+			}
+			cfg := at(c)
+			cfg.Timeout = time.Second
+			test.look(t, connect(t, cfg).Sink(orders()))
+			if n := answers.Load(); n <= test.stale {
+				t.Errorf("the leader was asked %d times, want more than %d", n, test.stale)
+			}
 		})
-	}
-	cfg := at(c)
-	cfg.Timeout = time.Second
-	fresh := connect(t, cfg).Sink(orders())
-	if cp := resume(t, fresh); cp.Count != 4 || fresh.IDs().Len() != 4 {
-		t.Errorf("checkpoint %+v and %d IDs, want four", cp, fresh.IDs().Len())
-	}
-	if n := answers.Load(); n <= 40 {
-		t.Errorf("the leader was asked %d times, want more than 40", n)
 	}
 }
 

@@ -4,11 +4,16 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/credential"
 )
+
+// minAge is how old what a client knows of topics may be at least before it asks
+// again after a broker has said that it is wrong.
+const minAge = 250 * time.Millisecond
 
 // options returns the options that every client has. It reads every file once,
 // so that one that cannot be read is an error now and not a puzzle later.

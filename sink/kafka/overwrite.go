@@ -3,9 +3,9 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -19,13 +19,13 @@ import (
 // feed's position; the sink must Resume afterwards.
 func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
 	s.ready = false
-	s.close()
-	err := s.ask(ctx, func(ctx context.Context) error {
+	s.transactions.close()
+	err := s.do(ctx, func(ctx context.Context) error {
 		err := s.overwrite(ctx, next)
 		if err != nil {
-			s.abandon(ctx, err)
+			s.transactions.abandon(ctx, err)
 		}
-		s.close()
+		s.transactions.close()
 		return err
 	})
 	if err != nil {
@@ -35,63 +35,65 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 }
 
 func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
-	c := s.conn
-	at, feeds, err := s.findCheckpoint(ctx, s.topic.Create, c.cfg.Timeout, s.watchTransaction().check)
+	c, store := s.client, &s.checkpoints
+	feeds, err := store.find(ctx, s.topic.Create, c.cfg.Timeout, s.watchTransaction())
 	if err != nil {
 		return err
 	}
 	d, err := c.describe(ctx, s.topic.Name)
+	exists := err == nil
 	if err != nil && !missing(err) {
 		return err
 	}
-	s.id = d.id
-	if err == nil {
+	s.id = d.ID
+	if exists {
 		// A transaction that hangs there is ended before the id is initialized.
-		if _, err := s.waitTopic(ctx, d, nil); err != nil {
+		if _, err := s.check.waitStable(ctx, d, nil, s.watchTransaction()); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := c.within(ctx, 3*c.cfg.Timeout)
 	defer cancel()
 	var records []kgo.Record
-	if !s.topic.Shared {
-		for _, name := range slices.Sorted(maps.Keys(feeds)) {
-			if name == s.topic.Feed {
-				continue
-			}
-			if err := c.endTransaction(ctx, c.transactionalID(s.topic.Name, name)); err != nil {
-				return err
-			}
-			records = append(records, kgo.Record{Topic: c.cfg.Checkpoints, Partition: at.partition, Key: []byte(s.topic.Name + "/" + name)})
+	others := store.others(feeds)
+	for _, name := range others {
+		if err := newTransactionalID(c, s.topic.Name, name).endTransaction(ctx); err != nil {
+			return err
 		}
+		records = append(records, kgo.Record{Topic: c.cfg.Checkpoints, Partition: store.place.partition, Key: store.key(name)})
 	}
-	if err := s.initialize(ctx, defaultBatch); err != nil {
+	if err := s.fence(ctx, defaultBatch); err != nil {
 		return err
 	}
 	// No copy can commit any more that has not initialized its id since.
-	if feeds, err = s.feeds(ctx, at, c.cfg.Timeout, nil); err != nil {
+	if feeds, err = store.feeds(ctx, c.cfg.Timeout, nil); err != nil {
 		return err
 	}
 	var ends []int64
-	if d.name != "" {
-		if ends, err = c.offsets(ctx, d.name, d.partitions(), stable); err != nil {
+	if exists {
+		if ends, err = c.offsets(ctx, d.Topic, d.Partitions.Numbers(), stable); err != nil {
 			return err
 		}
 	}
-	replaced := s.newestOf(feeds)
+	replaced := store.newestOf(feeds)
 	old, _ := checkpoint.Decode(replaced.data) // the person was told if it cannot be read
-	records = append(records, s.checkpointRecord(next(old), ends))
-	if err := s.producer.BeginTransaction(); err != nil {
+	records = append(records, store.record(next(old), s.id, ends))
+	if err := s.transactions.producer.BeginTransaction(); err != nil {
 		return err
 	}
-	if err := s.send(ctx, records, nil); err != nil {
-		return s.explainCheckpoint(err, len(records[len(records)-1].Value))
+	if err := s.transactions.send(ctx, records); err != nil {
+		return store.explain(err, records[len(records)-1])
 	}
-	if feeds, err = s.readBelow(ctx, records[0].Offset); err != nil {
+	if feeds, err = store.readBelow(ctx, records[0].Offset); err != nil {
 		return err
 	}
-	if now := s.newestOf(feeds); !now.is(replaced) {
+	if now := store.newestOf(feeds); !now.is(replaced) {
 		return fmt.Errorf("%w: the newest checkpoint has offset %d, not %d", checkpoint.ErrConflict, now.offset, replaced.offset)
 	}
-	return commitSent(ctx, s.producer, lastOf(records))
+	for _, name := range store.others(feeds) {
+		if !slices.Contains(others, name) {
+			return fmt.Errorf("%w: feed %q", checkpoint.ErrConflict, name)
+		}
+	}
+	return s.transactions.commit(ctx, kadm.OffsetsFromRecords(records...))
 }

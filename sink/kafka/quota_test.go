@@ -1,6 +1,11 @@
 package kafka_test
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -8,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
 // A broker answers a fetch of a client that is over its quota at once, with a throttle time
@@ -66,4 +73,56 @@ func TestOffsetsAreNotAvailableAfterAnElection(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A broker that withholds records for long is reported in the log.
+func TestFetchIsWithheldForLong(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	s := connect(t, at(c)).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		resp := r.ResponseKind().(*kmsg.FetchResponse)
+		resp.ThrottleMillis = 100
+		return resp, nil, true
+	})
+	var out lockedBuffer
+	cfg := at(c)
+	cfg.Timeout = time.Second
+	conn, err := kafka.Connect(t.Context(), cfg, slog.New(slog.NewTextHandler(&out, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := conn.Sink(orders()).Resume(ctx)
+		ended <- err
+	}()
+	until(t, func() bool {
+		return strings.Contains(out.String(), "the broker withholds records") && strings.Contains(out.String(), "topic=feedbridge.checkpoints")
+	})
+	cancel()
+	wantError(t, <-ended, false, context.Canceled)
+}
+
+// lockedBuffer is a buffer that goroutines share.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
@@ -44,12 +44,26 @@ func newReconnects(ctx context.Context, ping func(context.Context, int32) error)
 	return &reconnects{ctx: ctx, ping: ping, next: make(chan struct{}), suspects: map[int32]bool{}}
 }
 
-// Reconnected returns a channel that is closed when a broker that was unreachable is next
+// announced returns a channel that is closed when a broker that was unreachable is next
 // found reachable again. Each call after that returns a new one.
-func (c *Conn) Reconnected() <-chan struct{} {
-	c.reconnects.mu.Lock()
-	defer c.reconnects.mu.Unlock()
-	return c.reconnects.next
+func (r *reconnects) announced() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next
+}
+
+// OnBrokerConnect is called when a connection is ready for use, or failed.
+func (r *reconnects) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err != nil && !timedOut(err) {
+		r.suspect(meta.NodeID, true)
+	}
+}
+
+// OnBrokerE2E is called for every request, once it is answered or has failed.
+func (r *reconnects) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, request kgo.BrokerE2E) {
+	if request.Err() != nil {
+		r.suspect(meta.NodeID, false)
+	}
 }
 
 // suspect has a broker probed. It does not block. Unreachable says that a connection to
@@ -115,24 +129,5 @@ func (r *reconnects) ask(broker int32) {
 		delete(r.suspects, broker)
 	default:
 		r.suspects[broker] = true
-	}
-}
-
-// ping returns nil if a broker answers and takes the credentials; see [reconnects].
-func (c *Conn) ping(ctx context.Context, broker int32) error {
-	_, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.client.Broker(int(broker)))
-	switch {
-	case err == nil:
-		return nil
-	case err.Error() == "unknown broker": // kgo does not export it
-		return errGone
-	}
-	return c.explain(ctx, err)
-}
-
-// OnBrokerE2E is called for every request, once it is answered or has failed.
-func (h hooks) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, request kgo.BrokerE2E) {
-	if request.Err() != nil {
-		h.conn.reconnects.suspect(meta.NodeID, false)
 	}
 }

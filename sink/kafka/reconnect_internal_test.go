@@ -43,7 +43,7 @@ func TestProbe(t *testing.T) {
 					}
 					return test.answers[min(int(probes.Add(1)), len(test.answers))-1]
 				})
-				c := &Conn{reconnects: r}
+				c := &Conn{client: &client{reconnects: r}}
 				reconnected := c.Reconnected()
 				// Several connections break at once.
 				for range 5 {
@@ -104,26 +104,42 @@ func TestPingOfABrokerThatTheClusterDoesNotHave(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.ping(t.Context(), 0); err != nil {
+	if err := c.client.ping(t.Context(), 0); err != nil {
 		t.Errorf("ping of broker 0: %v", err)
 	}
-	if err := c.ping(t.Context(), 99); !errors.Is(err, errGone) {
+	if err := c.client.ping(t.Context(), 99); !errors.Is(err, errGone) {
 		t.Errorf("ping of broker 99: %v, want that it is gone", err)
+	}
+}
+
+// A broker to which a connection fails is probed. No request was ever sent to it.
+func TestBrokerThatIsNotReachedIsProbed(t *testing.T) {
+	t.Parallel()
+	c, err := Connect(t.Context(), Config{Brokers: []string{"127.0.0.1:1"}, Timeout: time.Second}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Check(t.Context()); err == nil {
+		t.Fatal("a broker answers at port 1")
+	}
+	if n := c.Suspects(); n != 1 {
+		t.Errorf("%d brokers are probed, want 1", n)
 	}
 }
 
 // Suspects returns how many brokers are probed.
 func (c *Conn) Suspects() int {
-	c.reconnects.mu.Lock()
-	defer c.reconnects.mu.Unlock()
-	return len(c.reconnects.suspects)
+	c.client.reconnects.mu.Lock()
+	defer c.client.reconnects.mu.Unlock()
+	return len(c.client.reconnects.suspects)
 }
 
 // Unreachable returns how many brokers were found unreachable and are probed.
 func (c *Conn) Unreachable() (n int) {
-	c.reconnects.mu.Lock()
-	defer c.reconnects.mu.Unlock()
-	for _, unreachable := range c.reconnects.suspects {
+	c.client.reconnects.mu.Lock()
+	defer c.client.reconnects.mu.Unlock()
+	for _, unreachable := range c.client.reconnects.suspects {
 		if unreachable {
 			n++
 		}

@@ -1,8 +1,10 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -76,12 +78,25 @@ func (s SASL) aws() (aws.Auth, error) {
 	a := aws.Auth{
 		AccessKey:    os.Getenv("AWS_ACCESS_KEY_ID"),
 		SecretKey:    os.Getenv("AWS_SECRET_ACCESS_KEY"),
-		SessionToken: either(s.SessionToken.Reveal(), os.Getenv("AWS_SESSION_TOKEN")),
+		SessionToken: cmp.Or(s.SessionToken.Reveal(), os.Getenv("AWS_SESSION_TOKEN")),
 	}
 	if a.AccessKey == "" || a.SecretKey == "" {
 		return a, errors.New("sasl.access_key: is missing, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set")
 	}
 	return a, nil
+}
+
+// describe returns what the brokers are shown to prove who connects, for errors.
+func (s SASL) describe() string {
+	switch s.Mechanism {
+	case Plain, ScramSHA256, ScramSHA512:
+		return fmt.Sprintf("the username and password (sasl, %s)", s.Mechanism)
+	case OAuthBearer:
+		return "the token (sasl, OAUTHBEARER)"
+	case MSKIAM:
+		return "the keys (sasl, AWS_MSK_IAM)"
+	}
+	return "that the connection comes without sasl"
 }
 
 // polite answers a refusal of a token as RFC 7628 says, section 3.2.3. Then the

@@ -1,102 +1,78 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
-	"time"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
 // Sink appends to one topic and keeps its checkpoint beside it; see the package
-// comment. But for IDs, Fits and Messages it is used by one goroutine at a time.
+// comment. It is used by one goroutine at a time, except for IDs, Fits and Forgets.
 type Sink struct {
-	conn            *Conn
-	topic           Topic
-	key             keyer  // nil if there are none
-	name            string // the checkpoint's key
-	transactionalID string
-	ids             *sink.IDs
+	client  *client
+	topic   Topic
+	check   topicCheck
+	records recordMaker
 
-	// limit is the largest batch of records that the topic takes, in bytes; 0
-	// before the first Resume.
-	limit atomic.Int64
+	checkpoints  checkpointStore
+	dedupe       dedupeLoader
+	transactions transactions
+	hung         hungTransaction
 
-	// ready is set by a Resume and by a Commit that succeed, and cleared by
-	// whatever fails. What follows holds while it is set.
+	// ready is set by a Resume and by a Commit that succeed, and cleared by every error.
 	ready bool
-	place place
-	// id is the topic's.
+	// id is the topic's. It is valid while the sink is ready.
 	id kadm.TopicID
 	// placed reports that there has been a checkpoint, as far as this sink knows.
 	placed bool
-	// newest is the newest checkpoint that this sink has seen. A commit is refused unless it
-	// still is.
-	newest stored
-
-	// producer has initialized the transactional id; nil before the first commit, and after
-	// any error. Another copy may have initialized the id since.
-	producer *kgo.Client
-	batch    int32 // the largest batch of the producer
-	// connections are those of the producer, and confirmed how often they had changed when
-	// newest was last found to be the newest checkpoint; -1 if the producer has not looked.
-	connections *connections
-	confirmed   int64
-
-	hung  hungTransaction
-	ahead prepared     // what the next commit may have
-	spare []kgo.Record // memory for its records; empty, and used by no producer
-
-	// seen says up to where in each partition ids has been caught up, of which topic, with
-	// which checkpoint, and since which move of the position by a person. It outlives errors.
-	seen struct {
-		id         kadm.TopicID
-		known      bool
-		moved      time.Time
-		next       []int64
-		checkpoint stored
-	}
+	// confirmed is how often the producer's connections had changed when its first checkpoint
+	// was last found to follow checkpoints.newest; -1 if it was not.
+	confirmed int64
 }
 
-// Sink returns a sink for a topic. The topic is looked at, and created if need
-// be, by Resume.
-func (c *Conn) Sink(t Topic) *Sink {
+func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
 	t.Partitions = max(1, t.Partitions)
+	id := newTransactionalID(c, t.Name, t.Feed)
 	s := &Sink{
-		conn: c, topic: t, key: t.Key.keyer(),
-		name:            t.Name + "/" + t.Feed,
-		transactionalID: c.transactionalID(t.Name, t.Feed),
-		ids:             sink.NewIDs(t.Window),
-		newest:          stored{offset: -1},
+		client: c, topic: t,
+		check:        topicCheck{c, t},
+		records:      recordMaker{topic: t, key: t.Key.keyer(), broker: c.cfg.Brokers[0]},
+		checkpoints:  checkpointStore{client: c, topic: checkpoints, to: t, newest: noCheckpoint},
+		dedupe:       dedupeLoader{client: c, topic: t, ids: sink.NewIDs(t.Window)},
+		transactions: transactions{client: c, id: id},
 	}
-	s.hung.sink = s
-	s.seen.checkpoint = stored{offset: -1}
+	s.hung = hungTransaction{client: c, id: id, topic: t.Name, checkpoints: &s.checkpoints, transactions: &s.transactions}
+	s.dedupe.seen.checkpoint = noCheckpoint
 	return s
 }
 
 // IDs returns the newest IDs that the topic holds, and all of its marks, as of the
 // last Resume or Commit. It always returns the same.
-func (s *Sink) IDs() *sink.IDs { return s.ids }
+func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }
+
+// Fits returns an error for an entity that cannot be published as it is: one
+// that is too large with its headers, which matches [sink.ErrTooLarge], or one
+// that has no key though it needs one.
+func (s *Sink) Fits(e feed.Entity) error { return s.records.fits(e) }
 
 // Resume checks that the topic is fit to be committed to, and creates it if it is
 // missing and the configuration says so. It returns the stored checkpoint, having
 // caught up IDs with it. It disturbs no copy that is alive.
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.ready = false
-	s.ahead = prepared{} // they were measured by what the topic took then
-	s.ids.Rollback()
-	was := s.newest
+	s.IDs().Rollback()
+	was := s.checkpoints.newest
 	var cp checkpoint.Checkpoint
-	err := s.ask(ctx, func(ctx context.Context) (err error) {
+	err := s.do(ctx, func(ctx context.Context) (err error) {
 		// Another copy may commit while the IDs are read, and they would be
 		// ahead of the checkpoint: the next commit would be refused, but what is
 		// read until then would look repeated.
@@ -108,10 +84,10 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		}
 		return nil
 	})
-	if err != nil || !s.newest.is(was) || s.batch != s.largestBatch() {
+	if err != nil || !s.checkpoints.newest.is(was) || s.transactions.batch != s.records.largestBatch() {
 		// The producer has been fenced by the copy that made the newest checkpoint, or the
 		// topic takes other batches now.
-		s.close()
+		s.transactions.close()
 	}
 	if err != nil {
 		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
@@ -122,53 +98,64 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 }
 
 func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool, err error) {
-	was := s.place
-	at, feeds, err := s.findCheckpoint(ctx, s.topic.Create, s.conn.cfg.Timeout, s.watchTransaction().check)
+	store, seen := &s.checkpoints, &s.dedupe.seen
+	was := store.place
+	feeds, err := store.find(ctx, s.topic.Create, s.client.cfg.Timeout, s.watchTransaction())
 	if err != nil {
 		return cp, false, err
 	}
-	if at != was {
-		s.seen.known, s.seen.checkpoint = s.seen.known && was == place{}, stored{offset: -1}
+	if store.place != was {
+		seen.known, seen.checkpoint = seen.known && was == place{}, noCheckpoint
 	}
-	if err := s.foreign(feeds); err != nil {
+	if err := store.foreign(feeds); err != nil {
 		return cp, false, err
 	}
-	s.newest = feeds.of(s.topic.Feed)
-	found := s.newest.offset >= 0
+	store.newest = feeds.of(s.topic.Feed)
+	found := store.newest.offset >= 0
 	if found {
 		s.placed = true
-		if cp, err = decode(s.newest.data, s.topic.Feed); err != nil {
+		if cp, err = decode(store.newest.data, s.topic.Feed); err != nil {
 			return cp, false, err
 		}
 	}
-	d, err := s.checkTopic(ctx, s.newest, cp)
+	d, limit, err := s.check.check(ctx, store.newest, cp.Count == 0 && (found || !seen.known))
+	if err != nil {
+		return cp, false, err
+	}
+	s.id = d.ID
+	s.records.limit.Store(min(limit, largestRequest))
+	if !found && s.placed {
+		return cp, false, s.errMissing()
+	}
+	ends, err := s.check.waitStable(ctx, d, store.newest.ends, s.watchTransaction())
 	if err != nil {
 		return cp, false, err
 	}
 	if !found {
-		if s.placed {
-			return cp, false, s.errMissing()
-		}
-		written, ends, err := s.written(ctx, d)
-		if err != nil {
+		if found, err = s.dedupe.written(ctx, d, ends); err != nil {
 			return cp, false, err
 		}
-		if !written {
-			s.forget(d)
-			s.seen.next, s.seen.checkpoint = ends, s.newest
+		if !found {
+			s.dedupe.reset(d)
+			seen.next, seen.checkpoint = ends, store.newest
 			return cp, false, nil
 		}
-	} else if err := s.catchUp(ctx, d, cp); err != nil {
+	} else if err := s.dedupe.catchUp(ctx, d, ends, cp, store); err != nil {
 		return cp, false, err
 	}
-	now, err := s.current(ctx)
+	now, err := store.current(ctx)
 	if err != nil {
 		return cp, false, err
 	}
-	if !found && now.offset < 0 {
+	if now.offset < 0 && store.newest.offset < 0 {
 		return cp, false, s.errMissing()
 	}
-	return cp, !now.is(s.newest), nil
+	return cp, !now.is(store.newest), nil
+}
+
+// watchTransaction returns what is done while Resume waits for a partition.
+func (s *Sink) watchTransaction() meanwhile {
+	return newAbandonedTransaction(&s.transactions, &s.hung).check
 }
 
 func decode(data []byte, feedName string) (checkpoint.Checkpoint, error) {
@@ -184,47 +171,8 @@ func (s *Sink) errMissing() error {
 		"or start the feed over with 'feedbridge checkpoint reset %[2]s'", checkpoint.ErrMissing, s.topic.Feed))
 }
 
-// feeds returns the checkpoints of the topic in one partition, once every transaction there
-// has ended.
-func (s *Sink) feeds(ctx context.Context, at place, patience time.Duration, meanwhile func(context.Context, time.Duration) error) (checkpoints, error) {
-	c := s.conn
-	ends, err := c.waitStable(ctx, c.cfg.Checkpoints, []int32{at.partition}, nil, patience, meanwhile)
-	if err != nil {
-		return nil, err
-	}
-	return c.checkpoints.read(ctx, at, ends[0], s.topic.Name)
-}
-
-// current returns the newest checkpoint of the feed that is committed. It does not wait for
-// transactions that are open.
-func (s *Sink) current(ctx context.Context) (stored, error) {
-	c := s.conn
-	ends, err := c.offsets(ctx, c.cfg.Checkpoints, []int32{s.place.partition}, stable)
-	if err != nil {
-		return stored{}, err
-	}
-	feeds, err := c.checkpoints.read(ctx, s.place, ends[0], s.topic.Name)
-	return feeds.of(s.topic.Feed), err
-}
-
-// foreign returns an error that matches [checkpoint.ErrForeign] if another feed
-// writes into the topic and it is not shared.
-func (s *Sink) foreign(feeds checkpoints) error {
-	if s.topic.Shared {
-		return nil
-	}
-	for name := range feeds {
-		if name != s.topic.Feed {
-			return feed.Permanent(fmt.Errorf("%w: it has a checkpoint of feed %q, this is feed %q; give the feed a topic of its own, "+
-				"or set \"shared: true\" for all feeds that write into it, or take the topic over with 'feedbridge checkpoint reset %[3]s', "+
-				"if the other feed is gone", checkpoint.ErrForeign, name, s.topic.Feed))
-		}
-	}
-	return nil
-}
-
-// ask runs f and makes its errors understandable.
-func (s *Sink) ask(ctx context.Context, f func(context.Context) error) error {
+// do runs f and makes its errors understandable.
+func (s *Sink) do(ctx context.Context, f func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -234,51 +182,32 @@ func (s *Sink) ask(ctx context.Context, f func(context.Context) error) error {
 	return nil
 }
 
-// written says whether the topic has messages of this feed, or may have had some,
-// and up to where in each partition it has looked.
-func (s *Sink) written(ctx context.Context, d description) (bool, []int64, error) {
-	c := s.conn
-	ends, err := s.waitTopic(ctx, d, nil)
-	if err != nil {
-		return false, nil, err
-	}
-	starts, err := c.offsets(ctx, d.name, d.partitions(), first)
-	if err != nil {
-		return false, nil, err
-	}
-	found := false
-	for p, to := range ends {
-		from := starts[p]
-		if s.topic.Shared {
-			// All of a topic that others fill for years is too much to read.
-			from = max(from, to-s.reach())
-		} else if from > 0 {
-			// What is gone counts.
-			return true, ends, nil
+// explain turns the error of something that was done within ctx into what a
+// person can understand.
+func (s *Sink) explain(ctx context.Context, err error) error {
+	cfg, id := s.client.cfg, s.transactions.id.name
+	switch {
+	case errors.Is(err, feed.ErrPermanent), errors.Is(err, checkpoint.ErrConflict):
+		return err
+	case isFenced(err):
+		return fmt.Errorf("%w: another producer has taken the transactional id %q (%w); if no other copy of this feed runs, "+
+			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, id, err)
+	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
+		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
+			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q'",
+			id, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		// It does not say which one.
+		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
+			"--allow-principal User:%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %[1]s --topic %[2]s'",
+			s.topic.Name, cfg.Checkpoints, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
+	case missing(err) && !s.topic.Create:
+		if strings.Contains(err.Error(), cfg.Checkpoints) {
+			return missingCheckpointTopic(s.client, s.topic.Replication).errNone()
 		}
-		err := c.scan(ctx, d.name, int32(p), from, to, func(r *kgo.Record) (bool, error) {
-			found = s.mine(r)
-			return !found, nil
-		})
-		if err != nil || found {
-			return found, ends, err
-		}
+		return s.check.missing().errNone()
 	}
-	return false, ends, nil
+	return s.client.explain(ctx, err)
 }
-
-// mine says whether a record counts as this feed's.
-func (s *Sink) mine(r *kgo.Record) bool {
-	if !s.topic.Shared {
-		return true
-	}
-	for _, h := range r.Headers {
-		if h.Key == message.FeedName {
-			return string(h.Value) == s.topic.Feed
-		}
-	}
-	return false
-}
-
-// missing says whether an error is that a topic does not exist.
-func missing(err error) bool { return errors.Is(err, kerr.UnknownTopicOrPartition) }

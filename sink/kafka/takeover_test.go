@@ -2,9 +2,11 @@ package kafka_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -204,4 +206,76 @@ func TestManyFeedsTakeOverAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// A commit that waits for its turn has no transaction open, which a standing-by copy in another
+// process would abort.
+func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := at(c)
+	conn := connect(t, cfg)
+	cfg.Timeout = time.Second
+	other := orders()
+	other.Name = "shop.returns"
+	slow, s, standby := conn.Sink(other), conn.Sink(orders()), connect(t, cfg).Sink(orders())
+	resume(t, slow)
+	resume(t, s)
+	held, release := hold(c, kmsg.Produce, writes(c, checkpoints))
+	ended := make(chan error, 2)
+	commit := func(s *kafka.Sink) { ended <- s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) }
+	go commit(slow)
+	<-held
+	initialized := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
+	go commit(s)
+	until(t, func() bool { return initialized.Hits() > 0 })
+	// Several times the time of grace.
+	for begin := time.Now(); time.Since(begin) < 2*time.Second; {
+		resume(t, standby)
+	}
+	release()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// writes is for requests that write to a topic.
+func writes(c *kfake.Cluster, topic string) func(kmsg.Request) bool {
+	id := c.TopicInfo(topic).TopicID
+	return func(r kmsg.Request) bool {
+		return slices.ContainsFunc(r.(*kmsg.ProduceRequest).Topics, func(t kmsg.ProduceRequestTopic) bool { return t.Topic == topic || t.TopicID == id })
+	}
+}
+
+// A feed whose topic takes no messages does not hold up the others for long.
+func TestSlowCommitLosesItsTurn(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, at(c))
+	other := orders()
+	other.Name = "shop.returns"
+	slow, s := conn.Sink(other), conn.Sink(orders())
+	resume(t, slow)
+	resume(t, s)
+	held, release := hold(c, kmsg.Produce, writes(c, "shop.returns"))
+	defer release()
+	ended := make(chan error, 1)
+	go func() { ended <- slow.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) }()
+	<-held
+	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("it has waited for the end of the other commit: %v", err)
+	default:
+	}
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,99 +11,92 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
+// topicCheck finds out whether a topic can take a feed, whether it is the one that its
+// checkpoint was made for, and whether it has lost messages. It creates a topic that is
+// missing, and never changes one that exists.
+type topicCheck struct {
+	client *client
+	topic  Topic
+}
+
 // defaultLimit is max.message.bytes where nobody has set it.
 const defaultLimit = 1048588
 
-// checkTopic returns the topic as the cluster describes it, or an error that
-// says what is wrong with it. It creates a topic that is missing, unless last, the
-// checkpoint, says that there was one; and it never changes one that is there.
-func (s *Sink) checkTopic(ctx context.Context, last stored, cp checkpoint.Checkpoint) (description, error) {
-	if s.topic.Name == s.conn.cfg.Checkpoints {
-		return description{}, feed.Permanent(errors.New("this is the topic for checkpoints; give the feed another one"))
+// check returns the topic, and its largest batch in bytes. It creates a topic that is missing,
+// if the configuration says so and mayBeNew.
+func (t topicCheck) check(ctx context.Context, last stored, mayBeNew bool) (d kadm.TopicDetail, limit int64, err error) {
+	if t.topic.Name == t.client.cfg.Checkpoints {
+		return d, 0, feed.Permanent(errors.New("this is the topic for checkpoints; give the feed another one"))
 	}
-	d, err := s.conn.describe(ctx, s.topic.Name)
+	d, err = t.client.describe(ctx, t.topic.Name)
 	switch {
-	case err == nil:
-	case missing(err) && (cp.Count > 0 || last.data == nil && s.seen.known):
+	case missing(err) && !mayBeNew:
 		// To create it anew would publish the feed from the checkpoint on, and
 		// hide that the history is gone.
-		return d, s.errGone()
-	case missing(err) && s.topic.Create:
-		if d, err = s.conn.create(ctx, s.topic.Name, s.topic.Partitions, s.topic.Replication, s.topicConfig()); err != nil {
-			return d, err
-		}
-	default:
-		return d, err
+		return d, 0, t.errGone()
+	case missing(err) && t.topic.Create:
+		d, err = t.missing().create(ctx)
 	}
-	if err := s.sameTopic(d, last); err != nil {
-		return d, err
+	if err == nil {
+		err = t.sameTopic(d, last)
 	}
-	limit, err := s.fitness(ctx, d)
 	if err != nil {
-		return d, err
+		return d, 0, err
 	}
-	s.limit.Store(min(limit, largestRequest))
-	s.id = d.id
-	return d, nil
+	limit, err = t.fit(ctx, d)
+	return d, limit, err
 }
 
-// topicConfig is what the topic is created with.
-func (s *Sink) topicConfig() []string { return append([]string{"retention.ms=-1"}, s.topic.Config...) }
+// missing returns the topic as it is created.
+func (t topicCheck) missing() newTopic {
+	config := append([]string{"retention.ms=-1"}, t.topic.Config...)
+	return newTopic{t.client, t.topic.Name, t.topic.Partitions, t.topic.Replication, config}
+}
 
-func (s *Sink) errGone() error {
+func (t topicCheck) errGone() error {
 	return feed.Permanent(fmt.Errorf("the topic is gone: %w; restore it, or start the feed over in a new one with 'feedbridge checkpoint reset %s'",
-		checkpoint.ErrMissing, s.topic.Feed))
-}
-
-// errNone reports that a topic is missing and is not to be created.
-func (s *Sink) errNone(topic string) error {
-	partitions, config := s.topic.Partitions, s.topicConfig()
-	if topic == s.conn.cfg.Checkpoints {
-		partitions, config = checkpointPartitions, checkpointConfig
-	}
-	return feed.Permanent(fmt.Errorf("there is no topic %s, and create is off; create it with '%s'", topic, s.conn.creation(topic, partitions, config)))
+		checkpoint.ErrMissing, t.topic.Feed))
 }
 
 // sameTopic returns an error unless the topic is the one that its checkpoint was
 // made for, as far as is known.
-func (s *Sink) sameTopic(d description, last stored) error {
-	if id := idText(d.id); last.topic == "" || id == "" || id == last.topic {
+func (t topicCheck) sameTopic(d kadm.TopicDetail, last stored) error {
+	if id := idText(d.ID); last.topic == "" || id == "" || id == last.topic {
 		return nil
 	}
 	return feed.Permanent(fmt.Errorf("the topic was deleted and created anew since its checkpoint was made, or is another cluster's: %w; "+
 		"restore it, or go on in this one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[2]s'",
-		checkpoint.ErrMissing, s.topic.Feed))
+		checkpoint.ErrMissing, t.topic.Feed))
 }
 
-// fitness returns the largest batch that a topic takes, or an error that says
+// fit returns the largest batch that the topic takes, or an error that names
 // everything that makes it unfit.
-func (s *Sink) fitness(ctx context.Context, d description) (limit int64, err error) {
-	if err := s.conn.mayUse(d); err != nil {
+func (t topicCheck) fit(ctx context.Context, d kadm.TopicDetail) (limit int64, err error) {
+	if err := mayUse(t.client.cfg, d); err != nil {
 		return 0, err
 	}
-	config, err := s.conn.config(ctx, d.name)
+	config, err := t.client.config(ctx, d.Topic)
 	if err != nil {
 		return 0, err
 	}
 	var wrong []string
 	if policy := config["cleanup.policy"]; strings.Contains(policy, "compact") {
 		switch {
-		case s.key == nil:
+		case t.topic.Key == "":
 			wrong = append(wrong, "it is compacted (cleanup.policy="+policy+"), and takes no messages without a key; "+
 				"set one, such as \"key: /id\", or give the feed another topic")
-		case s.topic.MissingKey == KeyNull:
+		case t.topic.MissingKey == KeyNull:
 			wrong = append(wrong, "it is compacted (cleanup.policy="+policy+"), and takes no messages without a key; set \"missing_key: stop\"")
 		}
 	}
-	if s.topic.Partition >= len(d.leaders) {
-		wrong = append(wrong, fmt.Sprintf("it has no partition %d, only 0 to %d; change partition", s.topic.Partition, len(d.leaders)-1))
+	if n := len(d.Partitions); t.topic.Partition >= n {
+		wrong = append(wrong, fmt.Sprintf("it has no partition %d, only 0 to %d; change partition", t.topic.Partition, n-1))
 	}
 	if len(wrong) > 0 {
 		return 0, feed.Permanent(errors.New("the topic cannot hold the feed: " + strings.Join(wrong, "; ")))
@@ -113,45 +107,12 @@ func (s *Sink) fitness(ctx context.Context, d description) (limit int64, err err
 	return defaultLimit, nil
 }
 
-// errCompacted says that a compacted topic cannot be read back. It does not tell to
-// change that: the topic would lose by its age what its programs count on.
-func (c *Conn) errCompacted(topic, policy string) error {
-	if topic == c.cfg.Checkpoints {
-		return errors.New("it has the checkpoints of feeds, and no entities; name the topic of a feed")
-	}
-	return fmt.Errorf("it is compacted (cleanup.policy=%s), so that messages vanish from its middle; name a topic that is not", policy)
-}
-
-// config returns the configuration of a topic; nothing if this user may not see
-// it, for nothing breaks without.
-func (c *Conn) config(ctx context.Context, topic string) (map[string]string, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	all, err := c.admin.DescribeTopicConfigs(ctx, topic)
-	if err == nil && len(all) == 1 {
-		err = all[0].Err
-	}
-	switch {
-	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
-		c.log.Debug("cannot see the configuration of a topic; the defaults are assumed", "topic", topic, "error", err)
-		return nil, nil
-	case err != nil:
-		return nil, causeOf(ctx, err)
-	case len(all) != 1:
-		return nil, errors.New("the cluster describes another topic than it was asked about")
-	}
-	config := map[string]string{}
-	for _, kv := range all[0].Configs {
-		config[kv.Key] = kv.MaybeValue()
-	}
-	return config, nil
-}
-
-// mayUse returns an error if this user may not read and write a topic.
-func (c *Conn) mayUse(d description) error {
+// mayUse returns an error if this user may not read and write a topic. Before Kafka 2.3, and
+// on other systems, a cluster does not say what the user may do.
+func mayUse(cfg Config, d kadm.TopicDetail) error {
 	var lacking []string
 	for _, op := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite} {
-		if !d.may(op) {
+		if d.AuthorizedOperations != nil && !slices.Contains(d.AuthorizedOperations, op) {
 			lacking = append(lacking, op.String())
 		}
 	}
@@ -160,91 +121,97 @@ func (c *Conn) mayUse(d description) error {
 	}
 	return feed.Permanent(fmt.Errorf("this user may not %s topic %s; run 'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s "+
 		"--operation Read --operation Write --operation DescribeConfigs --topic %[2]s'",
-		strings.Join(lacking, " or "), d.name, c.cfg.Brokers[0], either(c.cfg.SASL.Username, "NAME")))
+		strings.Join(lacking, " or "), d.Topic, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
 }
 
-// create creates a topic that is missing and waits until its partitions have
-// leaders. That someone else has created it meanwhile is fine.
-func (c *Conn) create(ctx context.Context, topic string, partitions, replication int, config []string) (description, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	answer, err := c.admin.CreateTopic(ctx, int32(partitions), replicas(replication), values(config), topic)
-	if err == nil {
-		c.log.Info("created a topic", "topic", topic, "partitions", answer.NumPartitions, "replication", answer.ReplicationFactor)
-	} else if err := c.notCreated(ctx, topic, partitions, config, answer, err); err != nil {
-		return description{}, err
+// forgets returns the settings in the topic's configuration by which it loses messages of the
+// feed in time; none if it keeps all of them, or if this user may not see the configuration.
+func (t topicCheck) forgets(ctx context.Context) ([]string, error) {
+	config, err := t.client.config(ctx, t.topic.Name)
+	var limits []string
+	policy := config["cleanup.policy"]
+	// With the entity's ID for a key, compaction leaves the newest of each ID,
+	// which is all that is asked for.
+	if strings.Contains(policy, "compact") && !strings.EqualFold(string(t.topic.Key), "header:Content-ID") {
+		limits = append(limits, "cleanup.policy="+policy)
 	}
-	// The brokers learn of it one by one.
-	for {
-		d, err := c.describe(ctx, topic)
+	if strings.Contains(policy, "delete") {
+		for _, name := range []string{"retention.ms", "retention.bytes"} {
+			if value := config[name]; value != "" && value != "-1" {
+				limits = append(limits, name+"="+value)
+			}
+		}
+	}
+	return limits, err
+}
+
+// lostAfter is how long a partition must be too short before its messages count as lost. The
+// broker that answers may have been deposed as its leader, and not know what was committed
+// since. Kafka replaces a leader after 9 s (broker.session.timeout.ms).
+const lostAfter = 10 * time.Second
+
+// waitStable waits until every transaction in the topic has ended, and its partitions have
+// reached atLeast. It returns the ends of the partitions. A partition that stays shorter has
+// lost messages, which is [checkpoint.ErrLost]. It calls meanwhile as stableWait does.
+func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, atLeast []int64, meanwhile meanwhile) ([]int64, error) {
+	c := t.client
+	if n := len(d.Partitions); len(atLeast) > n {
+		return nil, t.errLost(n, 0, atLeast[n])
+	}
+	wait := stableWait{c, d.Topic, d.Partitions.Numbers(), c.cfg.Timeout, meanwhile}
+	for began := time.Now(); ; {
+		ends, err := wait.toEnd(ctx, atLeast)
+		if !errors.Is(err, errHeldBack) {
+			return ends, err
+		}
+		lost := t.lost(ctx, d, atLeast)
 		switch {
-		case err != nil && !passes(err):
-			return d, err
-		case err == nil && len(d.leaders) > 0 && slices.Min(d.leaders) >= 0:
-			return d, nil
-		}
-		if cause := sleep(ctx, 50*time.Millisecond); cause != nil {
-			return d, fmt.Errorf("topic %s was created and has no leaders yet: %w", topic, cause)
+		case lost == nil:
+			return nil, err
+		case time.Since(began) >= lostAfter:
+			return nil, lost
 		}
 	}
 }
 
-// mayCreate says what would keep a topic from being created, and creates none.
-func (c *Conn) mayCreate(ctx context.Context, topic string, partitions, replication int, config []string) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	answers, err := c.admin.ValidateCreateTopics(ctx, int32(partitions), replicas(replication), values(config), topic)
-	if err == nil {
-		err = answers[topic].Err
+// stayLost returns the error of lost if it stays for lostAfter.
+func (t topicCheck) stayLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
+	for began := time.Now(); ; {
+		lost := t.lost(ctx, d, atLeast)
+		if !errors.Is(lost, checkpoint.ErrLost) || time.Since(began) >= lostAfter {
+			return lost
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		return nil
-	}
-	return c.notCreated(ctx, topic, partitions, config, answers[topic], err)
 }
 
-// notCreated explains why a topic is not created. That there is one already is no
-// error.
-func (c *Conn) notCreated(ctx context.Context, topic string, partitions int, config []string, answer kadm.CreateTopicResponse, err error) error {
-	switch {
-	case errors.Is(err, kerr.TopicAlreadyExists):
-		return nil
-	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return feed.Permanent(fmt.Errorf("there is no topic %s, and this user may not create it; create it with '%s', or run "+
-			"'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s --operation Create --topic %[1]s'",
-			topic, c.creation(topic, partitions, config), c.cfg.Brokers[0], either(c.cfg.SASL.Username, "NAME")))
-	case kerr.IsRetriable(err), !isKafka(err):
-		return causeOf(ctx, fmt.Errorf("create topic %s: %w", topic, err))
+// lost returns an error that matches [checkpoint.ErrLost] if a partition of the topic does
+// not reach atLeast, as far as the broker knows that answers.
+func (t topicCheck) lost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
+	ends, err := t.client.offsets(ctx, d.Topic, d.Partitions.Numbers(), end)
+	if err != nil {
+		return err
 	}
-	return feed.Permanent(fmt.Errorf("create topic %s: %w: %s; correct what is set for it, or create it by hand", topic, err, answer.ErrMessage))
+	for p, n := range atLeast {
+		switch {
+		case p >= len(ends):
+			return t.errLost(p, 0, n)
+		case ends[p] < n:
+			return t.errLost(p, ends[p], n)
+		}
+	}
+	return nil
 }
 
-func replicas(n int) int16 {
-	if n == 0 {
-		return -1 // the cluster's default
-	}
-	return int16(n)
+func (t topicCheck) errLost(partition int, end, want int64) error {
+	return feed.Permanent(fmt.Errorf("%w: partition %d ends at offset %d, and its checkpoint says at least %d; restore them, "+
+		"or read on at the place from which they are missing with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[5]s'",
+		checkpoint.ErrLost, partition, end, want, t.topic.Feed))
 }
 
-func values(config []string) map[string]*string {
-	all := map[string]*string{}
-	for _, kv := range config {
-		name, value, _ := strings.Cut(kv, "=")
-		all[name] = &value
-	}
-	return all
-}
-
-// creation is a command that creates a topic.
-func (c *Conn) creation(topic string, partitions int, config []string) string {
-	cmd := fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d", c.cfg.Brokers[0], topic, partitions)
-	for _, kv := range config {
-		cmd += " --config " + kv
-	}
-	return cmd
-}
-
-// idText is a topic's id as Kafka's tools show it; empty if the cluster gives
+// idText returns a topic's id as Kafka's tools show it; empty if the cluster gives
 // none.
 func idText(id kadm.TopicID) string {
 	if id == (kadm.TopicID{}) {

@@ -397,6 +397,44 @@ func TestTopicIsTakenOverFromACopyThatLives(t *testing.T) {
 	wantError(t, err, true, checkpoint.ErrForeign, `feed "parcels", this is feed "orders"`)
 }
 
+// Another feed commits to the topic between a Resume and the Commit after it.
+func TestAnotherFeedCommitsBeforeTheFirstCommit(t *testing.T) {
+	t.Parallel()
+	s, c, _ := open(t, orders())
+	topic := orders()
+	topic.Feed, topic.Shared = "parcels", true
+	other := connect(t, at(c)).Sink(topic)
+	resume(t, other)
+	commit(t, other, 0, 2)
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1)), true, checkpoint.ErrForeign, `checkpoint of feed "parcels"`)
+}
+
+// A third feed commits for the first time while a person takes the topic over. Its checkpoint does
+// not stay.
+func TestThirdFeedCommitsWhileATopicIsTakenOver(t *testing.T) {
+	t.Parallel()
+	s, c, _ := open(t, orders())
+	commit(t, s, 0, 1)
+	topic := orders()
+	topic.Feed, topic.Shared = "parcels", true
+	third := connect(t, at(c)).Sink(topic)
+	resume(t, third)
+	held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
+	moved := make(chan error, 1)
+	go func() { moved <- s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))) }()
+	<-held
+	commit(t, third, 0, 2)
+	release()
+	wantError(t, <-moved, false, checkpoint.ErrConflict, `feed "parcels"`)
+	if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, third.Commit(t.Context(), nil, sinktest.At(9)), false, checkpoint.ErrConflict)
+	if cp := resume(t, s); cp.Count != 1 {
+		t.Errorf("checkpoint %+v, want the one that was set", cp)
+	}
+}
+
 func TestTopicIsShared(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)

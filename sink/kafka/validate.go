@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -35,7 +36,7 @@ func (c Config) Validate() []error {
 	if c.Timeout != 0 && (c.Timeout < time.Second || c.Timeout > 5*time.Minute) {
 		fail("timeout: must be from 1s to 5m")
 	}
-	timeout, transaction := either(c.Timeout, Defaults().Timeout), either(c.TransactionTimeout, Defaults().TransactionTimeout)
+	timeout, transaction := cmp.Or(c.Timeout, Defaults().Timeout), cmp.Or(c.TransactionTimeout, Defaults().TransactionTimeout)
 	switch {
 	case transaction < time.Second || transaction > 24*time.Hour:
 		fail("transaction_timeout: must be from 1s to 24h")
@@ -148,17 +149,6 @@ func (o OAuth2) validate() []error {
 		fail("sasl.oauth2.client_secret, sasl.oauth2.client_secret_file: want exactly one of them")
 	}
 	return errs
-}
-
-func orList(those []Mechanism) string {
-	names := make([]string, len(those))
-	for i, m := range those {
-		names[i] = string(m)
-	}
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " or " + names[n-1]
-	}
-	return names[0]
 }
 
 // Validate returns everything that is wrong with t, each error starting with

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,33 +11,44 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// waitStable waits until the last stable offset of each partition reaches the end that
-// the partition has now, or atLeast if that is more; atLeast may be nil, or shorter than
-// partitions. It returns the last stable offsets.
+// meanwhile is called during a wait, after each attempt, with the time that was waited so far.
+// Its error ends the wait.
+type meanwhile func(ctx context.Context, waited time.Duration) error
+
+// stableWait waits until transactions in partitions of a topic have ended.
 //
 // Committed records are visible only below the last stable offset: an open transaction,
 // of any program, hides all records behind its first one, and the coordinator writes the
 // markers of a committed transaction partition by partition, after it has confirmed the
 // commit.
-//
-// It returns an error when patience is over. It calls meanwhile, unless that is nil,
-// after each attempt, with the time that it has waited so far.
-func (c *Conn) waitStable(ctx context.Context, topic string, partitions []int32, atLeast []int64, patience time.Duration, meanwhile func(context.Context, time.Duration) error) ([]int64, error) {
-	ends, err := c.offsets(ctx, topic, partitions, end)
+type stableWait struct {
+	client     *client
+	topic      string
+	partitions []int32
+	// patience is after how long a wait ends with an error.
+	patience  time.Duration
+	meanwhile meanwhile // nil for none
+}
+
+// toEnd waits until the last stable offset of each partition reaches the end that
+// the partition has now, or atLeast if that is more; atLeast may be nil, or shorter than
+// partitions. It returns the last stable offsets.
+func (w stableWait) toEnd(ctx context.Context, atLeast []int64) ([]int64, error) {
+	ends, err := w.client.offsets(ctx, w.topic, w.partitions, end)
 	if err != nil {
 		return nil, err
 	}
 	for i := range min(len(ends), len(atLeast)) {
 		ends[i] = max(ends[i], atLeast[i])
 	}
-	return c.waitStableUpTo(ctx, topic, partitions, ends, patience, meanwhile)
+	return w.upTo(ctx, ends)
 }
 
-// waitStableUpTo is waitStable for offsets that the caller knows.
-func (c *Conn) waitStableUpTo(ctx context.Context, topic string, partitions []int32, to []int64, patience time.Duration, meanwhile func(context.Context, time.Duration) error) ([]int64, error) {
+// upTo waits until the last stable offset of each partition reaches to, and returns them.
+func (w stableWait) upTo(ctx context.Context, to []int64) ([]int64, error) {
 	began := time.Now()
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		now, err := c.offsets(ctx, topic, partitions, stable)
+		now, err := w.client.offsets(ctx, w.topic, w.partitions, stable)
 		if err != nil {
 			return nil, err
 		}
@@ -48,11 +60,11 @@ func (c *Conn) waitStableUpTo(ctx context.Context, topic string, partitions []in
 			return now, nil
 		}
 		waited := time.Since(began)
-		if waited >= patience {
-			return nil, c.explainUnstable(ctx, topic, partitions[behind], waited)
+		if waited >= w.patience {
+			return nil, w.explain(ctx, w.partitions[behind], waited)
 		}
-		if meanwhile != nil {
-			if err := meanwhile(ctx, waited); err != nil {
+		if w.meanwhile != nil {
+			if err := w.meanwhile(ctx, waited); err != nil {
 				return nil, err
 			}
 		}
@@ -62,60 +74,41 @@ func (c *Conn) waitStableUpTo(ctx context.Context, topic string, partitions []in
 	}
 }
 
-// unstableError reports that an open transaction holds a partition back.
-type unstableError struct {
-	topic     string
-	partition int32
-	after     time.Duration
-	holders   []string
-}
+// errHeldBack reports that a transaction that is not ended holds a partition back.
+var errHeldBack = errors.New("is held back by")
 
-func (e *unstableError) Error() string {
-	whose := "a transaction that is not ended"
-	if len(e.holders) > 0 {
-		whose = "a transaction of " + strings.Join(e.holders, ", ")
-	}
-	return fmt.Sprintf("partition %d of %s is held back by %s for %v or longer; if its program is gone, the cluster aborts it "+
-		"at its transaction timeout, or never, if it takes it for ended (CompleteCommit, CompleteAbort, Empty); "+
-		"the documentation says how to do it by hand", e.partition, e.topic, whose, e.after.Round(time.Millisecond))
-}
-
-// inSyncError reports that a partition takes no records, and so no markers of
-// transactions, because too few of its replicas are in sync.
-type inSyncError struct {
-	topic     string
-	partition int32
-	has, want int
-}
-
-func (e *inSyncError) Error() string {
-	return fmt.Sprintf("partition %d of %s has %d replicas in sync, and min.insync.replicas is %d; are brokers down?", e.partition, e.topic, e.has, e.want)
-}
-
-// explainUnstable returns the reason why the last stable offset of a partition does not
-// advance.
-func (c *Conn) explainUnstable(ctx context.Context, topic string, partition int32, after time.Duration) error {
-	if d, err := c.describe(ctx, topic); err == nil && int(partition) < len(d.inSync) {
-		config, _ := c.config(ctx, topic) // without it the default is assumed
-		if want, err := strconv.Atoi(config["min.insync.replicas"]); err == nil && d.inSync[partition] < want {
-			return &inSyncError{topic, partition, d.inSync[partition], want}
+// explain returns the reason why the last stable offset of a partition does not advance. It
+// matches errHeldBack unless too few replicas are in sync, so that markers cannot be written.
+func (w stableWait) explain(ctx context.Context, partition int32, after time.Duration) error {
+	if d, err := w.client.describe(ctx, w.topic); err == nil {
+		config, _ := w.client.config(ctx, w.topic) // without it the default is assumed
+		has := len(d.Partitions[partition].ISR)
+		if want, err := strconv.Atoi(config["min.insync.replicas"]); err == nil && has < want {
+			return fmt.Errorf("partition %d of %s has %d replicas in sync, and min.insync.replicas is %d; are brokers down?", partition, w.topic, has, want)
 		}
 	}
-	return &unstableError{topic, partition, after, c.openTransactions(ctx, topic, partition)}
+	whose := "a transaction that is not ended"
+	if holders := w.openTransactions(ctx, partition); len(holders) > 0 {
+		whose = "a transaction of " + strings.Join(holders, ", ")
+	}
+	return fmt.Errorf("partition %d of %s %w %s for %v or longer; if its program is gone, the cluster aborts it "+
+		"at its transaction timeout, or never, if it takes it for ended (CompleteCommit, CompleteAbort, Empty); "+
+		"the documentation says how to do it by hand", partition, w.topic, errHeldBack, whose, after.Round(time.Millisecond))
 }
 
 // openTransactions returns the transactional ids, and states, of the transactions that
-// are open in a partition. It returns none if the cluster does not tell: that takes Kafka
+// are open in a partition. It returns none if the cluster does not report them: that takes Kafka
 // 3.0 and the right to ask.
-func (c *Conn) openTransactions(ctx context.Context, topic string, partition int32) []string {
+func (w stableWait) openTransactions(ctx context.Context, partition int32) []string {
+	c := w.client
 	ctx, cancel := c.within(ctx, c.grace())
 	defer cancel()
-	producers, err := c.admin.DescribeProducers(ctx, kadm.TopicsSet{topic: {partition: {}}})
+	producers, err := c.admin.DescribeProducers(ctx, kadm.TopicsSet{w.topic: {partition: {}}})
 	if err != nil {
 		return nil
 	}
 	var ids []int64
-	for _, p := range producers[topic].Partitions[partition].ActiveProducers {
+	for _, p := range producers[w.topic].Partitions[partition].ActiveProducers {
 		if p.CurrentTxnStartOffset >= 0 {
 			ids = append(ids, p.ProducerID)
 		}

@@ -17,6 +17,9 @@ type wire struct {
 	mu sync.Mutex
 	// lose says whether the answer to a request with that key is lost.
 	lose func(key kmsg.Key) bool
+	// mute reports whether the connection is silent from the answer to a request with that
+	// key on, as after a packet filter has forgotten it.
+	mute func(key kmsg.Key) bool
 }
 
 // losing sets what is lost from now on; nil for nothing.
@@ -30,6 +33,19 @@ func (w *wire) loses(key kmsg.Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lose != nil && w.lose(key)
+}
+
+// muting sets what makes a connection silent from now on; nil for nothing.
+func (w *wire) muting(f func(kmsg.Key) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mute = f
+}
+
+func (w *wire) mutes(key kmsg.Key) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mute != nil && w.mute(key)
 }
 
 // startWired starts a cluster whose answers can be lost.
@@ -64,6 +80,7 @@ type frames struct {
 	in    []byte // of the request that is being read, without its body
 	skip  int    // what is left of its body
 	asked map[uint32]kmsg.Key
+	muted bool
 }
 
 func (f *frames) Read(p []byte) (int, error) {
@@ -97,6 +114,13 @@ func (f *frames) Write(p []byte) (int, error) {
 		if ok && f.wire.loses(key) {
 			f.Close()
 			return 0, errors.New("the answer is lost")
+		}
+		f.mu.Lock()
+		f.muted = f.muted || ok && f.wire.mutes(key)
+		muted := f.muted
+		f.mu.Unlock()
+		if muted {
+			return len(p), nil
 		}
 	}
 	return f.Conn.Write(p)

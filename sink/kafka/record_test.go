@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
@@ -21,6 +23,26 @@ func noise(n int) []byte {
 
 // Whatever fits is taken by the broker, and what is a little larger is not said to
 // fit.
+// The limit of the topic is raised. Batches are larger from the next Resume on.
+func TestLimitIsRaised(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Config = []string{"max.message.bytes=4000"}
+	s, c, _ := open(t, topic)
+	commit(t, s, 0, 2)
+	_, adm := admin(t, c)
+	limit := "40000"
+	if _, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &limit}}, "shop.orders"); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	entities := sinktest.Entities(2, 1)
+	entities[0].Body = noise(30_000)
+	if err := s.Commit(t.Context(), entities, sinktest.At(3)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestEntityIsTooLarge(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{"by default": "", "by the topic's limit": "4000", "by a large limit": "3000000"} {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -15,159 +14,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// description is what the cluster says about a topic.
-type description struct {
-	name    string
-	id      kadm.TopicID // zero before Kafka 2.8
-	leaders []int32      // by partition; below zero for one that has none
-	inSync  []int        // by partition: how many replicas are in sync
-	// allowed is what this user may do; nil before Kafka 2.3, which does not tell.
-	allowed []kadm.ACLOperation
-}
-
-// may reports whether this user may do op to the topic, as far as is known.
-func (d description) may(op kadm.ACLOperation) bool {
-	return d.allowed == nil || slices.Contains(d.allowed, op)
-}
-
-// partitions are the topic's.
-func (d description) partitions() []int32 {
-	all := make([]int32, len(d.leaders))
-	for i := range all {
-		all[i] = int32(i)
-	}
-	return all
-}
-
-// describe returns what the cluster says about a topic. A topic that does not
-// exist is [kerr.UnknownTopicOrPartition].
-func (c *Conn) describe(ctx context.Context, topic string) (description, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	topics, err := c.admin.ListTopicsWithInternal(kadm.WithAuthorizedOps(ctx), topic)
-	if err != nil {
-		return description{}, causeOf(ctx, err)
-	}
-	t, ok := topics[topic]
-	if !ok {
-		return description{}, errors.New("the cluster describes another topic than it was asked about")
-	}
-	if t.Err != nil {
-		return description{}, t.Err
-	}
-	n := len(t.Partitions)
-	d := description{name: topic, id: t.ID, leaders: make([]int32, n), inSync: make([]int, n), allowed: t.AuthorizedOperations}
-	for i, p := range t.Partitions {
-		if int(i) >= n {
-			return description{}, fmt.Errorf("the cluster names partition %d of %d", i, n)
-		}
-		d.leaders[i], d.inSync[i] = p.Leader, len(p.ISR)
-	}
-	return d, nil
-}
-
-// Which offset of a partition is asked for.
-type boundary struct {
-	timestamp int64
-	isolation int8
-}
-
-var (
-	first  = boundary{-2, 0} // of the oldest record that is left
-	end    = boundary{-1, 0} // behind the newest record, be it committed or not
-	stable = boundary{-1, 1} // before the oldest transaction that is not ended
-)
-
-// A spot is where a record lies.
-type spot struct {
-	topic     string
-	partition int32
-	offset    int64
-}
-
-// offsets returns a boundary of partitions of a topic, in their order.
-func (c *Conn) offsets(ctx context.Context, topic string, partitions []int32, of boundary) ([]int64, error) {
-	spots := make([]spot, len(partitions))
-	for i, n := range partitions {
-		spots[i] = spot{topic: topic, partition: n}
-	}
-	if err := c.locate(ctx, spots, of); err != nil {
-		return nil, err
-	}
-	offsets := make([]int64, len(spots))
-	for i, s := range spots {
-		offsets[i] = s.offset
-	}
-	return offsets, nil
-}
-
-// locate sets the offsets of spots to a boundary of their partitions. It waits for a
-// partition that has another leader.
-func (c *Conn) locate(ctx context.Context, spots []spot, of boundary) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = -1
-	req.IsolationLevel = of.isolation
-	for _, s := range spots {
-		p := kmsg.NewListOffsetsRequestTopicPartition()
-		p.Partition = s.partition
-		p.CurrentLeaderEpoch = -1
-		p.Timestamp = of.timestamp
-		at := slices.IndexFunc(req.Topics, func(t kmsg.ListOffsetsRequestTopic) bool { return t.Topic == s.topic })
-		if at < 0 {
-			t := kmsg.NewListOffsetsRequestTopic()
-			t.Topic = s.topic
-			req.Topics, at = append(req.Topics, t), len(req.Topics)
-		}
-		req.Topics[at].Partitions = append(req.Topics[at].Partitions, p)
-	}
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
-		err := c.locateOnce(ctx, req, spots)
-		// kgo retries NOT_LEADER for only one of several concurrent requests, so retry here. A
-		// leader that was just elected does not know its offsets at first.
-		if !errors.Is(err, kerr.NotLeaderForPartition) && !errors.Is(err, kerr.OffsetNotAvailable) || sleep(ctx, wait) != nil {
-			return err
-		}
-	}
-}
-
-func (c *Conn) locateOnce(ctx context.Context, req *kmsg.ListOffsetsRequest, spots []spot) error {
-	resp, err := req.RequestWith(ctx, c.client)
-	if err != nil {
-		return causeOf(ctx, err)
-	}
-	found := map[spot]int64{}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return fmt.Errorf("partition %d of %s: %w", p.Partition, t.Topic, err)
-			}
-			found[spot{topic: t.Topic, partition: p.Partition}] = p.Offset
-		}
-	}
-	for i, s := range spots {
-		offset, ok := found[spot{topic: s.topic, partition: s.partition}]
-		if !ok {
-			return fmt.Errorf("the cluster says nothing about partition %d of %s", s.partition, s.topic)
-		}
-		spots[i].offset = offset
-	}
-	return nil
-}
-
 // fetchBytes is about how much one fetch gets. A batch that is larger comes
 // whole.
 const fetchBytes = 1 << 20
 
 // A reader reads the committed records of a partition.
 type reader struct {
-	conn      *Conn
+	client    *client
 	topic     string
 	partition int32
 	// known is the topic as it was described last, nil if that may be wrong by now.
 	// recalled says that it was some time before the reading began.
-	known    *description
+	known    *kadm.TopicDetail
 	recalled bool
 	// id is the topic's, once known: one that is made anew has other records.
 	id *kadm.TopicID
@@ -184,8 +42,9 @@ type reader struct {
 // no leader, or another one, and for a broker that withholds its answer because of a quota.
 func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
 	caller := ctx
-	ctx, cancel := r.conn.bounded(caller)
+	ctx, cancel := r.client.bounded(caller)
 	defer func() { cancel() }()
+	withheld, report := time.Duration(0), r.client.cfg.Timeout
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		known := r.known != nil
 		records, next, err := r.fetchOnce(ctx, from, to, atMost)
@@ -198,10 +57,14 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 			// The broker may have been deposed as the leader, and have no more.
 			r.known = nil
 		case errors.As(err, &throttled):
-			// The broker answers, so the time starts over. franz-go sends it nothing for
+			// The broker answers, so the time starts over. kgo sends it nothing for
 			// that long.
+			if withheld += throttled.wait; withheld >= report {
+				r.client.log.Warn("the broker withholds records, as this client is over its quota", "topic", r.topic, "partition", r.partition, "for", withheld)
+				report *= 2
+			}
 			cancel()
-			ctx, cancel = r.conn.within(caller, r.conn.cfg.Timeout+throttled.wait)
+			ctx, cancel = r.client.within(caller, r.client.cfg.Timeout+throttled.wait)
 			continue
 		default:
 			r.known = nil
@@ -231,36 +94,30 @@ func (e *throttledError) Error() string {
 	return fmt.Sprintf("the broker withholds records for %v, as this client is over its quota", e.wait)
 }
 
-// passes says whether an error is of the kind that goes by.
-func passes(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, errNoLeader) }
-
-var (
-	errNoLeader = errors.New("the partition has no leader")
-	// errAnew says that a topic is not the one that was read.
-	errAnew = errors.New("was deleted and created anew while it was read")
-)
+// errAnew reports that a topic is not the one that was read.
+var errAnew = errors.New("was deleted and created anew while it was read")
 
 // find returns the broker that leads the partition.
 func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
 	if r.known == nil {
-		d, err := r.conn.describe(ctx, r.topic)
+		d, err := r.client.describe(ctx, r.topic)
 		if err != nil {
 			return nil, err
 		}
 		r.known = &d
 	}
 	if r.id == nil {
-		r.id = &r.known.id
+		r.id = &r.known.ID
 	}
 	switch {
-	case *r.id != r.known.id:
+	case *r.id != r.known.ID:
 		return nil, fmt.Errorf("topic %s %w", r.topic, errAnew)
-	case int(r.partition) >= len(r.known.leaders):
+	case int(r.partition) >= len(r.known.Partitions):
 		return nil, fmt.Errorf("topic %s has no partition %d any more", r.topic, r.partition)
-	case r.known.leaders[r.partition] < 0:
+	case r.known.Partitions[r.partition].Leader < 0:
 		return nil, errNoLeader
 	}
-	return r.conn.client.Broker(int(r.known.leaders[r.partition])), nil
+	return r.client.kgo.Broker(int(r.known.Partitions[r.partition].Leader)), nil
 }
 
 func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
@@ -273,7 +130,7 @@ func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([
 	r.size = int64(len(got.RecordBatches))
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: r.topic, Partition: r.partition,
-	}, got, r.conn.decompressor, nil)
+	}, got, r.client.decompressor, nil)
 	return read.Records, max(next, behind), read.Err
 }
 
@@ -292,7 +149,7 @@ func (r *reader) ask(ctx context.Context, from int64, atMost int32, wait time.Du
 	req.IsolationLevel = stable.isolation
 	req.SessionEpoch = -1 // a request without a session
 	t := kmsg.NewFetchRequestTopic()
-	t.Topic, t.TopicID = r.topic, r.known.id
+	t.Topic, t.TopicID = r.topic, r.known.ID
 	p := kmsg.NewFetchRequestTopicPartition()
 	p.Partition, p.FetchOffset, p.PartitionMaxBytes = r.partition, from, atMost
 	p.CurrentLeaderEpoch, p.LastFetchedEpoch, p.LogStartOffset = -1, -1, -1
@@ -314,7 +171,7 @@ func (r *reader) ask(ctx context.Context, from int64, atMost int32, wait time.Du
 		return nil, errors.New("the cluster answered a fetch with another partition")
 	}
 	got := &resp.Topics[0].Partitions[0]
-	r.byID = resp.Version >= 13 && r.known.id != (kadm.TopicID{})
+	r.byID = resp.Version >= 13 && r.known.ID != (kadm.TopicID{})
 	return got, kerr.ErrorForCode(got.ErrorCode)
 }
 
@@ -337,8 +194,8 @@ func before(batches []byte, to int64) (left []byte, behind int64) {
 
 // scan calls visit for the committed records of a partition from an offset on and
 // before another, until it says to stop.
-func (c *Conn) scan(ctx context.Context, topic string, partition int32, from, to int64, visit func(*kgo.Record) (bool, error)) error {
-	r := reader{conn: c, topic: topic, partition: partition}
+func (c *client) scan(ctx context.Context, topic string, partition int32, from, to int64, visit func(*kgo.Record) (bool, error)) error {
+	r := reader{client: c, topic: topic, partition: partition}
 	for from < to {
 		records, next, err := r.fetch(ctx, from, to, fetchBytes)
 		if err != nil {
@@ -355,16 +212,4 @@ func (c *Conn) scan(ctx context.Context, topic string, partition int32, from, to
 		from = next
 	}
 	return nil
-}
-
-// sleep returns nil after d, and before that the cause for which ctx ended.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -1,0 +1,250 @@
+package kafka
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// client sends requests to a Kafka cluster. All sinks and logs of a [Conn] share it. It reads
+// and administers with one kgo client. Each sink that commits has another one.
+type client struct {
+	*diagnosis
+	cfg  Config
+	log  *slog.Logger
+	opts []kgo.Opt // of every kgo client
+
+	kgo   *kgo.Client
+	admin *kadm.Client
+	// reconnects outlives outages; stop ends its probing.
+	reconnects *reconnects
+	stop       context.CancelFunc
+	// decompressor is shared by all fetches.
+	decompressor kgo.Decompressor
+
+	// What the cluster was found to support: it reports the state of a transaction (Kafka 3.0),
+	// its transactions are of version 2 (KIP-890), and they may hang (Kafka 4.0; see
+	// hungTransaction).
+	reportsState, transactions2, mayHang atomic.Bool
+
+	mu        sync.Mutex
+	producers map[*kgo.Client]bool // those that are open
+}
+
+// newClient returns a client. It connects when it sends the first request.
+func newClient(cfg Config, log *slog.Logger) (*client, error) {
+	opts, err := cfg.options(log)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{diagnosis: newDiagnosis(cfg), cfg: cfg, log: log, producers: map[*kgo.Client]bool{}, decompressor: kgo.DefaultDecompressor()}
+	lifetime, stop := context.WithCancel(context.Background())
+	c.reconnects, c.stop = newReconnects(lifetime, c.ping), stop
+	c.opts = append(opts, kgo.WithHooks(c.diagnosis, c.reconnects))
+	if c.kgo, err = kgo.NewClient(c.opts...); err != nil {
+		stop()
+		return nil, err
+	}
+	c.admin = kadm.NewClient(c.kgo)
+	return c, nil
+}
+
+// close closes all connections. Requests that are under way fail.
+func (c *client) close() {
+	c.mu.Lock()
+	c.closed.Store(true)
+	c.stop()
+	producers := slices.Collect(maps.Keys(c.producers))
+	c.mu.Unlock()
+	for _, p := range producers {
+		p.Close()
+	}
+	c.kgo.Close()
+}
+
+// grace is how long a transaction that holds a partition back is left alone: a
+// living copy is done by then.
+func (c *client) grace() time.Duration { return c.cfg.Timeout / 5 }
+
+// bounded returns ctx with the configured timeout, for one request.
+func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return c.within(ctx, c.cfg.Timeout)
+}
+
+func (c *client) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, &silence{c.brokers, d})
+}
+
+// check returns an error unless a broker answers, takes the credentials, and is new enough.
+func (c *client) check(ctx context.Context) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	// Ping distinguishes a refusal from silence: a request is retried for a while, and
+	// may end in the latter.
+	err := c.kgo.Ping(ctx)
+	if err == nil {
+		err = c.checkVersions(ctx)
+	}
+	if err != nil {
+		return c.explain(ctx, err)
+	}
+	return nil
+}
+
+// ping returns nil if a broker answers and takes the credentials; see [reconnects].
+func (c *client) ping(ctx context.Context, broker int32) error {
+	_, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.kgo.Broker(int(broker)))
+	switch {
+	case err == nil:
+		return nil
+	case err.Error() == "unknown broker": // kgo does not export it
+		return errGone
+	}
+	return c.explain(ctx, err)
+}
+
+// needs are the requests without which this package cannot work, and from which
+// version on. All of them are in Kafka minRelease and newer.
+var needs = []struct {
+	key     kmsg.Key
+	version int16
+}{
+	// Fetch 4 and ListOffsets 2 know transactions; Produce 3 has headers.
+	{kmsg.Produce, 3},
+	{kmsg.Fetch, 4},
+	{kmsg.ListOffsets, 2},
+	{kmsg.AddPartitionsToTxn, 0},
+	{kmsg.EndTxn, 0},
+	// From 3 on a producer that renews its id is refused if another has taken
+	// it meanwhile (KIP-360). Before, it would fence its successor.
+	{kmsg.InitProducerID, 3},
+}
+
+// checkVersions returns an error if a broker is too old, and records what it supports.
+func (c *client) checkVersions(ctx context.Context) error {
+	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.kgo)
+	if err != nil {
+		return err
+	}
+	most := map[int16]int16{}
+	for _, k := range resp.ApiKeys {
+		most[k.ApiKey] = k.MaxVersion
+	}
+	for _, need := range needs {
+		if v, ok := most[need.key.Int16()]; !ok || v < need.version {
+			return errTooOld(c.brokers)
+		}
+	}
+	_, reports := most[kmsg.DescribeTransactions.Int16()]
+	c.reportsState.Store(reports)
+	c.mayHang.Store(slices.ContainsFunc(resp.SupportedFeatures, func(f kmsg.ApiVersionsResponseSupportedFeature) bool {
+		return f.Name == "transaction.version" && f.MaxVersion >= 2
+	}))
+	c.transactions2.Store(slices.ContainsFunc(resp.FinalizedFeatures, func(f kmsg.ApiVersionsResponseFinalizedFeature) bool {
+		return f.Name == "transaction.version" && f.MaxVersionLevel >= 2
+	}))
+	return nil
+}
+
+// newProducer returns a kgo client that commits under a transactional id. It does
+// nothing yet.
+func (c *client) newProducer(transactionalID string, batch int32, hooks ...kgo.Hook) (*kgo.Client, error) {
+	opts := append(append([]kgo.Opt{}, c.opts...),
+		kgo.WithHooks(hooks...),
+		kgo.TransactionalID(transactionalID),
+		kgo.TransactionTimeout(c.cfg.TransactionTimeout),
+		// The records of a commit go out when it flushes, or as batches get full. If
+		// they went on their own as time passes, a busy machine would have several
+		// batches of a partition on their way, and a broker that takes them in
+		// another order refuses the commit.
+		kgo.ProducerLinger(time.Second),
+		kgo.RecordPartitioner(partitioner{c.cfg.Checkpoints}),
+		kgo.ProducerBatchCompression(c.cfg.Compression.codecs()...),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
+			if topic == c.cfg.Checkpoints || topic == "" {
+				return defaultBatch
+			}
+			return batch
+		}),
+		// Without these a record waits for ever for a broker that is gone.
+		kgo.ProduceRequestTimeout(c.cfg.Timeout),
+		kgo.RecordDeliveryTimeout(c.cfg.Timeout),
+		// How soon to ask again while the cluster still writes the markers of
+		// the transaction before.
+		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond),
+	)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return nil, kgo.ErrClientClosed
+	}
+	p, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, err
+	}
+	c.producers[p] = true
+	return p, nil
+}
+
+// defaultBatch is the largest batch that Kafka takes unless told otherwise, with
+// something to spare.
+const defaultBatch = 1_000_000
+
+func (c *client) closeProducer(p *kgo.Client) {
+	p.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.producers, p)
+}
+
+// partitioner places a record with a key where the Java client does, and any
+// other in the partition that it names.
+type partitioner struct{ checkpoints string }
+
+func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	if topic == p.checkpoints {
+		return fixed{}
+	}
+	return keyed{kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
+}
+
+type fixed struct{}
+
+func (fixed) RequiresConsistency(*kgo.Record) bool { return true }
+func (fixed) Partition(r *kgo.Record, n int) int   { return int(r.Partition) }
+
+type keyed struct{ murmur2 kgo.TopicPartitioner }
+
+func (keyed) RequiresConsistency(*kgo.Record) bool { return true }
+
+func (k keyed) Partition(r *kgo.Record, n int) int {
+	if r.Key == nil {
+		return int(r.Partition)
+	}
+	return k.murmur2.Partition(r, n)
+}
+
+// partitionOf returns the partition of n that a key belongs to.
+func partitionOf(key string, n int) int32 {
+	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(key)}, n))
+}
+
+// sleep returns nil after d, and before that the cause for which ctx ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,116 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// newTopic describes a topic that is missing.
+type newTopic struct {
+	client      *client
+	name        string
+	partitions  int
+	replication int      // 0 for the cluster's default
+	config      []string // each name=value
+}
+
+// create creates the topic and waits until its partitions have leaders. It is no error if
+// somebody else has created it meanwhile.
+func (t newTopic) create(ctx context.Context) (kadm.TopicDetail, error) {
+	c := t.client
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	answer, err := c.admin.CreateTopic(ctx, int32(t.partitions), t.replicas(), t.values(), t.name)
+	if err == nil {
+		c.log.Info("created a topic", "topic", t.name, "partitions", answer.NumPartitions, "replication", answer.ReplicationFactor)
+	} else if err := t.explain(ctx, answer, err); err != nil {
+		return kadm.TopicDetail{}, err
+	}
+	// The brokers learn of it one by one.
+	for {
+		d, err := c.describe(ctx, t.name)
+		switch {
+		case err != nil && !passes(err):
+			return d, err
+		case err == nil && hasLeaders(d):
+			return d, nil
+		}
+		if cause := sleep(ctx, 50*time.Millisecond); cause != nil {
+			return d, fmt.Errorf("topic %s was created and has no leaders yet: %w", t.name, cause)
+		}
+	}
+}
+
+func hasLeaders(d kadm.TopicDetail) bool {
+	for _, p := range d.Partitions {
+		if p.Leader < 0 {
+			return false
+		}
+	}
+	return len(d.Partitions) > 0
+}
+
+// mayCreate returns the error that create would return, and creates nothing.
+func (t newTopic) mayCreate(ctx context.Context) error {
+	c := t.client
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	answers, err := c.admin.ValidateCreateTopics(ctx, int32(t.partitions), t.replicas(), t.values(), t.name)
+	if err == nil {
+		err = answers[t.name].Err
+	}
+	if err == nil {
+		return nil
+	}
+	return t.explain(ctx, answers[t.name], err)
+}
+
+// explain returns the reason why the topic was not created, and nil if it exists.
+func (t newTopic) explain(ctx context.Context, answer kadm.CreateTopicResponse, err error) error {
+	c := t.client
+	switch {
+	case errors.Is(err, kerr.TopicAlreadyExists):
+		return nil
+	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return feed.Permanent(fmt.Errorf("there is no topic %s, and this user may not create it; create it with '%s', or run "+
+			"'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s --operation Create --topic %[1]s'",
+			t.name, t.command(), c.cfg.Brokers[0], cmp.Or(c.cfg.SASL.Username, "NAME")))
+	case kerr.IsRetriable(err), !isKafka(err):
+		return causeOf(ctx, fmt.Errorf("create topic %s: %w", t.name, err))
+	}
+	return feed.Permanent(fmt.Errorf("create topic %s: %w: %s; correct what is set for it, or create it by hand", t.name, err, answer.ErrMessage))
+}
+
+func (t newTopic) replicas() int16 { return int16(cmp.Or(t.replication, -1)) } // the cluster's default
+
+func (t newTopic) values() map[string]*string {
+	all := map[string]*string{}
+	for _, kv := range t.config {
+		name, value, _ := strings.Cut(kv, "=")
+		all[name] = &value
+	}
+	return all
+}
+
+// command returns a command that creates the topic.
+func (t newTopic) command() string {
+	cmd := fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d", t.client.cfg.Brokers[0], t.name, t.partitions)
+	for _, kv := range t.config {
+		cmd += " --config " + kv
+	}
+	return cmd
+}
+
+// errNone reports that the topic is missing and may not be created.
+func (t newTopic) errNone() error {
+	return feed.Permanent(fmt.Errorf("there is no topic %s, and create is off; create it with '%s'", t.name, t.command()))
+}

@@ -1,0 +1,120 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// describe returns the partitions of a topic, its id, which is zero before Kafka 2.8, and the
+// rights of this user. A topic that does not exist is [kerr.UnknownTopicOrPartition].
+func (c *client) describe(ctx context.Context, topic string) (kadm.TopicDetail, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	topics, err := c.admin.ListTopicsWithInternal(kadm.WithAuthorizedOps(ctx), topic)
+	if err != nil {
+		return kadm.TopicDetail{}, causeOf(ctx, err)
+	}
+	d, ok := topics[topic]
+	if !ok {
+		return d, errors.New("the cluster describes another topic than it was asked about")
+	}
+	for i := range d.Partitions {
+		if int(i) >= len(d.Partitions) {
+			return d, fmt.Errorf("the cluster names partition %d of %d", i, len(d.Partitions))
+		}
+	}
+	return d, d.Err
+}
+
+// Which offset of a partition is asked for.
+type boundary struct {
+	timestamp int64
+	isolation int8
+}
+
+var (
+	first  = boundary{-2, 0} // of the oldest record that is left
+	end    = boundary{-1, 0} // behind the newest record, be it committed or not
+	stable = boundary{-1, 1} // before the oldest transaction that is not ended
+)
+
+// offsets returns a boundary of partitions of a topic, in their order. It waits for a
+// partition that has another leader.
+func (c *client) offsets(ctx context.Context, topic string, partitions []int32, of boundary) ([]int64, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = topic
+	for _, n := range partitions {
+		p := kmsg.NewListOffsetsRequestTopicPartition()
+		p.Partition, p.CurrentLeaderEpoch, p.Timestamp = n, -1, of.timestamp
+		t.Partitions = append(t.Partitions, p)
+	}
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID, req.IsolationLevel, req.Topics = -1, of.isolation, []kmsg.ListOffsetsRequestTopic{t}
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+		offsets, err := c.offsetsOnce(ctx, req)
+		// kgo retries NOT_LEADER for only one of several concurrent requests, so retry here. A
+		// leader that was just elected does not know its offsets at first.
+		if !errors.Is(err, kerr.NotLeaderForPartition) && !errors.Is(err, kerr.OffsetNotAvailable) || sleep(ctx, wait) != nil {
+			return offsets, err
+		}
+	}
+}
+
+func (c *client) offsetsOnce(ctx context.Context, req *kmsg.ListOffsetsRequest) ([]int64, error) {
+	resp, err := req.RequestWith(ctx, c.kgo)
+	if err != nil {
+		return nil, causeOf(ctx, err)
+	}
+	found := map[int32]int64{}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return nil, fmt.Errorf("partition %d of %s: %w", p.Partition, t.Topic, err)
+			}
+			found[p.Partition] = p.Offset
+		}
+	}
+	asked := req.Topics[0]
+	offsets := make([]int64, len(asked.Partitions))
+	for i, p := range asked.Partitions {
+		offset, ok := found[p.Partition]
+		if !ok {
+			return nil, fmt.Errorf("the cluster says nothing about partition %d of %s", p.Partition, asked.Topic)
+		}
+		offsets[i] = offset
+	}
+	return offsets, nil
+}
+
+// config returns the configuration of a topic; nothing if this user may not see
+// it, for nothing breaks without.
+func (c *client) config(ctx context.Context, topic string) (map[string]string, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	all, err := c.admin.DescribeTopicConfigs(ctx, topic)
+	if err == nil && len(all) == 1 {
+		err = all[0].Err
+	}
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
+		c.log.Debug("cannot see the configuration of a topic; the defaults are assumed", "topic", topic, "error", err)
+		return nil, nil
+	case err != nil:
+		return nil, causeOf(ctx, err)
+	case len(all) != 1:
+		return nil, errors.New("the cluster describes another topic than it was asked about")
+	}
+	config := map[string]string{}
+	for _, kv := range all[0].Configs {
+		config[kv.Key] = kv.MaybeValue()
+	}
+	return config, nil
+}

@@ -1,0 +1,128 @@
+package kafka
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// recordMaker makes records of entities. It is safe for concurrent use.
+type recordMaker struct {
+	topic  Topic
+	key    keyer  // nil if there are no keys
+	broker string // for errors
+	// limit is the largest batch of records that the topic takes, in bytes; 0 while it is unknown.
+	limit atomic.Int64
+}
+
+// What a batch adds to its one record, a record to its parts, and a header to
+// its name and value, in bytes, at most. The limit of a topic is on batches as
+// they are stored, compressed; kgo's own is on those before.
+const (
+	batchOverhead  = 128
+	recordOverhead = 32
+	headerOverhead = 10
+)
+
+// largestRequest is the largest batch that kgo makes, in bytes.
+const largestRequest = 64 << 20
+
+// largestBatch returns what the topic takes, within what kgo does.
+func (m *recordMaker) largestBatch() int32 {
+	return int32(min(max(m.limit.Load(), 512), largestRequest))
+}
+
+// fits returns an error for an entity that cannot be published as it is.
+func (m *recordMaker) fits(e feed.Entity) error {
+	key, err := m.keyOf(e)
+	if err != nil {
+		return err
+	}
+	var buf [24]feed.Field
+	return m.fitsMessage(message.AppendHeader(buf[:0], m.topic.Feed, e), len(key), len(e.Body))
+}
+
+func (m *recordMaker) fitsMessage(h feed.Header, key, body int) error {
+	size := batchOverhead + recordOverhead + key + body
+	for i := range h {
+		// Names are strings in Kafka, and its clients in Java replace what is not.
+		if !utf8.ValidString(h[i].Name) {
+			return fmt.Errorf("the header %q cannot be carried by Kafka: its name is not UTF-8", h[i].Name)
+		}
+		size += headerOverhead + len(h[i].Name) + len(h[i].Value)
+	}
+	if limit := m.limit.Load(); limit > 0 && int64(size) > limit {
+		return fmt.Errorf("%w: it has %d bytes with its headers, and the topic takes %d; run 'kafka-configs.sh --bootstrap-server %s --alter --topic %s "+
+			"--add-config max.message.bytes=%d'", sink.ErrTooLarge, size, limit, m.broker, m.topic.Name, 2*size)
+	}
+	return nil
+}
+
+// keyOf returns an entity's key, nil for none.
+func (m *recordMaker) keyOf(e feed.Entity) ([]byte, error) {
+	if m.key == nil {
+		return nil, nil
+	}
+	key, err := m.key(e)
+	if err == nil {
+		return key, nil
+	}
+	if m.topic.MissingKey == KeyNull {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("it has no key: %w; correct the feed or its \"key\", or set \"missing_key: 'null'\" to publish such entities without one", err)
+}
+
+// records returns the records of entities.
+func (m *recordMaker) records(entities []feed.Entity) ([]kgo.Record, error) {
+	records := make([]kgo.Record, 0, len(entities))
+	var fields feed.Header
+	for i := range entities {
+		e := &entities[i]
+		fields = message.AppendHeader(fields[:0], m.topic.Feed, *e)
+		key, err := m.keyOf(*e)
+		if err == nil {
+			err = m.fitsMessage(fields, len(key), len(e.Body))
+		}
+		if err != nil {
+			// The gate has asked already, but the topic may take less since.
+			return nil, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
+		}
+		r := kgo.Record{Topic: m.topic.Name, Partition: int32(m.topic.Partition), Key: key, Value: m.value(e), Headers: recordHeaders(fields)}
+		records = append(records, r)
+	}
+	return records, nil
+}
+
+// value returns the value of an entity's message: null only for a tombstone.
+func (m *recordMaker) value(e *feed.Entity) []byte {
+	switch {
+	case e.Op == feed.Delete && m.topic.Delete == DeleteTombstone:
+		return nil
+	case e.Body == nil:
+		return []byte{}
+	}
+	return e.Body
+}
+
+// recordHeaders returns fields as kgo has them, in two allocations.
+func recordHeaders(fields feed.Header) []kgo.RecordHeader {
+	size := 0
+	for _, f := range fields {
+		size += len(f.Value)
+	}
+	values := make([]byte, 0, size)
+	list := make([]kgo.RecordHeader, len(fields))
+	for i, f := range fields {
+		from := len(values)
+		values = append(values, f.Value...)
+		list[i] = kgo.RecordHeader{Key: f.Name, Value: values[from:len(values):len(values)]}
+	}
+	return list
+}

@@ -1,0 +1,101 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// transactionalID is the transactional id of a feed, which its sinks in all processes have in
+// common.
+type transactionalID struct {
+	client *client
+	name   string
+}
+
+func newTransactionalID(c *client, topic, feedName string) transactionalID {
+	return transactionalID{c, c.cfg.TransactionalIDPrefix + topic + "/" + feedName}
+}
+
+// state returns the state of the newest transaction, as its coordinator has it.
+func (id transactionalID) state(ctx context.Context) (*kadm.DescribedTransaction, error) {
+	ctx, cancel := id.client.within(ctx, id.client.grace())
+	defer cancel()
+	all, err := id.client.admin.DescribeTransactions(ctx, id.name)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := all[id.name]
+	if !ok {
+		return nil, errors.New("the cluster says nothing about the transactional id")
+	}
+	if t.Err != nil {
+		return nil, t.Err
+	}
+	return &t, nil
+}
+
+// sameTransaction reports whether two states of a transactional id are of one transaction.
+func sameTransaction(a, b *kadm.DescribedTransaction) bool {
+	return a.State == b.State && a.StartTimestamp == b.StartTimestamp && a.ProducerEpoch == b.ProducerEpoch
+}
+
+// endTransaction aborts the transaction that is open.
+func (id transactionalID) endTransaction(ctx context.Context) error {
+	p, err := id.client.newProducer(id.name, defaultBatch)
+	if err != nil {
+		return err
+	}
+	defer id.client.closeProducer(p)
+	ctx, cancel := id.client.bounded(ctx)
+	defer cancel()
+	return causeOf(ctx, initProducerID(ctx, p))
+}
+
+// initProducerID initializes the transactional id of p. The coordinator answers when the
+// transaction that was open under the id is aborted, or ended as its producer has asked. From
+// then on no other producer can commit with the id.
+func initProducerID(ctx context.Context, p *kgo.Client) error {
+	id, _, err := p.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	if id < 0 {
+		// kgo goes on without one if the brokers do not know the request.
+		return errors.New("the cluster gave no producer id")
+	}
+	return nil
+}
+
+// mayUse returns an error if this user may not use the transactional id. It asks
+// for the end of a transaction of a producer that does not exist, so it touches no
+// transaction. A new cluster has no coordinator until it has been asked for one.
+func (id transactionalID) mayUse(ctx context.Context) error {
+	c := id.client
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := causeOf(ctx, c.admin.FindTxnCoordinators(ctx, id.name).Error())
+		if err == nil {
+			break
+		}
+		if !passes(err) || sleep(ctx, wait) != nil {
+			return err
+		}
+	}
+	req := kmsg.NewPtrEndTxnRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = id.name, -1, -1
+	resp, err := req.RequestWith(ctx, c.kgo)
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	if err := kerr.ErrorForCode(resp.ErrorCode); errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
+		return err
+	}
+	return nil
+}

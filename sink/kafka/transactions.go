@@ -1,0 +1,147 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// transactions makes the transactions of one sink, one after the other. They are fenced: once
+// another sink of the feed has initialized the transactional id, they can no longer be
+// committed.
+type transactions struct {
+	client *client
+	id     transactionalID
+	// producer has initialized the transactional id; nil before the first transaction, and after
+	// any error. Another copy may have initialized the id since.
+	producer    *kgo.Client
+	batch       int32 // the largest batch of the producer
+	connections *connections
+}
+
+// connections counts how often a producer has got or lost a connection to a broker. A broker
+// that comes back without its newest records was restarted, or is another one.
+type connections struct{ changes atomic.Int64 }
+
+func (c *connections) OnBrokerConnect(kgo.BrokerMetadata, time.Duration, net.Conn, error) {
+	c.changes.Add(1)
+}
+
+func (c *connections) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) { c.changes.Add(1) }
+
+// initialize opens the producer and initializes the transactional id, which fences every other
+// copy. From then on no other copy can commit, unless it initializes the id after this one.
+func (t *transactions) initialize(ctx context.Context, batch int32) error {
+	connections := new(connections)
+	p, err := t.client.newProducer(t.id.name, batch, connections)
+	if err != nil {
+		return err
+	}
+	t.producer, t.batch, t.connections = p, batch, connections
+	ctx, cancel := t.client.bounded(ctx)
+	defer cancel()
+	return causeOf(ctx, initProducerID(ctx, p))
+}
+
+// send writes records in the transaction that is open, and waits until they are
+// acknowledged.
+func (t *transactions) send(ctx context.Context, records []kgo.Record) error {
+	p := t.producer
+	// A closed client fails everything that it waits for.
+	stop := context.AfterFunc(ctx, p.Close)
+	defer stop()
+	promise := kgo.AbortingFirstErrPromise(p)
+	for i := range records {
+		p.Produce(ctx, &records[i], promise.Promise())
+	}
+	if err := p.Flush(ctx); err != nil {
+		return causeOf(ctx, err)
+	}
+	return causeOf(ctx, promise.Err())
+}
+
+// commit commits what was sent: all of it is in the log now, before the offsets written. If
+// the process ends here, its successor aborts it. From here on the caller's end breaks
+// nothing off, only the time does. After an error the commit may have taken place, or may
+// yet.
+func (t *transactions) commit(ctx context.Context, written kadm.Offsets) error {
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNoWord)
+	defer cancel()
+	if err := waitNoted(ctx, t.producer, written); err != nil {
+		return err
+	}
+	return causeOf(ctx, t.producer.EndTransaction(ctx, kgo.TryCommit))
+}
+
+// waitNoted waits until the client has noted the partitions that it has written to. When it
+// learns of a topic it sends what has waited for that first, and all may be written and
+// answered before it has made the note. EndTransaction sees only what is noted: if that
+// is nothing it aborts and returns no error, and a partition that it does not see goes on
+// with its sequence numbers, which the cluster refuses in the next transaction.
+func waitNoted(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
+	for _, at := range written.Sorted() {
+		for {
+			if leader, _, _ := p.PartitionLeader(at.Topic, at.Partition); leader >= 0 {
+				break
+			}
+			if err := sleep(ctx, time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")
+
+// close closes the producer. The next commit takes over again.
+func (t *transactions) close() {
+	if t.producer != nil {
+		t.client.closeProducer(t.producer)
+		t.producer = nil
+	}
+}
+
+// abandon closes the producer after an error, and first aborts its transaction if it
+// still can: an open one hides what all others write to the same partitions, until its
+// timeout.
+//
+// It does not decide whether a commit took place: if it did, this changes nothing; if the
+// request is still under way, the cluster refuses it.
+func (t *transactions) abandon(ctx context.Context, why error) {
+	if t.producer == nil {
+		return
+	}
+	if !isFenced(why) {
+		t.abort(ctx)
+	}
+	t.close()
+}
+
+// abort aborts the transaction by initializing the transactional id, in all versions of
+// transactions. In version 1 the markers of what a producer aborts itself have its own
+// epoch. A broker before 3.6 takes records of that epoch which arrive later, and the next
+// commit with the id would publish them. Initializing the id aborts with the next epoch, so
+// late records are refused.
+//
+// It does nothing if the transaction has ended, for it may hang (see hungTransaction), or if
+// another copy has the id, where the cluster reports that. What is unknown now the next Resume finds
+// out.
+func (t *transactions) abort(ctx context.Context) {
+	ctx, cancel := t.client.within(context.WithoutCancel(ctx), t.client.grace())
+	defer cancel()
+	t.producer.Close()
+	if t.client.reportsState.Load() {
+		now, err := t.id.state(ctx)
+		if _, epoch, _ := t.producer.ProducerID(ctx); err != nil || now.State != "Ongoing" || now.ProducerEpoch != epoch {
+			return
+		}
+	}
+	_ = t.id.endTransaction(ctx)
+}
