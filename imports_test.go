@@ -19,6 +19,9 @@ const module = "github.com/feedbridge/feedbridge"
 // package that is not here is an error: whoever adds one decides where it
 // stands. The picture has no arrow up.
 var layers = map[string][]string{
+	"examples/consumers/go/nats":  {},
+	"examples/consumers/go/kafka": {},
+
 	"feed":       {},
 	"message":    {"feed"},
 	"safetext":   {},
@@ -55,9 +58,9 @@ var layers = map[string][]string{
 // another library in their place is a change of one package.
 var alone = map[string][]string{
 	"github.com/spf13/viper":           {"config"},
-	"github.com/nats-io/nats.go":       {"sink/nats"},
+	"github.com/nats-io/nats.go":       {"sink/nats", "examples/consumers/go/nats"},
 	"github.com/nats-io/nats-server":   {"sink/nats/embedded"},
-	"github.com/twmb/franz-go":         {"sink/kafka", "sink/kafka/kafkatest"},
+	"github.com/twmb/franz-go":         {"sink/kafka", "sink/kafka/kafkatest", "examples/consumers/go/kafka"},
 	"github.com/tomnomnom/linkheader":  {"source/datareplication"},
 	"github.com/spf13/cobra":           {"cmd/feedbridge"},
 	"github.com/prometheus":            {"admin"},
