@@ -73,8 +73,8 @@ func (r *Redactor) Clip(text string, most int) string {
 // ends within a secret.
 const excerptContext = 4 << 10
 
-// Excerpt returns the first most characters of a text, cleaned and with its secrets
-// hidden, and … behind them if the text has more. It reads a few kilobytes of the
+// Excerpt returns the start of a text in at most most characters, cleaned and with its
+// secrets hidden. It ends with … if the text has more. It reads a few kilobytes of the
 // text, however long that is.
 func (r *Redactor) Excerpt(text string, most int) string {
 	isWhole := len(text) <= most*4+excerptContext
@@ -85,7 +85,7 @@ func (r *Redactor) Excerpt(text string, most int) string {
 	if isWhole && len(runes) <= most {
 		return string(runes)
 	}
-	return string(runes[:min(len(runes), most)]) + "…"
+	return string(runes[:max(0, min(len(runes), most-1))]) + "…"
 }
 
 func (r *Redactor) redact(text string, isURL bool) string {

@@ -65,9 +65,9 @@ func TestExcerptHidesWhatItCuts(t *testing.T) {
 	for in, want := range map[string]string{
 		"short":                                "short",
 		"":                                     "",
-		"a longer text":                        "a longer t…",
-		"a http://user:word@host/":             "a http://*…",
-		"?token=" + strings.Repeat("s", 1<<20): "?token=***…",
+		"a longer text":                        "a longer …",
+		"a http://user:word@host/":             "a http://…",
+		"?token=" + strings.Repeat("s", 1<<20): "?token=**…",
 	} {
 		if got := r.Excerpt(in, 10); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -105,6 +105,9 @@ func FuzzRedact(f *testing.F) {
 		}
 		p := secretPlaces[int(place)%len(secretPlaces)]
 		secret := secretStart + keep(middle, p.allowed) + secretEnd
+		if strings.Contains(p.url, "%3D") {
+			secret = url.QueryEscape(secret)
+		}
 		raw := strings.NewReplacer("NAME", name, "SECRET", secret).Replace(p.url)
 		text := strings.ReplaceAll(textsAroundURLs[int(around)%len(textsAroundURLs)], "URL", raw)
 		got := []string{r.Text(text), r.URL(raw), r.Clip(text, 60), r.Clip(text, 1000), r.Excerpt(text, 40), r.Text(url.QueryEscape(raw)), r.Text("http://x/?u=" + url.QueryEscape(raw)), string(r.JSON([]byte(`{"a":"`+raw+`"}`), 1000))}

@@ -37,7 +37,9 @@ type call struct {
 }
 
 // String names the request in errors.
-func (c *call) String() string { return c.request.Method + " " + shown(c.request.URL) }
+func (c *call) String() string {
+	return c.request.Method + " " + c.client.redact.URL(c.request.URL.String())
+}
 
 // close gives up what is left of the call, its connection if need be.
 func (c *call) close() {
@@ -159,7 +161,7 @@ func (c *call) packed() (bool, error) {
 // fail ends the call with an error that names the status.
 func (c *call) fail(note string) *StatusError {
 	err := &StatusError{
-		Method: c.request.Method, URL: shown(c.request.URL), Status: c.response.StatusCode, note: note,
+		Method: c.request.Method, URL: c.client.redact.URL(c.request.URL.String()), Status: c.response.StatusCode, note: note,
 		Wait: retryAfter(c.response.Header, c.date),
 	}
 	packed, unreadable := c.packed()
@@ -167,7 +169,7 @@ func (c *call) fail(note string) *StatusError {
 	body := newBody(c, packed, nil)
 	if unreadable == nil && isText(c.response.Header.Get("Content-Type")) {
 		text, _ := io.ReadAll(io.LimitReader(body, readExcerpt))
-		err.Excerpt = excerpt(string(text), c.client.credentials.secrets(c.request.Header)...)
+		err.Excerpt = excerpt(c.client.redact, string(text), c.client.credentials.secrets(c.request.Header)...)
 	}
 	_ = body.Close()
 	return err
@@ -178,10 +180,10 @@ func isText(contentType string) bool {
 	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "xml")
 }
 
-// excerpt returns the start of a text that a server wrote, without the secrets
-// that it was sent and may have repeated. They are masked after cleaning, because
-// that may put the pieces of a secret together.
-func excerpt(text string, secrets ...string) string {
+// excerpt returns the start of a text that a server wrote, without the secrets of
+// URLs, and without those that the server was sent and may have repeated. They are
+// hidden after cleaning, because that may put the pieces of a secret together.
+func excerpt(redact *safetext.Redactor, text string, secrets ...string) string {
 	text = safetext.Clean(text)
 	for _, s := range secrets {
 		for _, s := range []string{s, safetext.Clean(s)} {
@@ -190,8 +192,8 @@ func excerpt(text string, secrets ...string) string {
 			}
 		}
 	}
-	var redact *safetext.Redactor
-	return safetext.Clip(redact.Text(text), maxExcerpt)
+	// Not the end of it: a secret may be cut in half there.
+	return redact.Excerpt(text, maxExcerpt)
 }
 
 // retryAfter reads Retry-After in both its forms, the second of them by the

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // token is an access token on its way into a request.
@@ -31,17 +33,19 @@ type tokens struct {
 	limits   Limits
 	client   *http.Client
 	timeout  *timeoutError
+	redact   *safetext.Redactor
 
 	mu     sync.Mutex                // held during a fetch, so that there is one at a time
 	grant  *clientcredentials.Config // remembers how the server wants the secret
 	cached *oauth2.Token
 }
 
-func newTokens(cfg Config, transport http.RoundTripper) *tokens {
+func newTokens(cfg Config, transport http.RoundTripper, redact *safetext.Redactor) *tokens {
 	settings := cfg.Auth.OAuth2
 	return &tokens{
 		settings: settings,
 		limits:   cfg.Limits,
+		redact:   redact,
 		client: &http.Client{
 			Transport: transport,
 			// A redirect would carry the secret to wherever it leads.
@@ -93,7 +97,7 @@ func (t *tokens) explain(err error, secret string) error {
 	const what = "fetching a token (auth.oauth2)"
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		text := strings.TrimSpace(refused.ErrorCode + " " + refused.ErrorDescription)
-		status := &StatusError{Method: http.MethodPost, URL: t.settings.TokenURL, Status: refused.Response.StatusCode, Excerpt: excerpt(text, secret, url.QueryEscape(secret))}
+		status := &StatusError{Method: http.MethodPost, URL: t.redact.URL(t.settings.TokenURL), Status: refused.Response.StatusCode, Excerpt: excerpt(t.redact, text, secret, url.QueryEscape(secret))}
 		status.Wait = retryAfter(refused.Response.Header, time.Now())
 		if status.Status == http.StatusBadRequest || status.Status == http.StatusUnauthorized {
 			status.note = "check client_id, the client's secret, and scopes"
@@ -105,5 +109,5 @@ func (t *tokens) explain(err error, secret string) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
-	return fmt.Errorf("%s: POST %s: %w", what, t.settings.TokenURL, explain(err, t.limits))
+	return fmt.Errorf("%s: POST %s: %w", what, t.redact.URL(t.settings.TokenURL), explain(err, t.limits))
 }

@@ -35,7 +35,7 @@ creating anything, and exits with 1 unless all of them work.`,
 			switch {
 			case err != nil && asJSON:
 				found.Errors = problemsOf(err)
-				return errors.Join(printJSON(a.out, found), err)
+				return errors.Join(printReport(a.out, a.redact, found), err)
 			case err != nil:
 				return err
 			case !asJSON:
@@ -54,7 +54,7 @@ creating anything, and exits with 1 unless all of them work.`,
 				found.OK = err == nil
 			}
 			if asJSON {
-				return errors.Join(printJSON(a.out, found), err)
+				return errors.Join(printReport(a.out, a.redact, found), err)
 			}
 			return err
 		},

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 func (a *app) checkpointCommand() *cobra.Command {
@@ -39,7 +40,7 @@ func (a *app) checkpointShow() *cobra.Command {
 			if asJSON {
 				return printJSON(a.out, p)
 			}
-			return p.print(a.out)
+			return p.print(a.out, a.redact)
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -98,6 +99,8 @@ type topic struct {
 	sink  stored
 	log   *slog.Logger
 	close func()
+	// redact hides the secrets of URLs in errors.
+	redact *safetext.Redactor
 }
 
 func (a *app) openTopic(ctx context.Context, name string) (*topic, error) {
@@ -117,5 +120,5 @@ func (a *app) openTopic(ctx context.Context, name string) (*topic, error) {
 		return nil, fmt.Errorf("bus %s: %w", f.To.Bus, err)
 	}
 	snk, _ := b.sink(name, f)
-	return &topic{f, name, snk, log, b.close}, nil
+	return &topic{f, name, snk, log, b.close, a.redact}, nil
 }

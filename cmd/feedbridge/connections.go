@@ -43,8 +43,7 @@ type connection struct {
 func newConnection(kind, name, note string, err error) connection {
 	c := connection{Kind: kind, Name: name, OK: err == nil, Note: note}
 	if err != nil {
-		var redact *safetext.Redactor
-		c.Error = redact.Clip(err.Error(), longestError)
+		c.Error = err.Error()
 	}
 	return c
 }
@@ -69,7 +68,8 @@ func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, t
 	var all []connection
 	redact := safetext.NewRedactor(cfg.SecretParameters...)
 	found := func(c connection) {
-		c.Error = redact.Text(c.Error)
+		// What is cut from an error may be the name of a parameter whose value is left.
+		c.Error, c.Note = redact.Clip(c.Error, longestError), redact.Clip(c.Note, longestError)
 		all = append(all, c)
 		tell(c)
 	}
@@ -96,7 +96,7 @@ func tryConnections(ctx context.Context, cfg *config.Config, log *slog.Logger, t
 		hosts := &source.Hosts{}
 		for i, name := range names {
 			trying.Go(func() error {
-				tried[i] <- tryFeed(ctx, name, cfg.Feeds[name], hosts, working, log)
+				tried[i] <- tryFeed(ctx, name, cfg.Feeds[name], source.Options{Hosts: hosts, Redact: redact}, working, log)
 				return nil
 			})
 		}
@@ -210,13 +210,13 @@ func tryBus(ctx context.Context, cfg *config.Config, name string, log *slog.Logg
 
 // tryFeed reads as much of a feed as it takes to see that it is one, and looks
 // at its topic if its bus works.
-func tryFeed(ctx context.Context, name string, f config.Feed, hosts *source.Hosts, working map[string]*buses, log *slog.Logger) []connection {
+func tryFeed(ctx context.Context, name string, f config.Feed, opts source.Options, working map[string]*buses, log *slog.Logger) []connection {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	format, err := tryUpstream(ctx, f, hosts, log)
+	format, err := tryUpstream(ctx, f, opts, log)
 	found := []connection{newConnection("feed", name, string(format), err)}
 	if f.Start.Snapshot != "" {
-		note, err := trySnapshot(ctx, f, hosts, log)
+		note, err := trySnapshot(ctx, f, opts, log)
 		found = append(found, newConnection("snapshot of feed", name, note, err))
 	}
 	if b := working[f.To.Bus]; b != nil {
@@ -227,8 +227,8 @@ func tryFeed(ctx context.Context, name string, f config.Feed, hosts *source.Host
 }
 
 // trySnapshot reads the index of the snapshot that a feed starts with.
-func trySnapshot(ctx context.Context, f config.Feed, hosts *source.Hosts, log *slog.Logger) (note string, err error) {
-	all, err := newSources(f, sink.NewIDs(1), source.Options{Hosts: hosts}, log)
+func trySnapshot(ctx context.Context, f config.Feed, opts source.Options, log *slog.Logger) (note string, err error) {
+	all, err := newSources(f, sink.NewIDs(1), opts, log)
 	if err != nil {
 		return "", err
 	}
@@ -240,10 +240,10 @@ func trySnapshot(ctx context.Context, f config.Feed, hosts *source.Hosts, log *s
 }
 
 // tryUpstream returns what a feed is.
-func tryUpstream(ctx context.Context, f config.Feed, hosts *source.Hosts, log *slog.Logger) (config.Format, error) {
+func tryUpstream(ctx context.Context, f config.Feed, opts source.Options, log *slog.Logger) (config.Format, error) {
 	// Its end takes fewer requests than its beginning.
 	f.Start = datareplication.Start{Now: true}
-	all, err := newSources(f, sink.NewIDs(1), source.Options{Hosts: hosts}, log)
+	all, err := newSources(f, sink.NewIDs(1), opts, log)
 	if err != nil {
 		return "", err
 	}

@@ -36,7 +36,8 @@ type sources struct {
 	budget syndication.Budget // nil for no bound
 	log    *slog.Logger
 	opened map[string]bridge.Source // by their kind: they remember what saves work
-	// redact hides the secrets of URLs in the headers of entities. It may be nil.
+	// redact hides the secrets of URLs in the headers of entities and in errors. It may
+	// be nil.
 	redact *safetext.Redactor
 
 	mu    sync.Mutex    // guards what follows
@@ -50,7 +51,7 @@ func newSources(f config.Feed, held *sink.IDs, opts source.Options, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	return &sources{feed: f, client: client, held: held, log: log, opened: map[string]bridge.Source{}}, nil
+	return &sources{feed: f, client: client, held: held, log: log, redact: opts.Redact, opened: map[string]bridge.Source{}}, nil
 }
 
 // open returns the source to read with, and its kind. kind is that of the

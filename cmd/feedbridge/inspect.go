@@ -41,9 +41,9 @@ if it did not.`,
 			}
 			r, err := a.inspect(cmd.Context(), format.of(f))
 			if asJSON {
-				return errors.Join(printJSON(a.out, r), err)
+				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(r.print(a.out), err)
+			return errors.Join(r.print(a.out, a.redact), err)
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -60,7 +60,7 @@ func (a *app) inspect(ctx context.Context, f config.Feed) (*report, error) {
 	r := newReport(a.redact.URL(f.Source.URL), f.Format)
 	var requests requestCount
 	ids := sink.NewIDs(0)
-	all, err := newSources(f, ids, source.Options{Observe: requests.add}, log)
+	all, err := newSources(f, ids, source.Options{Observe: requests.add, Redact: a.redact}, log)
 	if err != nil {
 		r.Error = err.Error()
 		return r, err

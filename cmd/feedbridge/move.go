@@ -36,7 +36,7 @@ func (a *app) move(ctx context.Context, name, position string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	p := &printer{w: a.out}
+	p := &printer{w: a.out, redact: a.redact}
 	switch {
 	case broken != nil:
 		p.line("now    %v", broken)
@@ -108,7 +108,7 @@ func (t *topic) target(ctx context.Context, old checkpoint.Checkpoint, position 
 		kind = cmp.Or(kind, old.Source)
 	}
 	if kind == "" {
-		all, err := newSources(t.Feed, sink.NewIDs(1), source.Options{}, t.log)
+		all, err := newSources(t.Feed, sink.NewIDs(1), source.Options{Redact: t.redact}, t.log)
 		if err != nil {
 			return "", nil, err
 		}

@@ -35,13 +35,12 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 	snk, limits := b.sink(name, f)
 	var observer *admin.Feed
 	all, err := newSources(f, snk.IDs(), source.Options{
-		Hosts:   hosts,
+		Hosts: hosts, Redact: redact,
 		Observe: func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) },
 	}, log)
 	if err != nil {
 		return nil, fmt.Errorf("feed %s: %w", name, err)
 	}
-	all.redact = redact
 	all.budget = reading.budget
 	observer = adm.AddFeed(admin.FeedOptions{
 		Name: name, URL: redact.URL(f.Source.URL), Format: string(f.Format),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // position is the checkpoint of a topic as it is shown. An empty topic has none
@@ -35,8 +36,8 @@ func newPosition(cp checkpoint.Checkpoint, f config.Feed) position {
 }
 
 // print writes the position for a person.
-func (p position) print(w io.Writer) error {
-	to := &printer{w: w}
+func (p position) print(w io.Writer, redact *safetext.Redactor) error {
+	to := &printer{w: w, redact: redact}
 	to.line("topic      %s on bus %s", p.Topic, p.Bus)
 	if p.Feed == "" {
 		to.line("feed       none so far: nothing has been published")

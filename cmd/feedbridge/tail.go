@@ -63,11 +63,10 @@ var errEnough = errors.New("enough")
 
 func (a *app) tail(ctx context.Context, f config.Feed, follow bool, limit int) error {
 	log := a.newLog(a.err, config.Log{Level: "warn"})
-	all, err := newSources(f, sink.NewIDs(0), source.Options{}, log)
+	all, err := newSources(f, sink.NewIDs(0), source.Options{Redact: a.redact}, log)
 	if err != nil {
 		return err
 	}
-	all.redact = a.redact
 	lines := newEntityWriter(a.out)
 	err = readFeed(ctx, all, follow, f.Every, nil, log, func(b feed.Batch) error {
 		warn(log, b.Violations)

@@ -59,9 +59,9 @@ does not answer for a while is asked again, at the place that was reached.`,
 				return err
 			}
 			if asJSON {
-				return errors.Join(printJSON(a.out, r), err)
+				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(r.print(a.out), err)
+			return errors.Join(r.print(a.out, a.redact), err)
 		},
 	})
 	cmd.Flags().StringArrayVar(&v.feeds, "feed", nil, "a `FEED` to compare, by its URL or its name in the configuration")
@@ -186,8 +186,8 @@ func (r *comparison) remark(streams []stream) {
 }
 
 // print writes the sums for a person.
-func (r *comparison) print(w io.Writer) error {
-	p := &printer{w: w}
+func (r *comparison) print(w io.Writer, redact *safetext.Redactor) error {
+	p := &printer{w: w, redact: redact}
 	p.line("first        %s, %s read", r.Streams[0], count(r.First, "entity", "entities"))
 	p.line("second       %s, %s read", r.Streams[1], count(r.Second, "entity", "entities"))
 	if r.Complete {
@@ -234,11 +234,10 @@ func (a *app) feedStream(ctx context.Context, name string, v verification, log *
 	if v.from.set {
 		f.Start = v.from.Start
 	}
-	all, err := newSources(f, sink.NewIDs(0), source.Options{}, log)
+	all, err := newSources(f, sink.NewIDs(0), source.Options{Redact: a.redact}, log)
 	if err != nil {
 		return stream{}, err
 	}
-	all.redact = a.redact
 	return stream{name: "feed " + a.redact.URL(f.Source.URL), entities: func(yield func(feed.Entity, error) bool) {
 		err := readFeed(ctx, all, false, 0, &tries{limit: v.retryFor, log: log}, log, func(b feed.Batch) error {
 			warn(log, b.Violations)
