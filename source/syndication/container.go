@@ -98,9 +98,8 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	}); err != nil {
 		return Entry{}, false, err
 	}
-	if r.expandHere(t.end) {
-		*again = true
-		return Entry{}, false, nil
+	if *again, err = r.expandHere(t.end); *again || err != nil {
+		return Entry{}, false, err
 	}
 	c.tagRead = true
 	if len(r.open) >= limits.Depth {
@@ -126,9 +125,8 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 		if err := r.readElement(t, limits.Entry); err != nil {
 			return Entry{}, false, err
 		}
-		if r.expandHere(r.element.end) {
-			*again = true
-			return Entry{}, false, nil
+		if *again, err = r.expandHere(r.element.end); *again || err != nil {
+			return Entry{}, false, err
 		}
 		e, err = r.entry(outer, &scope, deleted)
 		return e, err == nil, err
@@ -136,9 +134,8 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	if err := r.readElement(t, limits.Head-r.head); err != nil {
 		return Entry{}, false, err
 	}
-	if r.expandHere(r.element.end) {
-		*again = true
-		return Entry{}, false, nil
+	if *again, err = r.expandHere(r.element.end); *again || err != nil {
+		return Entry{}, false, err
 	}
 	r.head += r.element.end
 	if err := r.check(r.element.end, &outer.scope); err != nil {
@@ -154,18 +151,25 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 
 // expandHere expands the declared entities in the n unread bytes that were read as
 // an element or as a tag. It reports whether there were any; then these bytes have to
-// be read again.
-func (r *Reader) expandHere(n int) bool {
+// be read again. It fails if an entity would change what the element consists of.
+func (r *Reader) expandHere(n int) (again bool, err error) {
 	if r.scan.undefined == "" || len(r.entities) == 0 {
-		return false
+		return false, nil
 	}
-	expanded, changed := r.expand(r.in.unread()[:n])
+	expanded, changed, fault := r.expand(r.in.unread()[:n])
+	if fault != "" {
+		detail := "the value of the entity &" + excerpt(fault) + "; is no text and no complete element"
+		if !r.opts.Lenient {
+			return false, r.failed(ErrMalformed, 0, "%s", detail)
+		}
+		r.repaired(ErrMalformed, 0, detail+"; its markup is taken for text")
+	}
 	if !changed {
-		return false
+		return false, nil
 	}
 	r.in.replace(n, expanded)
 	r.scan.undefined = ""
-	return true
+	return true, nil
 }
 
 // enter goes into the element whose tag the unread bytes start with.

@@ -70,9 +70,10 @@ func (r *Reader) readEntity(b []byte) int {
 		return i
 	}
 	if r.entities == nil {
-		r.entities = map[string]string{}
+		r.entities = map[string]declaredEntity{}
 	}
-	r.entities[strings.Clone(name)] = withoutNumeric(value)
+	text := withoutNumeric(value)
+	r.entities[strings.Clone(name)] = declaredEntity{text, isContent([]byte(text))}
 	return i
 }
 
@@ -97,56 +98,117 @@ func withoutNumeric(value []byte) string {
 }
 
 // expand returns an element with the references to declared entities expanded;
-// changed is false if it has none of them.
-func (r *Reader) expand(b []byte) (expanded []byte, changed bool) {
+// changed is false if it has none of them. The element is read again afterwards, so
+// what stands for an entity must be complete elements and text: fault names an entity
+// for which that is not so, and whose value is taken for text.
+func (r *Reader) expand(b []byte) (expanded []byte, changed bool, fault string) {
+	x := expansion{entities: r.entities, left: mostExpanded - r.expanded}
 	expanded = mapReferences(b, func(name string, inTag bool) (string, bool) {
-		value, ok := r.entityText(name, mostExpanded-r.expanded, 0)
-		if !ok {
-			return "", false
-		}
-		changed = true
-		r.expanded += len(value)
-		if inTag {
-			value = strings.NewReplacer("<", "&lt;", `"`, "&quot;", "'", "&apos;").Replace(value)
-		}
-		return value, true
+		text, ok := x.text(name, inTag, 0)
+		changed = changed || ok
+		return text, ok
 	})
-	return expanded, changed
+	r.expanded = mostExpanded - x.left
+	return expanded, changed, x.fault
 }
 
-// entityText is what a reference to an entity stands for. It is not ok if that is
-// not known, or longer than room.
-func (r *Reader) entityText(name string, room, depth int) (text string, ok bool) {
-	value, ok := r.entities[name]
-	if !ok || depth > 8 || len(value) > room {
+// declaredEntity is an entity that the document declares.
+type declaredEntity struct {
+	value string
+	// isContent reports whether value can stand between tags: complete elements, text
+	// and references.
+	isContent bool
+}
+
+// expansion replaces references to declared entities.
+type expansion struct {
+	entities map[string]declaredEntity
+	// left is how many bytes of values may still be read. It bounds the time too:
+	// entities that refer to each other can make it grow exponentially.
+	left int
+	// fault is the last entity whose value was taken for text because it is no content.
+	fault string
+}
+
+// text returns what stands for a reference to an entity. It is not ok if the entity is
+// not declared, refers to itself, or needs more than is left.
+func (x *expansion) text(name string, inTag bool, depth int) (text string, ok bool) {
+	e, ok := x.entities[name]
+	if !ok || depth > 8 {
 		return "", false
 	}
-	var b strings.Builder
-	for {
-		n := strings.IndexByte(value, '&')
-		if n < 0 || b.Len()+len(value) > room {
-			break
-		}
-		b.WriteString(value[:n])
-		value = value[n:]
-		length, _ := referenceLength([]byte(value))
-		if length == 0 {
+	if x.left -= len(e.value) + 1; x.left < 0 {
+		x.left = 0
+		return "", false
+	}
+	if !inTag && !e.isContent {
+		x.fault = name
+		return asText(e.value), true
+	}
+	replace := func(name string, inTag bool) (string, bool) {
+		if _, declared := x.entities[name]; !ok || !declared {
 			return "", false
 		}
-		inner := value[:length]
-		if _, declared := r.entities[value[1:length-1]]; declared {
-			if inner, ok = r.entityText(value[1:length-1], room-b.Len(), depth+1); !ok {
-				return "", false
-			}
+		var inner string
+		inner, ok = x.text(name, inTag, depth+1)
+		return inner, ok
+	}
+	if inTag {
+		// It has no tags, whatever it looks like.
+		b := appendReferences(nil, []byte(e.value), true, replace)
+		return attributeEscaper.Replace(string(b)), ok
+	}
+	return string(mapReferences([]byte(e.value), replace)), ok
+}
+
+var attributeEscaper = strings.NewReplacer("<", "&lt;", `"`, "&quot;", "'", "&apos;")
+
+// asText escapes the markup of a value, and its references to entities.
+func asText(value string) string {
+	p := repairer{b: []byte(strings.ReplaceAll(value, "<", "&lt;"))}
+	p.references(0, len(p.b))
+	return string(appendReferences(nil, p.out, false, func(name string, _ bool) (string, bool) { return "&amp;" + name + ";", true }))
+}
+
+// isContent reports whether a value consists of complete elements, text and
+// references, as the value of an entity has to (XML, section 4.3.2).
+func isContent(b []byte) bool {
+	s := scanner{maxAttributes: 256}
+	var open [][]byte
+	for i := 0; i < len(b); {
+		n := bytes.IndexByte(b[i:], '<')
+		if n < 0 {
+			n = len(b) - i
 		}
-		b.WriteString(inner)
-		value = value[length:]
+		if s.references(b, i, i+n) != nil {
+			return false
+		}
+		if i += n; i == len(b) {
+			break
+		}
+		if i+1 == len(b) {
+			return false
+		}
+		end, err := 0, (*syntaxError)(nil)
+		switch c := b[i+1]; {
+		case isNameStart[c]:
+			var t tag
+			if t, err = s.tag(b, i); t.end > 0 && !t.empty {
+				open = append(open, b[i+1:t.nameEnd])
+			}
+			end = t.end
+		case c == '/' && len(open) > 0:
+			end, err = endTag(b, i, open[len(open)-1])
+			open = open[:len(open)-1]
+		case c == '!' || c == '?':
+			end, err = markup(b, i)
+		}
+		if end == 0 || err != nil {
+			return false
+		}
+		i = end
 	}
-	if b.Len()+len(value) > room {
-		return "", false
-	}
-	b.WriteString(value)
-	return b.String(), true
+	return len(open) == 0
 }
 
 // withoutUndefined returns an element in which no reference is left to an entity
@@ -169,37 +231,12 @@ func withoutUndefined(b []byte) []byte {
 // stays.
 func mapReferences(b []byte, to func(name string, inTag bool) (string, bool)) []byte {
 	out := make([]byte, 0, len(b)+len(b)/8)
-	part := func(b []byte, inTag bool) {
-		for {
-			n := bytes.IndexByte(b, '&')
-			if n < 0 {
-				out = append(out, b...)
-				return
-			}
-			out = append(out, b[:n]...)
-			b = b[n:]
-			length, _ := referenceLength(b)
-			length = max(length, 1)
-			with, ok := "", false
-			if length > 2 && b[1] != '#' {
-				if name := string(b[1 : length-1]); predefined(name) == 0 {
-					with, ok = to(name, inTag)
-				}
-			}
-			if ok {
-				out = append(out, with...)
-			} else {
-				out = append(out, b[:length]...)
-			}
-			b = b[length:]
-		}
-	}
 	for len(b) > 0 {
 		n := bytes.IndexByte(b, '<')
 		if n < 0 {
 			n = len(b)
 		}
-		part(b[:n], false)
+		out = appendReferences(out, b[:n], false, to)
 		if b = b[n:]; len(b) == 0 {
 			break
 		}
@@ -207,9 +244,35 @@ func mapReferences(b []byte, to func(name string, inTag bool) (string, bool)) []
 		if c := b[1]; c == '!' || c == '?' || c == '/' {
 			out = append(out, b[:end]...)
 		} else {
-			part(b[:end], true)
+			out = appendReferences(out, b[:end], true, to)
 		}
 		b = b[end:]
 	}
 	return out
+}
+
+// appendReferences appends b, which is text or a tag, as [mapReferences] does.
+func appendReferences(out, b []byte, inTag bool, to func(name string, inTag bool) (string, bool)) []byte {
+	for {
+		n := bytes.IndexByte(b, '&')
+		if n < 0 {
+			return append(out, b...)
+		}
+		out = append(out, b[:n]...)
+		b = b[n:]
+		length, _ := referenceLength(b)
+		length = max(length, 1)
+		with, ok := "", false
+		if length > 2 && b[1] != '#' {
+			if name := string(b[1 : length-1]); predefined(name) == 0 {
+				with, ok = to(name, inTag)
+			}
+		}
+		if ok {
+			out = append(out, with...)
+		} else {
+			out = append(out, b[:length]...)
+		}
+		b = b[length:]
+	}
 }

@@ -2,6 +2,7 @@ package syndication
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -56,6 +57,59 @@ func TestDeclaredEntities(t *testing.T) {
 		next, _ := r.Meta().Link("next")
 		if next.Title != `"<` || r.Meta().Title != `"&` || string(entries[0].Body) != `<entry xmlns="http://www.w3.org/2005/Atom" a='&quot;&lt;'><id>1</id></entry>` {
 			t.Errorf("got %+v, %q, %s", next, r.Meta().Title, entries[0].Body)
+		}
+	})
+	// expat refuses each of these.
+	for name, subset := range map[string]string{
+		"that end an element":           `<!ENTITY a "</id><id>">`,
+		"that begin an element":         `<!ENTITY a "<b>">`,
+		"of which two are an element":   `<!ENTITY o "<b>"><!ENTITY c "</b>"><!ENTITY a "&o;x&c;">`,
+		"that begin a comment":          `<!ENTITY a "<!--">`,
+		"that begin a CDATA section":    `<!ENTITY a "<![CDATA[">`,
+		"that are a part of a tag":      `<!ENTITY a "<b ">`,
+		"that are a <":                  `<!ENTITY a "&#60;">`,
+		"that are an &":                 `<!ENTITY a "&#38;">`,
+		"whose element ends with other": `<!ENTITY a "<b></B>">`,
+		"that refer to themselves":      `<!ENTITY a "<b>&a;">`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			doc := `<!DOCTYPE x [` + subset + `]><feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry><id>1&a;lt;/>]]>--></id><title>T</title></entry><entry><id>2</id></entry></feed>`
+			if _, err := readEveryWay(t, doc, Options{}); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "entity") {
+				t.Errorf("got %v", err)
+			}
+			// A lenient reader takes the text of the entity for text.
+			r := NewReader(strings.NewReader(doc), Options{Lenient: true})
+			entries, err := read(r)
+			if err != nil || len(entries) != 2 || r.Faults().Count == 0 || r.Faults().Lost > 0 {
+				t.Fatalf("got %d entries, %v, %s", len(entries), err, r.Faults())
+			}
+			if body := string(entries[0].Body); strings.Count(body, "<id>") != 1 || strings.Count(body, "<") != 6 || !strings.HasSuffix(body, "</id><title>T</title></entry>") {
+				t.Errorf("the entry is %s", body)
+			}
+			// Nothing refers to it.
+			if _, err := readEveryWay(t, strings.Replace(doc, "&a;lt;/>]]>-->", "", 1), Options{}); err != nil {
+				t.Errorf("without a reference: %v", err)
+			}
+		})
+	}
+	t.Run("in an attribute of another", func(t *testing.T) {
+		t.Parallel()
+		doc := `<!DOCTYPE x [<!ENTITY q '" c="d'><!ENTITY a '<b e="&q;"/>'>]><feed xmlns="http://www.w3.org/2005/Atom"><entry><id>&a;</id></entry></feed>`
+		entries, err := readEveryWay(t, doc, Options{})
+		if err != nil || !strings.Contains(string(entries[0].Body), `<b e="&quot; c=&quot;d"/>`) {
+			t.Errorf("got %v, %v", entries, err)
+		}
+	})
+	t.Run("that take long and become nothing", func(t *testing.T) {
+		t.Parallel()
+		subset := `<!ENTITY e0 "">`
+		for i := range 8 {
+			subset += fmt.Sprintf(`<!ENTITY e%d "%s">`, i+1, strings.Repeat(fmt.Sprintf("&e%d;", i), 1000))
+		}
+		doc := `<!DOCTYPE x [` + subset + `]><feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1&e8;</id></entry></feed>`
+		if entries, err := read(NewReader(strings.NewReader(doc), Options{})); err != nil || entries[0].ID != "1&e8;" {
+			t.Errorf("got %v, %v", entries, err)
 		}
 	})
 	t.Run("that make the document malformed", func(t *testing.T) {

@@ -109,6 +109,7 @@ func (r *Reader) repairedAll(p *repairer) {
 		r.repaired(ErrMalformed, one.at, one.detail)
 	}
 	r.faults.Count += p.faults - len(p.first)
+	r.faults.Lost += p.lost
 }
 
 // mayRepair reports whether an error is one that a lenient reader goes on behind.
@@ -199,8 +200,18 @@ func (r *Reader) repairBetween(cause error) error {
 		return cause
 	}
 	b := r.in.unread()
+	if errors.Is(cause, ErrTruncated) && r.mayReopen(b) {
+		r.repairWork += int64(len(b))
+		if r.repairWork > mostRepairWork+repairWorkPerByte*r.in.offset {
+			return cause
+		}
+		r.repaired(ErrMalformed, 0, unendedMarkup(b)+" does not end")
+		r.in.skip(len("<!"))
+		return nil
+	}
 	if errors.Is(cause, ErrTruncated) {
 		r.repaired(ErrTruncated, len(b), "the document ends")
+		r.faults.Lost += countEntries(b)
 		r.in.skip(len(b))
 		r.open = nil
 		return nil
@@ -236,6 +247,26 @@ func (r *Reader) repairBetween(cause error) error {
 	}
 	return nil
 }
+
+// mayReopen reports whether the unread bytes are markup that does not end, such as a
+// comment, although the document does: the end tag of its root element follows.
+func (r *Reader) mayReopen(b []byte) bool {
+	return len(b) > 2 && (b[1] == '!' || b[1] == '?') && bytes.Contains(b, []byte("</"+r.open[0].name))
+}
+
+// unendedMarkup names the markup that b begins with.
+func unendedMarkup(b []byte) string {
+	switch {
+	case bytes.HasPrefix(b, openComment):
+		return "a comment"
+	case bytes.HasPrefix(b, openCDATA):
+		return "a CDATA section"
+	}
+	return "a processing instruction or declaration"
+}
+
+// countEntries returns how many entries begin in b.
+func countEntries(b []byte) int { return len(entryTag.FindAllIndex(b, -1)) }
 
 // moreJunk reads more of what is not well-formed. It reports false at the end of the
 // document, or if there are [mostJunk] bytes.

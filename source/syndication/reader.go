@@ -103,7 +103,7 @@ type Reader struct {
 	updatedRank int // of meta.Updated
 	// entities are those that the document declares, and expanded is how many bytes
 	// references to them have become.
-	entities map[string]string
+	entities map[string]declaredEntity
 	expanded int
 	// rootRepaired is one more than the offset of the root's start tag, if that was
 	// repaired; htmlDoctype reports that the document is HTML by its declaration.

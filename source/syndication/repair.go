@@ -33,6 +33,7 @@ type repairer struct {
 	// faults is how many were repaired, and first the first of them.
 	faults int
 	first  []fault
+	lost   int // how many entries began in markup that was left out
 	scans  int // see mostScans
 	// work is how many bytes were looked at besides reading on.
 	work int64
@@ -57,8 +58,8 @@ type openTag struct {
 type nextEntry struct {
 	at, out int
 	open    []string
-	// faults and first are how many of each there were before it.
-	faults, first int
+	// faults, first and lost are how many of each there were before it.
+	faults, first, lost int
 }
 
 // mostScans is how often a repairer looks for the end of an element in one piece.
@@ -128,7 +129,7 @@ func (p *repairer) finish(at int) (end int) {
 	detail := "the end tag of " + excerpt(p.stack[0].name) + " is missing"
 	if p.next != nil {
 		// What is behind it is repaired when it is read.
-		p.faults, p.first = p.next.faults, p.first[:p.next.first]
+		p.faults, p.first, p.lost = p.next.faults, p.first[:p.next.first], p.next.lost
 		p.fault(p.next.at, detail)
 		p.cut = true
 		p.out = p.out[:p.next.out]
@@ -267,7 +268,7 @@ func (p *repairer) place(i int, name string) bool {
 		for k, tag := range p.stack {
 			open[k] = tag.name
 		}
-		p.next = &nextEntry{i, len(p.out), open, p.faults, len(p.first)}
+		p.next = &nextEntry{i, len(p.out), open, p.faults, len(p.first), p.lost}
 		p.ended = len(p.stack) == 1 // entries have no entries
 	}
 	if !p.entry || p.next != nil || len(p.stack) < 2 || !isEntryChild(local) {
@@ -531,7 +532,8 @@ func (p *repairer) markup(i int) (end int) {
 		}
 		end = i + len(openComment) + n + len("-->")
 		if text := rest[len(openComment):][:n]; bytes.Contains(text, dashes) || bytes.HasSuffix(text, dashes[:1]) {
-			p.fault(i, "a comment has -- in it") // which nobody reads
+			p.fault(i, "a comment has -- in it")
+			p.lost += countEntries(text)
 			return end
 		}
 		p.out = append(p.out, p.b[i:end]...)

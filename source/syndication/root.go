@@ -68,7 +68,9 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	}); err != nil {
 		return Entry{}, false, err
 	}
-	if r.expandHere(t.end) {
+	if again, err := r.expandHere(t.end); err != nil {
+		return Entry{}, false, err
+	} else if again {
 		return r.readRootElement()
 	}
 	base, _ := resolve("", r.opts.URL)
@@ -112,7 +114,9 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	if err := r.readElement(t, r.opts.Limits.Entry); err != nil {
 		return Entry{}, false, err
 	}
-	if r.expandHere(r.element.end) {
+	if again, err := r.expandHere(r.element.end); err != nil {
+		return Entry{}, false, err
+	} else if again {
 		return r.readRootElement()
 	}
 	e, err = r.entry(&outer, &scope, in.space == tombstones)
