@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"admin":      {"bridge", "feed", "checkpoint", "safetext"},
 	"verify":     {"feed", "message"},
 
-	"source":                        {"feed", "secret", "safetext"},
+	"source":                        {"feed", "message", "secret", "safetext"},
 	"source/datareplication":        {"source", "feed", "message", "safetext"},
 	"source/syndication":            {"source", "feed", "message", "safetext"},
 	"source/datareplication/sample": {"feed"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
@@ -95,7 +96,8 @@ func (c *Client) call(ctx context.Context, r Request, u *url.URL) (*call, error)
 		x.deadline.close()
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
-	if x.date, err = http.ParseTime(x.response.Header.Get("Date")); err != nil {
+	var known bool
+	if x.date, _, known = message.ParseDate(x.response.Header.Get("Date")); !known {
 		x.date = time.Now()
 	}
 	switch x.response.StatusCode {
@@ -200,10 +202,13 @@ func excerpt(redact *safetext.Redactor, text string, secrets ...string) string {
 // server's own clock. What it cannot read is no wait.
 func retryAfter(header http.Header, date time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(date), 0), maxWait)
+	if value == "" {
+		return 0
 	}
-	if value == "" || strings.Trim(value, "0123456789") != "" {
+	if strings.Trim(value, "0123456789") != "" {
+		if at, _, ok := message.ParseDate(value); ok {
+			return min(max(at.Sub(date), 0), maxWait)
+		}
 		return 0
 	}
 	seconds, err := strconv.Atoi(value)

@@ -40,9 +40,22 @@ func TestBrokenFeeds(t *testing.T) {
 		r.u.set("/feed", doc)
 		r.want("a:a")
 	})
+	run("a prefix that is not declared", func(t *testing.T) {
+		doc := strings.Replace(rss("", "b@2:BAD a@1:a"), "BAD", "b<media:c/>", 1)
+		r := newUpstream("/feed", doc).read(t)
+		r.want("a:a b:b<media:c/>", syndication.UndeclaredPrefix)
+		if body := string(r.last[1].Body); !strings.Contains(body, `xmlns:media="http://search.yahoo.com/mrss/"`) {
+			t.Errorf("the body is %s", body)
+		}
+		// The declaration that was added is no change.
+		r.u.set("/feed", strings.Replace(doc, "<description>a", "<description>a2", 1))
+		r.want("a:a2")
+		// What has to be as it was written stays so.
+		newUpstream("/feed", doc).read(t, lenient("false")).want("a:a b:b<media:c/>")
+	})
 	run("a window, strictly", func(t *testing.T) {
 		r := newUpstream("/feed", broken(rss("", "c@3:a b@2:BAD a@1:a"))).read(t, lenient("false"))
-		r.wantError(false, "", "line 1, column ", "a & b", "until the provider has mended it")
+		r.wantError(false, "", "line 1, column ", "a & b", "until the provider has mended it", "set lenient to true")
 	})
 	run("a paged feed", func(t *testing.T) {
 		r := newUpstream(
@@ -53,14 +66,14 @@ func TestBrokenFeeds(t *testing.T) {
 	})
 	run("an archived feed", func(t *testing.T) {
 		docs := []string{"/a1", broken(atom(archive, "a@1:BAD")), "/feed", atom(prev("/a1"), "b@2:a")}
-		newUpstream(docs...).read(t).wantError(false, "", "a & b")
+		newUpstream(docs...).read(t).wantError(false, "", "a & b", "set lenient to true")
 		newUpstream(docs...).read(t, lenient("true")).want("a:a &amp; b b:a", syndication.NotWellFormed)
 	})
 	run("a complete feed", func(t *testing.T) {
 		r := newUpstream("/feed", atom(complete, "a b")).read(t, lenient("true"))
 		r.want("b a")
 		r.u.set("/feed", broken(atom(complete, "a:BAD c")))
-		r.wantError(false, "", "a & b")
+		r.wantError(false, "", "a & b", "would be deleted")
 		// It breaks off before it says that it is complete.
 		doc := strings.Replace(atom("", "a c"), "</feed>", complete+"</feed>", 1)
 		r.u.set("/feed", doc[:strings.Index(doc, complete)])

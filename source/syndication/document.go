@@ -185,6 +185,7 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 		if broken := r.Faults().Err(); broken != nil && !s.mayBeBroken(cur, d) {
 			err = broken
 		}
+		err = s.withCure(cur, d, err)
 		contentType := resp.Header.Get("Content-Type")
 		if errors.Is(err, ErrNotFeed) && !q.archive && strings.HasPrefix(strings.ToLower(contentType), "multipart/") {
 			return nil, feed.Permanent(fmt.Errorf("%s: the answer is %s, as of a datareplication feed, and this one is read as Atom or RSS; if that is right, set its format to auto, "+
@@ -210,7 +211,7 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 	d.repair = s.mayBeBroken(cur, d)
 	if f := r.Faults(); f.Count > 0 {
 		if !d.repair {
-			return nil, f.Err()
+			return nil, s.withCure(cur, d, f.Err())
 		}
 		d.seen.add(NotWellFormed, d.url, "%s", f)
 		if cause := f.first[0].text; cause != s.brokenBy {
@@ -221,6 +222,23 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 		s.brokenBy = ""
 	}
 	return d, nil
+}
+
+// withCure adds to the error of a document that is not well-formed how it can be read
+// all the same, if it can.
+func (s *Source) withCure(cur *cursor, d *document, err error) error {
+	if !isParse(err) || errors.Is(err, ErrCharset) || d.strict {
+		return err
+	}
+	switch {
+	case d.dialect == Complete || cur.Dialect == Complete:
+		return fmt.Errorf("%w; the document is the whole feed, so it is not read while it is broken, because entries that it lacks would be deleted", err)
+	case s.cfg.Lenient == "false":
+		return fmt.Errorf("%w; set lenient to true to have it repaired (not_well_formed)", err)
+	case s.cfg.Lenient == "auto" && !d.unsure:
+		return fmt.Errorf("%w; set lenient to true to have it repaired (not_well_formed), which auto does only for windows and paged feeds", err)
+	}
+	return err
 }
 
 // mayBeBroken reports whether a document is published although it is not

@@ -42,6 +42,12 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 		// The hash stays that of what was written, which the topic knows it by.
 		e.Body = withoutUndefined(e.Body)
 	}
+	if d.repair && op == feed.Put {
+		body, prefixes := declarePrefixes(e.Body)
+		if e.Body = body; prefixes != nil {
+			d.seen.add(UndeclaredPrefix, d.url, "entry %s uses the prefix %s, which the document does not declare; its message declares it", excerpt(it.ID), excerpt(prefixes[0]))
+		}
+	}
 	contentType := d.meta.Format.ContentType()
 	if op == feed.Delete {
 		contentType = "application/atomdeleted+xml"

@@ -68,6 +68,7 @@ func (r *turn) newIdentities(d *document) error {
 	if changed < fewLooks || 2*changed <= len(now) {
 		return nil
 	}
-	return feed.Permanent(fmt.Errorf("%w; if the provider does not take that back, set identity to guid, which publishes all of them again under their new ids, or to link or content if the ids go on changing",
+	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids go on changing, to link or content, "+
+		"which publishes all entries once more, under ids that are made of their links or contents",
 		&feed.Violation{Kind: IdentitiesChanged, Page: d.url, Detail: fmt.Sprintf("%d of %d entries have another id than before, and the same title, link and date", changed, len(now))}))
 }

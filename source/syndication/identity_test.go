@@ -40,7 +40,7 @@ func TestIdentitiesChanged(t *testing.T) {
 		t.Helper()
 		err := r.poll()
 		var v *feed.Violation
-		if !errors.As(err, &v) || v.Kind != syndication.IdentitiesChanged || !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "set identity to guid") {
+		if !errors.As(err, &v) || v.Kind != syndication.IdentitiesChanged || !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "set identity to guid") || !strings.Contains(err.Error(), "to link or content, which publishes all entries once more, under ids") {
 			t.Errorf("got the error %v", err)
 		}
 		r.wantLast("")

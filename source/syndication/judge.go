@@ -3,11 +3,11 @@ package syndication
 import (
 	"encoding/hex"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 )
 
 // identify makes the hash.
@@ -25,7 +25,7 @@ func (d *document) identify() {
 func (s *Source) judge(cur *cursor, d *document) {
 	d.updated = s.trusted(instantOf(d.meta.Updated.Time), d.now)
 	if d.updated == 0 && d.meta.Format != Atom {
-		if t, err := http.ParseTime(d.response.Header.Get("Last-Modified")); err == nil {
+		if t, _, ok := message.ParseDate(d.response.Header.Get("Last-Modified")); ok {
 			d.updated = s.trusted(instantOf(t), d.now)
 		}
 	}

@@ -63,7 +63,7 @@ func (f *Faults) String() string {
 	for _, one := range f.first {
 		details = append(details, one.text)
 	}
-	return s + ": " + strings.Join(details, "; ")
+	return s + ": " + strings.Join(details, "; ") + "; ask the provider to mend it"
 }
 
 // counts counts a fault, and reports whether it is one of the first. To describe all

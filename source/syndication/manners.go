@@ -2,11 +2,11 @@ package syndication
 
 import (
 	"encoding/hex"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -77,7 +77,9 @@ func freshness(resp *source.Response) time.Duration {
 			}
 		}
 	}
-	if expires, err := http.ParseTime(resp.Header.Get("Expires")); err == nil {
+	// A number, which some servers send, is no date (RFC 9111, section 5.3), and not a year.
+	value := resp.Header.Get("Expires")
+	if expires, _, ok := message.ParseDate(value); ok && number(strings.TrimSpace(value)) < 0 {
 		return max(0, expires.Sub(resp.Date)-time.Duration(max(age, 0))*time.Second)
 	}
 	return 0
@@ -147,7 +149,7 @@ func (cur *cursor) settle(d *document) {
 	cur.Modified = validator(d.response.Header.Get("Last-Modified"))
 	// A document that was written this second may be written again within it
 	// (RFC 9110, section 8.8.2.2).
-	if at, err := http.ParseTime(cur.Modified); err == nil && cur.ETag == "" && d.response.Date.Sub(at) < 2*time.Second {
+	if at, _, ok := message.ParseDate(cur.Modified); ok && cur.ETag == "" && d.response.Date.Sub(at) < 2*time.Second {
 		cur.Modified = ""
 	}
 }
