@@ -89,7 +89,7 @@ func (r *Redactor) Excerpt(text string, most int) string {
 }
 
 func (r *Redactor) redact(text string, isURL bool) string {
-	if strings.IndexAny(text, `=@%\`) < 0 {
+	if strings.IndexAny(text, `=@%\`) < 0 && !strings.Contains(text, "//") {
 		return text
 	}
 	if r == nil {
@@ -232,7 +232,8 @@ func (r *Redactor) secretFollows(chars []char, i int) bool {
 // userinfoEnd returns the place of the @ that ends the user name and password of the
 // authority that begins at chars[i]; -1 if it has none. A password may have an @ in
 // it, and if what is before the first slash cannot be a host and a port, a slash, a
-// question mark and a number sign too.
+// question mark and a number sign too. If such an authority has no @, all of it is
+// hidden.
 func userinfoEnd(chars []char, i int, isURL bool) int {
 	if i >= len(chars) {
 		return -1
@@ -255,9 +256,10 @@ func userinfoEnd(chars []char, i int, isURL bool) int {
 			colon = end
 		}
 	}
-	if last >= 0 || colon < 0 || isPort(chars[colon+1:end]) || end == len(chars) || strings.IndexByte("/?#", chars[end].c) < 0 {
+	if last >= 0 || colon < 0 || chars[i].c == '[' || isPort(chars[colon+1:end]) {
 		return last
 	}
+	last = end // the URL may have been cut within the password
 	for ; end < len(chars); end++ {
 		c := chars[end]
 		if !isURL && ends(chars, end) {

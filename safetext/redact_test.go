@@ -38,7 +38,9 @@ func TestRedactEveryPositionOfASecret(t *testing.T) {
 		`<link href="http://x/?a=1&#38;token&#61;abc"/>`:                 `<link href="http://x/?a=1&#38;token&#61;***"/>`,
 		`a http://u:p@h/ and 'http://x/?key=abc', http://y/?sig=d.`:      `a http://***@h/ and 'http://x/?key=***', http://y/?sig=***.`,
 		"nats://u:p@h1:4222,nats://u2:p@2@h2:4222":                       "nats://***@h1:4222,nats://***@h2:4222",
+		`a URL that was cut: "http://u:pass": EOF`:                       `a URL that was cut: "http://***": EOF`,
 		// These have none.
+		"http://[fe80::a]/x http://h:80: http://h: x":        "http://[fe80::a]/x http://h:80: http://h: x",
 		"https://medium.example/feed/@somebody":              "https://medium.example/feed/@somebody",
 		"https://[::1]:8443/@a https://x:8080/b@c":           "https://[::1]:8443/@a https://x:8080/b@c",
 		"key=abc, the key = 1; a token=1":                    "key=abc, the key = 1; a token=1",

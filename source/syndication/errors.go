@@ -90,21 +90,32 @@ func (r *Reader) where(at int) string {
 // near quotes the text at an unread byte, for errors, with a little of what is
 // before it. It does not depend on how the bytes arrive.
 func (r *Reader) near(at int) string {
-	const before = 20
-	for len(r.in.unread()) <= at+longestExcerpt && r.in.fill() == nil {
+	const before, ahead = 20, 256
+	end := at + longestExcerpt + ahead
+	for len(r.in.unread()) <= end && r.in.fill() == nil {
 	}
 	b := r.in.unread()
+	b = b[:min(len(b), end)]
 	at = min(max(at-before, 0), len(b))
 	for at > 0 && at < len(b) && !utf8.RuneStart(b[at]) {
 		at--
 	}
-	if text := excerpt(b[at:]); text != "" {
+	// A secret is recognised by what is before it in its URL.
+	word := at
+	for word > max(0, at-longestAddress) && !isSpace[b[word-1]] && (word == len(b) || b[word] != '<') {
+		word--
+	}
+	text := r.opts.Redact.Excerpt(string(b[at:]), longestExcerpt)
+	if whole := string(b[word:]); r.opts.Redact.Text(whole) != whole {
+		text = r.opts.Redact.Excerpt(whole, longestExcerpt+before)
+	}
+	if text != "" {
 		return fmt.Sprintf(", near %q", text)
 	}
 	return ""
 }
 
-// longestExcerpt is how much of a document an error quotes, in bytes.
+// longestExcerpt is how much of a document an error quotes, in characters.
 const longestExcerpt = 60
 
 // ahead quotes what comes next.
@@ -114,14 +125,10 @@ func (r *Reader) ahead() string {
 	return excerpt(r.in.unread())
 }
 
-// excerpt quotes a little of a document.
+// excerpt quotes a little of a document, without the secrets of URLs. What it shows
+// begins where text does, so that the names of parameters are part of it, and those
+// that the user has named can be hidden later.
 func excerpt[T string | []byte](text T) string {
-	s := string(text[:min(len(text), longestExcerpt)])
-	for s != "" && !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	if len(text) > longestExcerpt {
-		s += "…"
-	}
-	return safetext.Clean(s)
+	var redact *safetext.Redactor
+	return redact.Excerpt(string(text[:min(len(text), longestAddress)]), longestExcerpt)
 }

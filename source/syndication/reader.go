@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // Options say how a document is read.
@@ -49,6 +50,9 @@ type Options struct {
 	// Entries are well-formed all the same, but for
 	// entities that XML does not define. Check has to be off.
 	Lenient bool
+	// Redact hides the secrets of URLs in the text that errors quote. Nil knows the usual
+	// names of parameters only.
+	Redact *safetext.Redactor
 	// Identity is what entries are identified by first; see [Settings.Identity].
 	Identity Identity
 	// HashWithout are children of entries that do not count in [Entry.Hash],
