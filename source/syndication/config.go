@@ -100,9 +100,6 @@ type Settings struct {
 	Bounds Bounds `yaml:"bounds"`
 }
 
-// Identity is "auto", "guid", "link" or "content".
-type Identity string
-
 // Leniency is "auto", "true" or "false".
 type Leniency string
 

@@ -160,7 +160,7 @@ func (cur *cursor) isSound() bool {
 	isLonger := func(n int) func(string) bool { return func(s string) bool { return len(s) > n } }
 	return err == nil && len(cur.Gaps) <= maxGaps &&
 		len(cur.Archives)%archiveBytes == 0 && len(cur.Archives) <= maxArchives*archiveBytes &&
-		len(cur.Looks)%lookBytes == 0 && len(cur.Looks) <= mostLooks*lookBytes &&
+		len(cur.Looks)%lookBytes == 0 && len(cur.Looks) <= MaxLooks*lookBytes &&
 		len(cur.Seen)%seenBytes == 0 && len(cur.Seen) <= maxSeen*seenBytes &&
 		!slices.ContainsFunc(long, isLonger(longestURL)) && !slices.ContainsFunc(brief, isLonger(64))
 }

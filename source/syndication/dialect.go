@@ -38,14 +38,14 @@ const (
 	NoHistory      = "history_not_reachable"
 )
 
-// Dialect says which dialect a document that was read to its end is of. deletes
+// dialectOf returns the dialect that a document which was read to its end is of. deletes
 // says that what a complete document does not have is no longer in the feed; it
 // is false where the document speaks against that too, because a wrong delete
 // does more harm than a late one. odd is what an operator should know.
 //
 // The links previous and current of draft 05 are not told from those of a paged
 // feed.
-func (m *Meta) Dialect() (dialect Dialect, deletes bool, odd []feed.Violation) {
+func dialectOf(m *Meta) (dialect Dialect, deletes bool, odd []feed.Violation) {
 	tell := func(kind, format string, args ...any) {
 		odd = append(odd, feed.Violation{Kind: kind, Page: m.URL, Detail: fmt.Sprintf(format, args...)})
 	}
@@ -67,7 +67,7 @@ func (m *Meta) Dialect() (dialect Dialect, deletes bool, odd []feed.Violation) {
 		tell(MixedDialects, "the document is complete and incremental at once; it is taken for incremental")
 	}
 	if (m.Complete || m.Incremental == No) && !contradicts {
-		return Complete, m.deletes(has, tell), odd
+		return Complete, mayDelete(m, has, tell), odd
 	}
 	switch {
 	case has("prev-archive", "next-archive") != "" || m.Archive:
@@ -89,7 +89,7 @@ func (m *Meta) Dialect() (dialect Dialect, deletes bool, odd []feed.Violation) {
 
 // isAtomHopper reports whether a subscription document is that of an Atom Hopper:
 // nothing is newer than it, so its next-archive leads to an older document.
-func (m *Meta) isAtomHopper() bool {
+func isAtomHopper(m *Meta) bool {
 	_, newer := m.Link("prev-archive")
 	_, older := m.Link("next-archive")
 	current, n := m.Link("current")
@@ -98,8 +98,9 @@ func (m *Meta) isAtomHopper() bool {
 	return older > 0 && newer == 0 && isCurrent && !m.Archive && !m.Complete
 }
 
-// deletes looks for what speaks against a document that says it is complete.
-func (m *Meta) deletes(has func(...string) string, tell func(kind, format string, args ...any)) bool {
+// mayDelete reports whether entries that a complete document does not have were
+// deleted: nothing in it contradicts that it is complete.
+func mayDelete(m *Meta, has func(...string) string, tell func(kind, format string, args ...any)) bool {
 	links := []string{"prev-archive", "next-archive", "next", "previous", "first", "last"}
 	if m.Complete {
 		links = append(links, "prev")

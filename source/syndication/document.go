@@ -214,7 +214,7 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 			return nil, s.withCure(cur, d, f.Err())
 		}
 		d.seen.add(NotWellFormed, d.url, "%s", f)
-		if cause := f.first[0].text; cause != s.brokenBy {
+		if cause := f.First(); cause != s.brokenBy {
 			s.log.Warn("a document of the feed is not well-formed; it was repaired", "url", d.url, "faults", f.Count, "entries_left_out", f.Lost, "first", cause)
 			s.brokenBy = cause
 		}

@@ -107,7 +107,7 @@ func (d *document) modified(updated, published time.Time) time.Time {
 // feedFormat names what the body of an entry is written in; "" for Atom 1.0.
 func (d *document) feedFormat(it *item) string {
 	switch {
-	case d.meta.Format == Atom && (it.Updated.From == "modified" || strings.Contains(startTag(it.Body), atom03URI)):
+	case d.meta.Format == Atom && (it.Updated.From == "modified" || strings.Contains(startTag(it.Body), Atom03Namespace)):
 		return "atom03"
 	case d.meta.Format == RDF:
 		return "rss1"

@@ -47,6 +47,13 @@ type Entry struct {
 	Offset int64
 }
 
+// Identity is what entries are identified by first: "guid", which the empty Identity and
+// "auto" stand for too, "link" or "content".
+type Identity string
+
+// MaxLooks is how many entries of a document have a [Entry.Look], the first ones.
+const MaxLooks int = 100
+
 // IDSource says what an entry's ID was taken from. Those that are not the
 // format's own are weak: the ID may change although the entry does not.
 type IDSource string
@@ -89,7 +96,7 @@ func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) 
 	e.Hash = contentHash(e.Body, without)
 	if !deleted {
 		r.identify(&e, &own)
-		if e.Index < mostLooks {
+		if e.Index < MaxLooks {
 			e.Look = own.look(e.Updated.Raw)
 		}
 		r.dates.add(e.Updated, e.Published)

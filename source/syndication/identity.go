@@ -12,9 +12,7 @@ import (
 const IdentitiesChanged = "identities_changed"
 
 const (
-	// mostLooks is how many entries of a document are remembered, and lookBytes how
-	// much of each.
-	mostLooks = 100
+	// lookBytes is how much is remembered of each of the first entries of a document.
 	lookBytes = 8
 	// fewLooks is how many entries have to have changed their ID at least.
 	fewLooks = 3
@@ -26,7 +24,7 @@ type looks []byte
 
 // add adds an entry that has an ID of its own.
 func (l *looks) add(e *Entry) {
-	if len(*l) == mostLooks*lookBytes || e.Deleted || e.Look == 0 || e.IDFrom.Weak() || e.IDFrom == FromAbout {
+	if len(*l) == MaxLooks*lookBytes || e.Deleted || e.Look == 0 || e.IDFrom.Weak() || e.IDFrom == FromAbout {
 		return
 	}
 	k := keyOf(e.ID)

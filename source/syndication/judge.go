@@ -62,16 +62,16 @@ func (s *Source) judge(cur *cursor, d *document) {
 // dialect is the dialect of a document, as far as the configuration leaves it
 // open.
 func (s *Source) dialect(m *Meta) (Dialect, bool, []feed.Violation) {
-	found, deletes, odd := m.Dialect()
+	found, deletes, odd := dialectOf(m)
 	switch forced := s.profile.forced; {
-	case forced == "" && found == Archived && s.cfg.OlderRel == "" && m.isAtomHopper():
+	case forced == "" && found == Archived && s.cfg.OlderRel == "" && isAtomHopper(m):
 		return Paged, false, odd
 	case forced == "":
 		return found, deletes, odd
 	case forced == Complete && found != Complete:
 		asked := *m
 		asked.Complete, asked.Incremental = true, Unset
-		return asked.Dialect()
+		return dialectOf(&asked)
 	case found == Complete && strings.HasPrefix(string(s.cfg.Dialect), "fh-"):
 		return found, deletes, odd
 	default:

@@ -50,6 +50,14 @@ func (f *Faults) Err() error {
 	return f.first[0].err
 }
 
+// First describes the first fault; "" if there was none.
+func (f *Faults) First() string {
+	if len(f.first) == 0 {
+		return ""
+	}
+	return f.first[0].text
+}
+
 // String describes the faults.
 func (f *Faults) String() string {
 	s := fmt.Sprintf("the document is not well-formed; %d faults were repaired", f.Count)

@@ -79,7 +79,7 @@ func freshness(resp *source.Response) time.Duration {
 	}
 	// A number, which some servers send, is no date (RFC 9111, section 5.3), and not a year.
 	value := resp.Header.Get("Expires")
-	if expires, _, ok := message.ParseDate(value); ok && number(strings.TrimSpace(value)) < 0 {
+	if expires, _, ok := message.ParseDate(value); ok && !isNumber(value) {
 		return max(0, expires.Sub(resp.Date)-time.Duration(max(age, 0))*time.Second)
 	}
 	return 0
@@ -158,4 +158,9 @@ func (cur *cursor) settle(d *document) {
 func hashOf(url string) string {
 	k := keyOf(url)
 	return hex.EncodeToString(k[:8])
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	return err == nil
 }

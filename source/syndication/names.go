@@ -24,11 +24,15 @@ const (
 	contentModule
 )
 
+// The namespaces of Atom 1.0 and 0.3.
+const (
+	AtomNamespace   string = "http://www.w3.org/2005/Atom"
+	Atom03Namespace string = "http://purl.org/atom/ns#"
+)
+
 // The namespaces of the formats. Names are compared with these, never with a
 // prefix.
 const (
-	atomURI      = "http://www.w3.org/2005/Atom"
-	atom03URI    = "http://purl.org/atom/ns#"
 	atomDraftURI = "http://purl.org/atom/ns#draft-ietf-atompub-format-" // and a number
 	rss10URI     = "http://purl.org/rss/1.0/"
 	rss090URI    = "http://my.netscape.com/rdf/simple/0.9/"
@@ -38,8 +42,8 @@ const (
 
 var spaces = map[string]space{
 	"":        noSpace,
-	atomURI:   atom,
-	atom03URI: atom,
+	AtomNamespace:   atom,
+	Atom03Namespace: atom,
 	rss10URI:  rss, rss090URI: rss, rss090URI2: rss,
 	"http://www.w3.org/1999/02/22-rdf-syntax-ns#":  rdf,
 	"http://purl.org/syndication/history/1.0":      history,

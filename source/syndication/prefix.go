@@ -8,7 +8,7 @@ import (
 // usualPrefixes are the namespaces that feeds mean by prefixes which they forget to
 // declare.
 var usualPrefixes = map[string]string{
-	"atom": atomURI, "content": "http://purl.org/rss/1.0/modules/content/", "dc": "http://purl.org/dc/elements/1.1/",
+	"atom": AtomNamespace, "content": "http://purl.org/rss/1.0/modules/content/", "dc": "http://purl.org/dc/elements/1.1/",
 	"dcterms": "http://purl.org/dc/terms/", "feedburner": "http://rssnamespace.org/feedburner/ext/1.0", "geo": "http://www.w3.org/2003/01/geo/wgs84_pos#",
 	"georss": "http://www.georss.org/georss", "itunes": "http://www.itunes.com/dtds/podcast-1.0.dtd", "media": "http://search.yahoo.com/mrss/",
 	"podcast": "https://podcastindex.org/namespace/1.0", "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#", "slash": "http://purl.org/rss/1.0/modules/slash/",

@@ -61,7 +61,7 @@ func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source
 	}
 	if cfg.Identity == "link" || cfg.Identity == "content" {
 		// IDs that are not used may change with each reading.
-		s.ignored = append(s.ignored, xml.Name{Space: "*", Local: "guid"}, xml.Name{Space: atomURI, Local: "id"})
+		s.ignored = append(s.ignored, xml.Name{Space: "*", Local: "guid"}, xml.Name{Space: AtomNamespace, Local: "id"})
 	}
 	return s
 }

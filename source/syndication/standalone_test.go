@@ -94,7 +94,7 @@ func TestHashWithout(t *testing.T) {
 		}
 		return e.Hash
 	}
-	updated := xml.Name{Space: atomURI, Local: "updated"}
+	updated := xml.Name{Space: AtomNamespace, Local: "updated"}
 	count := xml.Name{Space: "urn:x", Local: "count"}
 	const a = `<updated>2026-01-01</updated><x:count xmlns:x="urn:x">1</x:count><title>t</title>`
 	const b = `<updated>2026-01-02</updated><x:count xmlns:x="urn:x">22</x:count><title>t</title>`
