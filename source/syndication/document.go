@@ -177,7 +177,7 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 	r := NewReader(resp.Body, Options{
 		URL: base.String(), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
 		Identity: s.cfg.Identity, Redact: s.cfg.Redact,
-		Limits:   Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
+		Limits: Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
 	})
 	if err := s.readEntries(r, cur, d); errors.Is(err, errNoBudget) {
 		return nil, err

@@ -41,10 +41,10 @@ const (
 )
 
 var spaces = map[string]space{
-	"":        noSpace,
+	"":              noSpace,
 	AtomNamespace:   atom,
 	Atom03Namespace: atom,
-	rss10URI:  rss, rss090URI: rss, rss090URI2: rss,
+	rss10URI:        rss, rss090URI: rss, rss090URI2: rss,
 	"http://www.w3.org/1999/02/22-rdf-syntax-ns#":  rdf,
 	"http://purl.org/syndication/history/1.0":      history,
 	"http://purl.org/atompub/tombstones/1.0":       tombstones,
