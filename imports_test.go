@@ -30,7 +30,8 @@ var layers = map[string][]string{
 
 	"source":                        {"feed", "message", "secret", "safetext"},
 	"source/datareplication":        {"source", "feed", "message", "safetext"},
-	"source/syndication":            {"source", "feed", "message", "safetext"},
+	"source/syndication":            {"source", "source/syndication/feedxml", "feed", "message", "safetext"},
+	"source/syndication/feedxml":    {"feed", "message", "safetext"},
 	"source/datareplication/sample": {"feed"},
 
 	"sink":                 {"feed", "checkpoint", "message", "safetext"},
@@ -43,7 +44,7 @@ var layers = map[string][]string{
 	"serve": {"feed", "message", "safetext"},
 	"chaos": {},
 
-	"config":         {"feed", "secret", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
+	"config":         {"feed", "secret", "safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
 	"cmd/feedbridge": {"*"},
 }
 

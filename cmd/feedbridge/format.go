@@ -21,6 +21,7 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // batchEntities is how many entities of a page are read at once, so that a commit
@@ -95,7 +96,7 @@ func (s *sources) build(kind string) (bridge.Source, error) {
 			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.redact,
 		}
 		if f.Format != "auto" {
-			cfg.Format = syndication.Format(f.Format)
+			cfg.Format = feedxml.Format(f.Format)
 		}
 		return syndication.New(cfg, s.client, s.held, s.log), nil
 	}
@@ -162,8 +163,8 @@ func detect(ctx context.Context, client *source.Client, url string) (config.Form
 	if main, _, _ := strings.Cut(contentType, "/"); strings.EqualFold(strings.TrimSpace(main), "multipart") {
 		return datareplication.Kind, nil
 	}
-	format, err := syndication.Detect(resp.Body, syndication.Options{URL: resp.URL.String(), ContentType: contentType})
-	if errors.Is(err, syndication.ErrNotFeed) {
+	format, err := feedxml.Detect(resp.Body, feedxml.Options{URL: resp.URL.String(), ContentType: contentType})
+	if errors.Is(err, feedxml.ErrNotFeed) {
 		err = fmt.Errorf("the url serves neither a datareplication feed (multipart pages) nor Atom or RSS: %w", err)
 		if media, _, _ := mime.ParseMediaType(contentType); media == "application/json" || strings.HasSuffix(media, "+json") {
 			err = fmt.Errorf("%w; %w", err, errMaybeIndex)
@@ -173,8 +174,8 @@ func detect(ctx context.Context, client *source.Client, url string) (config.Form
 	switch {
 	case err != nil:
 		return "", err
-	case format == syndication.RDF:
-		format = syndication.RSS
+	case format == feedxml.RDF:
+		format = feedxml.RSS
 	}
 	return config.Format(format), nil
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 func TestDialects(t *testing.T) {
@@ -56,7 +58,7 @@ func TestDialects(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := NewReader(strings.NewReader(`<feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0">`+tt.content+`</feed>`), Options{URL: "http://ex/feed"})
+			r := feedxml.NewReader(strings.NewReader(`<feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0">`+tt.content+`</feed>`), feedxml.Options{URL: "http://ex/feed"})
 			if _, err := r.Next(); !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}

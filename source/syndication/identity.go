@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // IdentitiesChanged is the kind of violation that holds a document back in which most
@@ -23,8 +24,8 @@ const (
 type looks []byte
 
 // add adds an entry that has an ID of its own.
-func (l *looks) add(e *Entry) {
-	if len(*l) == MaxLooks*lookBytes || e.Deleted || e.Look == 0 || e.IDFrom.Weak() || e.IDFrom == FromAbout {
+func (l *looks) add(e *feedxml.Entry) {
+	if len(*l) == feedxml.MaxLooks*lookBytes || e.Deleted || e.Look == 0 || e.IDFrom.Weak() || e.IDFrom == feedxml.FromAbout {
 		return
 	}
 	k := keyOf(e.ID)

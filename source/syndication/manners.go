@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // hints are what a document says of when to poll, as the cursor keeps it.
@@ -21,7 +22,7 @@ type hints struct {
 }
 
 // hintsOf returns nil if the document says nothing.
-func hintsOf(m *Meta) *hints {
+func hintsOf(m *feedxml.Meta) *hints {
 	h := hints{Period: int64(m.Hints.TTL / time.Second)}
 	if h.Period == 0 {
 		h.Period = int64(m.Hints.Period / time.Second)

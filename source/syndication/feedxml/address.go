@@ -1,0 +1,59 @@
+package feedxml
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"unicode/utf8"
+)
+
+const (
+	// longestAddress is how long an ID, a URL or any other short text of a document
+	// may be, in bytes. Documents without this limit made gigabytes of a few
+	// kilobytes: a long xml:base is part of every URL that is relative to it.
+	longestAddress = 8 << 10
+	// longestDate is how long a date may be, in bytes.
+	longestDate = 256
+	// mostLinks is how many links of a document are kept, and mostRelations how
+	// many relations of one link.
+	mostLinks     = 1000
+	mostRelations = 16
+	// mostInherited is how many bytes of namespaces, xml:base and xml:lang the
+	// entries of a document may inherit. Each entry that uses them has a copy.
+	mostInherited = 64 << 10
+)
+
+// resolveLink makes a reference absolute, as [resolve] does. It is not ok if the
+// reference or the result is longer than [longestAddress].
+func resolveLink(base, ref string) (absolute string, ok bool) {
+	if len(ref) > longestAddress || len(base) > longestAddress {
+		return "", false
+	}
+	absolute, ok = resolve(base, ref)
+	if len(absolute) > longestAddress {
+		return "", false
+	}
+	return absolute, ok
+}
+
+// shortID returns the ID under which an entry is published: the ID itself, or a
+// hash of one that is longer than [longestAddress].
+func (r *Reader) shortID(id string) string {
+	if len(id) <= longestAddress {
+		return id
+	}
+	r.violation(LongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
+	sum := sha256.Sum256([]byte(id))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// clip returns the first bytes of a text: whole characters, and no more than
+// limit bytes.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}

@@ -1,0 +1,206 @@
+package feedxml
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// mostChildren is how many children of an element are remembered. It bounds what
+// an element made of nothing but ids can take.
+const mostChildren = 10_000
+
+// element is an element that was read as a whole. Its positions, and those of
+// its children, count from its first byte, which is the first unread one.
+type element struct {
+	tag      tag
+	close    int // where the end tag begins; the end, if the element is empty
+	end      int
+	children []child
+}
+
+// child is a child of an element that may mean something.
+type child struct {
+	start, nameEnd, tagEnd int
+	close, end             int
+	attributes             int
+}
+
+// span is a part of the unread bytes.
+type span struct{ start, end int }
+
+// means says whether a child of that local name is remembered.
+func means(local []byte) bool {
+	switch string(local) {
+	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",
+		"title", "description", "summary", "content", "comment", "by", "hour", "day", "enclosure", "encoded":
+		return true
+	}
+	return false
+}
+
+// element reads the element that the unread bytes start with, the tag of which
+// is t, into r.element. It may not have more than limit bytes.
+func (r *Reader) readElement(t tag, limit int) error {
+	el := &r.element
+	*el = element{tag: t, close: t.end, end: t.end, children: el.children[:0]}
+	if t.end > limit {
+		return r.tooLarge(limit)
+	}
+	if t.empty {
+		return nil
+	}
+	r.names = append(r.names[:0], span{1, t.nameEnd})
+	b, i := r.in.unread(), t.end
+	for {
+		// Text up to the next tag.
+		n := bytes.IndexByte(b[i:], '<')
+		if n < 0 || i+n+1 == len(b) {
+			if err := r.more(i, limit); err != nil {
+				return err
+			}
+			b = r.in.unread()
+			continue
+		}
+		if n > 0 {
+			if err := r.scan.references(b, i, i+n); err != nil {
+				return r.malformed(err, limit)
+			}
+			i += n
+		}
+		end, done, err := r.readTag(b, i)
+		switch {
+		case err != nil:
+			return r.malformed(err, limit)
+		case end == 0:
+			if err := r.more(i, limit); err != nil {
+				return err
+			}
+			b = r.in.unread()
+		case end > limit:
+			return r.tooLarge(limit)
+		case done:
+			el.close, el.end = i, end
+			return nil
+		default:
+			i = end
+		}
+	}
+}
+
+// readTag reads the tag or other markup at b[i:], which has two bytes at least.
+// done says that it ends the element. Nothing is changed if end is 0.
+func (r *Reader) readTag(b []byte, i int) (end int, done bool, err *syntaxError) {
+	c := b[i+1]
+	depth := len(r.names)
+	switch {
+	case isNameStart[c]:
+		t, err := r.scan.tag(b, i)
+		if t.end == 0 || err != nil {
+			return 0, false, err
+		}
+		if depth == 1 {
+			if err := r.remember(b, i, t); err != nil {
+				return 0, false, err
+			}
+		}
+		if t.empty {
+			return t.end, false, nil
+		}
+		if len(r.open)+depth >= r.opts.Limits.Depth {
+			return 0, false, &syntaxError{at: i, detail: tooDeep}
+		}
+		r.names = append(r.names, span{i + 1, t.nameEnd})
+		return t.end, false, nil
+	case c == '/':
+		name := r.names[depth-1]
+		end, err := endTag(b, i, b[name.start:name.end])
+		if end == 0 || err != nil {
+			return 0, false, err
+		}
+		r.names = r.names[:depth-1]
+		if children := r.element.children; depth == 2 && len(children) > 0 {
+			if last := &children[len(children)-1]; last.end == 0 && last.start == name.start-1 {
+				last.close, last.end = i, end
+			}
+		}
+		return end, depth == 1, nil
+	case c == '!' || c == '?':
+		end, err := markup(b, i)
+		return end, false, err
+	}
+	return 0, false, syntax(i, "there is a < that begins no tag")
+}
+
+// tooDeep and tooManyChildren are [syntaxError]s that a limit is the reason of.
+const (
+	tooDeep         = "elements are nested too deeply"
+	tooManyChildren = "an element has too many children with ids, links and dates"
+)
+
+// remember keeps the child at b[i:] if it may mean something.
+func (r *Reader) remember(b []byte, i int, t tag) *syntaxError {
+	if _, local := cutPrefix(b[i+1 : t.nameEnd]); !means(local) && !r.excluded(local) {
+		return nil
+	}
+	if len(r.element.children) == mostChildren {
+		return &syntaxError{at: i, detail: tooManyChildren}
+	}
+	c := child{start: i, nameEnd: t.nameEnd, tagEnd: t.end, attributes: t.attributes}
+	if t.empty {
+		c.close, c.end = t.end, t.end
+	}
+	r.element.children = append(r.element.children, c)
+	return nil
+}
+
+// more reads more of a piece of no more than limit bytes, of which the part
+// before from has been looked at. Where it fails, the document ends within the
+// piece, or the piece is too large.
+func (r *Reader) more(from, limit int) error {
+	if len(r.in.unread()) > limit {
+		return r.tooLarge(limit)
+	}
+	err := r.in.more(from, limit)
+	if err == nil {
+		return nil
+	}
+	return r.ended(err)
+}
+
+// ended is what the end of the input means before that of the document.
+func (r *Reader) ended(err error) error {
+	at := len(r.in.unread())
+	var char illegal
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, errHalfCharacter):
+		return r.failed(ErrTruncated, at, "the document ends")
+	case errors.As(err, &char) && char.first >= 0x80:
+		return r.failed(ErrCharset, at, "there are bytes that are no character of %s", r.charset)
+	case errors.As(err, &char):
+		return r.failed(ErrMalformed, at, "there is the character U+%04X, which XML does not have", char.first)
+	}
+	return err
+}
+
+func (r *Reader) malformed(err *syntaxError, limit int) error {
+	switch {
+	case err.at > limit:
+		return r.tooLarge(limit)
+	case err.detail == tooManyAttributes:
+		return r.failed(ErrTooLarge, err.at, "%s: more than %d", err.detail, r.opts.Limits.Attributes)
+	case err.detail == tooDeep:
+		return r.failed(ErrTooLarge, err.at, "%s: more than %d levels", err.detail, r.opts.Limits.Depth)
+	case err.detail == tooManyChildren:
+		return r.failed(ErrTooLarge, err.at, "%s: more than %d", err.detail, mostChildren)
+	}
+	return r.failed(ErrMalformed, err.at, "%s", err.detail)
+}
+
+func (r *Reader) tooLarge(limit int) error {
+	option := ""
+	if limit == r.opts.Limits.Entry {
+		option = " (limits.entity)"
+	}
+	return r.failed(ErrTooLarge, 0, "what begins here has more than %d bytes%s", limit, option)
+}
