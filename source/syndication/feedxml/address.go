@@ -1,8 +1,6 @@
 package feedxml
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"unicode/utf8"
 )
 
@@ -33,17 +31,6 @@ func resolveLink(base, ref string) (absolute string, ok bool) {
 		return "", false
 	}
 	return absolute, ok
-}
-
-// shortID returns the ID under which an entry is published: the ID itself, or a
-// hash of one that is longer than [longestAddress].
-func (r *Reader) shortID(id string) string {
-	if len(id) <= longestAddress {
-		return id
-	}
-	r.violation(LongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
-	sum := sha256.Sum256([]byte(id))
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // clip returns the first bytes of a text: whole characters, and no more than

@@ -32,8 +32,19 @@ func attributes(list []attr, b []byte, t tag) []attr {
 	return list
 }
 
+// vocabulary recognises the names that the format of a document has.
+type vocabulary struct {
+	*violationLog
+	format Format
+	// rssURI is the namespace of a root element rss, which is that of its items too,
+	// whatever it is; own is how names of the format are known.
+	rssURI string
+	own    space
+	attrs  []attr // of the tag that was read last
+}
+
 // attribute returns the value of an attribute of the tag that r.attrs is of.
-func (r *Reader) attribute(in *scope, space space, local string) (value string, ok bool) {
+func (r *vocabulary) attribute(in *scope, space space, local string) (value string, ok bool) {
 	for _, a := range r.attrs {
 		prefix, name := cutPrefix(a.name)
 		if string(name) != local {
@@ -53,7 +64,7 @@ func (r *Reader) attribute(in *scope, space space, local string) (value string, 
 }
 
 // inner returns the scope within an element whose parent's is outer.
-func (r *Reader) inner(outer *scope, b []byte, t tag) scope {
+func (r *vocabulary) inner(outer *scope, b []byte, t tag) scope {
 	s := *outer
 	s.bindings = s.bindings[:len(s.bindings):len(s.bindings)]
 	if t.attributes == 0 {
@@ -85,7 +96,7 @@ func (r *Reader) inner(outer *scope, b []byte, t tag) scope {
 	return s
 }
 
-func (r *Reader) bind(prefix, uri string) binding {
+func (r *vocabulary) bind(prefix, uri string) binding {
 	b := binding{prefix: prefix, uri: uri, space: spaceOf(uri)}
 	if b.space == foreign && uri == r.rssURI && uri != "" {
 		b.space = rss

@@ -7,25 +7,11 @@ import (
 	"io"
 )
 
-// Check reads a whole document strictly and returns the first thing that is wrong
-// with it, or nil. See [Options.Check].
-func Check(doc io.Reader, opts Options) error {
-	opts.Check = true
-	r := NewReader(doc, opts)
-	for {
-		if _, err := r.Next(); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
-}
-
 // check has encoding/xml read the first n unread bytes, which stand in the given
 // scope, and looks for what that overlooks: attributes that repeat, and prefixes
 // that are not declared. That tags match, and that there is one root, is known
 // already.
-func (r *Reader) check(n int, outer *scope) error {
+func (r *tokenizer) check(n int, outer *scope) error {
 	if !r.opts.Check {
 		return nil
 	}
@@ -62,7 +48,7 @@ func (r *Reader) check(n int, outer *scope) error {
 }
 
 // checkDoctype checks a document type declaration of n bytes.
-func (r *Reader) checkDoctype(n int) error {
+func (r *tokenizer) checkDoctype(n int) error {
 	if !r.opts.Check {
 		return nil
 	}

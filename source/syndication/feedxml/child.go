@@ -4,15 +4,13 @@ import (
 	"encoding/xml"
 	"slices"
 	"strings"
-
-	"github.com/feedbridge/feedbridge/message"
 )
 
 // children reads the children of an entry that mean something. It returns where
 // in the body those are that do not count in the hash.
-func (r *Reader) children(e *Entry, p *parts, b []byte, outer *scope) (without []span) {
-	for i := range r.element.children {
-		c := &r.element.children[i]
+func (r *entryReader) children(e *Entry, p *parts, b []byte, el *element, outer *scope) (without []span) {
+	for i := range el.children {
+		c := &el.children[i]
 		s := outer
 		r.attrs = r.attrs[:0]
 		if c.attributes > 0 {
@@ -22,7 +20,7 @@ func (r *Reader) children(e *Entry, p *parts, b []byte, outer *scope) (without [
 		in, local, _ := s.resolve(b[c.start+1 : c.nameEnd])
 		content := b[c.tagEnd:c.close]
 		r.entryChild(e, p, s, in.space, local, content)
-		if len(r.opts.HashWithout) > 0 && slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool {
+		if len(r.hashWithout) > 0 && slices.ContainsFunc(r.hashWithout, func(n xml.Name) bool {
 			return n.Local == string(local) && (n.Space == "*" || trim(n.Space) == trim(in.uri))
 		}) {
 			without = append(without, span{len(b) - c.start, len(b) - c.end})
@@ -32,12 +30,12 @@ func (r *Reader) children(e *Entry, p *parts, b []byte, outer *scope) (without [
 }
 
 // entryChild reads one child of an entry. Of those that repeat, the first counts.
-func (r *Reader) entryChild(e *Entry, p *parts, s *scope, in space, local, content []byte) {
+func (r *entryReader) entryChild(e *Entry, p *parts, s *scope, in space, local, content []byte) {
 	name := string(local) // does not escape
-	isOwn := in == r.own && r.meta.Format != Atom
+	isOwn := in == r.own && r.format != Atom
 	switch {
 	case in == atom && name == "link" && (!isOwn || len(r.attrs) > 0):
-		if r.meta.Format == Atom && !p.hasLink {
+		if r.format == Atom && !p.hasLink {
 			p.link, p.hasLink = r.alternate()
 			p.base = s.base
 		}
@@ -119,60 +117,4 @@ func keep(at *[]byte, content []byte) {
 	if *at == nil {
 		*at = content
 	}
-}
-
-// better keeps a date if it is better than the one that was found before.
-func (r *Reader) better(at *Date, had *int, rank int, from string, content []byte) {
-	if rank <= *had {
-		return
-	}
-	d := r.date(dateName(from), text(content))
-	// One that cannot be read is kept until there is another.
-	if !d.Time.IsZero() || at.Raw == "" {
-		*at = d
-		if !d.Time.IsZero() {
-			*had = rank
-		}
-	}
-}
-
-// dateName returns the name of an element with a date, without an allocation.
-func dateName(local string) string {
-	for _, name := range [...]string{"updated", "published", "pubDate", "modified", "date", "issued", "created"} {
-		if name == local {
-			return name
-		}
-	}
-	return strings.Clone(local)
-}
-
-// date reads a date, and tells of one that cannot be read.
-func (r *Reader) date(from, raw string) Date {
-	raw = trim(raw)
-	if raw == "" {
-		return Date{}
-	}
-	t, _, ok := message.ParseDate(raw)
-	if !ok {
-		r.violation(BadDate, "%s is no date: %s", Excerpt(from), Excerpt(raw))
-		raw = strings.Clone(clip(raw, longestDate))
-	}
-	return Date{Time: t, Raw: raw, From: from}
-}
-
-// alternate returns the href of the link in r.attrs, as written, if it is an
-// "alternate", by the last of its relations.
-func (r *Reader) alternate() (href string, ok bool) {
-	last := "alternate"
-	for _, a := range r.attrs {
-		switch string(a.name) {
-		case "rel":
-			for rel := range strings.FieldsSeq(relations(trim(a.value))) {
-				last = normalRelation(rel)
-			}
-		case "href":
-			href, ok = trim(attrValue(a.value)), true
-		}
-	}
-	return href, ok && last == "alternate"
 }

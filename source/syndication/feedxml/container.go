@@ -2,17 +2,8 @@ package feedxml
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"slices"
 )
-
-// container is an element whose children the reader looks at one by one.
-type container struct {
-	name    string // as written
-	scope   scope
-	inherit inheritance
-}
 
 // step reads what comes next in the innermost container. found says that it was
 // an entry.
@@ -65,17 +56,17 @@ func (r *Reader) between() error {
 // child that is not well-formed is repaired, its start tag first, and read again.
 func (r *Reader) child() (e Entry, found bool, err error) {
 	for range 3 {
-		violations := len(r.violations)
+		violations := len(r.list)
 		var c childState
 		for again := true; again; {
 			again = false
-			r.violations = r.violations[:violations]
+			r.list = r.list[:violations]
 			e, found, err = r.readChild(&c, &again)
 		}
 		if err == nil || !r.mayRepair(err) {
 			return e, found, err
 		}
-		r.violations, r.scan.undefined = r.violations[:violations], ""
+		r.list, r.scan.undefined = r.list[:violations], ""
 		if err := r.repairChild(c, err); err != nil || len(r.open) == 0 {
 			return Entry{}, false, err
 		}
@@ -110,19 +101,19 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	scope := r.inner(&outer.scope, b, t)
 	in, local, declared := scope.resolve(b[1:t.nameEnd])
 	switch {
-	case r.isContainer(in.space, local):
+	case r.isContainer(len(r.open), in.space, local):
 		r.named = true
-		if r.own != atom && r.meta.ID == "" {
+		if meta := &r.about.meta; r.own != atom && meta.ID == "" {
 			r.attrs = attributes(r.attrs[:0], b, t)
 			about, _ := r.attribute(&scope, rdf, "about")
-			r.meta.ID = clipText(trim(about))
+			meta.ID = clipText(trim(about))
 		}
 		err = r.enter(t, scope)
 		return Entry{}, false, err
-	case r.isEntry(in.space, local):
+	case r.isEntry(len(r.open), in.space, local):
 		deleted := in.space == tombstones
 		c.isEntry = true
-		if err := r.readElement(t, limits.Entry); err != nil {
+		if err := r.readElement(t, limits.Entry, len(r.open)); err != nil {
 			return Entry{}, false, err
 		}
 		if *again, err = r.expandHere(r.element.end); *again || err != nil {
@@ -131,7 +122,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 		e, err = r.entry(outer, &scope, deleted)
 		return e, err == nil, err
 	}
-	if err := r.readElement(t, limits.Head-r.head); err != nil {
+	if err := r.readElement(t, limits.Head-r.head, len(r.open)); err != nil {
 		return Entry{}, false, err
 	}
 	if *again, err = r.expandHere(r.element.end); *again || err != nil {
@@ -143,20 +134,35 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	}
 	b = r.in.unread()
 	_, local = cutPrefix(b[1:t.nameEnd])
-	r.describe(&scope, in.space, local, declared)
+	r.about.describe(b, &r.element, len(r.open), &scope, in.space, local, declared)
 	r.tellUndefined()
 	r.in.skip(r.element.end)
 	return Entry{}, false, nil
+}
+
+// entry returns the entry that the element which was read last is.
+func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) {
+	end := r.element.end
+	if err := r.check(end, &outer.scope); err != nil {
+		return Entry{}, err
+	}
+	e := r.entries.read(r.in.unread(), &r.element, &outer.inherit, s, deleted, r.in.offset)
+	e.Undefined = r.scan.undefined
+	meta, dates := &r.about.meta, &r.entries.dates
+	meta.Order, meta.PublishedOrder = dates.updated.order(), dates.published.order()
+	r.tellUndefined()
+	r.in.skip(end)
+	return e, nil
 }
 
 // expandHere expands the declared entities in the n unread bytes that were read as
 // an element or as a tag. It reports whether there were any; then these bytes have to
 // be read again. It fails if an entity would change what the element consists of.
 func (r *Reader) expandHere(n int) (again bool, err error) {
-	if r.scan.undefined == "" || len(r.entities) == 0 {
+	if r.scan.undefined == "" || len(r.entities.declared) == 0 {
 		return false, nil
 	}
-	expanded, changed, fault := r.expand(r.in.unread()[:n])
+	expanded, changed, fault := r.entities.expand(r.in.unread()[:n])
 	if fault != "" {
 		detail := "the value of the entity &" + Excerpt(fault) + "; is no text and no complete element"
 		if !r.opts.Lenient {
@@ -216,64 +222,6 @@ func (r *Reader) skipText() error {
 			return nil
 		}
 		if err := r.more(max(n, 0), limit); err != nil {
-			return err
-		}
-	}
-}
-
-// token has scan look at the unread bytes until it finds the end of the token
-// that they start with.
-func (r *Reader) token(limit int, scan func(b []byte) (end int, err *syntaxError)) (int, error) {
-	for {
-		end, err := scan(r.in.unread())
-		switch {
-		case err != nil:
-			return 0, r.malformed(err, limit)
-		case end > limit:
-			return 0, r.tooLarge(limit)
-		case end > 0:
-			return end, nil
-		}
-		if err := r.more(0, limit); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// trailer reads what follows the root element: nothing, or comments.
-func (r *Reader) trailer() error {
-	for {
-		b := r.in.unread()
-		if n := len(b) - len(bytes.TrimLeft(b, " \t\r\n")); n > 0 {
-			r.in.skip(n)
-			continue
-		}
-		end := 0
-		var wrong *syntaxError
-		switch {
-		case len(b) == 0, len(b) == 1 && b[0] == '<':
-		case b[0] == '<' && (b[1] == '!' || b[1] == '?'):
-			end, wrong = markup(b, 0)
-		default:
-			wrong = syntax(0, "")
-		}
-		if wrong != nil || len(b) > r.opts.Limits.Head && end == 0 || bytes.HasPrefix(b[:end], openCDATA) {
-			return r.failed(ErrTrailing, 0, "something follows the root element: %s", r.ahead())
-		}
-		if end > 0 {
-			if err := r.check(end, &scope{}); err != nil {
-				return err
-			}
-			r.in.skip(end)
-			continue
-		}
-		var char illegal
-		switch err := r.in.more(0, r.opts.Limits.Head); {
-		case errors.Is(err, io.EOF) && len(b) == 0:
-			return io.EOF
-		case errors.Is(err, io.EOF) || errors.Is(err, errHalfCharacter) || errors.As(err, &char):
-			return r.failed(ErrTrailing, 0, "something follows the root element: %s", r.ahead())
-		case err != nil:
 			return err
 		}
 	}

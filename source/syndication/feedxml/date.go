@@ -1,6 +1,11 @@
 package feedxml
 
-import "time"
+import (
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/message"
+)
 
 // Date is a date of a document.
 type Date struct {
@@ -26,4 +31,43 @@ func number(s string) int {
 		n = n*10 + int(s[i]-'0')
 	}
 	return n
+}
+
+// better keeps a date if it is better than the one that was found before.
+func (r *violationLog) better(at *Date, had *int, rank int, from string, content []byte) {
+	if rank <= *had {
+		return
+	}
+	d := r.date(dateName(from), text(content))
+	// One that cannot be read is kept until there is another.
+	if !d.Time.IsZero() || at.Raw == "" {
+		*at = d
+		if !d.Time.IsZero() {
+			*had = rank
+		}
+	}
+}
+
+// dateName returns the name of an element with a date, without an allocation.
+func dateName(local string) string {
+	for _, name := range [...]string{"updated", "published", "pubDate", "modified", "date", "issued", "created"} {
+		if name == local {
+			return name
+		}
+	}
+	return strings.Clone(local)
+}
+
+// date reads a date, and tells of one that cannot be read.
+func (r *violationLog) date(from, raw string) Date {
+	raw = trim(raw)
+	if raw == "" {
+		return Date{}
+	}
+	t, _, ok := message.ParseDate(raw)
+	if !ok {
+		r.violation(BadDate, "%s is no date: %s", Excerpt(from), Excerpt(raw))
+		raw = strings.Clone(clip(raw, longestDate))
+	}
+	return Date{Time: t, Raw: raw, From: from}
 }

@@ -17,10 +17,10 @@ const (
 	mostExpanded = 256 << 10
 )
 
-// readEntities reads the general entities that the internal subset of a document
+// read reads the general entities that the internal subset of a document
 // type declaration defines. Those that are elsewhere are never fetched, and
 // parameter entities are not used.
-func (r *Reader) readEntities(doctype []byte) {
+func (r *entityTable) read(doctype []byte) {
 	_, subset, ok := bytes.Cut(doctype, []byte("["))
 	if !ok {
 		return
@@ -36,15 +36,15 @@ func (r *Reader) readEntities(doctype []byte) {
 			end, _ := markup(rest, 0)
 			i += max(end, 1)
 		case bytes.HasPrefix(rest, []byte("<!ENTITY")):
-			i += r.readEntity(rest)
+			i += r.readOne(rest)
 		default:
 			i++
 		}
 	}
 }
 
-// readEntity reads one declaration, and returns how many bytes of it were read.
-func (r *Reader) readEntity(b []byte) int {
+// readOne reads one declaration, and returns how many bytes of it were read.
+func (r *entityTable) readOne(b []byte) int {
 	i := len("<!ENTITY")
 	skip := func(class *[256]bool) []byte {
 		start := i
@@ -66,14 +66,14 @@ func (r *Reader) readEntity(b []byte) int {
 	value := b[i+1 : i+1+n]
 	i += n + 2
 	// Of several declarations the first counts (XML, section 4.2).
-	if _, again := r.entities[name]; again || len(r.entities) == mostEntities || len(value) > longestEntity || predefined(name) != 0 || bytes.IndexByte(value, '%') >= 0 {
+	if _, again := r.declared[name]; again || len(r.declared) == mostEntities || len(value) > longestEntity || predefined(name) != 0 || bytes.IndexByte(value, '%') >= 0 {
 		return i
 	}
-	if r.entities == nil {
-		r.entities = map[string]declaredEntity{}
+	if r.declared == nil {
+		r.declared = map[string]declaredEntity{}
 	}
 	text := withoutNumeric(value)
-	r.entities[strings.Clone(name)] = declaredEntity{text, isContent([]byte(text))}
+	r.declared[strings.Clone(name)] = declaredEntity{text, isContent([]byte(text))}
 	return i
 }
 
@@ -101,8 +101,8 @@ func withoutNumeric(value []byte) string {
 // changed is false if it has none of them. The element is read again afterwards, so
 // what stands for an entity must be complete elements and text: fault names an entity
 // for which that is not so, and whose value is taken for text.
-func (r *Reader) expand(b []byte) (expanded []byte, changed bool, fault string) {
-	x := expansion{entities: r.entities, left: mostExpanded - r.expanded}
+func (r *entityTable) expand(b []byte) (expanded []byte, changed bool, fault string) {
+	x := expansion{entities: r.declared, left: mostExpanded - r.expanded}
 	expanded = mapReferences(b, func(name string, inTag bool) (string, bool) {
 		text, ok := x.text(name, inTag, 0)
 		changed = changed || ok
@@ -110,6 +110,12 @@ func (r *Reader) expand(b []byte) (expanded []byte, changed bool, fault string) 
 	})
 	r.expanded = mostExpanded - x.left
 	return expanded, changed, x.fault
+}
+
+// entityTable holds the entities that a document declares.
+type entityTable struct {
+	declared map[string]declaredEntity
+	expanded int // how many bytes references to them have become
 }
 
 // declaredEntity is an entity that the document declares.

@@ -2,8 +2,8 @@ package feedxml
 
 import (
 	"bytes"
-	"errors"
-	"io"
+	"encoding/xml"
+	"slices"
 )
 
 // mostChildren is how many children of an element are remembered. It bounds what
@@ -40,8 +40,10 @@ func means(local []byte) bool {
 }
 
 // element reads the element that the unread bytes start with, the tag of which
-// is t, into r.element. It may not have more than limit bytes.
-func (r *Reader) readElement(t tag, limit int) error {
+// is t, into r.element. It may not have more than limit bytes. outer is how many elements
+// are open around it.
+func (r *tokenizer) readElement(t tag, limit, outer int) error {
+	r.outer = outer
 	el := &r.element
 	*el = element{tag: t, close: t.end, end: t.end, children: el.children[:0]}
 	if t.end > limit {
@@ -90,7 +92,7 @@ func (r *Reader) readElement(t tag, limit int) error {
 
 // readTag reads the tag or other markup at b[i:], which has two bytes at least.
 // done says that it ends the element. Nothing is changed if end is 0.
-func (r *Reader) readTag(b []byte, i int) (end int, done bool, err *syntaxError) {
+func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxError) {
 	c := b[i+1]
 	depth := len(r.names)
 	switch {
@@ -107,7 +109,7 @@ func (r *Reader) readTag(b []byte, i int) (end int, done bool, err *syntaxError)
 		if t.empty {
 			return t.end, false, nil
 		}
-		if len(r.open)+depth >= r.opts.Limits.Depth {
+		if r.outer+depth >= r.opts.Limits.Depth {
 			return 0, false, &syntaxError{at: i, detail: tooDeep}
 		}
 		r.names = append(r.names, span{i + 1, t.nameEnd})
@@ -139,7 +141,7 @@ const (
 )
 
 // remember keeps the child at b[i:] if it may mean something.
-func (r *Reader) remember(b []byte, i int, t tag) *syntaxError {
+func (r *tokenizer) remember(b []byte, i int, t tag) *syntaxError {
 	if _, local := cutPrefix(b[i+1 : t.nameEnd]); !means(local) && !r.excluded(local) {
 		return nil
 	}
@@ -154,53 +156,8 @@ func (r *Reader) remember(b []byte, i int, t tag) *syntaxError {
 	return nil
 }
 
-// more reads more of a piece of no more than limit bytes, of which the part
-// before from has been looked at. Where it fails, the document ends within the
-// piece, or the piece is too large.
-func (r *Reader) more(from, limit int) error {
-	if len(r.in.unread()) > limit {
-		return r.tooLarge(limit)
-	}
-	err := r.in.more(from, limit)
-	if err == nil {
-		return nil
-	}
-	return r.ended(err)
-}
-
-// ended is what the end of the input means before that of the document.
-func (r *Reader) ended(err error) error {
-	at := len(r.in.unread())
-	var char illegal
-	switch {
-	case errors.Is(err, io.EOF) || errors.Is(err, errHalfCharacter):
-		return r.failed(ErrTruncated, at, "the document ends")
-	case errors.As(err, &char) && char.first >= 0x80:
-		return r.failed(ErrCharset, at, "there are bytes that are no character of %s", r.charset)
-	case errors.As(err, &char):
-		return r.failed(ErrMalformed, at, "there is the character U+%04X, which XML does not have", char.first)
-	}
-	return err
-}
-
-func (r *Reader) malformed(err *syntaxError, limit int) error {
-	switch {
-	case err.at > limit:
-		return r.tooLarge(limit)
-	case err.detail == tooManyAttributes:
-		return r.failed(ErrTooLarge, err.at, "%s: more than %d", err.detail, r.opts.Limits.Attributes)
-	case err.detail == tooDeep:
-		return r.failed(ErrTooLarge, err.at, "%s: more than %d levels", err.detail, r.opts.Limits.Depth)
-	case err.detail == tooManyChildren:
-		return r.failed(ErrTooLarge, err.at, "%s: more than %d", err.detail, mostChildren)
-	}
-	return r.failed(ErrMalformed, err.at, "%s", err.detail)
-}
-
-func (r *Reader) tooLarge(limit int) error {
-	option := ""
-	if limit == r.opts.Limits.Entry {
-		option = " (limits.entity)"
-	}
-	return r.failed(ErrTooLarge, 0, "what begins here has more than %d bytes%s", limit, option)
+// excluded says whether children of that local name may be among those that do
+// not count.
+func (r *tokenizer) excluded(local []byte) bool {
+	return slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == string(local) })
 }

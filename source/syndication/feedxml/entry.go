@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/xml"
 	"slices"
 	"strings"
 )
@@ -47,10 +48,6 @@ type Entry struct {
 	Offset int64
 }
 
-// Identity is what entries are identified by first: "guid", which the empty Identity and
-// "auto" stand for too, "link" or "content".
-type Identity string
-
 // MaxLooks is how many entries of a document have a [Entry.Look], the first ones.
 const MaxLooks int = 100
 
@@ -72,27 +69,32 @@ const (
 // Weak says whether the ID is not the format's own.
 func (s IDSource) Weak() bool { return s == FromAttribute || s == FromLink || s == FromHash }
 
-// entry makes an Entry of the element that was read last. outer is the container
-// that it stands in, and s the scope within it.
-func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) {
-	el := &r.element
-	b := r.in.unread()[:el.end]
-	if err := r.check(el.end, &outer.scope); err != nil {
-		return Entry{}, err
-	}
-	e := Entry{Deleted: deleted, Index: r.entries, Offset: r.in.offset, Undefined: r.scan.undefined}
+// entryReader reads entries, items and tombstones.
+type entryReader struct {
+	*vocabulary
+	identity    Identity
+	hashWithout []xml.Name
+	dates       dateOrder
+	count       int // of entries that were read
+}
+
+// read returns the Entry that an element of b is, which begins at an offset of the
+// document. inherit is what it inherits, and s the scope within it.
+func (r *entryReader) read(b []byte, el *element, inherit *inheritance, s *scope, deleted bool, offset int64) Entry {
+	b = b[:el.end]
+	e := Entry{Deleted: deleted, Index: r.count, Offset: offset}
 	r.attrs = attributes(r.attrs[:0], b, el.tag)
-	e.Body = outer.inherit.standalone(b, el.tag, r.attrs, s.base)
+	e.Body = inherit.standalone(b, el.tag, r.attrs, s.base)
 	own := parts{}
 	if deleted {
 		r.tombstone(&e, s)
 	} else {
-		if r.meta.Format == Atom {
+		if r.format == Atom {
 			own.attribute, _ = r.attribute(s, noSpace, "id")
 		}
 		own.about, _ = r.attribute(s, rdf, "about")
 	}
-	without := r.children(&e, &own, b, s)
+	without := r.children(&e, &own, b, el, s)
 	e.Hash = contentHash(e.Body, without)
 	if !deleted {
 		r.identify(&e, &own)
@@ -104,15 +106,12 @@ func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) 
 			r.violation(WeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
 		}
 	}
-	r.meta.Order, r.meta.PublishedOrder = r.dates.updated.order(), r.dates.published.order()
-	r.tellUndefined()
-	r.entries++
-	r.in.skip(el.end)
-	return e, nil
+	r.count++
+	return e
 }
 
 // tombstone reads the attributes of an at:deleted-entry (RFC 6721, section 3).
-func (r *Reader) tombstone(e *Entry, s *scope) {
+func (r *entryReader) tombstone(e *Entry, s *scope) {
 	ref, _ := r.attribute(s, noSpace, "ref")
 	e.ID, e.IDFrom = r.shortID(trim(ref)), FromID
 	if e.ID == "" {
@@ -140,9 +139,9 @@ type parts struct {
 	updatedRank, publishedRank int
 }
 
-func (r *Reader) identify(e *Entry, p *parts) {
+func (r *entryReader) identify(e *Entry, p *parts) {
 	link := p.link
-	if p.hasLink && (p.guid == "" && p.id == "" || r.opts.Identity == "link") {
+	if p.hasLink && (p.guid == "" && p.id == "" || r.identity == "link") {
 		link, _ = resolveLink(p.base, link)
 	}
 	type candidate struct {
@@ -150,7 +149,7 @@ func (r *Reader) identify(e *Entry, p *parts) {
 		from IDSource
 	}
 	all := []candidate{{p.guid, FromGUID}, {p.id, FromID}, {trim(p.attribute), FromAttribute}, {trim(p.about), FromAbout}, {link, FromLink}}
-	switch r.opts.Identity {
+	switch r.identity {
 	case "link":
 		all = slices.Insert(all, 0, candidate{link, FromLink})
 	case "content":
@@ -186,4 +185,15 @@ func (p *parts) hash() string {
 	}
 	sum := sha256.Sum256([]byte(strings.Join(shown, "\x00")))
 	return hex.EncodeToString(sum[:])
+}
+
+// shortID returns the ID under which an entry is published: the ID itself, or a
+// hash of one that is longer than [longestAddress].
+func (r *entryReader) shortID(id string) string {
+	if len(id) <= longestAddress {
+		return id
+	}
+	r.violation(LongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
+	sum := sha256.Sum256([]byte(id))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -1,7 +1,5 @@
 package feedxml
 
-import "io"
-
 // Format is a family of formats. Within one, versions are read alike.
 type Format string
 
@@ -40,11 +38,11 @@ func formatOf(in binding, local string) (format Format, single bool) {
 }
 
 // isContainer says whether an element of the innermost container is one too.
-func (r *Reader) isContainer(in space, local []byte) bool {
-	if len(r.open) != 1 {
+func (r *vocabulary) isContainer(depth int, in space, local []byte) bool {
+	if depth != 1 {
 		return false
 	}
-	if r.own == atom && r.meta.Format == Atom {
+	if r.own == atom && r.format == Atom {
 		// Early drafts of Atom had the elements that describe the feed in one
 		// of their own.
 		return in == atom && string(local) == "head"
@@ -54,29 +52,14 @@ func (r *Reader) isContainer(in space, local []byte) bool {
 
 // isEntry says whether an element of the innermost container is an entry or a
 // tombstone.
-func (r *Reader) isEntry(in space, local []byte) bool {
+func (r *vocabulary) isEntry(depth int, in space, local []byte) bool {
 	switch string(local) {
 	case "entry":
-		return in == atom && r.meta.Format == Atom && len(r.open) == 1
+		return in == atom && r.format == Atom && depth == 1
 	case "deleted-entry":
 		return in == tombstones
 	case "item":
-		return in == r.own && r.meta.Format != Atom
+		return in == r.own && r.format != Atom
 	}
 	return false
-}
-
-// Detect says what a document is, by its root element. Of the options only URL
-// and ContentType matter. It reads no further than it needs to, which is a few
-// thousand bytes mostly, and 1 MiB at most. If the document ends before the root's start tag
-// does, the error matches [ErrTruncated]; if it is no feed, it matches
-// [ErrNotFeed].
-func Detect(document io.Reader, opts Options) (Format, error) {
-	opts.Limits, opts.Lenient = Limits{Head: 1 << 20, Entry: 1 << 20}, true
-	r := NewReader(document, opts)
-	_, _, err := r.readRoot()
-	if r.meta.Format != "" {
-		return r.meta.Format, nil
-	}
-	return "", err
 }

@@ -10,7 +10,7 @@ import (
 const longestHint = 366 * 24 * time.Hour
 
 // readHint reads an element of RSS that says when to poll.
-func (r *Reader) readHint(local string, content []byte) {
+func (r *metaReader) readHint(b []byte, el *element, local string, content []byte) {
 	h := &r.meta.Hints
 	switch local {
 	case "ttl":
@@ -18,14 +18,14 @@ func (r *Reader) readHint(local string, content []byte) {
 			h.TTL = min(time.Duration(minutes)*time.Minute, longestHint)
 		}
 	case "skipHours":
-		r.eachChild("hour", func(raw string) {
+		eachChild(b, el, "hour", func(raw string) {
 			// Some versions count from 1 to 24, where others do from 0 to 23.
 			if hour, ok := r.hintNumber("hour", raw); ok && hour <= 24 {
 				h.SkipHours[hour%24] = true
 			}
 		})
 	case "skipDays":
-		r.eachChild("day", func(raw string) {
+		eachChild(b, el, "day", func(raw string) {
 			for day := time.Sunday; day <= time.Saturday; day++ {
 				if strings.EqualFold(raw, day.String()) {
 					h.SkipDays[day] = true
@@ -37,18 +37,17 @@ func (r *Reader) readHint(local string, content []byte) {
 	}
 }
 
-// eachChild calls f with the text of the children of r.element that have the
+// eachChild calls f with the text of the children of an element of b that have the
 // local name.
-func (r *Reader) eachChild(local string, f func(text string)) {
-	b := r.in.unread()
-	for _, c := range r.element.children {
+func eachChild(b []byte, el *element, local string, f func(text string)) {
+	for _, c := range el.children {
 		if _, name := cutPrefix(b[c.start+1 : c.nameEnd]); string(name) == local {
 			f(text(b[c.tagEnd:c.close]))
 		}
 	}
 }
 
-func (r *Reader) hintNumber(local, raw string) (int, bool) {
+func (r *metaReader) hintNumber(local, raw string) (int, bool) {
 	n := number(raw)
 	if n < 0 {
 		r.violation(BadHint, "%s is no number: %s", local, Excerpt(raw))
@@ -58,7 +57,7 @@ func (r *Reader) hintNumber(local, raw string) (int, bool) {
 
 // readSyndication reads an element of the syndication module of RSS. The module
 // has defaults: an update once a day.
-func (r *Reader) readSyndication(local string, content []byte) {
+func (r *metaReader) readSyndication(local string, content []byte) {
 	h := &r.meta.Hints
 	raw := text(content)
 	switch local {

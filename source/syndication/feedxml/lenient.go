@@ -2,7 +2,6 @@ package feedxml
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -20,110 +19,6 @@ const (
 
 // mostJunk is how many bytes before the root element are searched for it.
 const mostJunk = 64 << 10
-
-// Faults are the breaches of XML that a lenient reader repaired.
-type Faults struct {
-	// Count is how many there were, and Lost how many entries could not be read
-	// whole, and were left out.
-	Count, Lost int
-	// Truncated reports that the document breaks off, and HeadLost that a part of what it
-	// says of itself could not be read: links may be missing then.
-	Truncated, HeadLost bool
-	// first are the first of them, in the order of the document.
-	first []placedFault
-}
-
-// placedFault is a fault at a byte of the document. err is the error that a strict
-// reader would have returned.
-type placedFault struct {
-	offset int64
-	text   string
-	err    error
-}
-
-// Err returns the error that a strict reader would have returned, or nil if there
-// was none.
-func (f *Faults) Err() error {
-	if len(f.first) == 0 {
-		return nil
-	}
-	return f.first[0].err
-}
-
-// First describes the first fault; "" if there was none.
-func (f *Faults) First() string {
-	if len(f.first) == 0 {
-		return ""
-	}
-	return f.first[0].text
-}
-
-// String describes the faults.
-func (f *Faults) String() string {
-	s := fmt.Sprintf("the document is not well-formed; %d faults were repaired", f.Count)
-	if f.Count == 1 {
-		s = "the document is not well-formed; 1 fault was repaired"
-	}
-	if f.Lost > 0 {
-		s += fmt.Sprintf(", and %d entries left out", f.Lost)
-	}
-	var details []string
-	for _, one := range f.first {
-		details = append(details, one.text)
-	}
-	return s + ": " + strings.Join(details, "; ") + "; ask the provider to mend it"
-}
-
-// counts counts a fault, and reports whether it is one of the first. To describe all
-// of them would take longer than to read the document.
-func (f *Faults) counts(offset int64) bool {
-	f.Count++
-	return len(f.first) < mostFaults || offset < f.first[mostFaults-1].offset
-}
-
-// add takes note of a fault. Characters are repaired before the elements that they
-// stand in, so faults do not come in the order of the document.
-func (f *Faults) add(one placedFault) {
-	f.first = append(f.first, one)
-	slices.SortStableFunc(f.first, func(a, b placedFault) int { return cmp.Compare(a.offset, b.offset) })
-	f.first = f.first[:min(len(f.first), mostFaults)]
-}
-
-// repaired takes note of a fault at an unread byte.
-func (r *Reader) repaired(kind error, at int, detail string) {
-	r.faults.Truncated = r.faults.Truncated || errors.Is(kind, ErrTruncated)
-	offset := r.in.offsetOf(at)
-	if r.faults.counts(offset) {
-		r.faults.add(placedFault{offset, r.where(at) + detail + r.near(at), r.failed(kind, at, "%s", detail)})
-	}
-}
-
-// repairedCharacter takes note of a character that the input has repaired. It does
-// not quote the text there, which has not been read yet.
-func (r *Reader) repairedCharacter(at int, detail string) {
-	offset := r.in.offsetOf(at)
-	if !r.faults.counts(offset) {
-		return
-	}
-	page := cmp.Or(r.opts.URL, "the document")
-	text := r.where(at) + detail
-	r.faults.add(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
-}
-
-// repairedAll takes note of the faults of a piece that the unread bytes start
-// with.
-func (r *Reader) repairedAll(p *repairer) {
-	for _, one := range p.first {
-		r.repaired(ErrMalformed, one.at, one.detail)
-	}
-	r.faults.Count += p.faults - len(p.first)
-	r.faults.Lost += p.lost
-}
-
-// mayRepair reports whether an error is one that a lenient reader goes on behind.
-func (r *Reader) mayRepair(err error) bool {
-	return r.opts.Lenient && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrTooLarge))
-}
 
 // repairChild repairs the child of the innermost container that could not be read,
 // in place, so that it can be read again: its start tag, or if that could be read,
@@ -208,7 +103,7 @@ func (r *Reader) repairBetween(cause error) error {
 		return cause
 	}
 	b := r.in.unread()
-	if errors.Is(cause, ErrTruncated) && r.mayReopen(b) {
+	if errors.Is(cause, ErrTruncated) && mayReopen(b, r.open[0].name) {
 		r.repairWork += int64(len(b))
 		if r.repairWork > mostRepairWork+repairWorkPerByte*r.in.offset {
 			return cause
@@ -258,8 +153,8 @@ func (r *Reader) repairBetween(cause error) error {
 
 // mayReopen reports whether the unread bytes are markup that does not end, such as a
 // comment, although the document does: the end tag of its root element follows.
-func (r *Reader) mayReopen(b []byte) bool {
-	return len(b) > 2 && (b[1] == '!' || b[1] == '?') && bytes.Contains(b, []byte("</"+r.open[0].name))
+func mayReopen(b []byte, root string) bool {
+	return len(b) > 2 && (b[1] == '!' || b[1] == '?') && bytes.Contains(b, []byte("</"+root))
 }
 
 // unendedMarkup names the markup that b begins with.
@@ -271,15 +166,6 @@ func unendedMarkup(b []byte) string {
 		return "a CDATA section"
 	}
 	return "a processing instruction or declaration"
-}
-
-// countEntries returns how many entries begin in b.
-func countEntries(b []byte) int { return len(entryTag.FindAllIndex(b, -1)) }
-
-// moreJunk reads more of what is not well-formed. It reports false at the end of the
-// document, or if there are [mostJunk] bytes.
-func (r *Reader) moreJunk() bool {
-	return len(r.in.unread()) < mostJunk && r.in.more(0, mostJunk) == nil
 }
 
 // skipEndTag skips an end tag that is not that of the innermost container. If it is
@@ -310,9 +196,6 @@ func (r *Reader) skipEndTag(cause error) error {
 	r.in.skip(end)
 	return nil
 }
-
-// entryTag matches where an entry may begin.
-var entryTag = regexp.MustCompile(`<(?:[A-Za-z0-9_.-]+:)?(?:item|entry)[\s>]`)
 
 // hidesEntries matches the start of what may contain the text of an entry that is none of
 // the feed: a comment, a CDATA section, a script.

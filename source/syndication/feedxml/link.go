@@ -28,7 +28,7 @@ type Link struct {
 const relationPrefix = "http://www.iana.org/assignments/relation/"
 
 // readLink adds the link in r.attrs, which is an Atom link's, to the document's.
-func (r *Reader) readLink(in *scope) {
+func (r *metaReader) readLink(in *scope) {
 	l := Link{Rel: "alternate"}
 	hasHref := false
 	rel := ""
@@ -76,14 +76,14 @@ func (r *Reader) readLink(in *scope) {
 }
 
 // readPlainLink adds the link of an RSS channel to the document's.
-func (r *Reader) readPlainLink(link string, in *scope) {
+func (r *metaReader) readPlainLink(link string, in *scope) {
 	if link != "" {
 		r.addLink(Link{Rel: "alternate", Raw: link}, in)
 	}
 }
 
 // addLink resolves a link and adds it to the document's.
-func (r *Reader) addLink(l Link, in *scope) {
+func (r *metaReader) addLink(l Link, in *scope) {
 	m := &r.meta
 	if len(m.Links) == mostLinks {
 		if !r.manyLinks {
@@ -104,7 +104,7 @@ func (r *Reader) addLink(l Link, in *scope) {
 }
 
 // badLink reports a reference that could not be resolved.
-func (r *Reader) badLink(what, raw string, in *scope) {
+func (r *metaReader) badLink(what, raw string, in *scope) {
 	if len(raw) > longestAddress || len(in.base) > 0 {
 		r.violation(BadHref, "the %s %q leads to a URL of more than %d bytes, and is ignored", what, Excerpt(raw), longestAddress)
 		return
@@ -167,4 +167,21 @@ func isFeedType(mediaType string) bool {
 		return true
 	}
 	return false
+}
+
+// alternate returns the href of the link in r.attrs, as written, if it is an
+// "alternate", by the last of its relations.
+func (r *vocabulary) alternate() (href string, ok bool) {
+	last := "alternate"
+	for _, a := range r.attrs {
+		switch string(a.name) {
+		case "rel":
+			for rel := range strings.FieldsSeq(relations(trim(a.value))) {
+				last = normalRelation(rel)
+			}
+		case "href":
+			href, ok = trim(attrValue(a.value)), true
+		}
+	}
+	return href, ok && last == "alternate"
 }

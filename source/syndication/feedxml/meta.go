@@ -77,17 +77,27 @@ func (m *Meta) Link(rel string) (link Link, count int) {
 	return link, count
 }
 
-// describe reads an element that is not an entry, which is in r.element. Of those
-// that repeat, the first counts.
-func (r *Reader) describe(s *scope, in space, local []byte, declared bool) {
-	el := &r.element
-	b := r.in.unread()[:el.end]
+// metaReader reads what a document says of itself.
+type metaReader struct {
+	*vocabulary
+	meta        Meta
+	updatedRank int  // of meta.Updated
+	manyLinks   bool // that the document has more than mostLinks was reported
+	// What sy:updatePeriod and sy:updateFrequency say.
+	syPeriod    time.Duration
+	syFrequency int
+}
+
+// describe reads an element of b that is not an entry. Of those that repeat, the
+// first counts. depth is how many elements are around it.
+func (r *metaReader) describe(b []byte, el *element, depth int, s *scope, in space, local []byte, declared bool) {
+	b = b[:el.end]
 	content := b[el.tag.end:el.close]
 	r.attrs = attributes(r.attrs[:0], b, el.tag)
 	name, m := string(local), &r.meta
 	isOwn := in == r.own && m.Format != Atom
 	switch {
-	case len(r.open) == 1 && m.Format != Atom:
+	case depth == 1 && m.Format != Atom:
 		// What stands beside a channel does not describe it.
 	case !declared:
 		if isFlag(name) || name == "link" || name == "prev" {
@@ -130,7 +140,7 @@ func (r *Reader) describe(s *scope, in space, local []byte, declared bool) {
 	case documentRank(in, name, isOwn) > 0:
 		r.better(&m.Updated, &r.updatedRank, documentRank(in, name, isOwn), name, content)
 	case isOwn:
-		r.readHint(name, content)
+		r.readHint(b, el, name, content)
 	}
 }
 
@@ -155,7 +165,7 @@ func isFlag(local string) bool {
 }
 
 // readHistory reads an element of RFC 5005 or of one of its drafts.
-func (r *Reader) readHistory(s *scope, local string, content []byte) {
+func (r *metaReader) readHistory(s *scope, local string, content []byte) {
 	m := &r.meta
 	switch local {
 	case "complete":

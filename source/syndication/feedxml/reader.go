@@ -24,67 +24,20 @@
 package feedxml
 
 import (
-	"encoding/xml"
+	"errors"
 	"io"
-	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
 )
-
-// Options say how a document is read.
-type Options struct {
-	// URL is where the document is, after redirects; a Content-Location goes
-	// before that. References in the document are relative to it.
-	URL string
-	// ContentType is the field of that name, as received. Only its charset
-	// matters: what the document is, its root element says.
-	ContentType string
-	// Limits bound what a document may take.
-	Limits Limits
-	// Check has all of the document read by encoding/xml too, and refuses what
-	// that refuses and what it overlooks. Reading takes some seven times as long.
-	Check bool
-	// Lenient has documents read that are not well-formed: what is wrong is repaired,
-	// and costs at most the entry that it stands in. [Reader.Faults] says what was.
-	// Entries are well-formed all the same, but for
-	// entities that XML does not define. Check has to be off.
-	Lenient bool
-	// Redact hides the secrets of URLs in the text that errors quote. Nil knows the usual
-	// names of parameters only.
-	Redact *safetext.Redactor
-	// Identity is what entries are identified by first; see [Settings.Identity].
-	Identity Identity
-	// HashWithout are children of entries that do not count in [Entry.Hash],
-	// such as those that change with every request. The namespace * is any.
-	HashWithout []xml.Name
-}
-
-// Limits bound what a document may take. What is zero has its default.
-type Limits struct {
-	// Entry is how many bytes an entry may have, in UTF-8; 8 MiB by default.
-	Entry int
-	// Head is how many bytes all elements that are not entries may have
-	// together, and any one comment, declaration or stretch of text between
-	// elements; 8 MiB by default.
-	Head int
-	// Depth is how deep elements may be nested; 256 by default.
-	Depth int
-	// Attributes is how many an element may have; 256 by default.
-	Attributes int
-}
 
 // Reader reads one document. It is for one goroutine.
 type Reader struct {
-	opts    Options
-	in      input
-	charset string
-	scan    scanner
-
-	meta       Meta
-	violations []feed.Violation
-	faults     Faults
-	repairWork int64 // bytes
+	tokenizer
+	faultLog
+	*vocabulary
+	entities entityTable
+	about    metaReader
+	entries  entryReader
 
 	begun bool
 	open  []container // that the reader is in, the root first
@@ -92,31 +45,17 @@ type Reader struct {
 	named bool        // the document had what its format asks for, such as a channel
 	head  int         // bytes of elements that are not entries
 	err   error       // what Next has returned, and returns from then on
-
-	// rssURI is the namespace of a root element rss, which is that of its
-	// items too, whatever it is; own is how names of the format are known.
-	rssURI string
-	own    space
-
-	element element
-	names   []span // of the elements that are open in element
-	attrs   []attr
-	dates   dateOrder
-	entries int
-
-	updatedRank int // of meta.Updated
-	// entities are those that the document declares, and expanded is how many bytes
-	// references to them have become.
-	entities map[string]declaredEntity
-	expanded int
 	// rootRepaired is one more than the offset of the root's start tag, if that was
 	// repaired; htmlDoctype reports that the document is HTML by its declaration.
 	rootRepaired int64
 	htmlDoctype  bool
-	manyLinks    bool // that the document has more than mostLinks was reported
-	// What sy:updatePeriod and sy:updateFrequency say.
-	syPeriod    time.Duration
-	syFrequency int
+}
+
+// container is an element whose children the reader looks at one by one.
+type container struct {
+	name    string // as written
+	scope   scope
+	inherit inheritance
 }
 
 // NewReader returns a reader of the document that r has the bytes of.
@@ -130,10 +69,14 @@ func NewReader(r io.Reader, opts Options) *Reader {
 	orDefault(&opts.Limits.Head, 8<<20)
 	orDefault(&opts.Limits.Depth, 256)
 	orDefault(&opts.Limits.Attributes, 256)
+	words := &vocabulary{violationLog: &violationLog{page: opts.URL}}
 	reader := &Reader{
-		opts: opts, in: input{r: r, repair: opts.Lenient}, meta: Meta{URL: opts.URL},
-		scan: scanner{maxAttributes: opts.Limits.Attributes},
+		tokenizer:  tokenizer{opts: opts, in: input{r: r, repair: opts.Lenient}, scan: scanner{maxAttributes: opts.Limits.Attributes}},
+		vocabulary: words,
+		about:      metaReader{vocabulary: words, meta: Meta{URL: opts.URL}},
+		entries:    entryReader{vocabulary: words, identity: opts.Identity, hashWithout: opts.HashWithout},
 	}
+	reader.at = &reader.tokenizer
 	reader.in.tell = reader.repairedCharacter
 	reader.in.tellMore = func(n int) { reader.faults.Count += n }
 	return reader
@@ -141,7 +84,7 @@ func NewReader(r io.Reader, opts Options) *Reader {
 
 // Meta returns what the document has said of itself so far. Its format is known
 // after the first call of Next, the rest when Next has returned [io.EOF].
-func (r *Reader) Meta() *Meta { return &r.meta }
+func (r *Reader) Meta() *Meta { return &r.about.meta }
 
 // Faults returns what was repaired so far, if the reader is lenient.
 func (r *Reader) Faults() *Faults { return &r.faults }
@@ -149,9 +92,7 @@ func (r *Reader) Faults() *Faults { return &r.faults }
 // Violations returns what was seen since it was last called, and did not stop
 // the reading. It keeps the first hundred.
 func (r *Reader) Violations() []feed.Violation {
-	seen := r.violations
-	r.violations = nil
-	return seen
+	return r.take()
 }
 
 // Next returns the next entry. It returns [io.EOF] once the root element has
@@ -188,7 +129,7 @@ func (r *Reader) next() (Entry, error) {
 
 // end reads what follows the root element.
 func (r *Reader) end() error {
-	if !r.named && r.opts.Lenient && r.entries > 0 {
+	if !r.named && r.opts.Lenient && r.entries.count > 0 {
 		r.named = true
 		r.repaired(ErrMalformed, 0, "the document has no channel")
 	}
@@ -206,8 +147,37 @@ func (r *Reader) tellUndefined() {
 		return
 	}
 	r.scan.undefined = ""
-	if r.meta.Undefined == "" {
-		r.meta.Undefined = name
+	if r.about.meta.Undefined == "" {
+		r.about.meta.Undefined = name
 	}
 	r.violation(UndefinedEntity, "what begins at byte %d has the entity &%s;, which XML does not define; strict readers refuse it", r.in.offset, name)
+}
+
+// Check reads a whole document strictly and returns the first thing that is wrong
+// with it, or nil. See [Options.Check].
+func Check(doc io.Reader, opts Options) error {
+	opts.Check = true
+	r := NewReader(doc, opts)
+	for {
+		if _, err := r.Next(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// Detect says what a document is, by its root element. Of the options only URL
+// and ContentType matter. It reads no further than it needs to, which is a few
+// thousand bytes mostly, and 1 MiB at most. If the document ends before the root's start tag
+// does, the error matches [ErrTruncated]; if it is no feed, it matches
+// [ErrNotFeed].
+func Detect(document io.Reader, opts Options) (Format, error) {
+	opts.Limits, opts.Lenient = Limits{Head: 1 << 20, Entry: 1 << 20}, true
+	r := NewReader(document, opts)
+	_, _, err := r.readRoot()
+	if r.format != "" {
+		return r.format, nil
+	}
+	return "", err
 }

@@ -2,6 +2,7 @@ package feedxml
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -580,3 +581,9 @@ func (p *repairer) unended(i int, what string) (end int) {
 	p.out = append(p.out, "&lt;"...)
 	return i + 1
 }
+
+// entryTag matches where an entry may begin.
+var entryTag = regexp.MustCompile(`<(?:[A-Za-z0-9_.-]+:)?(?:item|entry)[\s>]`)
+
+// countEntries returns how many entries begin in b.
+func countEntries(b []byte) int { return len(entryTag.FindAllIndex(b, -1)) }

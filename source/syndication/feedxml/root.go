@@ -3,7 +3,6 @@ package feedxml
 import (
 	"bytes"
 	"errors"
-	"io"
 	"regexp"
 	"strings"
 )
@@ -30,7 +29,7 @@ func (r *Reader) readRoot() (e Entry, found bool, err error) {
 // repairRoot repairs the start tag of the root element, or skips what stands before
 // it, so that reading can start over. It returns cause if it cannot.
 func (r *Reader) repairRoot(cause error) error {
-	if !r.opts.Lenient || r.meta.Format != "" {
+	if !r.opts.Lenient || r.format != "" {
 		return cause
 	}
 	b := r.in.unread()
@@ -59,7 +58,7 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 		return Entry{}, false, err
 	}
 	if _, local := cutPrefix(r.in.unread()[1:nameEnd]); strings.EqualFold(string(local), "html") {
-		return Entry{}, false, r.isHTML()
+		return Entry{}, false, isHTML(&r.tokenizer)
 	}
 	var t tag
 	if _, err := r.token(r.opts.Limits.Head, func(b []byte) (end int, err *syntaxError) {
@@ -83,17 +82,18 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	}
 	format, single := formatOf(in, string(local))
 	if format == "" && r.htmlDoctype {
-		return Entry{}, false, r.isHTML()
+		return Entry{}, false, isHTML(&r.tokenizer)
 	}
 	if format == "" {
-		return Entry{}, false, r.notFeed(in.uri, string(local))
+		return Entry{}, false, isNoFeed(&r.tokenizer, in.uri, string(local))
 	}
-	r.meta.Format, r.meta.Single = format, single
+	meta := &r.about.meta
+	r.format, meta.Format, meta.Single = format, format, single
 	switch format {
 	case RSS:
 		r.attrs = attributes(r.attrs[:0], b, t)
 		version, _ := r.attribute(&scope, noSpace, "version")
-		r.meta.Version = clipText(trim(version))
+		meta.Version = clipText(trim(version))
 		r.own, r.rssURI = in.space, in.uri
 		if in.space == foreign {
 			r.own = rss
@@ -111,7 +111,7 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	if !single {
 		return Entry{}, false, r.enter(t, scope)
 	}
-	if err := r.readElement(t, r.opts.Limits.Entry); err != nil {
+	if err := r.readElement(t, r.opts.Limits.Entry, 0); err != nil {
 		return Entry{}, false, err
 	}
 	if again, err := r.expandHere(r.element.end); err != nil {
@@ -167,7 +167,7 @@ func (r *Reader) prolog() error {
 			name := bytes.TrimLeft(b[len(openDoctype):], " \t\r\n")
 			if len(name) >= 4 && bytes.EqualFold(name[:4], []byte("html")) {
 				if !r.opts.Lenient {
-					return r.isHTML()
+					return isHTML(&r.tokenizer)
 				}
 				r.htmlDoctype = true // some feeds begin like that
 			}
@@ -194,7 +194,7 @@ func (r *Reader) prolog() error {
 			if err := r.checkDoctype(end); err != nil {
 				return err
 			}
-			r.readEntities(token)
+			r.entities.read(token)
 		default:
 			return r.failed(ErrMalformed, 0, "there is text before the root element")
 		}
@@ -212,41 +212,11 @@ func isDeclaration(b []byte) bool {
 	return len(b) > 5 && string(b[:5]) == "<?xml" && isSpace[b[5]]
 }
 
-// skipBlanks returns with two unread bytes at least, of which the first is a <.
-func (r *Reader) skipBlanks() error {
-	skipped := 0
-	for {
-		b := r.in.unread()
-		n := len(b) - len(bytes.TrimLeft(b, " \t\r\n"))
-		if skipped += n; skipped > r.opts.Limits.Head {
-			return r.tooLarge(r.opts.Limits.Head)
-		}
-		r.in.skip(n)
-		switch b = b[n:]; {
-		case len(b) > 0 && b[0] != '<':
-			kind := "text"
-			if b[0] == '{' || b[0] == '[' {
-				kind = "JSON"
-			}
-			return r.failed(ErrNotFeed, 0, "the document is %s, not XML: %s", kind, r.ahead())
-		case len(b) > 1:
-			return nil
-		}
-		err := r.in.more(0, r.opts.Limits.Head)
-		if errors.Is(err, io.EOF) && len(b) == 0 {
-			return r.failed(ErrTruncated, 0, "the document is empty")
-		}
-		if err != nil {
-			return r.ended(err)
-		}
-	}
-}
-
-func (r *Reader) isHTML() error {
+func isHTML(r *tokenizer) error {
 	return r.failed(ErrNotFeed, 0, "the document is an HTML page")
 }
 
-func (r *Reader) notFeed(uri, local string) error {
+func isNoFeed(r *tokenizer, uri, local string) error {
 	where := "in no namespace"
 	if uri != "" {
 		where = "of " + Excerpt(uri)

@@ -3,7 +3,6 @@ package feedxml
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/xml"
 	"slices"
 )
 
@@ -130,12 +129,6 @@ func contentHash(body []byte, without []span) [sha256.Size]byte {
 	}
 	h.Write(body)
 	return [sha256.Size]byte(h.Sum(nil))
-}
-
-// excluded says whether children of that local name may be among those that do
-// not count.
-func (r *Reader) excluded(local []byte) bool {
-	return slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == string(local) })
 }
 
 // attrText escapes a value for use between the given quotes.
