@@ -1,6 +1,7 @@
 package feedxml
 
 import (
+	"strings"
 	"unicode/utf8"
 )
 
@@ -44,3 +45,19 @@ func clip(s string, limit int) string {
 	}
 	return s[:limit]
 }
+
+func first(at *string, content []byte) {
+	if *at == "" {
+		*at = text(content)
+	}
+}
+
+// firstClipped is [first] for what describes a document, which is held longer than
+// an entry.
+func firstClipped(at *string, content []byte) {
+	if *at == "" {
+		*at = clipText(text(content))
+	}
+}
+
+func clipText(s string) string { return strings.Clone(clip(s, longestAddress)) }

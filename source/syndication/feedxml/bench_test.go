@@ -41,7 +41,7 @@ func benchDocument(size int) (doc []byte, entries int) {
 // BenchmarkDocument reads a document of 40 MB: every entry's id, update time,
 // links, standalone body and hash. Compare with what stands beside it in one run:
 //
-//	go test -run '^$' -bench Document -count 5 ./source/syndication
+//	go test -run '^$' -bench Document -count 5 ./source/syndication/feedxml
 //
 // The heap is as large as that of a daemon that reads ahead. On an empty one the
 // collector, which runs every few entries then, would be most of what is measured.

@@ -3,7 +3,6 @@ package feedxml
 import (
 	"encoding/xml"
 	"slices"
-	"strings"
 )
 
 // children reads the children of an entry that mean something. It returns where
@@ -72,46 +71,6 @@ func (r *entryReader) entryChild(e *Entry, p *parts, s *scope, in space, local, 
 		r.better(&e.Published, &p.publishedRank, publishRank(in, name, isOwn), name, content)
 	}
 }
-
-// updateRank says how good a date tells when an entry was changed; 0 if it does
-// not.
-func updateRank(in space, local string) int {
-	switch {
-	case in == atom && (local == "updated" || local == "modified"):
-		return 3
-	case in == dcterms && local == "modified":
-		return 2
-	case in == dc && local == "date":
-		return 1
-	}
-	return 0
-}
-
-func publishRank(in space, local string, isOwn bool) int {
-	switch {
-	case in == atom && (local == "published" || local == "issued"), isOwn && local == "pubDate":
-		return 2
-	case in == atom && local == "created":
-		return 1
-	}
-	return 0
-}
-
-func first(at *string, content []byte) {
-	if *at == "" {
-		*at = text(content)
-	}
-}
-
-// firstClipped is [first] for what describes a document, which is held longer than
-// an entry.
-func firstClipped(at *string, content []byte) {
-	if *at == "" {
-		*at = clipText(text(content))
-	}
-}
-
-func clipText(s string) string { return strings.Clone(clip(s, longestAddress)) }
 
 func keep(at *[]byte, content []byte) {
 	if *at == nil {

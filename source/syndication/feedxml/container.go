@@ -135,7 +135,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	b = r.in.unread()
 	_, local = cutPrefix(b[1:t.nameEnd])
 	r.about.describe(b, &r.element, len(r.open), &scope, in.space, local, declared)
-	r.tellUndefined()
+	r.about.addUndefined(&r.scan, r.in.offset)
 	r.in.skip(r.element.end)
 	return Entry{}, false, nil
 }
@@ -150,7 +150,7 @@ func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) 
 	e.Undefined = r.scan.undefined
 	meta, dates := &r.about.meta, &r.entries.dates
 	meta.Order, meta.PublishedOrder = dates.updated.order(), dates.published.order()
-	r.tellUndefined()
+	r.about.addUndefined(&r.scan, r.in.offset)
 	r.in.skip(end)
 	return e, nil
 }
@@ -183,7 +183,7 @@ func (r *Reader) enter(t tag, s scope) error {
 	if err := r.check(t.end, &s); err != nil {
 		return err
 	}
-	r.tellUndefined()
+	r.about.addUndefined(&r.scan, r.in.offset)
 	if !t.empty {
 		inherit := newInheritance(&s)
 		if size := inherit.size(); size > mostInherited {
@@ -212,7 +212,7 @@ func (r *Reader) skipText() error {
 			if err := r.scan.references(b, 0, n); err != nil {
 				return r.malformed(err, limit)
 			}
-			r.tellUndefined()
+			r.about.addUndefined(&r.scan, r.in.offset)
 			if !isBlank(b[:n]) {
 				if err := r.check(n, &r.open[len(r.open)-1].scope); err != nil {
 					return err

@@ -71,3 +71,27 @@ func (r *violationLog) date(from, raw string) Date {
 	}
 	return Date{Time: t, Raw: raw, From: from}
 }
+
+// updateRank says how good a date tells when an entry was changed; 0 if it does
+// not.
+func updateRank(in space, local string) int {
+	switch {
+	case in == atom && (local == "updated" || local == "modified"):
+		return 3
+	case in == dcterms && local == "modified":
+		return 2
+	case in == dc && local == "date":
+		return 1
+	}
+	return 0
+}
+
+func publishRank(in space, local string, isOwn bool) int {
+	switch {
+	case in == atom && (local == "published" || local == "issued"), isOwn && local == "pubDate":
+		return 2
+	case in == atom && local == "created":
+		return 1
+	}
+	return 0
+}

@@ -29,16 +29,6 @@ type child struct {
 // span is a part of the unread bytes.
 type span struct{ start, end int }
 
-// means says whether a child of that local name is remembered.
-func means(local []byte) bool {
-	switch string(local) {
-	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",
-		"title", "description", "summary", "content", "comment", "by", "hour", "day", "enclosure", "encoded":
-		return true
-	}
-	return false
-}
-
 // element reads the element that the unread bytes start with, the tag of which
 // is t, into r.element. It may not have more than limit bytes. outer is how many elements
 // are open around it.
@@ -133,12 +123,6 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 	}
 	return 0, false, syntax(i, "there is a < that begins no tag")
 }
-
-// tooDeep and tooManyChildren are [syntaxError]s that a limit is the reason of.
-const (
-	tooDeep         = "elements are nested too deeply"
-	tooManyChildren = "an element has too many children with ids, links and dates"
-)
 
 // remember keeps the child at b[i:] if it may mean something.
 func (r *tokenizer) remember(b []byte, i int, t tag) *syntaxError {

@@ -51,3 +51,12 @@ func Excerpt[T string | []byte](text T) string {
 	var redact *safetext.Redactor
 	return redact.Excerpt(string(text[:min(len(text), longestAddress)]), longestExcerpt)
 }
+
+// fault is a breach of XML that was repaired, at a byte of the piece.
+type fault struct {
+	at     int
+	detail string
+}
+
+// mostFaults is how many faults are described.
+const mostFaults = 3

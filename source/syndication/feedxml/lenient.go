@@ -17,9 +17,6 @@ const (
 	repairWorkPerByte = 32
 )
 
-// mostJunk is how many bytes before the root element are searched for it.
-const mostJunk = 64 << 10
-
 // repairChild repairs the child of the innermost container that could not be read,
 // in place, so that it can be read again: its start tag, or if that could be read,
 // all of it. It returns cause if it cannot. Where the document ends within the

@@ -213,3 +213,17 @@ type Hints struct {
 	Period time.Duration
 	Base   Date
 }
+
+// addUndefined reports an entity that XML does not define, once for each element that
+// the reader reads as a whole, which begins at an offset of the document.
+func (r *metaReader) addUndefined(s *scanner, offset int64) {
+	name := s.undefined
+	if name == "" {
+		return
+	}
+	s.undefined = ""
+	if r.meta.Undefined == "" {
+		r.meta.Undefined = name
+	}
+	r.violation(UndefinedEntity, "what begins at byte %d has the entity &%s;, which XML does not define; strict readers refuse it", offset, name)
+}

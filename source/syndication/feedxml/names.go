@@ -119,3 +119,13 @@ func (s *scope) effective() []binding {
 	slices.SortFunc(seen, func(a, b binding) int { return strings.Compare(a.prefix, b.prefix) })
 	return seen
 }
+
+// means says whether a child of that local name is remembered.
+func means(local []byte) bool {
+	switch string(local) {
+	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",
+		"title", "description", "summary", "content", "comment", "by", "hour", "day", "enclosure", "encoded":
+		return true
+	}
+	return false
+}

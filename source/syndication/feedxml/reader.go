@@ -1,26 +1,3 @@
-// Package syndication reads Atom and RSS feeds.
-//
-// A [Reader] goes through one document as it arrives and finds its entries:
-// what each is identified by, when it was changed, what it links to, and its own
-// bytes, made to stand alone. What the document says of itself is in [Meta],
-// which is whole once the reader has reached the end. What it holds in memory is
-// one entry, however large the document is.
-//
-// A [Source] polls a feed: it finds out where the feed keeps what its document has
-// no room for, walks back to what is published, and decides for every entry by
-// what the topic has of it. What the topic has is the truth; the cursor saves work.
-//
-// # Non-obvious
-//
-//   - Elements that describe a document may stand behind its entries. There is no
-//     telling that a document has no older one before its end was read.
-//   - A name is a namespace and a local name. Prefixes mean nothing: fh:complete
-//     with an undeclared prefix is not a flag.
-//   - What an entry inherits is made part of its body only where the entry uses
-//     it. Else an archive that declares one prefix more than the subscription
-//     document would change all its entries.
-//   - encoding/xml accepts two roots, attributes that repeat and prefixes that are
-//     not declared. [Check] does not.
 package feedxml
 
 import (
@@ -137,20 +114,6 @@ func (r *Reader) end() error {
 		return r.failed(ErrNotFeed, 0, "the document has no channel")
 	}
 	return r.trailer()
-}
-
-// tellUndefined tells of an entity that XML does not define, once for each
-// element that the reader reads as a whole.
-func (r *Reader) tellUndefined() {
-	name := r.scan.undefined
-	if name == "" {
-		return
-	}
-	r.scan.undefined = ""
-	if r.about.meta.Undefined == "" {
-		r.about.meta.Undefined = name
-	}
-	r.violation(UndefinedEntity, "what begins at byte %d has the entity &%s;, which XML does not define; strict readers refuse it", r.in.offset, name)
 }
 
 // Check reads a whole document strictly and returns the first thing that is wrong

@@ -40,12 +40,6 @@ type repairer struct {
 	work int64
 }
 
-// fault is a breach of XML that was repaired, at a byte of the piece.
-type fault struct {
-	at     int
-	detail string
-}
-
 // openTag is an element that has begun.
 type openTag struct {
 	name string
@@ -66,9 +60,6 @@ type nextEntry struct {
 // mostScans is how often a repairer looks for the end of an element in one piece.
 // It bounds the work for an element that consists of nothing but start tags.
 const mostScans = 50
-
-// mostFaults is how many faults are described.
-const mostFaults = 3
 
 func (p *repairer) fault(at int, detail string) {
 	p.faults++

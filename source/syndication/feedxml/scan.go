@@ -216,3 +216,9 @@ func doctype(b []byte, i int) (end int, err *syntaxError) {
 	}
 	return 0, nil
 }
+
+// tooDeep and tooManyChildren are [syntaxError]s that a limit is the reason of.
+const (
+	tooDeep         = "elements are nested too deeply"
+	tooManyChildren = "an element has too many children with ids, links and dates"
+)

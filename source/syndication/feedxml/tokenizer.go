@@ -214,3 +214,6 @@ func (r *tokenizer) ahead() string {
 func (r *tokenizer) moreJunk() bool {
 	return len(r.in.unread()) < mostJunk && r.in.more(0, mostJunk) == nil
 }
+
+// mostJunk is how many bytes before the root element are searched for it.
+const mostJunk = 64 << 10
