@@ -17,13 +17,14 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // enums has the types that take only some words.
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[Level]():         {"debug", "info", "warn", "error"},
 	reflect.TypeFor[LogFormat]():     {"auto", "text", "json"},
-	reflect.TypeFor[Format]():        {"auto", datareplication.Kind, string(syndication.Atom), string(syndication.RSS)},
+	reflect.TypeFor[Format]():        {"auto", datareplication.Kind, string(feedxml.Atom), string(feedxml.RSS)},
 	reflect.TypeFor[sink.Oversize](): {string(sink.Stop), string(sink.Skip)},
 	reflect.TypeFor[kafka.Mechanism](): {
 		string(kafka.Plain), string(kafka.ScramSHA256), string(kafka.ScramSHA512), string(kafka.OAuthBearer), string(kafka.MSKIAM),
@@ -41,7 +42,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[syndication.Mode]():            {"poll", "tail"},
 	reflect.TypeFor[syndication.TombstonePolicy](): {"ignore", "publish"},
 	reflect.TypeFor[syndication.HintPolicy]():      {"heed", "ignore"},
-	reflect.TypeFor[syndication.Identity]():        {"auto", "guid", "link", "content"},
+	reflect.TypeFor[feedxml.Identity]():            {"auto", "guid", "link", "content"},
 	reflect.TypeFor[syndication.Leniency]():        {"auto", "true", "false"},
 	reflect.TypeFor[datareplication.Gap](): {
 		string(datareplication.GapHalt), string(datareplication.GapResume), string(datareplication.GapRestart),

@@ -118,4 +118,7 @@ var isTokenByte = func() (is [256]bool) {
 }()
 
 // excerpt returns as much of s as goes into an error or a log line.
-func excerpt(s string) string { return safetext.Clip(s, 160) }
+func excerpt(s string) string {
+	var redact *safetext.Redactor
+	return redact.Excerpt(s, 160)
+}
