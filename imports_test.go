@@ -33,10 +33,11 @@ var layers = map[string][]string{
 	"admin":      {"bridge", "connlimit", "feed", "checkpoint", "safetext"},
 	"verify":     {"feed", "message"},
 
-	"source":                        {"feed", "credential", "safetext"},
+	"source":                        {"feed", "message", "credential", "safetext"},
 	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "safetext"},
 	"source/datareplication/page":   {"feed", "message", "safetext"},
-	"source/syndication":            {"source", "feed", "message", "safetext"},
+	"source/syndication":            {"source", "source/syndication/feedxml", "feed", "message", "safetext"},
+	"source/syndication/feedxml":    {"feed", "message", "safetext"},
 	"source/datareplication/sample": {"feed"},
 
 	"sink":                 {"feed", "checkpoint", "message", "safetext"},
@@ -50,8 +51,8 @@ var layers = map[string][]string{
 	"serve/snapshot": {"feed"},
 	"chaos":          {},
 
-	"config": {"feed", "credential", "safetext", "serve", "source", "source/datareplication", "source/syndication", "sink", "sink/nats", "sink/kafka"},
-	"daemon": {"admin", "bridge", "checkpoint", "config", "credential", "feed", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication"},
+	"config": {"feed", "credential", "safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
+	"daemon": {"admin", "bridge", "checkpoint", "config", "credential", "feed", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
 	"cmd/feedbridge": {"bridge", "checkpoint", "config", "daemon", "feed", "message", "retry", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},

@@ -20,6 +20,9 @@ func (f *Feed) explain(r *record, now time.Time) string {
 	case deletes > 0:
 		sentence += fmt.Sprintf("; %d deletes are held back, for most of the feed has vanished", deletes)
 	}
+	if r.repaired {
+		sentence += "; the document is not well-formed and was repaired, and entries may be left out: ask the provider to mend it (" + notWellFormed + ")"
+	}
 	return sentence
 }
 

@@ -157,6 +157,31 @@ func TestExplanations(t *testing.T) {
 			"retrying", "retrying in 1s after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable",
 		},
 		{
+			"the document was repaired, and has several parts",
+			func(f *admin.Feed) {
+				b := batch("a", 1, true)
+				b.Violations = []feed.Violation{{Kind: "not_well_formed", Detail: "1 fault"}}
+				f.Settled(b, 0)
+				f.Settled(batch("b", 1, false), 0)
+				f.Settled(batch("b", 0, false), 0)
+				enter(f, bridge.Stopped, at(3, own, 0), 0, nil)
+			},
+			0,
+			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 0s ago; the document is not well-formed and was repaired, and entries may be left out: ask the provider to mend it (not_well_formed)",
+		},
+		{
+			"the document was repaired, and is mended",
+			func(f *admin.Feed) {
+				b := batch("a", 1, false)
+				b.Violations = []feed.Violation{{Kind: "not_well_formed", Detail: "1 fault"}}
+				f.Settled(b, 0)
+				f.Settled(batch("b", 1, false), 0)
+				enter(f, bridge.Stopped, at(3, own, 0), 0, nil)
+			},
+			0,
+			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 0s ago",
+		},
+		{
 			"a person has to act",
 			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) },
 			30 * time.Second,

@@ -135,6 +135,7 @@ func (f *Feed) Settled(b feed.Batch, took time.Duration) {
 	for _, v := range b.Violations {
 		f.violated(v, now)
 	}
+	r.noteRepairs(b)
 	cp := &r.status.Checkpoint
 	if len(b.Entities) == 0 && bytes.Equal(b.Cursor, cp.Cursor) {
 		return

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
@@ -41,6 +42,9 @@ type record struct {
 	panics                             uint64
 
 	violations map[string]breach // by kind
+	// repaired reports that the document which was published last is not well-formed, and
+	// inParts that more of it is to come.
+	repaired, inParts bool
 
 	// The lag is computed from these: whether everything up to the end of the feed
 	// was read and published; the newest modification that upstream has; and that
@@ -116,6 +120,22 @@ func newRecord() record {
 		}
 	}
 	return r
+}
+
+// notWellFormed is the kind of violation of a document that was repaired.
+const notWellFormed = "not_well_formed"
+
+// noteRepairs notes whether the document that a batch is from was repaired. A source
+// reports that with the first part of a document.
+func (r *record) noteRepairs(b feed.Batch) {
+	reported := slices.ContainsFunc(b.Violations, func(v feed.Violation) bool { return v.Kind == notWellFormed })
+	switch {
+	case reported:
+		r.repaired = true
+	case len(b.Entities) > 0 && !r.inParts:
+		r.repaired = false
+	}
+	r.inParts = b.More
 }
 
 func (r *record) clone() record {

@@ -44,6 +44,7 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // Config is a configuration with every default filled in. Its yaml tags, and
@@ -152,7 +153,7 @@ type Format string
 
 // Values returns the valid values.
 func (Format) Values() []string {
-	return []string{"auto", datareplication.Kind, string(syndication.Atom), string(syndication.RSS)}
+	return []string{"auto", datareplication.Kind, string(feedxml.Atom), string(feedxml.RSS)}
 }
 
 // Kind returns the kind of source that reads the format; empty if it has to be

@@ -46,8 +46,7 @@ const longestError = 2000
 func newConnection(kind, name, note string, err error) Connection {
 	c := Connection{Kind: kind, Name: name, OK: err == nil, Note: note}
 	if err != nil {
-		var redact *safetext.Redactor
-		c.Error = redact.Clip(err.Error(), longestError)
+		c.Error = err.Error()
 	}
 	return c
 }
@@ -74,7 +73,8 @@ func CheckConnections(ctx context.Context, cfg *config.Config, o Options, report
 	var all []Connection
 	redact := safetext.NewRedactor(cfg.SecretParameters...)
 	found := func(c Connection) {
-		c.Error = redact.Text(c.Error)
+		// What is cut from an error may be the name of a parameter whose value is left.
+		c.Error, c.Note = redact.Clip(c.Error, longestError), redact.Clip(c.Note, longestError)
 		all = append(all, c)
 		report(c)
 	}
@@ -98,7 +98,7 @@ func CheckConnections(ctx context.Context, cfg *config.Config, o Options, report
 	go func() {
 		var trying errgroup.Group
 		trying.SetLimit(triesAtOnce)
-		opts := SourceOptions{Version: o.Version, Hosts: &source.Hosts{}}
+		opts := SourceOptions{Version: o.Version, Hosts: &source.Hosts{}, Redact: redact}
 		for i, name := range names {
 			trying.Go(func() error {
 				tried[i] <- tryFeed(ctx, name, cfg.Feeds[name], opts, working, log)

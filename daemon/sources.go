@@ -21,6 +21,7 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // batchEntities is how many entities of a page are read at once, so that a commit
@@ -41,7 +42,7 @@ type SourceOptions struct {
 	Hosts *source.Hosts
 	// Observe is called after each request. It may be nil.
 	Observe func(source.Exchange)
-	// Redact hides the secrets of URLs in the headers of entities. Nil hides parameters
+	// Redact hides the secrets of URLs in the headers of entities and in errors. Nil hides parameters
 	// with the usual names only.
 	Redact *safetext.Redactor
 }
@@ -65,7 +66,7 @@ type Sources struct {
 // file that the feed's configuration names cannot be read.
 func NewSources(f config.Feed, o SourceOptions, log *slog.Logger) (*Sources, error) {
 	userAgent := "feedbridge/" + o.Version + " (+https://github.com/feedbridge/feedbridge)"
-	client, err := source.NewClient(f.Source, source.Options{UserAgent: userAgent, Hosts: o.Hosts, Observe: o.Observe})
+	client, err := source.NewClient(f.Source, source.Options{UserAgent: userAgent, Hosts: o.Hosts, Observe: o.Observe, Redact: o.Redact})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (s *Sources) newSource(kind string) (bridge.Source, error) {
 			Start: syndication.Start{Now: f.Start.Now, At: f.Start.At}, Redact: s.opts.Redact,
 		}
 		if f.Format != "auto" {
-			cfg.Format = syndication.Format(f.Format)
+			cfg.Format = feedxml.Format(f.Format)
 		}
 		return syndication.New(cfg, s.client, s.opts.IDs, s.log), nil
 	}
@@ -193,8 +194,8 @@ func detectFormat(ctx context.Context, client *source.Client, url string) (confi
 	if main, _, _ := strings.Cut(contentType, "/"); strings.EqualFold(strings.TrimSpace(main), "multipart") {
 		return datareplication.Kind, nil
 	}
-	format, err := syndication.Detect(resp.Body, syndication.Options{URL: resp.URL.String(), ContentType: contentType})
-	if errors.Is(err, syndication.ErrNotFeed) {
+	format, err := feedxml.Detect(resp.Body, feedxml.Options{URL: resp.URL.String(), ContentType: contentType})
+	if errors.Is(err, feedxml.ErrNotFeed) {
 		err = fmt.Errorf("the url serves neither a datareplication feed (multipart pages) nor Atom or RSS: %w", err)
 		if media, _, _ := mime.ParseMediaType(contentType); media == "application/json" || strings.HasSuffix(media, "+json") {
 			err = fmt.Errorf("%w; %w", err, ErrMaybeIndex)
@@ -204,8 +205,8 @@ func detectFormat(ctx context.Context, client *source.Client, url string) (confi
 	switch {
 	case err != nil:
 		return "", err
-	case format == syndication.RDF:
-		format = syndication.RSS
+	case format == feedxml.RDF:
+		format = feedxml.RSS
 	}
 	return config.Format(format), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // credentials are the headers that only the feed's origin may see.
@@ -19,6 +20,7 @@ type credentials struct {
 	auth    Auth
 	tokens  *credential.Tokens // for auth.oauth2, nil without it
 	limits  Limits
+	redact  *safetext.Redactor
 }
 
 // add sets the headers on a request. It returns the oauth2 token that it used,
@@ -46,7 +48,7 @@ func (c *credentials) add(ctx context.Context, header http.Header) (*credential.
 	case c.tokens != nil:
 		var err error
 		if used, err = c.tokens.Get(ctx); err != nil {
-			return nil, explainToken(err, c.auth.OAuth2, c.limits)
+			return nil, explainToken(err, c.auth.OAuth2, c.limits, c.redact)
 		}
 		value = used.Type + " " + used.Value.Reveal()
 	default:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
@@ -38,7 +39,9 @@ type call struct {
 }
 
 // String names the request in errors.
-func (c *call) String() string { return c.request.Method + " " + shown(c.request.URL) }
+func (c *call) String() string {
+	return c.request.Method + " " + c.client.redact.URL(c.request.URL.String())
+}
 
 // close gives up what is left of the call, its connection if need be.
 func (c *call) close() {
@@ -94,7 +97,8 @@ func (c *Client) call(ctx context.Context, r Request, u *url.URL) (*call, error)
 		x.deadline.close()
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
-	if x.date, err = http.ParseTime(x.response.Header.Get("Date")); err != nil {
+	var known bool
+	if x.date, _, known = message.ParseDate(x.response.Header.Get("Date")); !known {
 		x.date = time.Now()
 	}
 	switch x.response.StatusCode {
@@ -160,7 +164,7 @@ func (c *call) packed() (bool, error) {
 // fail ends the call with an error that names the status.
 func (c *call) fail(note string) *StatusError {
 	err := &StatusError{
-		Method: c.request.Method, URL: shown(c.request.URL), Status: c.response.StatusCode, note: note,
+		Method: c.request.Method, URL: c.client.redact.URL(c.request.URL.String()), Status: c.response.StatusCode, note: note,
 		Wait: retryAfter(c.response.Header, c.date),
 	}
 	packed, unreadable := c.packed()
@@ -168,7 +172,7 @@ func (c *call) fail(note string) *StatusError {
 	body := newBody(c, packed, nil)
 	if unreadable == nil && isText(c.response.Header.Get("Content-Type")) {
 		text, _ := io.ReadAll(io.LimitReader(body, readExcerpt))
-		err.Excerpt = excerpt(string(text), c.client.credentials.secrets(c.request.Header)...)
+		err.Excerpt = excerpt(c.client.redact, string(text), c.client.credentials.secrets(c.request.Header)...)
 	}
 	_ = body.Close()
 	return err
@@ -179,21 +183,24 @@ func isText(contentType string) bool {
 	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "xml")
 }
 
-// excerpt returns the start of a text that a server wrote, without the secrets
-// that it was sent and may have repeated.
-func excerpt(text string, secrets ...string) string {
-	var redact *safetext.Redactor
-	return safetext.Clip(redact.Text(credential.Mask(text, secrets...)), maxExcerpt)
+// excerpt returns the start of a text that a server wrote, without the secrets of
+// URLs, and without those that the server was sent and may have repeated.
+func excerpt(redact *safetext.Redactor, text string, secrets ...string) string {
+	// Not the end of it: a secret may be cut in half there.
+	return redact.Excerpt(credential.Mask(text, secrets...), maxExcerpt)
 }
 
 // retryAfter reads Retry-After in both its forms, the second of them by the
 // server's own clock. What it cannot read is no wait.
 func retryAfter(header http.Header, date time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(date), 0), maxWait)
+	if value == "" {
+		return 0
 	}
-	if value == "" || strings.Trim(value, "0123456789") != "" {
+	if strings.Trim(value, "0123456789") != "" {
+		if at, _, ok := message.ParseDate(value); ok {
+			return min(max(at.Sub(date), 0), maxWait)
+		}
 		return 0
 	}
 	seconds, err := strconv.Atoi(value)

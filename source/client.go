@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // Options are what a client has from the program and not from the feed's
@@ -35,6 +36,9 @@ type Options struct {
 	Observe func(Exchange)
 	// Hosts is what the clients of a process share. Nil shares nothing.
 	Hosts *Hosts
+	// Redact hides the secrets of the URLs and of the answers that errors quote. Nil
+	// knows the usual names of parameters only.
+	Redact *safetext.Redactor
 }
 
 // Exchange is one request and the header of its response.
@@ -56,6 +60,7 @@ type Client struct {
 	userAgent   string
 	observe     func(Exchange)
 	hosts       *Hosts
+	redact      *safetext.Redactor
 	home        *http.Transport // to the origin and the token server
 	abroad      *http.Transport // to other hosts: has no client certificate
 }
@@ -72,8 +77,8 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, origin: origin, allowed: cfg.AllowHosts,
-		credentials: credentials{headers: make(http.Header), auth: cfg.Auth, limits: cfg.Limits},
-		userAgent:   opts.UserAgent, observe: opts.Observe, hosts: opts.Hosts,
+		credentials: credentials{headers: make(http.Header), auth: cfg.Auth, limits: cfg.Limits, redact: opts.Redact},
+		userAgent:   opts.UserAgent, observe: opts.Observe, hosts: opts.Hosts, redact: opts.Redact,
 	}
 	if c.userAgent == "" {
 		c.userAgent = "feedbridge (+https://github.com/feedbridge/feedbridge)"
@@ -151,14 +156,14 @@ type Response struct {
 // [StatusError].
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil, fmt.Errorf("%s %s: a feed is read with GET and HEAD", r.Method, r.URL)
+		return nil, fmt.Errorf("%s %s: a feed is read with GET and HEAD", r.Method, c.redact.URL(r.URL))
 	}
 	u, err := url.Parse(r.URL)
 	if err != nil {
-		return nil, feed.Permanent(fmt.Errorf("%s %q: this is not a URL: %w", r.Method, r.URL, parseError(err)))
+		return nil, feed.Permanent(fmt.Errorf("%s %q: this is not a URL: %w", r.Method, c.redact.URL(r.URL), parseError(err)))
 	}
 	if err := c.permit(c.origin, u); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", r.Method, shown(u), err)
+		return nil, fmt.Errorf("%s %s: %w", r.Method, c.redact.URL(u.String()), err)
 	}
 	moved := true
 	for redirects := 0; ; redirects++ {
@@ -185,10 +190,10 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 		answer.close()
 		next, err := u.Parse(location)
 		if err != nil {
-			return nil, feed.Permanent(fmt.Errorf("%s: redirect to %q: this is not a URL: %w", answer, location, parseError(err)))
+			return nil, feed.Permanent(fmt.Errorf("%s: redirect to %q: this is not a URL: %w", answer, c.redact.URL(location), parseError(err)))
 		}
 		if err := c.permit(u, next); err != nil {
-			return nil, fmt.Errorf("%s: redirect to %s: %w", answer, shown(next), err)
+			return nil, fmt.Errorf("%s: redirect to %s: %w", answer, c.redact.URL(next.String()), err)
 		}
 		u = next
 	}

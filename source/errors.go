@@ -8,13 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // ErrTooLarge is matched, beside [feed.ErrPermanent], by the errors that say
@@ -141,12 +139,4 @@ func explain(err error, limits Limits) error {
 		return tooLarge("the header of the response has more than %d bytes (limits.header); raise it if that is right", limits.Header)
 	}
 	return err
-}
-
-// shown is u as it may stand in an error.
-func shown(u *url.URL) string {
-	plain := *u
-	plain.User = nil
-	var redact *safetext.Redactor
-	return redact.Text(plain.String())
 }

@@ -39,6 +39,8 @@ func TestRetryAfter(t *testing.T) {
 		"a date that has passed":         {"Thu, 05 Oct 2023 03:00:00 GMT", 0},
 		"more than an hour":              {"86400", time.Hour},
 		"a date in more than an hour":    {"Thu, 12 Oct 2023 03:00:00 GMT", time.Hour},
+		"a date in a form of mail":       {"Thu, 5 Oct 2023 05:01 +0200", 50 * time.Second},
+		"four digits, which are no year": {"2030", 2030 * time.Second},
 		"more than fits into an integer": {"99999999999999999999999999", time.Hour},
 		"negative":                       {"-5", 0},
 		"a fraction":                     {"1.5", 0},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // newTokens returns the tokens of auth.oauth2.
@@ -33,14 +34,14 @@ func newTokens(cfg Config, transport http.RoundTripper) *credential.Tokens {
 }
 
 // explainToken explains why there is no token.
-func explainToken(err error, settings OAuth2, limits Limits) error {
+func explainToken(err error, settings OAuth2, limits Limits, redact *safetext.Redactor) error {
 	const what = "fetching a token (auth.oauth2)"
 	failed, ok := errors.AsType[*credential.TokenError](err)
 	if !ok {
 		return err // of the client's secret
 	}
 	if refused := failed.Response; refused != nil {
-		status := &StatusError{Method: http.MethodPost, URL: settings.TokenURL, Status: refused.StatusCode, Excerpt: excerpt(failed.Text)}
+		status := &StatusError{Method: http.MethodPost, URL: redact.URL(settings.TokenURL), Status: refused.StatusCode, Excerpt: excerpt(redact, failed.Text)}
 		status.Wait = retryAfter(refused.Header, time.Now())
 		if status.Status == http.StatusBadRequest || status.Status == http.StatusUnauthorized {
 			status.note = "check client_id, the client's secret, and scopes"
@@ -49,5 +50,5 @@ func explainToken(err error, settings OAuth2, limits Limits) error {
 		}
 		return fmt.Errorf("%s: %w", what, status)
 	}
-	return fmt.Errorf("%s: POST %s: %w", what, settings.TokenURL, explain(failed.Err, limits))
+	return fmt.Errorf("%s: POST %s: %w", what, redact.URL(settings.TokenURL), explain(failed.Err, limits))
 }

@@ -36,7 +36,7 @@ creating anything, and exits with 1 unless all of them work.`,
 			switch {
 			case err != nil && asJSON:
 				found.Errors = problemsOf(err)
-				return errors.Join(printJSON(a.out, found), err)
+				return errors.Join(printReport(a.out, a.redact, found), err)
 			case err != nil:
 				return err
 			case !asJSON:
@@ -56,7 +56,7 @@ creating anything, and exits with 1 unless all of them work.`,
 				found.OK = err == nil
 			}
 			if asJSON {
-				return errors.Join(printJSON(a.out, found), err)
+				return errors.Join(printReport(a.out, a.redact, found), err)
 			}
 			return err
 		},

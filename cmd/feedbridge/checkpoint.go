@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 func checkpointCommand(a *app) *cobra.Command {
@@ -27,6 +28,8 @@ type topic struct {
 	store daemon.CheckpointStore
 	log   *slog.Logger
 	close func()
+	// redact hides the secrets of URLs in errors.
+	redact *safetext.Redactor
 }
 
 // openTopic connects to the bus of a configured feed's topic. The caller closes the topic.
@@ -44,5 +47,5 @@ func openTopic(ctx context.Context, a *app, name string) (*topic, error) {
 		b.Close()
 		return nil, fmt.Errorf("bus %s: %w", f.To.Bus, err)
 	}
-	return &topic{f, name, b.Checkpoints(name, f), log, b.Close}, nil
+	return &topic{f, name, b.Checkpoints(name, f), log, b.Close, a.redact}, nil
 }

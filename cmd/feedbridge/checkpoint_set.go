@@ -83,7 +83,7 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 	if err != nil {
 		return err
 	}
-	p := &printer{w: a.out}
+	p := &printer{w: a.out, redact: a.redact}
 	switch {
 	case broken != nil:
 		p.line("now    %v", broken)
@@ -154,7 +154,7 @@ func (t *topic) target(ctx context.Context, old checkpoint.Checkpoint, position 
 		kind = cmp.Or(kind, old.Source)
 	}
 	if kind == "" {
-		sources, err := daemon.NewSources(t.Feed, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(1)}, t.log)
+		sources, err := daemon.NewSources(t.Feed, daemon.SourceOptions{Version: programVersion(), IDs: sink.NewIDs(1), Redact: t.redact}, t.log)
 		if err != nil {
 			return "", nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 func checkpointShowCommand(a *app) *cobra.Command {
@@ -32,7 +33,7 @@ func checkpointShowCommand(a *app) *cobra.Command {
 			if asJSON {
 				return printJSON(a.out, p)
 			}
-			return p.print(a.out)
+			return p.print(a.out, a.redact)
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -66,8 +67,8 @@ func newPosition(cp checkpoint.Checkpoint, f config.Feed) position {
 }
 
 // print writes the position as text.
-func (p position) print(w io.Writer) error {
-	to := &printer{w: w}
+func (p position) print(w io.Writer, redact *safetext.Redactor) error {
+	to := &printer{w: w, redact: redact}
 	to.line("topic      %s on bus %s", p.Topic, p.Bus)
 	if p.Feed == "" {
 		to.line("feed       none so far: nothing has been published")

@@ -42,9 +42,9 @@ if it did not.`,
 			}
 			r, err := inspectFeed(cmd.Context(), a, format.applyTo(f))
 			if asJSON {
-				return errors.Join(printJSON(a.out, r), err)
+				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(r.print(a.out), err)
+			return errors.Join(r.print(a.out, a.redact), err)
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -60,7 +60,7 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*report, error) {
 	r := newReport(a.redact.URL(f.Source.URL), f.Format)
 	var requests requestCount
 	ids := sink.NewIDs(0)
-	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: requests.add}, log)
+	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: requests.add, Redact: a.redact}, log)
 	if err != nil {
 		r.Error = err.Error()
 		return r, err

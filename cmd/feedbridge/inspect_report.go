@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -115,8 +116,8 @@ func (r *report) addViolation(v feed.Violation) {
 }
 
 // print writes the report as text.
-func (r *report) print(w io.Writer) error {
-	p := &printer{w: w}
+func (r *report) print(w io.Writer, redact *safetext.Redactor) error {
+	p := &printer{w: w, redact: redact}
 	if sn := r.Snapshot; sn != nil {
 		p.line("snapshot     %s", r.URL)
 		p.line("id           %s", sn.ID)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -44,13 +46,58 @@ func TestErrorsOnTheTerminalAreSafe(t *testing.T) {
 func TestPrintedLinesAreSafe(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	r := newReport("https://x.example/?token=s3cret", "auto")
-	r.add(&feed.Entity{ID: hostile[:200] + "ticket", Page: "https://x.example/?token=s3cret"})
+	redact := safetext.NewRedactor("ticket")
+	r := newReport("https://x.example/?ticket=s3cret", "auto")
+	r.add(&feed.Entity{ID: hostile[:200], Page: "https://x.example/?token=s3cret"})
 	r.addViolation(feed.Violation{Kind: "kind", Page: hostile, Detail: hostile})
-	if err := r.print(&b); err != nil {
+	if err := r.print(&b, redact); err != nil {
 		t.Fatal(err)
 	}
-	wantSafe(t, strings.ReplaceAll(b.String(), "ticket=s3cret", ""), 20_000)
+	wantSafe(t, b.String(), 20_000)
+	b.Reset()
+	if err := printReport(&b, redact, r); err != nil {
+		t.Fatal(err)
+	}
+	if wantSafe(t, b.String(), 5_000_000); !json.Valid(b.Bytes()) {
+		t.Error("it is no JSON")
+	}
+}
+
+// The parameters that the configuration names are secret wherever a command shows a
+// URL of the feed, or what its server answers.
+func TestCommandsHideTheParametersOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		if r.URL.Path == "/feed" {
+			w.Header().Set("Location", "/moved?ticket=s3cret")
+			w.WriteHeader(http.StatusFound)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		// The value stands where a text that is too long is cut.
+		_, _ = fmt.Fprintf(w, "no such page: %s http://x/?ticket=%s", r.URL, strings.Repeat("s3cret", 500))
+	}))
+	t.Cleanup(upstream.Close)
+	env := []string{
+		"FEEDBRIDGE_SECRET_PARAMETERS=ticket", "FEEDBRIDGE_FEEDS_ORDERS_URL=" + upstream.URL + "/feed?ticket=s3cret", "FEEDBRIDGE_FEEDS_ORDERS_TO_TOPIC=orders",
+		"FEEDBRIDGE_BUSES_MAIN_NATS_URL=nats://127.0.0.1:1",
+	}
+	for _, args := range [][]string{
+		{"inspect", "orders"}, {"inspect", "orders", "--json"}, {"tail", "orders"}, {"check", "--connect"}, {"check", "--connect", "--json"},
+		{"verify", "--feed", "orders", "--feed", "orders", "--retry-for", "0s"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			var out, errs bytes.Buffer
+			if code := run(args, env, nil, &out, &errs); code != exitFailed {
+				t.Fatalf("exit code %d: %s%s", code, out.String(), errs.String())
+			}
+			if wantSafe(t, out.String()+errs.String(), 20_000); !strings.Contains(out.String()+errs.String(), "ticket=***") {
+				t.Errorf("got %s%s", out.String(), errs.String())
+			}
+		})
+	}
 }
 
 // What scripts read is complete, and has no character that a terminal obeys.

@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // printer writes lines of text and keeps the first error.
 type printer struct {
-	w   io.Writer
-	err error
+	w io.Writer
+	// redact hides the secrets of URLs. Nil knows the usual names of parameters only.
+	redact *safetext.Redactor
+	err    error
 }
 
 // longestPrinted is the most characters of a value in a printed line.
@@ -27,15 +30,14 @@ func (p *printer) line(format string, args ...any) {
 	if p.err != nil {
 		return
 	}
-	var redact *safetext.Redactor
 	for i, arg := range args {
 		switch v := arg.(type) {
 		case string:
-			args[i] = redact.Clip(v, longestPrinted)
+			args[i] = p.redact.Clip(v, longestPrinted)
 		case fmt.Stringer:
-			args[i] = redact.Clip(v.String(), longestPrinted)
+			args[i] = p.redact.Clip(v.String(), longestPrinted)
 		case error:
-			args[i] = redact.Clip(v.Error(), longestPrinted)
+			args[i] = p.redact.Clip(v.Error(), longestPrinted)
 		}
 	}
 	_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
@@ -44,15 +46,32 @@ func (p *printer) line(format string, args ...any) {
 // printJSON writes v as indented JSON. Values are complete; control characters are
 // escaped.
 func printJSON(w io.Writer, v any) error {
+	b, err := indented(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(safetext.JSON(b))
+	return err
+}
+
+// printReport is printJSON with the secrets of URLs hidden, for what the program has
+// found out. The output of printJSON may be needed as it is: a cursor is set again.
+func printReport(w io.Writer, redact *safetext.Redactor, v any) error {
+	b, err := indented(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(safetext.JSON(redact.JSON(b, math.MaxInt)))
+	return err
+}
+
+func indented(v any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(v); err != nil {
-		return err
-	}
-	_, err := w.Write(safetext.JSON(b.Bytes()))
-	return err
+	err := encoder.Encode(v)
+	return b.Bytes(), err
 }
 
 // count returns a number with its noun.

@@ -47,9 +47,9 @@ does not answer for a while is asked again, at the place that was reached.`,
 				return err
 			}
 			if asJSON {
-				return errors.Join(printJSON(a.out, r), err)
+				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(r.print(a.out), err)
+			return errors.Join(r.print(a.out, a.redact), err)
 		},
 	})
 	cmd.Flags().StringArrayVar(&v.feeds, "feed", nil, "a `FEED` to compare, by its URL or its name in the configuration")

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/verify"
 )
 
@@ -44,8 +45,8 @@ func (r *comparison) addRemarks(streams []stream) {
 }
 
 // print writes the result as text.
-func (r *comparison) print(w io.Writer) error {
-	p := &printer{w: w}
+func (r *comparison) print(w io.Writer, redact *safetext.Redactor) error {
+	p := &printer{w: w, redact: redact}
 	p.line("first        %s, %s read", r.Streams[0], count(r.First, "entity", "entities"))
 	p.line("second       %s, %s read", r.Streams[1], count(r.Second, "entity", "entities"))
 	if r.Complete {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // ask asks for the subscription document.
@@ -58,7 +59,7 @@ func (s *Source) unreadable(err error) error {
 
 // isUnreadable reports whether an error is about what a document consists of.
 func isUnreadable(err error) bool {
-	for _, kind := range []error{ErrNotFeed, ErrTruncated, ErrMalformed, ErrTrailing, ErrTooLarge, ErrCharset} {
+	for _, kind := range []error{feedxml.ErrNotFeed, feedxml.ErrTruncated, feedxml.ErrMalformed, feedxml.ErrTrailing, feedxml.ErrTooLarge, feedxml.ErrCharset} {
 		if errors.Is(err, kind) {
 			return true
 		}
@@ -133,7 +134,7 @@ func (r *turn) subscribed(ctx context.Context, d *document) (*document, error) {
 func (r *turn) foreign(d *document) error {
 	is, want, was := d.meta.Format, r.s.cfg.Format, r.cur.Format
 	switch {
-	case want != "" && is != want && (is != RDF || want != RSS):
+	case want != "" && is != want && (is != feedxml.RDF || want != feedxml.RSS):
 		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed is configured as %s; if that is what it should be, set its format to that, or to auto", d.url, is, want))
 	case was != "" && is != was:
 		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed was %s until now; its entries may have other IDs, and then all of them are published again: "+
@@ -169,7 +170,7 @@ func (r *turn) verdict(d *document) {
 	}
 	cur.Format = d.meta.Format
 	cur.Dialect = d.dialect
-	if d.meta.Order == NewestFirst || d.meta.Order == OldestFirst {
+	if d.meta.Order == feedxml.NewestFirst || d.meta.Order == feedxml.OldestFirst {
 		cur.Order = d.meta.Order
 	}
 }

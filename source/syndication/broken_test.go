@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 func lenient(l syndication.Leniency) edit {
@@ -21,7 +22,7 @@ func TestBrokenFeeds(t *testing.T) {
 	broken := func(doc string) string { return strings.Replace(doc, "BAD", "a & b", 1) }
 	run("a window", func(t *testing.T) {
 		r := newUpstream("/feed", broken(rss("", "c@3:a b@2:BAD a@1:a"))).read(t)
-		r.want("a:a b:a &amp; b c:a", syndication.NotWellFormed)
+		r.want("a:a b:a &amp; b c:a", feedxml.NotWellFormed)
 		if d := r.details[0].Detail; !strings.Contains(d, "1 fault was repaired: line 1, column ") || !strings.Contains(d, `a & b</description>`) {
 			t.Errorf("detail %s", d)
 		}
@@ -33,34 +34,47 @@ func TestBrokenFeeds(t *testing.T) {
 	run("a window that breaks off", func(t *testing.T) {
 		doc := rss("", "c@3:a b@2:a a@1:a")
 		r := newUpstream("/feed", doc[:strings.LastIndex(doc, "<guid>")]).read(t)
-		r.want("b:a c:a", syndication.NotWellFormed)
+		r.want("b:a c:a", feedxml.NotWellFormed)
 		r.u.requests()
 		r.want("")
 		r.wantRequests("/feed") // its validators may be those of the whole document
 		r.u.set("/feed", doc)
 		r.want("a:a")
 	})
+	run("a prefix that is not declared", func(t *testing.T) {
+		doc := strings.Replace(rss("", "b@2:BAD a@1:a"), "BAD", "b<media:c/>", 1)
+		r := newUpstream("/feed", doc).read(t)
+		r.want("a:a b:b<media:c/>", feedxml.UndeclaredPrefix)
+		if body := string(r.last[1].Body); !strings.Contains(body, `xmlns:media="http://search.yahoo.com/mrss/"`) {
+			t.Errorf("the body is %s", body)
+		}
+		// The declaration that was added is no change.
+		r.u.set("/feed", strings.Replace(doc, "<description>a", "<description>a2", 1))
+		r.want("a:a2")
+		// What has to be as it was written stays so.
+		newUpstream("/feed", doc).read(t, lenient("false")).want("a:a b:b<media:c/>")
+	})
 	run("a window, strictly", func(t *testing.T) {
 		r := newUpstream("/feed", broken(rss("", "c@3:a b@2:BAD a@1:a"))).read(t, lenient("false"))
-		r.wantError(false, "", "line 1, column ", "a & b", "until the provider has mended it")
+		r.wantError(false, "", "line 1, column ", "a & b", "until the provider has mended it", "set lenient to true")
 	})
 	run("a paged feed", func(t *testing.T) {
 		r := newUpstream(
 			"/feed", broken(atom(link("next", "/2"), "c@3:BAD")),
 			"/2", broken(atom("", "b@2:a a@1:BAD")),
 		).read(t)
-		r.want("a:a &amp; b b:a c:a &amp; b", syndication.PagedLossy, syndication.NotWellFormed, syndication.NotWellFormed)
+		r.want("a:a &amp; b b:a c:a &amp; b", syndication.PagedLossy, feedxml.NotWellFormed, feedxml.NotWellFormed)
 	})
 	run("an archived feed", func(t *testing.T) {
 		docs := []string{"/a1", broken(atom(archive, "a@1:BAD")), "/feed", atom(prev("/a1"), "b@2:a")}
-		newUpstream(docs...).read(t).wantError(false, "", "a & b")
-		newUpstream(docs...).read(t, lenient("true")).want("a:a &amp; b b:a", syndication.NotWellFormed)
+		newUpstream(docs...).read(t).wantError(false, "", "a & b", "set lenient to true")
+		newUpstream(docs...).read(t, lenient("true")).want("a:a &amp; b b:a", feedxml.NotWellFormed)
 	})
 	run("a complete feed", func(t *testing.T) {
 		r := newUpstream("/feed", atom(complete, "a b")).read(t, lenient("true"))
 		r.want("b a")
 		r.u.set("/feed", broken(atom(complete, "a:BAD c")))
-		r.wantError(false, "", "a & b")
+		r.wantError(false, "", "a & b", "would be deleted")
 		// It breaks off before it says that it is complete.
 		doc := strings.Replace(atom("", "a c"), "</feed>", complete+"</feed>", 1)
 		r.u.set("/feed", doc[:strings.Index(doc, complete)])
@@ -82,7 +96,7 @@ func TestBrokenFeeds(t *testing.T) {
 		r.want("a b", syndication.PagedLossy)
 		r.u.set("/feed", lost(atom(link("next", "/2"), "d")))
 		r.u.set("/2", atom("", "c b"))
-		r.want("d", syndication.Incomplete, syndication.NotWellFormed)
+		r.want("d", syndication.Incomplete, feedxml.NotWellFormed)
 		r.u.set("/feed", atom(link("next", "/2"), "d"))
 		r.want("c")
 	})
@@ -90,15 +104,15 @@ func TestBrokenFeeds(t *testing.T) {
 		r := newUpstream("/feed", atom("", "b@1 a@1")).read(t)
 		r.want("a b")
 		r.u.set("/feed", broken(atom("", "-b@5 c@4:BAD a@1")))
-		r.want("c:a &amp; b", syndication.NotWellFormed, syndication.DeletesWithheld)
+		r.want("c:a &amp; b", feedxml.NotWellFormed, syndication.DeletesWithheld)
 		r.u.set("/feed", strings.Replace(atom("", "-b@5 c@4:BAD a@1"), "BAD", "a&nbsp;b", 1))
-		r.want("c:a&#160;b", syndication.UndefinedEntity, syndication.DeletesWithheld)
+		r.want("c:a&#160;b", feedxml.UndefinedEntity, syndication.DeletesWithheld)
 		r.u.set("/feed", atom("", "-b@5 c@4:BAD a@1"))
 		r.want("c:BAD -b")
 	})
 	run("a tombstone of what nobody has", func(t *testing.T) {
 		newUpstream("/feed", broken(atom("", "-b@5 c@4:BAD"))).read(t, func(c *syndication.Config) { c.TombstoneUnknown = "publish" }).
-			want("c:a &amp; b", syndication.NotWellFormed, syndication.DeletesWithheld)
+			want("c:a &amp; b", feedxml.NotWellFormed, syndication.DeletesWithheld)
 	})
 	run("a feed that nobody can read", func(t *testing.T) {
 		r := newUpstream("/feed", "<rss><channel>").read(t, lenient("false"))

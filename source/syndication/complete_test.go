@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // TestComplete has steps: a document, and what its poll publishes.
@@ -163,7 +164,7 @@ func TestCompletePolls(t *testing.T) {
 			return strings.Replace(atom(complete, "e1@1:a e2@1:a"), "</feed>", "<x>"+text+"</x></feed>", 1)
 		}
 		u.set("/feed", with("&nbsp;"))
-		r.want("", syndication.UndefinedEntity, syndication.DeletesWithheld)
+		r.want("", feedxml.UndefinedEntity, syndication.DeletesWithheld)
 		u.set("/feed", with("&#160;"))
 		r.want("-e3")
 	})
@@ -173,7 +174,7 @@ func TestCompletePolls(t *testing.T) {
 		r := u.read(t)
 		r.want("e3:a e2:a e1:a")
 		u.set("/feed", atom(complete, "e1@1:a e4@1:a&nbsp;b"))
-		r.want("e4:a&nbsp;b", syndication.UndefinedEntity, syndication.DeletesWithheld)
+		r.want("e4:a&nbsp;b", feedxml.UndefinedEntity, syndication.DeletesWithheld)
 		r.want("")
 		u.set("/feed", atom(complete, "e1@1:a e4@1:a"))
 		r.want("e4:a -e2 -e3")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // Kind names this kind of source in checkpoints and in the configuration.
@@ -28,7 +29,7 @@ type Config struct {
 	// is empty, that is the format which the feed has at the first poll. A feed
 	// that changes it has other IDs, and all of its entries would be published
 	// again.
-	Format Format `yaml:"-"`
+	Format feedxml.Format `yaml:"-"`
 	// Every is how often Next is called for a feed that has nothing new.
 	Every time.Duration `yaml:"-"`
 	// BatchEntities and BatchBytes cut batches, so that a sink can commit
@@ -92,7 +93,7 @@ type Settings struct {
 	// an item lacks is replaced by the next of them. "auto" is guid, and holds a
 	// document back in which most guids have changed while titles, links and dates have
 	// not.
-	Identity Identity `yaml:"identity"`
+	Identity feedxml.Identity `yaml:"identity"`
 	// Lenient sets whether documents are read that are not well-formed: "true",
 	// "false", or "auto", which does so for windows and paged feeds. Those of a complete
 	// feed never are, and nothing is deleted on the evidence of such a document.
@@ -100,12 +101,6 @@ type Settings struct {
 	// Bounds bound what the feed may make this program do.
 	Bounds Bounds `yaml:"bounds"`
 }
-
-// Identity selects what identifies an entry.
-type Identity string
-
-// Values returns the valid values.
-func (Identity) Values() []string { return []string{"auto", "guid", "link", "content"} }
 
 // Leniency selects which documents are read that are not well-formed.
 type Leniency string
@@ -268,7 +263,7 @@ type profile struct {
 	// without one it is that of the dialect which was found.
 	older []string
 	newer string
-	order Order
+	order feedxml.Order
 	tail  bool
 	// steady reports that pages do not shift: a link to one names the entry that it
 	// begins behind.
@@ -294,11 +289,11 @@ var profiles = map[DialectName]profile{
 	"fh-05":      {forced: Archived, older: []string{"previous"}},
 	"pace":       {forced: Snapshots},
 	"atomhopper": {forced: Paged, older: pagedOlder, newer: "prev-archive", steady: true},
-	"ict4h":      {forced: Archived, order: OldestFirst, newer: "next-archive"},
+	"ict4h":      {forced: Archived, order: feedxml.OldestFirst, newer: "next-archive"},
 	"kurrent":    {forced: Paged, older: []string{"next"}, newer: "previous", tail: true},
 }
 
-var orders = map[OrderName]Order{"auto": NoOrder, "newest_first": NewestFirst, "oldest_first": OldestFirst, "updated": Mixed}
+var orders = map[OrderName]feedxml.Order{"auto": feedxml.NoOrder, "newest_first": feedxml.NewestFirst, "oldest_first": feedxml.OldestFirst, "updated": feedxml.Mixed}
 
 func (c Settings) profile() profile {
 	p := profiles[c.Dialect]
@@ -308,7 +303,7 @@ func (c Settings) profile() profile {
 	if c.NewerRel != "" {
 		p.newer = c.NewerRel
 	}
-	if o := orders[c.EntryOrder]; o != NoOrder {
+	if o := orders[c.EntryOrder]; o != feedxml.NoOrder {
 		p.order = o
 	}
 	p.tail = p.tail || c.Mode == "tail"

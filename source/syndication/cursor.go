@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // cursor is how far a feed has been read, besides what the topic itself says of
@@ -26,9 +27,9 @@ type cursor struct {
 	Seen  []byte  `json:"seen,omitempty"`
 
 	// Dialect, Format and Order are what was found out of the feed.
-	Dialect Dialect `json:"dialect,omitempty"`
-	Format  Format  `json:"format,omitempty"`
-	Order   Order   `json:"order,omitempty"`
+	Dialect Dialect        `json:"dialect,omitempty"`
+	Format  feedxml.Format `json:"format,omitempty"`
+	Order   feedxml.Order  `json:"order,omitempty"`
 
 	// URL is where the subscription document has moved to from the one whose
 	// hash is From. Moved says how often that was seen.
@@ -79,11 +80,11 @@ type cursor struct {
 
 // position is a place in a document: behind the entry with that key.
 type position struct {
-	URL   string `json:"url"`  // hash
-	Hash  string `json:"hash"` // of the body
-	Order Order  `json:"order"`
-	Key   rank   `json:"key"`
-	Part  int    `json:"part"` // counts the batches
+	URL   string        `json:"url"`  // hash
+	Hash  string        `json:"hash"` // of the body
+	Order feedxml.Order `json:"order"`
+	Key   rank          `json:"key"`
+	Part  int           `json:"part"` // counts the batches
 	// Live is how many entries the topic had before the document, and Approved
 	// says that what vanished may be deleted.
 	Live     int  `json:"live,omitempty"`
@@ -160,7 +161,7 @@ func (cur *cursor) isSound() bool {
 	isLonger := func(n int) func(string) bool { return func(s string) bool { return len(s) > n } }
 	return err == nil && len(cur.Gaps) <= maxGaps &&
 		len(cur.Archives)%archiveBytes == 0 && len(cur.Archives) <= maxArchives*archiveBytes &&
-		len(cur.Looks)%lookBytes == 0 && len(cur.Looks) <= mostLooks*lookBytes &&
+		len(cur.Looks)%lookBytes == 0 && len(cur.Looks) <= feedxml.MaxLooks*lookBytes &&
 		len(cur.Seen)%seenBytes == 0 && len(cur.Seen) <= maxSeen*seenBytes &&
 		!slices.ContainsFunc(long, isLonger(longestURL)) && !slices.ContainsFunc(brief, isLonger(64))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -19,14 +20,14 @@ var update = flag.Bool("update", false, "write the golden files")
 // fullCursor has something in every field.
 func fullCursor() cursor {
 	cur := cursor{
-		Version: 1, Start: "now", Since: 7, Dialect: Archived, Format: Atom, Order: NewestFirst,
+		Version: 1, Start: "now", Since: 7, Dialect: Archived, Format: feedxml.Atom, Order: feedxml.NewestFirst,
 		URL: "https://feed.example/new", From: hashOf("https://feed.example/feed"),
 		Moved: &moved{To: "https://feed.example/newer", Since: 1, Last: 2, Times: 2},
 		At:    hashOf("https://feed.example/new"), ETag: `W/"x"`, Modified: "Tue, 05 Oct 1999 03:00:00 GMT", Body: "0f", Full: 3,
 		Hints: &hints{Period: 60, Hours: 3, Days: 1}, Walked: 4,
 		Gaps:    []gap{{URL: "https://feed.example/a1", Kind: ArchiveGone, Since: 5, Retry: 6, Times: 1}},
 		Awaited: &awaited{URL: hashOf("https://feed.example/a0"), Since: 9}, Walk: 8, Rewalk: true,
-		Doc:  &position{URL: "u", Hash: "h", Order: Mixed, Key: rank{1, -2}, Part: 3, Live: 4, Approved: true},
+		Doc:  &position{URL: "u", Hash: "h", Order: feedxml.Mixed, Key: rank{1, -2}, Part: 3, Live: 4, Approved: true},
 		Held: &hold{Deletes: "h", Vanished: 9, Of: 10, Since: 11, Until: 12}, Tail: "https://feed.example/tail",
 	}
 	cur.add("https://feed.example/a2")
@@ -149,7 +150,7 @@ func FuzzMark(f *testing.F) {
 
 func TestEquivalentCursors(t *testing.T) {
 	t.Parallel()
-	a := cursor{Version: 1, Format: Atom, ETag: `"1"`, Body: "x", Archives: []byte("12345678")}
+	a := cursor{Version: 1, Format: feedxml.Atom, ETag: `"1"`, Body: "x", Archives: []byte("12345678")}
 	for name, tt := range map[string]struct {
 		change func(*cursor)
 		want   bool

@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // Held is what the topic holds of a feed, and what was returned by Next and is
@@ -74,7 +75,7 @@ func (s *Source) decide(cur *cursor, d *document, it *item) feed.Operation {
 			c = d.updated
 		}
 		if !complete && was != 0 && (c != 0 && c <= was || c == 0 && d.archive) {
-			d.seen.add(StaleDropped, d.url, "entry %s is from before it was deleted", excerpt(it.ID))
+			d.seen.add(StaleDropped, d.url, "entry %s is from before it was deleted", feedxml.Excerpt(it.ID))
 			return ""
 		}
 		return feed.Put
@@ -83,14 +84,14 @@ func (s *Source) decide(cur *cursor, d *document, it *item) feed.Operation {
 	case complete:
 		// What a complete document has is the state, whatever its dates say.
 		if c != 0 && was != 0 && c < was {
-			d.seen.add(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", excerpt(it.ID), it.Updated.Raw)
+			d.seen.add(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", feedxml.Excerpt(it.ID), it.Updated.Raw)
 		}
 		return feed.Put
 	case d.dialect == Snapshots && !d.old:
 		return feed.Put // the newer document counts, and they come in order
 	}
 	stale := func() feed.Operation {
-		d.seen.add(StaleDropped, d.url, "entry %s is older than what is published of it", excerpt(it.ID))
+		d.seen.add(StaleDropped, d.url, "entry %s is older than what is published of it", feedxml.Excerpt(it.ID))
 		return ""
 	}
 	before := trusted(m.document)
@@ -114,17 +115,17 @@ func (s *Source) decideTombstone(d *document, it *item, m mark, held bool) feed.
 	switch {
 	case d.broken && (held && !m.deleted || s.cfg.TombstoneUnknown == "publish"):
 		d.withheld = true
-		d.seen.add(DeletesWithheld, d.url, "there is a tombstone of %s in a document that is not well-formed; it is not deleted", excerpt(it.ID))
+		d.seen.add(DeletesWithheld, d.url, "there is a tombstone of %s in a document that is not well-formed; it is not deleted", feedxml.Excerpt(it.ID))
 		return ""
 	case !held && s.cfg.TombstoneUnknown == "publish":
 		return feed.Delete
 	case !held:
-		d.seen.add(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have (tombstone_unknown)", excerpt(it.ID))
+		d.seen.add(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have (tombstone_unknown)", feedxml.Excerpt(it.ID))
 		return ""
 	case m.deleted:
 		return ""
 	case was != 0 && when < was:
-		d.seen.add(StaleDropped, d.url, "the tombstone of %s is older than what is published of it", excerpt(it.ID))
+		d.seen.add(StaleDropped, d.url, "the tombstone of %s is older than what is published of it", feedxml.Excerpt(it.ID))
 		return ""
 	}
 	return feed.Delete

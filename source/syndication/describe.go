@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // Place is a cursor put into words, for people.
 type Place struct {
 	// Dialect and Format are what the feed was recognised as.
-	Dialect Dialect `json:"dialect,omitempty"`
-	Format  Format  `json:"format,omitempty"`
+	Dialect Dialect        `json:"dialect,omitempty"`
+	Format  feedxml.Format `json:"format,omitempty"`
 	// Start is what reading will start with, if it has not.
 	Start string `json:"start,omitempty"`
 	// URL is where the feed has moved to for good.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // Dialect is how a feed keeps what its document has no room for.
@@ -38,14 +39,14 @@ const (
 	NoHistory      = "history_not_reachable"
 )
 
-// Dialect says which dialect a document that was read to its end is of. deletes
+// dialectOf returns the dialect that a document which was read to its end is of. deletes
 // says that what a complete document does not have is no longer in the feed; it
 // is false where the document speaks against that too, because a wrong delete
 // does more harm than a late one. odd is what an operator should know.
 //
 // The links previous and current of draft 05 are not told from those of a paged
 // feed.
-func (m *Meta) Dialect() (dialect Dialect, deletes bool, odd []feed.Violation) {
+func dialectOf(m *feedxml.Meta) (dialect Dialect, deletes bool, odd []feed.Violation) {
 	tell := func(kind, format string, args ...any) {
 		odd = append(odd, feed.Violation{Kind: kind, Page: m.URL, Detail: fmt.Sprintf(format, args...)})
 	}
@@ -59,15 +60,15 @@ func (m *Meta) Dialect() (dialect Dialect, deletes bool, odd []feed.Violation) {
 	}
 	for _, rel := range []string{"self", "this", "prev", "prev-archive", "next-archive", "current", "first", "next", "previous", "last"} {
 		if link, n := m.Link(rel); n > 1 {
-			tell(RepeatedLink, "there are %d links %s; %q counts", n, rel, excerpt(link.Href))
+			tell(RepeatedLink, "there are %d links %s; %q counts", n, rel, feedxml.Excerpt(link.Href))
 		}
 	}
-	contradicts := m.Complete && m.Incremental == Yes
+	contradicts := m.Complete && m.Incremental == feedxml.Yes
 	if contradicts {
 		tell(MixedDialects, "the document is complete and incremental at once; it is taken for incremental")
 	}
-	if (m.Complete || m.Incremental == No) && !contradicts {
-		return Complete, m.deletes(has, tell), odd
+	if (m.Complete || m.Incremental == feedxml.No) && !contradicts {
+		return Complete, mayDelete(m, has, tell), odd
 	}
 	switch {
 	case has("prev-archive", "next-archive") != "" || m.Archive:
@@ -76,7 +77,7 @@ func (m *Meta) Dialect() (dialect Dialect, deletes bool, odd []feed.Violation) {
 		dialect = ArchivedElement
 	case has("this") != "":
 		dialect = Snapshots
-	case m.Incremental == Yes:
+	case m.Incremental == feedxml.Yes:
 		dialect = Incremental
 		tell(NoHistory, "the document has a part of the feed, and does not say where the rest is")
 	case has("next", "previous", "prev", "first", "last") != "":
@@ -89,7 +90,7 @@ func (m *Meta) Dialect() (dialect Dialect, deletes bool, odd []feed.Violation) {
 
 // isAtomHopper reports whether a subscription document is that of an Atom Hopper:
 // nothing is newer than it, so its next-archive leads to an older document.
-func (m *Meta) isAtomHopper() bool {
+func isAtomHopper(m *feedxml.Meta) bool {
 	_, newer := m.Link("prev-archive")
 	_, older := m.Link("next-archive")
 	current, n := m.Link("current")
@@ -98,8 +99,9 @@ func (m *Meta) isAtomHopper() bool {
 	return older > 0 && newer == 0 && isCurrent && !m.Archive && !m.Complete
 }
 
-// deletes looks for what speaks against a document that says it is complete.
-func (m *Meta) deletes(has func(...string) string, tell func(kind, format string, args ...any)) bool {
+// mayDelete reports whether entries that a complete document does not have were
+// deleted: nothing in it contradicts that it is complete.
+func mayDelete(m *feedxml.Meta, has func(...string) string, tell func(kind, format string, args ...any)) bool {
 	links := []string{"prev-archive", "next-archive", "next", "previous", "first", "last"}
 	if m.Complete {
 		links = append(links, "prev")
@@ -110,7 +112,7 @@ func (m *Meta) deletes(has func(...string) string, tell func(kind, format string
 	current, _ := m.Link("current")
 	self, _ := m.Link("self")
 	if current.Href != "" && self.Href != "" && current.Href != self.Href {
-		tell(CurrentNotSelf, "the document is complete, and says that the current one is %q", excerpt(current.Href))
+		tell(CurrentNotSelf, "the document is complete, and says that the current one is %q", feedxml.Excerpt(current.Href))
 	}
 	if rel := has(links...); rel != "" {
 		tell(MixedDialects, "the document is complete and has a link %s; nothing is taken for deleted", rel)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // question is what is asked of a URL, and how the answer is read.
@@ -33,13 +34,13 @@ type question struct {
 	// same.
 	from *position
 	// order is what the entries' is expected to be.
-	order Order
+	order feedxml.Order
 }
 
 // document is a document of the feed as it was read.
 type document struct {
 	question
-	meta     Meta
+	meta     feedxml.Meta
 	response *source.Response
 	// unmodified says that there is no document: the server says that it has
 	// not changed, or that it has none.
@@ -53,7 +54,7 @@ type document struct {
 		io.Writer
 		Sum([]byte) []byte
 	}
-	order   Order
+	order   feedxml.Order
 	dialect Dialect
 	// depth is how many documents of the walk are newer.
 	depth int
@@ -174,10 +175,10 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 		}
 	}
 	d.digest = sha256.New()
-	r := NewReader(resp.Body, Options{
+	r := feedxml.NewReader(resp.Body, feedxml.Options{
 		URL: base.String(), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
-		Identity: s.cfg.Identity,
-		Limits:   Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
+		Identity: s.cfg.Identity, Redact: s.cfg.Redact,
+		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
 	})
 	if err := s.readEntries(r, cur, d); errors.Is(err, errNoBudget) {
 		return nil, err
@@ -185,12 +186,13 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 		if broken := r.Faults().Err(); broken != nil && !s.mayBeBroken(cur, d) {
 			err = broken
 		}
+		err = s.withCure(cur, d, err)
 		contentType := resp.Header.Get("Content-Type")
-		if errors.Is(err, ErrNotFeed) && !q.archive && strings.HasPrefix(strings.ToLower(contentType), "multipart/") {
+		if errors.Is(err, feedxml.ErrNotFeed) && !q.archive && strings.HasPrefix(strings.ToLower(contentType), "multipart/") {
 			return nil, feed.Permanent(fmt.Errorf("%s: the answer is %s, as of a datareplication feed, and this one is read as Atom or RSS; if that is right, set its format to auto, "+
-				"and start it over with 'feedbridge checkpoint reset'", q.url, excerpt(contentType)))
+				"and start it over with 'feedbridge checkpoint reset'", q.url, feedxml.Excerpt(contentType)))
 		}
-		if errors.Is(err, ErrNotFeed) {
+		if errors.Is(err, feedxml.ErrNotFeed) {
 			if len(s.notFeed) == mostNotFeed {
 				clear(s.notFeed) // a feed may make up URLs for ever
 			}
@@ -210,10 +212,10 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 	d.repair = s.mayBeBroken(cur, d)
 	if f := r.Faults(); f.Count > 0 {
 		if !d.repair {
-			return nil, f.Err()
+			return nil, s.withCure(cur, d, f.Err())
 		}
-		d.seen.add(NotWellFormed, d.url, "%s", f)
-		if cause := f.first[0].text; cause != s.brokenBy {
+		d.seen.add(feedxml.NotWellFormed, d.url, "%s", f)
+		if cause := f.First(); cause != s.brokenBy {
 			s.log.Warn("a document of the feed is not well-formed; it was repaired", "url", d.url, "faults", f.Count, "entries_left_out", f.Lost, "first", cause)
 			s.brokenBy = cause
 		}
@@ -221,6 +223,23 @@ func (s *Source) readOnce(ctx context.Context, cur *cursor, q question) (*docume
 		s.brokenBy = ""
 	}
 	return d, nil
+}
+
+// withCure adds to the error of a document that is not well-formed how it can be read
+// all the same, if it can.
+func (s *Source) withCure(cur *cursor, d *document, err error) error {
+	if !isParse(err) || errors.Is(err, feedxml.ErrCharset) || d.strict {
+		return err
+	}
+	switch {
+	case d.dialect == Complete || cur.Dialect == Complete:
+		return fmt.Errorf("%w; the document is the whole feed, so it is not read while it is broken, because entries that it lacks would be deleted", err)
+	case s.cfg.Lenient == "false":
+		return fmt.Errorf("%w; set lenient to true to have it repaired (not_well_formed)", err)
+	case s.cfg.Lenient == "auto" && !d.unsure:
+		return fmt.Errorf("%w; set lenient to true to have it repaired (not_well_formed), which auto does only for windows and paged feeds", err)
+	}
+	return err
 }
 
 // mayBeBroken reports whether a document is published although it is not
@@ -245,7 +264,7 @@ func (s *Source) mayBeBroken(cur *cursor, d *document) bool {
 }
 
 // readEntries reads the entries of a document into its window.
-func (s *Source) readEntries(r *Reader, cur *cursor, d *document) error {
+func (s *Source) readEntries(r *feedxml.Reader, cur *cursor, d *document) error {
 	d.window = newWindow(d.question.order, int(s.cfg.Bounds.Memory))
 	d.fold = fold{ids: map[key]folded{}}
 	others := s.job.held()
@@ -260,14 +279,14 @@ func (s *Source) readEntries(r *Reader, cur *cursor, d *document) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case errors.Is(err, ErrTrailing) && !r.Meta().Complete && r.Meta().Incremental != No:
+		case errors.Is(err, feedxml.ErrTrailing) && !r.Meta().Complete && r.Meta().Incremental != feedxml.No:
 			d.seen.add(Trailing, d.url, "%v", err)
 			return nil
 		case err != nil:
 			return err
 		}
 		if d.entries++; d.entries > s.cfg.Bounds.Entries {
-			return fmt.Errorf("%s: the document has more than %d entries (bounds.entries): %w", d.url, s.cfg.Bounds.Entries, ErrTooLarge)
+			return fmt.Errorf("%s: the document has more than %d entries (bounds.entries): %w", d.url, s.cfg.Bounds.Entries, feedxml.ErrTooLarge)
 		}
 		s.take(cur, d, e, wanted)
 		if !s.share.scarce && !covered() {
@@ -277,7 +296,7 @@ func (s *Source) readEntries(r *Reader, cur *cursor, d *document) error {
 }
 
 // take folds an entry with those before it and puts it into the window.
-func (s *Source) take(cur *cursor, d *document, e Entry, wanted func(*item) bool) {
+func (s *Source) take(cur *cursor, d *document, e feedxml.Entry, wanted func(*item) bool) {
 	if e.ID == "" || e.Deleted && e.Updated.Time.IsZero() {
 		return // the reader has told of it
 	}
@@ -285,7 +304,7 @@ func (s *Source) take(cur *cursor, d *document, e Entry, wanted func(*item) bool
 	e.ID = headerSafe(e.ID)
 	updated := s.trusted(instantOf(e.Updated.Time), d.now)
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
-		d.seen.add(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", excerpt(e.ID), e.Updated.Raw)
+		d.seen.add(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
 	raw, held := s.held.Mark(e.ID)
 	switch {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // headerSafe is an ID as a header can carry it: control characters, which no ID
@@ -40,7 +41,13 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modified(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
 	if it.Undefined != "" && d.repair {
 		// The hash stays that of what was written, which the topic knows it by.
-		e.Body = withoutUndefined(e.Body)
+		e.Body = feedxml.ReplaceUndefined(e.Body)
+	}
+	if d.repair && op == feed.Put {
+		body, prefixes := feedxml.DeclarePrefixes(e.Body)
+		if e.Body = body; prefixes != nil {
+			d.seen.add(feedxml.UndeclaredPrefix, d.url, "entry %s uses the prefix %s, which the document does not declare; its message declares it", feedxml.Excerpt(it.ID), feedxml.Excerpt(prefixes[0]))
+		}
 	}
 	contentType := d.meta.Format.ContentType()
 	if op == feed.Delete {
@@ -101,13 +108,13 @@ func (d *document) modified(updated, published time.Time) time.Time {
 // feedFormat names what the body of an entry is written in; "" for Atom 1.0.
 func (d *document) feedFormat(it *item) string {
 	switch {
-	case d.meta.Format == Atom && (it.Updated.From == "modified" || strings.Contains(startTag(it.Body), atom03URI)):
+	case d.meta.Format == feedxml.Atom && (it.Updated.From == "modified" || strings.Contains(startTag(it.Body), feedxml.Atom03Namespace)):
 		return "atom03"
-	case d.meta.Format == RDF:
+	case d.meta.Format == feedxml.RDF:
 		return "rss1"
-	case d.meta.Format == RSS && strings.HasPrefix(d.meta.Version, "0.9"):
+	case d.meta.Format == feedxml.RSS && strings.HasPrefix(d.meta.Version, "0.9"):
 		return "rss09"
-	case d.meta.Format == RSS:
+	case d.meta.Format == feedxml.RSS:
 		return "rss2"
 	}
 	return ""

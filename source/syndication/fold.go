@@ -1,5 +1,7 @@
 package syndication
 
+import "github.com/feedbridge/feedbridge/source/syndication/feedxml"
+
 // fold makes one of what a document has of the same ID: of its versions the one
 // that was updated last, or the first in the document if that does not tell; of
 // its tombstones the last; and of an entry and its tombstone, that which is later
@@ -27,7 +29,7 @@ func (f *folded) deleted() bool {
 
 // add takes an entry, and says whether it counts, and which place of the document
 // does not count any more; -1 for none. updated is 0 if it is not to be believed.
-func (f *fold) add(id string, e *Entry, updated instant) (counts bool, instead int) {
+func (f *fold) add(id string, e *feedxml.Entry, updated instant) (counts bool, instead int) {
 	k := keyOf(id)
 	had, ok := f.ids[k]
 	if !ok {

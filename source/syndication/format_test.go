@@ -7,6 +7,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 const rdfDocument = `<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/">` +
@@ -15,20 +16,20 @@ const rdfDocument = `<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax
 // A feed keeps its format: that of the configuration, or that of the first poll.
 func TestFormatOfAFeed(t *testing.T) {
 	t.Parallel()
-	as := func(f syndication.Format) edit { return func(c *syndication.Config) { c.Format = f } }
+	as := func(f feedxml.Format) edit { return func(c *syndication.Config) { c.Format = f } }
 	for name, tt := range map[string]struct {
 		before, doc string
 		edit        edit
 		says        string // "" if it is read
 	}{
-		"as configured":                {"", atom("", "a@1"), as(syndication.Atom), ""},
-		"another than configured":      {"", rss("", "a"), as(syndication.Atom), "the document is rss, and the feed is configured as atom"},
-		"RSS 1.0 is RSS":               {"", rdfDocument, as(syndication.RSS), ""},
-		"Atom is not":                  {"", atom("", "a@1"), as(syndication.RSS), "the document is atom, and the feed is configured as rss"},
+		"as configured":                {"", atom("", "a@1"), as(feedxml.Atom), ""},
+		"another than configured":      {"", rss("", "a"), as(feedxml.Atom), "the document is rss, and the feed is configured as atom"},
+		"RSS 1.0 is RSS":               {"", rdfDocument, as(feedxml.RSS), ""},
+		"Atom is not":                  {"", atom("", "a@1"), as(feedxml.RSS), "the document is atom, and the feed is configured as rss"},
 		"the same as before":           {atom("", "a@1"), atom("", "a@1 b@2"), as(""), ""},
 		"another than before":          {atom("", "a@1"), rss("", "a b"), as(""), "the document is rss, and the feed was atom until now"},
 		"another version of RSS":       {rss("", "a"), rdfDocument, as(""), "the document is rdf, and the feed was rss until now"},
-		"another than before, in tail": {"", rss("", "a"), func(c *syndication.Config) { c.Format, c.Dialect = syndication.Atom, "kurrent" }, "the feed is configured as atom"},
+		"another than before, in tail": {"", rss("", "a"), func(c *syndication.Config) { c.Format, c.Dialect = feedxml.Atom, "kurrent" }, "the feed is configured as atom"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

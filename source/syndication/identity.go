@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // IdentitiesChanged is the kind of violation that holds a document back in which most
@@ -12,9 +13,7 @@ import (
 const IdentitiesChanged = "identities_changed"
 
 const (
-	// mostLooks is how many entries of a document are remembered, and lookBytes how
-	// much of each.
-	mostLooks = 100
+	// lookBytes is how much is remembered of each of the first entries of a document.
 	lookBytes = 8
 	// fewLooks is how many entries have to have changed their ID at least.
 	fewLooks = 3
@@ -25,8 +24,8 @@ const (
 type looks []byte
 
 // add adds an entry that has an ID of its own.
-func (l *looks) add(e *Entry) {
-	if len(*l) == mostLooks*lookBytes || e.Deleted || e.Look == 0 || e.IDFrom.Weak() || e.IDFrom == FromAbout {
+func (l *looks) add(e *feedxml.Entry) {
+	if len(*l) == feedxml.MaxLooks*lookBytes || e.Deleted || e.Look == 0 || e.IDFrom.Weak() || e.IDFrom == feedxml.FromAbout {
 		return
 	}
 	k := keyOf(e.ID)
@@ -68,6 +67,7 @@ func (r *turn) newIdentities(d *document) error {
 	if changed < fewLooks || 2*changed <= len(now) {
 		return nil
 	}
-	return feed.Permanent(fmt.Errorf("%w; if the provider does not take that back, set identity to guid, which publishes all of them again under their new ids, or to link or content if the ids go on changing",
+	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids go on changing, to link or content, "+
+		"which publishes all entries once more, under ids that are made of their links or contents",
 		&feed.Violation{Kind: IdentitiesChanged, Page: d.url, Detail: fmt.Sprintf("%d of %d entries have another id than before, and the same title, link and date", changed, len(now))}))
 }

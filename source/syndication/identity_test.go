@@ -8,9 +8,10 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-func identity(i syndication.Identity) edit {
+func identity(i feedxml.Identity) edit {
 	return func(c *syndication.Config) { c.Identity = i }
 }
 
@@ -40,7 +41,7 @@ func TestIdentitiesChanged(t *testing.T) {
 		t.Helper()
 		err := r.poll()
 		var v *feed.Violation
-		if !errors.As(err, &v) || v.Kind != syndication.IdentitiesChanged || !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "set identity to guid") {
+		if !errors.As(err, &v) || v.Kind != syndication.IdentitiesChanged || !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "set identity to guid") || !strings.Contains(err.Error(), "to link or content, which publishes all entries once more, under ids") {
 			t.Errorf("got the error %v", err)
 		}
 		r.wantLast("")
@@ -155,7 +156,7 @@ func TestIdentity(t *testing.T) {
 	if id := r.last[0].ID; id != "0be2f43a6e74e445d3c93da985425a681e117884240d1e05a19f46e882a91190" {
 		t.Errorf("the ID is %s", id)
 	}
-	for i, want := range map[syndication.Identity]string{
+	for i, want := range map[feedxml.Identity]string{
 		"auto": "g1:a", "guid": "g1:a", "link": "http://feed.example/1:a",
 	} {
 		r := newUpstream("/feed", articles("", 1)).read(t, identity(i))

@@ -3,11 +3,12 @@ package syndication
 import (
 	"encoding/hex"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // identify makes the hash.
@@ -24,12 +25,12 @@ func (d *document) identify() {
 // judge finds out what follows from the whole of a document.
 func (s *Source) judge(cur *cursor, d *document) {
 	d.updated = s.trusted(instantOf(d.meta.Updated.Time), d.now)
-	if d.updated == 0 && d.meta.Format != Atom {
-		if t, err := http.ParseTime(d.response.Header.Get("Last-Modified")); err == nil {
+	if d.updated == 0 && d.meta.Format != feedxml.Atom {
+		if t, _, ok := message.ParseDate(d.response.Header.Get("Last-Modified")); ok {
 			d.updated = s.trusted(instantOf(t), d.now)
 		}
 	}
-	if d.archive && d.believe != 0 && d.updated >= d.believe && d.meta.Format != Atom {
+	if d.archive && d.believe != 0 && d.updated >= d.believe && d.meta.Format != feedxml.Atom {
 		d.seen.add(ArchiveTooNew, d.url, "the archive says it is of %s, and is older than the feed's document, which says it is not; its date is not believed", d.meta.Updated.Raw)
 		d.updated = 0
 	}
@@ -41,19 +42,19 @@ func (s *Source) judge(cur *cursor, d *document) {
 		d.seen.addAll([]feed.Violation{v})
 	}
 	if d.fold.times > 0 {
-		d.seen.add(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.fold.times, excerpt(d.fold.repeated))
+		d.seen.add(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.fold.times, feedxml.Excerpt(d.fold.repeated))
 	}
 	switch d.order = s.profile.order; {
-	case d.order != NoOrder:
-	case d.meta.Order != NoOrder:
+	case d.order != feedxml.NoOrder:
+	case d.meta.Order != feedxml.NoOrder:
 		d.order = d.meta.Order
-	case cur.Order != NoOrder && cur.Order != Mixed:
+	case cur.Order != feedxml.NoOrder && cur.Order != feedxml.Mixed:
 		d.order = cur.Order
 	default:
-		d.order = NewestFirst
+		d.order = feedxml.NewestFirst
 	}
-	if d.order == d.meta.Order && d.order != Mixed {
-		if cur.Order != NoOrder && cur.Order != d.order && s.profile.order == NoOrder {
+	if d.order == d.meta.Order && d.order != feedxml.Mixed {
+		if cur.Order != feedxml.NoOrder && cur.Order != d.order && s.profile.order == feedxml.NoOrder {
 			d.seen.add(OrderChanged, d.url, "the entries of the document run %s, where they ran %s before", d.order, cur.Order)
 		}
 	}
@@ -61,17 +62,17 @@ func (s *Source) judge(cur *cursor, d *document) {
 
 // dialect is the dialect of a document, as far as the configuration leaves it
 // open.
-func (s *Source) dialect(m *Meta) (Dialect, bool, []feed.Violation) {
-	found, deletes, odd := m.Dialect()
+func (s *Source) dialect(m *feedxml.Meta) (Dialect, bool, []feed.Violation) {
+	found, deletes, odd := dialectOf(m)
 	switch forced := s.profile.forced; {
-	case forced == "" && found == Archived && s.cfg.OlderRel == "" && m.isAtomHopper():
+	case forced == "" && found == Archived && s.cfg.OlderRel == "" && isAtomHopper(m):
 		return Paged, false, odd
 	case forced == "":
 		return found, deletes, odd
 	case forced == Complete && found != Complete:
 		asked := *m
-		asked.Complete, asked.Incremental = true, Unset
-		return asked.Dialect()
+		asked.Complete, asked.Incremental = true, feedxml.Unset
+		return dialectOf(&asked)
 	case found == Complete && strings.HasPrefix(string(s.cfg.Dialect), "fh-"):
 		return found, deletes, odd
 	default:

@@ -2,12 +2,13 @@ package syndication
 
 import (
 	"encoding/hex"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // hints are what a document says of when to poll, as the cursor keeps it.
@@ -21,7 +22,7 @@ type hints struct {
 }
 
 // hintsOf returns nil if the document says nothing.
-func hintsOf(m *Meta) *hints {
+func hintsOf(m *feedxml.Meta) *hints {
 	h := hints{Period: int64(m.Hints.TTL / time.Second)}
 	if h.Period == 0 {
 		h.Period = int64(m.Hints.Period / time.Second)
@@ -77,7 +78,9 @@ func freshness(resp *source.Response) time.Duration {
 			}
 		}
 	}
-	if expires, err := http.ParseTime(resp.Header.Get("Expires")); err == nil {
+	// A number, which some servers send, is no date (RFC 9111, section 5.3), and not a year.
+	value := resp.Header.Get("Expires")
+	if expires, _, ok := message.ParseDate(value); ok && !isNumber(value) {
 		return max(0, expires.Sub(resp.Date)-time.Duration(max(age, 0))*time.Second)
 	}
 	return 0
@@ -147,7 +150,7 @@ func (cur *cursor) settle(d *document) {
 	cur.Modified = validator(d.response.Header.Get("Last-Modified"))
 	// A document that was written this second may be written again within it
 	// (RFC 9110, section 8.8.2.2).
-	if at, err := http.ParseTime(cur.Modified); err == nil && cur.ETag == "" && d.response.Date.Sub(at) < 2*time.Second {
+	if at, _, ok := message.ParseDate(cur.Modified); ok && cur.ETag == "" && d.response.Date.Sub(at) < 2*time.Second {
 		cur.Modified = ""
 	}
 }
@@ -156,4 +159,9 @@ func (cur *cursor) settle(d *document) {
 func hashOf(url string) string {
 	k := keyOf(url)
 	return hex.EncodeToString(k[:8])
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	return err == nil
 }

@@ -110,13 +110,15 @@ func TestManners(t *testing.T) {
 		fresh             time.Duration
 	}{
 		"case 110: max-age, and the answer is old": {doc, "Cache-Control", "public, max-age=3600", 50 * time.Minute},
-		"no-cache":                {doc, "Cache-Control", "no-cache, max-age=3600", 0},
-		"Expires":                 {doc, "Expires", "Sat, 01 Jan 2000 01:00:00 GMT", 50 * time.Minute},
-		"case 111: ttl":           {rss("<ttl>60</ttl>", "a"), "X", "", time.Hour},
-		"max-age goes before ttl": {rss("<ttl>60</ttl>", "a"), "Cache-Control", "max-age=720", 2 * time.Minute},
-		"case 111: skipHours":     {rss("<skipHours><hour>0</hour><hour>1</hour></skipHours>", "a"), "X", "", 2 * time.Hour},
-		"skipDays":                {rss("<skipDays><day>Saturday</day></skipDays>", "a"), "X", "", 24 * time.Hour},
-		"nothing":                 {doc, "X", "", 0},
+		"no-cache":                  {doc, "Cache-Control", "no-cache, max-age=3600", 0},
+		"Expires":                   {doc, "Expires", "Sat, 01 Jan 2000 01:00:00 GMT", 50 * time.Minute},
+		"Expires in a form of mail": {doc, "Expires", "Sat, 1 Jan 2000 02:00 +0100", 50 * time.Minute},
+		"Expires of a number":       {doc, "Expires", "3600", 0},
+		"case 111: ttl":             {rss("<ttl>60</ttl>", "a"), "X", "", time.Hour},
+		"max-age goes before ttl":   {rss("<ttl>60</ttl>", "a"), "Cache-Control", "max-age=720", 2 * time.Minute},
+		"case 111: skipHours":       {rss("<skipHours><hour>0</hour><hour>1</hour></skipHours>", "a"), "X", "", 2 * time.Hour},
+		"skipDays":                  {rss("<skipDays><day>Saturday</day></skipDays>", "a"), "X", "", 24 * time.Hour},
+		"nothing":                   {doc, "X", "", 0},
 	} {
 		run(name, func(t *testing.T) {
 			u := newUpstream("/feed", tt.doc)

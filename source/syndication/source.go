@@ -11,6 +11,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // Source polls one feed. Next keeps the contract of a bridge's Source: what a
@@ -61,7 +62,7 @@ func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source
 	}
 	if cfg.Identity == "link" || cfg.Identity == "content" {
 		// IDs that are not used may change with each reading.
-		s.ignored = append(s.ignored, xml.Name{Space: "*", Local: "guid"}, xml.Name{Space: atomURI, Local: "id"})
+		s.ignored = append(s.ignored, xml.Name{Space: "*", Local: "guid"}, xml.Name{Space: feedxml.AtomNamespace, Local: "id"})
 	}
 	return s
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 func TestOriginHeaders(t *testing.T) {
@@ -15,7 +16,7 @@ func TestOriginHeaders(t *testing.T) {
 	redact := safetext.NewRedactor("ticket")
 	d := &document{}
 	d.url = "https://me:word@x.example/feed?token=abc"
-	d.meta = Meta{URL: "https://me:word@x.example/en/feed?token=abc&ticket=def", ID: "urn:f", Title: "News\n of \x01 today", Authors: []string{"A <a@b.example>", "B"}}
+	d.meta = feedxml.Meta{URL: "https://me:word@x.example/en/feed?token=abc&ticket=def", ID: "urn:f", Title: "News\n of \x01 today", Authors: []string{"A <a@b.example>", "B"}}
 	want := feed.Header{
 		{Name: "Feed-Id", Value: "urn:f"},
 		{Name: "Feed-Title", Value: "News of %01 today"},
@@ -27,7 +28,7 @@ func TestOriginHeaders(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	// What is too long for a header is left out, and so is a base that is the document.
-	d.meta = Meta{URL: d.url, ID: strings.Repeat("x", 2000), Title: " "}
+	d.meta = feedxml.Meta{URL: d.url, ID: strings.Repeat("x", 2000), Title: " "}
 	if h := d.originHeaders(redact); len(h) > 0 {
 		t.Errorf("got %v", h)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // tail reads the next page of a feed whose pages only change by growing, and
@@ -65,7 +66,7 @@ func (r *turn) nextPage(ctx context.Context) (feed.Batch, error) {
 	newer, _ := d.meta.Link(s.profile.newer)
 	next := withoutFragment(newer.Href)
 	if next != "" && (s.round[keyOf(next)] || short(next) == "") {
-		r.seen.add(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", excerpt(next))
+		r.seen.add(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", feedxml.Excerpt(next))
 		next = ""
 	}
 	if next != "" {
@@ -195,7 +196,7 @@ func (r *turn) findTail(ctx context.Context) (feed.Batch, error) {
 
 func (r *turn) tailFrom(page string) (feed.Batch, error) {
 	if short(page) == "" {
-		return feed.Batch{}, feed.Permanent(fmt.Errorf("the page to begin with has no url, or one that is too long: %s", excerpt(page)))
+		return feed.Batch{}, feed.Permanent(fmt.Errorf("the page to begin with has no url, or one that is too long: %s", feedxml.Excerpt(page)))
 	}
 	r.cur.Tail = page
 	return feed.Batch{More: true}, nil

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // job is a poll that has something to publish: older documents, and behind them
@@ -270,14 +272,14 @@ func (r *turn) pincer(ctx context.Context, gap bool) error {
 }
 
 // older returns the URL of the next older document; "" if there is none.
-func (s *Source) older(m *Meta, dialect Dialect) string {
+func (s *Source) older(m *feedxml.Meta, dialect Dialect) string {
 	url, _ := s.olderLink(m, dialect)
 	return url
 }
 
 // olderLink returns the URL of the next older document, and the relation that leads
 // there.
-func (s *Source) olderLink(m *Meta, dialect Dialect) (url, rel string) {
+func (s *Source) olderLink(m *feedxml.Meta, dialect Dialect) (url, rel string) {
 	rels := s.profile.older
 	if rels == nil {
 		switch dialect {
@@ -363,17 +365,17 @@ func (r *turn) recheckDue(now time.Time) bool {
 }
 
 // expected is the order that the entries of a document are expected in.
-func (r *turn) expected() Order {
+func (r *turn) expected() feedxml.Order {
 	switch {
-	case r.s.profile.order != NoOrder:
+	case r.s.profile.order != feedxml.NoOrder:
 		return r.s.profile.order
-	case r.cur.Order != NoOrder:
+	case r.cur.Order != feedxml.NoOrder:
 		return r.cur.Order
 	}
-	return NewestFirst
+	return feedxml.NewestFirst
 }
 
 // isParse says whether a document that came was not good enough.
 func isParse(err error) bool {
-	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrTrailing) || errors.Is(err, ErrCharset)
+	return errors.Is(err, feedxml.ErrMalformed) || errors.Is(err, feedxml.ErrTrailing) || errors.Is(err, feedxml.ErrCharset)
 }

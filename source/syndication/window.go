@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // rank says when an entry of a document is published: those of lower rank first.
@@ -14,11 +16,11 @@ func (r rank) compare(other rank) int {
 }
 
 // rankOf returns the rank of an entry in a document of the given order.
-func rankOf(e *Entry, o Order) rank {
+func rankOf(e *feedxml.Entry, o feedxml.Order) rank {
 	switch at := int64(e.Index); o {
-	case OldestFirst:
+	case feedxml.OldestFirst:
 		return rank{0, at}
-	case Mixed:
+	case feedxml.Mixed:
 		return rank{int64(instantOf(e.Updated.Time)), -at}
 	default:
 		return rank{0, -at}
@@ -27,7 +29,7 @@ func rankOf(e *Entry, o Order) rank {
 
 // item is an entry that is held.
 type item struct {
-	Entry
+	feedxml.Entry
 	rank rank
 	hash [16]byte
 	at   int // in the heap
@@ -41,7 +43,7 @@ func (it *item) weight() int {
 // window holds entries of a document, those that are published first. It is a
 // heap with the last of them on top.
 type window struct {
-	order Order
+	order feedxml.Order
 	items []*item
 	// byIndex finds an item by its place in the document.
 	byIndex map[int]*item
@@ -55,7 +57,7 @@ type window struct {
 	cut   *rank
 }
 
-func newWindow(o Order, limit int) *window {
+func newWindow(o feedxml.Order, limit int) *window {
 	return &window{order: o, byIndex: map[int]*item{}, limit: limit, whole: true}
 }
 
@@ -114,7 +116,7 @@ func (w *window) forget(it *item) {
 
 // arrange sorts the items in the order in which they are published. Nothing may
 // be taken after that.
-func (w *window) arrange(o Order) {
+func (w *window) arrange(o feedxml.Order) {
 	w.order = o
 	for _, it := range w.items {
 		it.rank = rankOf(&it.Entry, o)

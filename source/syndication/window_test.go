@@ -8,6 +8,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
 // steps are documents, and what a poll of each publishes and tells.
@@ -271,7 +272,7 @@ func TestEntities(t *testing.T) {
 		r.want("")
 		u.field("/feed", "Content-Type", "application/xml; charset=windows-1252")
 		u.set("/feed", strings.NewReplacer("ISO-8859-1", "utf-8", "\xf6", "\xf6\xf6").Replace(latin))
-		r.want("ä:öö", syndication.CharsetMismatch)
+		r.want("ä:öö", feedxml.CharsetMismatch)
 	})
 	t.Run("case 123: an entry larger than limits.entity", func(t *testing.T) {
 		t.Parallel()

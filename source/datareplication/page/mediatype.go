@@ -118,5 +118,8 @@ var isTokenByte = func() (is [256]bool) {
 	return is
 }()
 
-// excerpt returns s, shortened for an error or a log line.
-func excerpt(s string) string { return safetext.Clip(s, 160) }
+// excerpt returns s, shortened for an error or a log line, without secrets of URLs.
+func excerpt(s string) string {
+	var redact *safetext.Redactor
+	return redact.Excerpt(s, 160)
+}

@@ -1,0 +1,63 @@
+package feedxml
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// longestAddress is how long an ID, a URL or any other short text of a document
+	// may be, in bytes. Documents without this limit made gigabytes of a few
+	// kilobytes: a long xml:base is part of every URL that is relative to it.
+	longestAddress = 8 << 10
+	// longestDate is how long a date may be, in bytes.
+	longestDate = 256
+	// mostLinks is how many links of a document are kept, and mostRelations how
+	// many relations of one link.
+	mostLinks     = 1000
+	mostRelations = 16
+	// mostInherited is how many bytes of namespaces, xml:base and xml:lang the
+	// entries of a document may inherit. Each entry that uses them has a copy.
+	mostInherited = 64 << 10
+)
+
+// resolveLink makes a reference absolute, as [resolve] does. It is not ok if the
+// reference or the result is longer than [longestAddress].
+func resolveLink(base, ref string) (absolute string, ok bool) {
+	if len(ref) > longestAddress || len(base) > longestAddress {
+		return "", false
+	}
+	absolute, ok = resolve(base, ref)
+	if len(absolute) > longestAddress {
+		return "", false
+	}
+	return absolute, ok
+}
+
+// clip returns the first bytes of a text: whole characters, and no more than
+// limit bytes.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
+
+func first(at *string, content []byte) {
+	if *at == "" {
+		*at = text(content)
+	}
+}
+
+// firstClipped is [first] for what describes a document, which is held longer than
+// an entry.
+func firstClipped(at *string, content []byte) {
+	if *at == "" {
+		*at = clipText(text(content))
+	}
+}
+
+func clipText(s string) string { return strings.Clone(clip(s, longestAddress)) }

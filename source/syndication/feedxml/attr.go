@@ -1,0 +1,105 @@
+package feedxml
+
+import "bytes"
+
+// attr is an attribute of a tag. It is good until more is read.
+type attr struct {
+	name, value []byte // as written
+	at          int    // of the value, in what the tag was read from
+}
+
+// attributes cuts out the attributes of a tag that [scanner.tag] has read.
+// They go behind those in list.
+func attributes(list []attr, b []byte, t tag) []attr {
+	j := t.nameEnd
+	for range t.attributes {
+		for isSpace[b[j]] {
+			j++
+		}
+		name := j
+		for isName[b[j]] {
+			j++
+		}
+		a := attr{name: b[name:j]}
+		for b[j] != '"' && b[j] != '\'' {
+			j++
+		}
+		a.at = j + 1
+		a.value = b[a.at : a.at+bytes.IndexByte(b[a.at:], b[j])]
+		j = a.at + len(a.value) + 1
+		list = append(list, a)
+	}
+	return list
+}
+
+// vocabulary recognises the names that the format of a document has.
+type vocabulary struct {
+	*violationLog
+	format Format
+	// rssURI is the namespace of a root element rss, which is that of its items too,
+	// whatever it is; own is how names of the format are known.
+	rssURI string
+	own    space
+	attrs  []attr // of the tag that was read last
+}
+
+// attribute returns the value of an attribute of the tag that r.attrs is of.
+func (r *vocabulary) attribute(in *scope, space space, local string) (value string, ok bool) {
+	for _, a := range r.attrs {
+		prefix, name := cutPrefix(a.name)
+		if string(name) != local {
+			continue
+		}
+		// An attribute without a prefix is in no namespace.
+		if prefix == nil {
+			if space != noSpace {
+				continue
+			}
+		} else if b, declared := in.lookup(prefix); !declared || b.space != space {
+			continue
+		}
+		return attrValue(a.value), true
+	}
+	return "", false
+}
+
+// inner returns the scope within an element whose parent's is outer.
+func (r *vocabulary) inner(outer *scope, b []byte, t tag) scope {
+	s := *outer
+	s.bindings = s.bindings[:len(s.bindings):len(s.bindings)]
+	if t.attributes == 0 {
+		return s
+	}
+	r.attrs = attributes(r.attrs[:0], b, t)
+	for _, a := range r.attrs {
+		if a.name[0] != 'x' || len(a.name) < len("xmlns") {
+			continue
+		}
+		switch string(a.name) {
+		case "xmlns":
+			s.bindings = append(s.bindings, r.bind("", attrValue(a.value)))
+		case "xml:base":
+			base, ok := resolveLink(s.base, attrValue(a.value))
+			if !ok {
+				r.violation(BadHref, "the xml:base %q is no URI, or one of more than %d bytes, and is ignored", Excerpt(a.value), longestAddress)
+				continue
+			}
+			s.base, s.based = base, true
+		case "xml:lang":
+			s.lang = attrValue(a.value)
+		default:
+			if prefix, ok := bytes.CutPrefix(a.name, []byte("xmlns:")); ok {
+				s.bindings = append(s.bindings, r.bind(string(prefix), attrValue(a.value)))
+			}
+		}
+	}
+	return s
+}
+
+func (r *vocabulary) bind(prefix, uri string) binding {
+	b := binding{prefix: prefix, uri: uri, space: spaceOf(uri)}
+	if b.space == foreign && uri == r.rssURI && uri != "" {
+		b.space = rss
+	}
+	return b
+}

@@ -1,0 +1,89 @@
+package feedxml
+
+import (
+	"encoding/binary"
+	"unicode/utf8"
+)
+
+// isName and isNameStart hold for the bytes of names. Beyond ASCII they hold for
+// every character; which of those XML allows is for the full check to say.
+var isName, isNameStart, isSpace [256]bool
+
+func init() {
+	for c := range isName {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == ':' || c >= utf8.RuneSelf
+		isNameStart[c] = letter
+		isName[c] = letter || c >= '0' && c <= '9' || c == '-' || c == '.'
+		isSpace[c] = c == ' ' || c == '\t' || c == '\n' || c == '\r'
+	}
+}
+
+// legal returns how many bytes b starts with that are whole characters of
+// UTF-8 which XML allows. The rest is not, if bad; else it is the first bytes
+// of a character, or nothing. Where b was made by a decoder that writes
+// U+FFFD for what it does not know, replaced, that is bad too.
+func legal(b []byte, replaced bool) (n int, bad bool) {
+	for n < len(b) {
+		// Eight bytes at once, for as long as all are printable ASCII.
+		for n+32 <= len(b) {
+			w := b[n : n+32]
+			if unusual(w)|unusual(w[8:])|unusual(w[16:])|unusual(w[24:]) != 0 {
+				break
+			}
+			n += 32
+		}
+		for n+8 <= len(b) && unusual(b[n:]) == 0 {
+			n += 8
+		}
+		for end := min(n+8, len(b)); n < end; {
+			switch c := b[n]; {
+			case c >= ' ' && c < utf8.RuneSelf || isSpace[c]:
+				n++
+			case c < ' ':
+				return n, true
+			default:
+				char, size := utf8.DecodeRune(b[n:])
+				switch {
+				case size == 1:
+					return n, utf8.FullRune(b[n:])
+				case char == 0xfffe || char == 0xffff || char == utf8.RuneError && replaced:
+					return n, true
+				}
+				n += size
+			}
+		}
+	}
+	return n, false
+}
+
+// unusual is 0 if the first eight bytes of b are printable ASCII.
+func unusual(b []byte) uint64 {
+	const high, blank = 0x8080808080808080, 0x2020202020202020
+	w := binary.LittleEndian.Uint64(b)
+	return (w | (w-blank)&^w) & high
+}
+
+// isChar says whether XML 1.0 has the character.
+func isChar(c rune) bool {
+	return c == '\t' || c == '\n' || c == '\r' || c >= 0x20 && c <= 0xd7ff || c >= 0xe000 && c <= 0xfffd || c >= 0x10000 && c <= 0x10ffff
+}
+
+func isBlank(b []byte) bool {
+	for _, c := range b {
+		if !isSpace[c] {
+			return false
+		}
+	}
+	return true
+}
+
+// trim removes the white space of XML, and no other, from both ends.
+func trim[T string | []byte](s T) T {
+	for len(s) > 0 && isSpace[s[0]] {
+		s = s[1:]
+	}
+	for len(s) > 0 && isSpace[s[len(s)-1]] {
+		s = s[:len(s)-1]
+	}
+	return s
+}

@@ -1,0 +1,175 @@
+package feedxml
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"regexp"
+	"strings"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/unicode"
+)
+
+// declarationBytes is how far the encoding is looked for in a document.
+const declarationBytes = 1024
+
+// declared matches the encoding of an XML declaration, and declaredLate that of one
+// that something stands before.
+var (
+	declared     = regexp.MustCompile(`^\s*` + declaredLate.String())
+	declaredLate = regexp.MustCompile(`<\?xml\s[^>]*?\bencoding\s*=\s*["']\s*([A-Za-z0-9._:-]+)\s*["']`)
+)
+
+var errNoSuchCharset = errors.New("this encoding is not known")
+
+// decoded is a document in UTF-8, without a byte order mark.
+type decoded struct {
+	r io.Reader
+	// charset is the name of the encoding that it had. mismatch is not empty if
+	// that is not the one which the document declares, and fault if it is none
+	// that is known.
+	charset, mismatch, fault string
+	// mixed reports that bytes which are not UTF-8 are windows-1252: it was declared
+	// to be ASCII.
+	mixed bool
+}
+
+// decode finds out the encoding of r. It is that of the byte order mark, else of
+// the Content-Type, else of the XML declaration, else UTF-8 (RFC 7303, section 3).
+// If lenient, one that is not known is taken for UTF-8.
+//
+// A document is never read in an encoding that its bytes speak against: with
+// "<?xml" in single bytes it cannot be UTF-16, whoever says so.
+func decode(r io.Reader, contentType string, lenient bool) (d decoded, err error) {
+	b := bufio.NewReaderSize(r, declarationBytes)
+	// An error comes again when the document is read.
+	head, _ := b.Peek(declarationBytes)
+	label, mark := seenCharset(head)
+	head = head[mark:]
+	written := ""
+	pattern := declared
+	if lenient {
+		pattern = declaredLate
+	}
+	if match := pattern.FindSubmatch(head); match != nil {
+		written = knownLabel(string(match[1]))
+	}
+	_, _ = b.Discard(mark)
+	by := "its byte order mark"
+	switch label {
+	case "utf-16le", "utf-16be":
+		order := unicode.LittleEndian
+		if label == "utf-16be" {
+			order = unicode.BigEndian
+		}
+		return decoded{r: unicode.UTF16(order, unicode.IgnoreBOM).NewDecoder().Reader(b), charset: label}, nil
+	case "":
+		if label = sentCharset(contentType); label != "" {
+			by = "its Content-Type"
+		} else if label = written; label != "" {
+			by = "its XML declaration"
+		} else {
+			label = "utf-8"
+		}
+	}
+	if isASCII(label) {
+		label, d.mixed = "utf-8", true
+	}
+	enc, charset, err := lookup(label)
+	switch {
+	case err != nil && lenient && label != "utf-32":
+		return decoded{r: b, charset: "utf-8", fault: fmt.Sprintf("the encoding is %q, as %s says, which is not known; the document is read as UTF-8", Excerpt(label), by)}, nil
+	case err != nil:
+		return decoded{}, fmt.Errorf("%q, as %s says: %w", label, by, err)
+	}
+	if strings.HasPrefix(charset, "utf-16") {
+		return decoded{
+			r: b, charset: "utf-8", mismatch: fmt.Sprintf("the document is %s according to %s, but its bytes are not; it is read as UTF-8", charset, by),
+		}, nil
+	}
+	if _, other, err := lookup(written); err == nil && other != charset && !isASCII(written) {
+		d.mismatch = fmt.Sprintf("the document is %s according to %s, which counts, and %s according to its XML declaration", charset, by, other)
+	}
+	if d.r, d.charset = b, charset; charset != "utf-8" {
+		d.r = enc.NewDecoder().Reader(b)
+	}
+	return d, nil
+}
+
+// isASCII reports whether a label means ASCII. The bytes of many documents with such
+// a label are UTF-8.
+func isASCII(label string) bool {
+	switch strings.ToLower(strings.TrimSpace(label)) {
+	case "us-ascii", "ascii", "iso646-us", "ansi_x3.4-1968":
+		return true
+	}
+	return false
+}
+
+// knownLabel returns the label of an encoding in the form that is looked up: what
+// some servers write is mended, and one that means nothing is "".
+func knownLabel(label string) string {
+	label = strings.Trim(strings.TrimSpace(label), `'"`)
+	switch strings.ToLower(label) {
+	case "none", "unknown", "null":
+		return ""
+	case "utf_8", "utf", "utf8mb4":
+		return "utf-8"
+	}
+	return label
+}
+
+// seenCharset tells an encoding by a byte order mark, which has mark bytes, or by
+// the zeros around the first character. It returns "" if there is neither.
+func seenCharset(head []byte) (charset string, mark int) {
+	for _, known := range []struct {
+		begins, charset string
+		mark            int
+	}{
+		{"\x00\x00\xfe\xff", "utf-32", 4},
+		{"\xff\xfe\x00\x00", "utf-32", 4},
+		{"\x00\x00\x00<", "utf-32", 0},
+		{"<\x00\x00\x00", "utf-32", 0},
+		{"\xef\xbb\xbf", "utf-8", 3},
+		{"\xfe\xff", "utf-16be", 2},
+		{"\xff\xfe", "utf-16le", 2},
+		{"\x00<", "utf-16be", 0},
+		{"<\x00", "utf-16le", 0},
+	} {
+		if bytes.HasPrefix(head, []byte(known.begins)) {
+			return known.charset, known.mark
+		}
+	}
+	return "", 0
+}
+
+// lookup finds an encoding by any of its names. As browsers do, it takes
+// ISO-8859-1 and US-ASCII for windows-1252, which they are part of.
+func lookup(label string) (encoding.Encoding, string, error) {
+	enc, err := htmlindex.Get(label)
+	if err != nil {
+		return nil, "", errNoSuchCharset
+	}
+	name, err := htmlindex.Name(enc)
+	if err != nil || name == "replacement" || name == "x-user-defined" {
+		return nil, "", errNoSuchCharset
+	}
+	return enc, name, nil
+}
+
+func sentCharset(contentType string) string {
+	if contentType == "" {
+		return ""
+	}
+	// Even where a parameter cannot be read, there may be others.
+	_, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return ""
+	}
+	return knownLabel(params["charset"])
+}

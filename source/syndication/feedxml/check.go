@@ -1,0 +1,133 @@
+package feedxml
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+)
+
+// check has encoding/xml read the first n unread bytes, which stand in the given
+// scope, and looks for what that overlooks: attributes that repeat, and prefixes
+// that are not declared. That tags match, and that there is one root, is known
+// already.
+func (r *tokenizer) check(n int, outer *scope) error {
+	if !r.opts.Check {
+		return nil
+	}
+	piece := r.in.unread()[:n]
+	d := xml.NewDecoder(bytes.NewReader(piece))
+	c := checker{uris: map[string][]string{"xml": {xmlURI}, "": {""}}}
+	for _, b := range outer.bindings {
+		c.uris[b.prefix] = append(c.uris[b.prefix], b.uri)
+	}
+	for {
+		at := int(d.InputOffset())
+		token, err := d.RawToken()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			var wrong *xml.SyntaxError
+			if errors.As(err, &wrong) {
+				return r.failed(ErrMalformed, int(d.InputOffset()), "%s", wrong.Msg)
+			}
+			return r.failed(ErrMalformed, int(d.InputOffset()), "%s", err.Error())
+		}
+		detail := ""
+		switch t := token.(type) {
+		case xml.StartElement:
+			detail = c.start(t)
+		case xml.EndElement:
+			c.end()
+		}
+		if detail != "" {
+			return r.failed(ErrMalformed, at, "%s", detail)
+		}
+	}
+}
+
+// checkDoctype checks a document type declaration of n bytes.
+func (r *tokenizer) checkDoctype(n int) error {
+	if !r.opts.Check {
+		return nil
+	}
+	d := xml.NewDecoder(bytes.NewReader(r.in.unread()[:n]))
+	if _, err := d.RawToken(); err != nil || d.InputOffset() != int64(n) {
+		return r.failed(ErrMalformed, 0, "the document type declaration is none")
+	}
+	return nil
+}
+
+// checker keeps the namespaces that are in scope.
+type checker struct {
+	uris     map[string][]string // by prefix, inner ones last
+	declared [][]string          // prefixes, by element
+}
+
+// start returns what is wrong with a tag.
+func (c *checker) start(t xml.StartElement) (detail string) {
+	var prefixes []string
+	for _, a := range t.Attr {
+		prefix, ok := declares(a.Name)
+		if !ok {
+			continue
+		}
+		uri := a.Value
+		switch {
+		case uri == "" && prefix != "":
+			return "the prefix " + Excerpt(prefix) + " is declared without a namespace"
+		case prefix == "xmlns" || (prefix == "xml") != (uri == xmlURI):
+			return "a prefix of XML itself is declared anew"
+		}
+		c.uris[prefix] = append(c.uris[prefix], uri)
+		prefixes = append(prefixes, prefix)
+	}
+	c.declared = append(c.declared, prefixes)
+	if !c.isDeclared(t.Name.Space) {
+		return "the prefix " + Excerpt(t.Name.Space) + " is not declared"
+	}
+	seen := make(map[xml.Name]bool, len(t.Attr))
+	for _, a := range t.Attr {
+		name := a.Name
+		if prefix, ok := declares(name); ok {
+			name = xml.Name{Space: "xmlns", Local: prefix}
+		} else if name.Space != "" {
+			if !c.isDeclared(name.Space) {
+				return "the prefix " + Excerpt(name.Space) + " is not declared"
+			}
+			name.Space = "uri " + c.uris[name.Space][len(c.uris[name.Space])-1]
+		}
+		if seen[name] {
+			return "the attribute " + Excerpt(a.Name.Local) + " repeats"
+		}
+		seen[name] = true
+	}
+	return ""
+}
+
+func (c *checker) end() {
+	last := len(c.declared) - 1
+	if last < 0 {
+		return // the end tag of a container
+	}
+	for _, prefix := range c.declared[last] {
+		c.uris[prefix] = c.uris[prefix][:len(c.uris[prefix])-1]
+	}
+	c.declared = c.declared[:last]
+}
+
+func (c *checker) isDeclared(prefix string) bool {
+	return prefix == "" || len(c.uris[prefix]) > 0
+}
+
+// declares says whether an attribute declares a namespace, and for which prefix.
+func declares(name xml.Name) (prefix string, ok bool) {
+	switch {
+	case name.Space == "xmlns":
+		return name.Local, true
+	case name.Space == "" && name.Local == "xmlns":
+		return "", true
+	}
+	return "", false
+}

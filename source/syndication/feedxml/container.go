@@ -1,0 +1,228 @@
+package feedxml
+
+import (
+	"bytes"
+	"slices"
+)
+
+// step reads what comes next in the innermost container. found says that it was
+// an entry.
+func (r *Reader) step() (e Entry, found bool, err error) {
+	if err := r.skipText(); err != nil {
+		return Entry{}, false, r.repairOr(err)
+	}
+	if isNameStart[r.in.unread()[1]] {
+		return r.child()
+	}
+	return Entry{}, false, r.repairOr(r.between())
+}
+
+// repairOr skips what could not be read between the children of a container, if
+// the reader is lenient, and else returns the error.
+func (r *Reader) repairOr(err error) error {
+	if err == nil || !r.mayRepair(err) {
+		return err
+	}
+	r.scan.undefined = ""
+	return r.repairBetween(err)
+}
+
+// between reads an end tag, or markup that is no tag, in the innermost container.
+func (r *Reader) between() error {
+	limit := r.opts.Limits.Head
+	in := &r.open[len(r.open)-1]
+	switch r.in.unread()[1] {
+	case '/':
+		end, err := r.token(limit, func(b []byte) (int, *syntaxError) { return endTag(b, 0, []byte(in.name)) })
+		if err != nil {
+			return err
+		}
+		r.in.skip(end)
+		r.open = r.open[:len(r.open)-1]
+	default:
+		end, err := r.token(limit, func(b []byte) (int, *syntaxError) { return markup(b, 0) })
+		if err != nil {
+			return err
+		}
+		if err := r.check(end, &in.scope); err != nil {
+			return err
+		}
+		r.in.skip(end)
+	}
+	return nil
+}
+
+// child reads a child of the innermost container. If the reader is lenient, a
+// child that is not well-formed is repaired, its start tag first, and read again.
+func (r *Reader) child() (e Entry, found bool, err error) {
+	for range 3 {
+		violations := len(r.list)
+		var c childState
+		for again := true; again; {
+			again = false
+			r.list = r.list[:violations]
+			e, found, err = r.readChild(&c, &again)
+		}
+		if err == nil || !r.mayRepair(err) {
+			return e, found, err
+		}
+		r.list, r.scan.undefined = r.list[:violations], ""
+		if err := r.repairChild(c, err); err != nil || len(r.open) == 0 {
+			return Entry{}, false, err
+		}
+	}
+	return e, found, err
+}
+
+// childState is how far a child was read: whether its start tag was, and whether
+// it is an entry.
+type childState struct{ tagRead, isEntry bool }
+
+// readChild reads a child of the innermost container. After an error, nothing is
+// skipped. It asks to be called again where entities have been expanded.
+func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err error) {
+	var t tag
+	limits := r.opts.Limits
+	if _, err := r.token(max(limits.Entry, limits.Head), func(b []byte) (end int, err *syntaxError) {
+		t, err = r.scan.tag(b, 0)
+		return t.end, err
+	}); err != nil {
+		return Entry{}, false, err
+	}
+	if *again, err = r.expandHere(t.end); *again || err != nil {
+		return Entry{}, false, err
+	}
+	c.tagRead = true
+	if len(r.open) >= limits.Depth {
+		return Entry{}, false, r.malformed(&syntaxError{detail: tooDeep}, limits.Entry)
+	}
+	outer := &r.open[len(r.open)-1]
+	b := r.in.unread()
+	scope := r.inner(&outer.scope, b, t)
+	in, local, declared := scope.resolve(b[1:t.nameEnd])
+	switch {
+	case r.isContainer(len(r.open), in.space, local):
+		r.named = true
+		if meta := &r.about.meta; r.own != atom && meta.ID == "" {
+			r.attrs = attributes(r.attrs[:0], b, t)
+			about, _ := r.attribute(&scope, rdf, "about")
+			meta.ID = clipText(trim(about))
+		}
+		err = r.enter(t, scope)
+		return Entry{}, false, err
+	case r.isEntry(len(r.open), in.space, local):
+		deleted := in.space == tombstones
+		c.isEntry = true
+		if err := r.readElement(t, limits.Entry, len(r.open)); err != nil {
+			return Entry{}, false, err
+		}
+		if *again, err = r.expandHere(r.element.end); *again || err != nil {
+			return Entry{}, false, err
+		}
+		e, err = r.entry(outer, &scope, deleted)
+		return e, err == nil, err
+	}
+	if err := r.readElement(t, limits.Head-r.head, len(r.open)); err != nil {
+		return Entry{}, false, err
+	}
+	if *again, err = r.expandHere(r.element.end); *again || err != nil {
+		return Entry{}, false, err
+	}
+	r.head += r.element.end
+	if err := r.check(r.element.end, &outer.scope); err != nil {
+		return Entry{}, false, err
+	}
+	b = r.in.unread()
+	_, local = cutPrefix(b[1:t.nameEnd])
+	r.about.describe(b, &r.element, len(r.open), &scope, in.space, local, declared)
+	r.about.addUndefined(&r.scan, r.in.offset)
+	r.in.skip(r.element.end)
+	return Entry{}, false, nil
+}
+
+// entry returns the entry that the element which was read last is.
+func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) {
+	end := r.element.end
+	if err := r.check(end, &outer.scope); err != nil {
+		return Entry{}, err
+	}
+	e := r.entries.read(r.in.unread(), &r.element, &outer.inherit, s, deleted, r.in.offset)
+	e.Undefined = r.scan.undefined
+	meta, dates := &r.about.meta, &r.entries.dates
+	meta.Order, meta.PublishedOrder = dates.updated.order(), dates.published.order()
+	r.about.addUndefined(&r.scan, r.in.offset)
+	r.in.skip(end)
+	return e, nil
+}
+
+// expandHere expands the declared entities in the n unread bytes that were read as
+// an element or as a tag. It reports whether there were any; then these bytes have to
+// be read again. It fails if an entity would change what the element consists of.
+func (r *Reader) expandHere(n int) (again bool, err error) {
+	if r.scan.undefined == "" || len(r.entities.declared) == 0 {
+		return false, nil
+	}
+	expanded, changed, fault := r.entities.expand(r.in.unread()[:n])
+	if fault != "" {
+		detail := "the value of the entity &" + Excerpt(fault) + "; is no text and no complete element"
+		if !r.opts.Lenient {
+			return false, r.failed(ErrMalformed, 0, "%s", detail)
+		}
+		r.repaired(ErrMalformed, 0, detail+"; its markup is taken for text")
+	}
+	if !changed {
+		return false, nil
+	}
+	r.in.replace(n, expanded)
+	r.scan.undefined = ""
+	return true, nil
+}
+
+// enter goes into the element whose tag the unread bytes start with.
+func (r *Reader) enter(t tag, s scope) error {
+	if err := r.check(t.end, &s); err != nil {
+		return err
+	}
+	r.about.addUndefined(&r.scan, r.in.offset)
+	if !t.empty {
+		inherit := newInheritance(&s)
+		if size := inherit.size(); size > mostInherited {
+			return r.failed(ErrTooLarge, 0, "the entries would inherit %d bytes of namespaces, xml:base and xml:lang, where %d are the most", size, mostInherited)
+		}
+		if r.root == nil {
+			defer func() { r.root = slices.Clone(r.open) }()
+		}
+		r.open = append(r.open, container{name: string(r.in.unread()[1:t.nameEnd]), scope: s, inherit: inherit})
+	}
+	r.in.skip(t.end)
+	return nil
+}
+
+// skipText skips text, and returns with two unread bytes at least, of which the
+// first is a <.
+func (r *Reader) skipText() error {
+	limit := r.opts.Limits.Head
+	for {
+		b := r.in.unread()
+		n := bytes.IndexByte(b, '<')
+		if n >= 0 && n+1 < len(b) {
+			if n > limit {
+				return r.tooLarge(limit)
+			}
+			if err := r.scan.references(b, 0, n); err != nil {
+				return r.malformed(err, limit)
+			}
+			r.about.addUndefined(&r.scan, r.in.offset)
+			if !isBlank(b[:n]) {
+				if err := r.check(n, &r.open[len(r.open)-1].scope); err != nil {
+					return err
+				}
+			}
+			r.in.skip(n)
+			return nil
+		}
+		if err := r.more(max(n, 0), limit); err != nil {
+			return err
+		}
+	}
+}

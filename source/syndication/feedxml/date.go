@@ -1,0 +1,97 @@
+package feedxml
+
+import (
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/message"
+)
+
+// Date is a date of a document.
+type Date struct {
+	// Time is in UTC; zero if there is no date or it cannot be read. Nothing is
+	// ever made up in its place.
+	Time time.Time
+	// Raw is the date as written, and From the local name of the element that
+	// it was written in.
+	Raw, From string
+}
+
+// number reads decimal digits, nine at most; it is negative if there is anything
+// else.
+func number(s string) int {
+	if s == "" || len(s) > 9 {
+		return -1
+	}
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return -1
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n
+}
+
+// better keeps a date if it is better than the one that was found before.
+func (r *violationLog) better(at *Date, had *int, rank int, from string, content []byte) {
+	if rank <= *had {
+		return
+	}
+	d := r.date(dateName(from), text(content))
+	// One that cannot be read is kept until there is another.
+	if !d.Time.IsZero() || at.Raw == "" {
+		*at = d
+		if !d.Time.IsZero() {
+			*had = rank
+		}
+	}
+}
+
+// dateName returns the name of an element with a date, without an allocation.
+func dateName(local string) string {
+	for _, name := range [...]string{"updated", "published", "pubDate", "modified", "date", "issued", "created"} {
+		if name == local {
+			return name
+		}
+	}
+	return strings.Clone(local)
+}
+
+// date reads a date, and tells of one that cannot be read.
+func (r *violationLog) date(from, raw string) Date {
+	raw = trim(raw)
+	if raw == "" {
+		return Date{}
+	}
+	t, _, ok := message.ParseDate(raw)
+	if !ok {
+		r.violation(BadDate, "%s is no date: %s", Excerpt(from), Excerpt(raw))
+		raw = strings.Clone(clip(raw, longestDate))
+	}
+	return Date{Time: t, Raw: raw, From: from}
+}
+
+// updateRank says how good a date tells when an entry was changed; 0 if it does
+// not.
+func updateRank(in space, local string) int {
+	switch {
+	case in == atom && (local == "updated" || local == "modified"):
+		return 3
+	case in == dcterms && local == "modified":
+		return 2
+	case in == dc && local == "date":
+		return 1
+	}
+	return 0
+}
+
+func publishRank(in space, local string, isOwn bool) int {
+	switch {
+	case in == atom && (local == "published" || local == "issued"), isOwn && local == "pubDate":
+		return 2
+	case in == atom && local == "created":
+		return 1
+	}
+	return 0
+}

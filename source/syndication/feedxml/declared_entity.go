@@ -1,0 +1,284 @@
+package feedxml
+
+import (
+	"bytes"
+	"encoding/xml"
+	"strconv"
+	"strings"
+)
+
+const (
+	// mostEntities is how many entities of a document type declaration are known,
+	// and longestEntity how many bytes the value of one may have.
+	mostEntities  = 100
+	longestEntity = 4 << 10
+	// mostExpanded is how many bytes the references of a document may become. Those
+	// behind that are left as they are written.
+	mostExpanded = 256 << 10
+)
+
+// read reads the general entities that the internal subset of a document
+// type declaration defines. Those that are elsewhere are never fetched, and
+// parameter entities are not used.
+func (r *entityTable) read(doctype []byte) {
+	_, subset, ok := bytes.Cut(doctype, []byte("["))
+	if !ok {
+		return
+	}
+	for i := 0; i < len(subset); {
+		n := bytes.IndexByte(subset[i:], '<')
+		if n < 0 {
+			return
+		}
+		i += n
+		switch rest := subset[i:]; {
+		case bytes.HasPrefix(rest, openComment) || bytes.HasPrefix(rest, []byte("<?")):
+			end, _ := markup(rest, 0)
+			i += max(end, 1)
+		case bytes.HasPrefix(rest, []byte("<!ENTITY")):
+			i += r.readOne(rest)
+		default:
+			i++
+		}
+	}
+}
+
+// readOne reads one declaration, and returns how many bytes of it were read.
+func (r *entityTable) readOne(b []byte) int {
+	i := len("<!ENTITY")
+	skip := func(class *[256]bool) []byte {
+		start := i
+		for i < len(b) && class[b[i]] {
+			i++
+		}
+		return b[start:i]
+	}
+	before := skip(&isSpace)
+	name := string(skip(&isName))
+	skip(&isSpace)
+	if len(before) == 0 || name == "" || i == len(b) || b[i] != '"' && b[i] != '\'' {
+		return i
+	}
+	n := bytes.IndexByte(b[i+1:], b[i])
+	if n < 0 {
+		return i
+	}
+	value := b[i+1 : i+1+n]
+	i += n + 2
+	// Of several declarations the first counts (XML, section 4.2).
+	if _, again := r.declared[name]; again || len(r.declared) == mostEntities || len(value) > longestEntity || predefined(name) != 0 || bytes.IndexByte(value, '%') >= 0 {
+		return i
+	}
+	if r.declared == nil {
+		r.declared = map[string]declaredEntity{}
+	}
+	text := withoutNumeric(value)
+	r.declared[strings.Clone(name)] = declaredEntity{text, isContent([]byte(text))}
+	return i
+}
+
+// withoutNumeric undoes the references to characters in the value of an entity.
+func withoutNumeric(value []byte) string {
+	var out []byte
+	for {
+		n := bytes.Index(value, []byte("&#"))
+		if n < 0 {
+			return string(append(out, value...))
+		}
+		out = append(out, value[:n]...)
+		value = value[n:]
+		length, ok := referenceLength(value)
+		if !ok {
+			out, value = append(out, value[:2]...), value[2:]
+			continue
+		}
+		char, _ := numeric(string(value[1 : length-1]))
+		out, value = append(out, string(char)...), value[length:]
+	}
+}
+
+// expand returns an element with the references to declared entities expanded;
+// changed is false if it has none of them. The element is read again afterwards, so
+// what stands for an entity must be complete elements and text: fault names an entity
+// for which that is not so, and whose value is taken for text.
+func (r *entityTable) expand(b []byte) (expanded []byte, changed bool, fault string) {
+	x := expansion{entities: r.declared, left: mostExpanded - r.expanded}
+	expanded = mapReferences(b, func(name string, inTag bool) (string, bool) {
+		text, ok := x.text(name, inTag, 0)
+		changed = changed || ok
+		return text, ok
+	})
+	r.expanded = mostExpanded - x.left
+	return expanded, changed, x.fault
+}
+
+// entityTable holds the entities that a document declares.
+type entityTable struct {
+	declared map[string]declaredEntity
+	expanded int // how many bytes references to them have become
+}
+
+// declaredEntity is an entity that the document declares.
+type declaredEntity struct {
+	value string
+	// isContent reports whether value can stand between tags: complete elements, text
+	// and references.
+	isContent bool
+}
+
+// expansion replaces references to declared entities.
+type expansion struct {
+	entities map[string]declaredEntity
+	// left is how many bytes of values may still be read. It bounds the time too:
+	// entities that refer to each other can make it grow exponentially.
+	left int
+	// fault is the last entity whose value was taken for text because it is no content.
+	fault string
+}
+
+// text returns what stands for a reference to an entity. It is not ok if the entity is
+// not declared, refers to itself, or needs more than is left.
+func (x *expansion) text(name string, inTag bool, depth int) (text string, ok bool) {
+	e, ok := x.entities[name]
+	if !ok || depth > 8 {
+		return "", false
+	}
+	if x.left -= len(e.value) + 1; x.left < 0 {
+		x.left = 0
+		return "", false
+	}
+	if !inTag && !e.isContent {
+		x.fault = name
+		return asText(e.value), true
+	}
+	replace := func(name string, inTag bool) (string, bool) {
+		if _, declared := x.entities[name]; !ok || !declared {
+			return "", false
+		}
+		var inner string
+		inner, ok = x.text(name, inTag, depth+1)
+		return inner, ok
+	}
+	if inTag {
+		// It has no tags, whatever it looks like.
+		b := appendReferences(nil, []byte(e.value), true, replace)
+		return attributeEscaper.Replace(string(b)), ok
+	}
+	return string(mapReferences([]byte(e.value), replace)), ok
+}
+
+var attributeEscaper = strings.NewReplacer("<", "&lt;", `"`, "&quot;", "'", "&apos;")
+
+// asText escapes the markup of a value, and its references to entities.
+func asText(value string) string {
+	p := repairer{b: []byte(strings.ReplaceAll(value, "<", "&lt;"))}
+	p.references(0, len(p.b))
+	return string(appendReferences(nil, p.out, false, func(name string, _ bool) (string, bool) { return "&amp;" + name + ";", true }))
+}
+
+// isContent reports whether a value consists of complete elements, text and
+// references, as the value of an entity has to (XML, section 4.3.2).
+func isContent(b []byte) bool {
+	s := scanner{maxAttributes: 256}
+	var open [][]byte
+	for i := 0; i < len(b); {
+		n := bytes.IndexByte(b[i:], '<')
+		if n < 0 {
+			n = len(b) - i
+		}
+		if s.references(b, i, i+n) != nil {
+			return false
+		}
+		if i += n; i == len(b) {
+			break
+		}
+		if i+1 == len(b) {
+			return false
+		}
+		end, err := 0, (*syntaxError)(nil)
+		switch c := b[i+1]; {
+		case isNameStart[c]:
+			var t tag
+			if t, err = s.tag(b, i); t.end > 0 && !t.empty {
+				open = append(open, b[i+1:t.nameEnd])
+			}
+			end = t.end
+		case c == '/' && len(open) > 0:
+			end, err = endTag(b, i, open[len(open)-1])
+			open = open[:len(open)-1]
+		case c == '!' || c == '?':
+			end, err = markup(b, i)
+		}
+		if end == 0 || err != nil {
+			return false
+		}
+		i = end
+	}
+	return len(open) == 0
+}
+
+// withoutUndefined returns an element in which no reference is left to an entity
+// that XML does not define: those that HTML has are characters, and the others text.
+func ReplaceUndefined(b []byte) []byte {
+	return mapReferences(b, func(name string, _ bool) (string, bool) {
+		if char := xml.HTMLEntity[name]; char != "" {
+			var s strings.Builder
+			for _, c := range char {
+				s.WriteString("&#" + strconv.Itoa(int(c)) + ";")
+			}
+			return s.String(), true
+		}
+		return "&amp;" + name + ";", true
+	})
+}
+
+// mapReferences replaces the references to entities, but for XML's own, in the
+// text and the attributes of an element that was read before. What to does not want
+// stays.
+func mapReferences(b []byte, to func(name string, inTag bool) (string, bool)) []byte {
+	out := make([]byte, 0, len(b)+len(b)/8)
+	for len(b) > 0 {
+		n := bytes.IndexByte(b, '<')
+		if n < 0 {
+			n = len(b)
+		}
+		out = appendReferences(out, b[:n], false, to)
+		if b = b[n:]; len(b) == 0 {
+			break
+		}
+		end := skipToken(b)
+		if c := b[1]; c == '!' || c == '?' || c == '/' {
+			out = append(out, b[:end]...)
+		} else {
+			out = appendReferences(out, b[:end], true, to)
+		}
+		b = b[end:]
+	}
+	return out
+}
+
+// appendReferences appends b, which is text or a tag, as [mapReferences] does.
+func appendReferences(out, b []byte, inTag bool, to func(name string, inTag bool) (string, bool)) []byte {
+	for {
+		n := bytes.IndexByte(b, '&')
+		if n < 0 {
+			return append(out, b...)
+		}
+		out = append(out, b[:n]...)
+		b = b[n:]
+		length, _ := referenceLength(b)
+		length = max(length, 1)
+		with, ok := "", false
+		if length > 2 && b[1] != '#' {
+			if name := string(b[1 : length-1]); predefined(name) == 0 {
+				with, ok = to(name, inTag)
+			}
+		}
+		if ok {
+			out = append(out, with...)
+		} else {
+			out = append(out, b[:length]...)
+		}
+		b = b[length:]
+	}
+}

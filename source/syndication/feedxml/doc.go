@@ -1,0 +1,40 @@
+// Package feedxml reads documents of Atom and RSS feeds as a stream: Atom 1.0 (RFC
+// 4287), 0.3 and the drafts between them, RSS 2.0, 0.9x, 1.0 and 0.90, with the
+// elements of RFC 5005 (paging and archiving), RFC 6721 (tombstones), Dublin Core and
+// the syndication module.
+//
+// A [Reader] returns one [Entry] after the other: its ID, its dates, and its own XML,
+// with everything that it inherits, so that it can be read without the document.
+// [Reader.Meta] is what the document says of itself; it is complete when Next has
+// returned [io.EOF], because such elements may be behind the entries.
+//
+// # Limits
+//
+// A reader holds one entry in memory, however large the document is. [Limits] bound
+// the entry, the elements around the entries, the depth and the attributes; what is
+// beyond them is an error that matches [ErrTooLarge]. IDs, URLs and other short texts
+// have 8 KiB at most, links 1,000. The time is proportional to the size of the document,
+// for documents that have to be repaired too. Declared entities (XML 1.0, section 4) are
+// expanded up to 256 KiB; external ones are never fetched.
+//
+// # Errors
+//
+// Errors name the line and the column, and quote the text there without the secrets
+// of URLs. They match one of [ErrNotFeed], [ErrTruncated], [ErrMalformed],
+// [ErrTrailing], [ErrTooLarge] and [ErrCharset], or are those of the underlying
+// reader. None of them is permanent: the next request may get a correct document.
+// What is wrong and does not stop the reading is in [Reader.Violations].
+//
+// A lenient reader repairs documents that are not well-formed, as feed readers for
+// people do, and lists what it repaired in [Reader.Faults]. A fault costs at most the
+// entry that it is in. [Check] reads as strictly as a validating namespace-aware parser
+// without a DTD does: it refuses attributes that repeat and prefixes that are not
+// declared, which encoding/xml accepts.
+//
+// # Names
+//
+// A name is a namespace and a local name; prefixes have no meaning. An fh:complete with
+// an undeclared prefix is not a flag. What an entry inherits is part of its body only
+// if the entry uses it. Otherwise all entries of an archive that declares one prefix
+// more would differ from those of the subscription document.
+package feedxml

@@ -1,0 +1,199 @@
+package feedxml
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/xml"
+	"slices"
+	"strings"
+)
+
+// Entry is an entry of a document, an item, or a tombstone. It shares no memory
+// with the reader.
+type Entry struct {
+	// ID is what the entry is identified by, as written and without white space
+	// around it. It is "" only for a tombstone that does not name its entry.
+	ID string
+	// IDFrom says what ID was taken from.
+	IDFrom IDSource
+	// Look is a short hash of the title, the link and the date: that of publication, or
+	// else of the last change. It is 0 if the entry has no date, or neither a title nor
+	// a link, or is not among the first of the document. It detects an entry whose ID
+	// has changed.
+	Look uint32
+	// Deleted says that this is a tombstone: the entry ID was deleted when
+	// Updated says.
+	Deleted bool
+	// Updated is when the entry was changed last. RSS has no such time, and a
+	// date of publication is not one.
+	Updated Date
+	// Published is when the entry was published first.
+	Published Date
+	// By and Comment are who deleted the entry, and why.
+	By, Comment string
+	// Body is the entry's own XML, byte for byte but for its start tag: that has
+	// the namespaces, xml:base and xml:lang which the entry inherits too, so
+	// that it can be read by itself. It is UTF-8.
+	Body []byte
+	// Hash is the SHA-256 of Body without what [Options.HashWithout] names.
+	Hash [sha256.Size]byte
+	// Undefined is the first entity that the entry refers to and that XML does
+	// not define. Strict parsers refuse such a body.
+	Undefined string
+	// Index is the entry's place in the document, from 0, and Offset that of
+	// its first byte, in UTF-8.
+	Index  int
+	Offset int64
+}
+
+// MaxLooks is how many entries of a document have a [Entry.Look], the first ones.
+const MaxLooks int = 100
+
+// IDSource says what an entry's ID was taken from. Those that are not the
+// format's own are weak: the ID may change although the entry does not.
+type IDSource string
+
+// The sources of IDs, in the order in which they are tried. An element that is
+// empty counts as missing.
+const (
+	FromID        IDSource = "id"        // atom:id, or the ref of a tombstone
+	FromAttribute IDSource = "@id"       // an attribute id, as PaceFeedState has it
+	FromGUID      IDSource = "guid"      //
+	FromAbout     IDSource = "rdf:about" //
+	FromLink      IDSource = "link"      //
+	FromHash      IDSource = "hash"      // the SHA-256 of all that a reader would show
+)
+
+// Weak says whether the ID is not the format's own.
+func (s IDSource) Weak() bool { return s == FromAttribute || s == FromLink || s == FromHash }
+
+// entryReader reads entries, items and tombstones.
+type entryReader struct {
+	*vocabulary
+	identity    Identity
+	hashWithout []xml.Name
+	dates       dateOrder
+	count       int // of entries that were read
+}
+
+// read returns the Entry that an element of b is, which begins at an offset of the
+// document. inherit is what it inherits, and s the scope within it.
+func (r *entryReader) read(b []byte, el *element, inherit *inheritance, s *scope, deleted bool, offset int64) Entry {
+	b = b[:el.end]
+	e := Entry{Deleted: deleted, Index: r.count, Offset: offset}
+	r.attrs = attributes(r.attrs[:0], b, el.tag)
+	e.Body = inherit.standalone(b, el.tag, r.attrs, s.base)
+	own := parts{}
+	if deleted {
+		r.tombstone(&e, s)
+	} else {
+		if r.format == Atom {
+			own.attribute, _ = r.attribute(s, noSpace, "id")
+		}
+		own.about, _ = r.attribute(s, rdf, "about")
+	}
+	without := r.children(&e, &own, b, el, s)
+	e.Hash = contentHash(e.Body, without)
+	if !deleted {
+		r.identify(&e, &own)
+		if e.Index < MaxLooks {
+			e.Look = own.look(e.Updated.Raw)
+		}
+		r.dates.add(e.Updated, e.Published)
+		if e.IDFrom.Weak() {
+			r.violation(WeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
+		}
+	}
+	r.count++
+	return e
+}
+
+// tombstone reads the attributes of an at:deleted-entry (RFC 6721, section 3).
+func (r *entryReader) tombstone(e *Entry, s *scope) {
+	ref, _ := r.attribute(s, noSpace, "ref")
+	e.ID, e.IDFrom = r.shortID(trim(ref)), FromID
+	if e.ID == "" {
+		r.violation(MissingRef, "the tombstone at byte %d does not say what was deleted", e.Offset)
+	}
+	when, ok := r.attribute(s, noSpace, "when")
+	e.Updated = r.date("when", when)
+	if !ok {
+		r.violation(MissingWhen, "the tombstone of %s does not say when", Excerpt(e.ID))
+	}
+}
+
+// parts are what an entry can be identified by.
+type parts struct {
+	id, attribute, guid, about string
+	// link is as written, and base what it is relative to, in Atom.
+	link, base string
+	hasLink    bool
+	// What the last resort is made of: contents of elements, and the URL of the
+	// enclosure.
+	title, description, published []byte
+	encoded                       []byte
+	enclosure                     string
+	// How good the dates are that were found so far.
+	updatedRank, publishedRank int
+}
+
+func (r *entryReader) identify(e *Entry, p *parts) {
+	link := p.link
+	if p.hasLink && (p.guid == "" && p.id == "" || r.identity == "link") {
+		link, _ = resolveLink(p.base, link)
+	}
+	type candidate struct {
+		id   string
+		from IDSource
+	}
+	all := []candidate{{p.guid, FromGUID}, {p.id, FromID}, {trim(p.attribute), FromAttribute}, {trim(p.about), FromAbout}, {link, FromLink}}
+	switch r.identity {
+	case "link":
+		all = slices.Insert(all, 0, candidate{link, FromLink})
+	case "content":
+		all = nil
+	}
+	for _, try := range all {
+		if try.id != "" {
+			e.ID, e.IDFrom = r.shortID(try.id), try.from
+			return
+		}
+	}
+	e.ID, e.IDFrom = p.hash(), FromHash
+}
+
+// look returns [Entry.Look]. Without a date, entries that are new each time and look
+// alike, such as the readings of sensors, would count as old ones with other IDs.
+func (p *parts) look(updated string) uint32 {
+	date := cmp.Or(text(p.published), updated)
+	if date == "" || p.title == nil && p.link == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{text(p.title), p.link, date}, "\x00")))
+	return max(binary.BigEndian.Uint32(sum[:]), 1)
+}
+
+// hash is the SHA-256 of all that a reader would show.
+func (p *parts) hash() string {
+	shown := []string{text(p.title), text(p.description), text(p.published)}
+	// What used not to count is left out where it is missing: the hashes of other
+	// items stay as they were.
+	if p.encoded != nil || p.enclosure != "" {
+		shown = append(shown, text(p.encoded), p.enclosure)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(shown, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// shortID returns the ID under which an entry is published: the ID itself, or a
+// hash of one that is longer than [longestAddress].
+func (r *entryReader) shortID(id string) string {
+	if len(id) <= longestAddress {
+		return id
+	}
+	r.violation(LongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
+	sum := sha256.Sum256([]byte(id))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,120 @@
+package feedxml
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Faults are the breaches of XML that a lenient reader repaired.
+type Faults struct {
+	// Count is how many there were, and Lost how many entries could not be read
+	// whole, and were left out.
+	Count, Lost int
+	// Truncated reports that the document breaks off, and HeadLost that a part of what it
+	// says of itself could not be read: links may be missing then.
+	Truncated, HeadLost bool
+	// first are the first of them, in the order of the document.
+	first []placedFault
+}
+
+// placedFault is a fault at a byte of the document. err is the error that a strict
+// reader would have returned.
+type placedFault struct {
+	offset int64
+	text   string
+	err    error
+}
+
+// Err returns the error that a strict reader would have returned, or nil if there
+// was none.
+func (f *Faults) Err() error {
+	if len(f.first) == 0 {
+		return nil
+	}
+	return f.first[0].err
+}
+
+// First describes the first fault; "" if there was none.
+func (f *Faults) First() string {
+	if len(f.first) == 0 {
+		return ""
+	}
+	return f.first[0].text
+}
+
+// String describes the faults.
+func (f *Faults) String() string {
+	s := fmt.Sprintf("the document is not well-formed; %d faults were repaired", f.Count)
+	if f.Count == 1 {
+		s = "the document is not well-formed; 1 fault was repaired"
+	}
+	if f.Lost > 0 {
+		s += fmt.Sprintf(", and %d entries left out", f.Lost)
+	}
+	var details []string
+	for _, one := range f.first {
+		details = append(details, one.text)
+	}
+	return s + ": " + strings.Join(details, "; ") + "; ask the provider to mend it"
+}
+
+// counts counts a fault, and reports whether it is one of the first. To describe all
+// of them would take longer than to read the document.
+func (f *Faults) counts(offset int64) bool {
+	f.Count++
+	return len(f.first) < mostFaults || offset < f.first[mostFaults-1].offset
+}
+
+// add takes note of a fault. Characters are repaired before the elements that they
+// stand in, so faults do not come in the order of the document.
+func (f *Faults) add(one placedFault) {
+	f.first = append(f.first, one)
+	slices.SortStableFunc(f.first, func(a, b placedFault) int { return cmp.Compare(a.offset, b.offset) })
+	f.first = f.first[:min(len(f.first), mostFaults)]
+}
+
+// faultLog records what a lenient reader repairs.
+type faultLog struct {
+	at         *tokenizer
+	faults     Faults
+	repairWork int64 // bytes that were looked at for repairs
+}
+
+// repaired records a fault at an unread byte.
+func (r *faultLog) repaired(kind error, at int, detail string) {
+	r.faults.Truncated = r.faults.Truncated || errors.Is(kind, ErrTruncated)
+	offset := r.at.in.offsetOf(at)
+	if r.faults.counts(offset) {
+		r.faults.add(placedFault{offset, r.at.where(at) + detail + r.at.near(at), r.at.failed(kind, at, "%s", detail)})
+	}
+}
+
+// repairedCharacter takes note of a character that the input has repaired. It does
+// not quote the text there, which has not been read yet.
+func (r *faultLog) repairedCharacter(at int, detail string) {
+	offset := r.at.in.offsetOf(at)
+	if !r.faults.counts(offset) {
+		return
+	}
+	page := cmp.Or(r.at.opts.URL, "the document")
+	text := r.at.where(at) + detail
+	r.faults.add(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
+}
+
+// repairedAll takes note of the faults of a piece that the unread bytes start
+// with.
+func (r *faultLog) repairedAll(p *repairer) {
+	for _, one := range p.first {
+		r.repaired(ErrMalformed, one.at, one.detail)
+	}
+	r.faults.Count += p.faults - len(p.first)
+	r.faults.Lost += p.lost
+}
+
+// mayRepair reports whether an error is one that a lenient reader goes on behind.
+func (r *faultLog) mayRepair(err error) bool {
+	return r.at.opts.Lenient && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrTooLarge))
+}

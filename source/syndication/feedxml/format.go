@@ -1,0 +1,65 @@
+package feedxml
+
+// Format is a family of formats. Within one, versions are read alike.
+type Format string
+
+// The formats that are read.
+const (
+	// Atom is Atom 1.0, 0.3, or one of the drafts between them.
+	Atom Format = "atom"
+	// RSS is RSS 2.0 or 0.9x: an element rss with a channel that has the items.
+	RSS Format = "rss"
+	// RDF is RSS 1.0 or 0.90, where the items stand beside the channel.
+	RDF Format = "rdf"
+)
+
+// ContentType is what the body of an entry of the format is.
+func (f Format) ContentType() string {
+	if f == Atom {
+		return "application/atom+xml;type=entry"
+	}
+	return "application/xml"
+}
+
+// formatOf returns the format of a document by its root element, and whether
+// the root is an entry itself.
+func formatOf(in binding, local string) (format Format, single bool) {
+	switch {
+	case in.space == atom && local == "feed":
+		return Atom, false
+	case in.space == atom && local == "entry", in.space == tombstones && local == "deleted-entry":
+		return Atom, true
+	case in.space == rdf && local == "RDF":
+		return RDF, false
+	case local == "rss":
+		return RSS, false
+	}
+	return "", false
+}
+
+// isContainer says whether an element of the innermost container is one too.
+func (r *vocabulary) isContainer(depth int, in space, local []byte) bool {
+	if depth != 1 {
+		return false
+	}
+	if r.own == atom && r.format == Atom {
+		// Early drafts of Atom had the elements that describe the feed in one
+		// of their own.
+		return in == atom && string(local) == "head"
+	}
+	return in == r.own && string(local) == "channel"
+}
+
+// isEntry says whether an element of the innermost container is an entry or a
+// tombstone.
+func (r *vocabulary) isEntry(depth int, in space, local []byte) bool {
+	switch string(local) {
+	case "entry":
+		return in == atom && r.format == Atom && depth == 1
+	case "deleted-entry":
+		return in == tombstones
+	case "item":
+		return in == r.own && r.format != Atom
+	}
+	return false
+}

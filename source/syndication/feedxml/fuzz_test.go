@@ -1,0 +1,226 @@
+package feedxml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// seeds are documents of every format, with what makes splitting hard.
+var seeds = []string{
+	`<feed xmlns="http://www.w3.org/2005/Atom"><id>f</id><entry><id>1</id></entry><entry/></feed>`,
+	`<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE feed [<!ENTITY a "<entry>"><!-- ]> ' -->]><feed xmlns="http://www.w3.org/2005/Atom" xml:base="http://x/">` +
+		`<!-- <entry> --><?pi <entry>?><title type="xhtml"><entry>no</entry></title><entry a=">" b='"'><![CDATA[</entry>]]><id> &lt;1&#x20;</id ></entry ><link rel="next" href="2"/></feed><!-- end -->`,
+	`<a:feed xmlns:a="http://www.w3.org/2005/Atom" xmlns:x="urn:x"><a:entry x:y="x:z"><a:id>1</a:id><b:id xmlns:b="urn:b">2</b:id><entry/></a:entry>` +
+		`<at:deleted-entry xmlns:at="http://purl.org/atompub/tombstones/1.0" ref="r" when="2005-11-29T12:11:12Z"><at:comment>why</at:comment></at:deleted-entry></a:feed>`,
+	`<rss version="2.0"><channel><title>t</title><item><guid>1</guid><link>http://x/1</link></item><fh:complete xmlns:fh="http://purl.org/syndication/history/1.0"/></channel></rss>`,
+	`<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"><channel rdf:about="c"><items><rdf:Seq/></items></channel><item rdf:about="http://x/1"><title>1</title></item></rdf:RDF>`,
+	`<feed version="0.3" xmlns="http://purl.org/atom/ns#"><head><link rel="this" href="t"/></head><entry id="x"><modified>2005-01-01</modified></entry></feed>`,
+	`<entry xmlns="http://www.w3.org/2005/Atom"><id>é&eacute;</id></entry>`,
+	"<feed\r\nxmlns='http://www.w3.org/2005/Atom'\r\n><entry\txml:base='a/b'><id>\r\n1\r2</id></entry></feed>\r\n",
+}
+
+// FuzzDocument reads what it is given as a document: however the bytes arrive,
+// cut anywhere, and beside encoding/xml.
+func FuzzDocument(f *testing.F) {
+	for i, doc := range seeds {
+		f.Add(doc, uint16(i*40))
+	}
+	f.Fuzz(func(t *testing.T, doc string, cut uint16) {
+		if len(doc) > 1<<12 {
+			return
+		}
+		small := Options{URL: "http://x.example/a/feed", Limits: Limits{Entry: 60, Head: 50, Depth: 5, Attributes: 3}}
+		_, _ = readEveryWay(t, doc, small)
+		opts := Options{URL: "http://x.example/a/feed"}
+		entries, err := readEveryWay(t, doc, opts)
+		strict := opts
+		strict.Check = true
+		checked, checkErr := readEveryWay(t, doc, strict)
+		if checkErr == nil && err != nil {
+			t.Fatalf("%q: it passed the check, and not without: %v", doc, err)
+		}
+		if !slices.Equal(ids(checked), ids(entries)[:len(checked)]) {
+			t.Fatalf("%q: checked: %q, else %q", doc, ids(checked), ids(entries))
+		}
+
+		// The reader looks at its URL for a base; an entity that XML does not
+		// define is undone as in HTML. Otherwise they agree on what is XML.
+		format, _ := Detect(strings.NewReader(doc), Options{})
+		if charsetOf(doc) == "utf-8" && format != "" && !strings.Contains(doc, "<!ENTITY") {
+			compareWithOracle(t, doc, entries, err, checkErr)
+		}
+		if err == nil {
+			cutAnywhere(t, doc, opts, ids(entries), int(cut))
+		}
+	})
+}
+
+// compareWithOracle compares what was read with what encoding/xml makes of it.
+func compareWithOracle(t *testing.T, doc string, entries []Entry, err, checkErr error) {
+	t.Helper()
+	doc = strings.TrimPrefix(doc, "\ufeff")
+	want, wantErr := oracleEntries([]byte(doc))
+	if checkErr == nil && wantErr != nil {
+		t.Fatalf("%q: it passed the check, and encoding/xml refuses it: %v", doc, wantErr)
+	}
+	if err != nil && wantErr == nil && !isStricter(err) {
+		t.Fatalf("%q: %v; encoding/xml reads it", doc, err)
+	}
+	if checkErr != nil {
+		return
+	}
+	if len(want) != len(entries) {
+		t.Fatalf("%q: got %q, encoding/xml finds %+v", doc, ids(entries), want)
+	}
+	for i, e := range entries {
+		w := want[i]
+		if int(e.Offset) != w.start {
+			t.Fatalf("%q: entry %d is at %d, not at %d", doc, i, w.start, e.Offset)
+		}
+		if w.id != "" && (e.IDFrom == FromID || e.IDFrom == FromGUID) && e.ID != w.id && !strings.Contains(doc, "\r") {
+			t.Fatalf("%q: entry %d has the id %q, for encoding/xml %q", doc, i, e.ID, w.id)
+		}
+		if w.id == "" && !e.Deleted && e.IDFrom == FromGUID {
+			t.Fatalf("%q: entry %d has the id %q, for encoding/xml none", doc, i, e.ID)
+		}
+		checkBody(t, e, doc[w.start:w.end], w.tree)
+	}
+}
+
+// checkBody checks that a body is what stood in the document, byte for byte but
+// for its start tag, and that it has the same meaning by itself.
+func checkBody(t *testing.T, e Entry, raw string, tree []string) {
+	t.Helper()
+	got, err := treeOf(e.Body)
+	if err != nil {
+		t.Fatalf("%q: the body %q does not stand alone: %v", raw, e.Body, err)
+	}
+	if diff := cmp.Diff(tree, got); diff != "" {
+		t.Fatalf("%q: the body %q says something else: %s", raw, e.Body, diff)
+	}
+	end := 1
+	for isName[raw[end]] {
+		end++
+	}
+	content := raw[skipToken([]byte(raw)):]
+	if !strings.HasPrefix(string(e.Body), raw[:end]) || !strings.HasSuffix(string(e.Body), content) {
+		t.Fatalf("%q: the body is %q", raw, e.Body)
+	}
+	if err := Check(strings.NewReader(string(e.Body)), Options{}); err != nil && !errors.Is(err, ErrNotFeed) {
+		t.Fatalf("%q: the body %q: %v", raw, e.Body, err)
+	}
+}
+
+// isStricter says whether a document was refused for what encoding/xml lets pass.
+func isStricter(err error) bool {
+	if errors.Is(err, ErrTrailing) || errors.Is(err, ErrNotFeed) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrCharset) {
+		return true
+	}
+	for _, reason := range []string{
+		"a tag goes on with", // attributes without a blank between them
+		"there is a declaration where none may be",
+		"a declaration begins with",
+		"has a < in its value",
+		"which XML does not have", // which encoding/xml looks for in text alone
+	} {
+		if strings.Contains(err.Error(), reason) {
+			return true
+		}
+	}
+	return false
+}
+
+func charsetOf(doc string) string {
+	d, err := decode(strings.NewReader(doc), "", false)
+	if err != nil {
+		return ""
+	}
+	return d.charset
+}
+
+// cutAnywhere checks that a document which is cut is known to be cut, and that
+// the entries before the cut are there.
+func cutAnywhere(t *testing.T, doc string, opts Options, whole []string, at int) {
+	t.Helper()
+	end := strings.LastIndexByte(doc, '>')
+	for end > 0 {
+		if _, err := read(NewReader(strings.NewReader(doc[:end]), opts)); errors.Is(err, ErrTruncated) {
+			break
+		}
+		end-- // what follows the root is no loss
+	}
+	if end == 0 || charsetOf(doc) != "utf-8" {
+		return
+	}
+	at %= end
+	if charsetOf(doc[:at]) != "utf-8" {
+		return
+	}
+	got, err := read(NewReader(strings.NewReader(doc[:at]), opts))
+	if !errors.Is(err, ErrTruncated) && !errors.Is(err, ErrNotFeed) {
+		t.Fatalf("%q: cut at %d: got %v", doc[:at], at, err)
+	}
+	if !slices.Equal(ids(got), whole[:len(got)]) {
+		t.Fatalf("%q: got %q of %q", doc[:at], ids(got), whole)
+	}
+}
+
+// readEveryWay fails the test if it makes a difference how the bytes arrive.
+func readEveryWay(t *testing.T, doc string, opts Options) ([]Entry, error) {
+	t.Helper()
+	first := NewReader(strings.NewReader(doc), opts)
+	want, wantErr := read(first)
+	wantMeta, wantOdd := *first.Meta(), first.Violations()
+	for how, arriving := range map[string]func(io.Reader) io.Reader{
+		"one byte at a time":  iotest.OneByteReader,
+		"some bytes at once":  func(r io.Reader) io.Reader { return &sevens{r} },
+		"the end with a byte": func(r io.Reader) io.Reader { return iotest.DataErrReader(iotest.OneByteReader(r)) },
+	} {
+		again := NewReader(strings.NewReader(doc), opts)
+		// The first bytes are looked at together, so it is what comes out of
+		// the decoder that is cut.
+		if again.decode() == nil {
+			decoded, err := io.ReadAll(again.in.r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again.in.r = arriving(bytes.NewReader(decoded))
+		} else {
+			again = NewReader(strings.NewReader(doc), opts)
+		}
+		got, err := read(again)
+		// Of a fault within a token that is too large, the one or the other is
+		// seen first.
+		either := err != nil && wantErr != nil && (errors.Is(err, ErrTooLarge) || errors.Is(wantErr, ErrTooLarge))
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) && !either {
+			t.Fatalf("%s: %q: got %v; at once: %v", how, doc, err, wantErr)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%s: %q: %s", how, doc, diff)
+		}
+		if diff := cmp.Diff(wantMeta, *again.Meta()); diff != "" {
+			t.Fatalf("%s: %q: %s", how, doc, diff)
+		}
+		// How far is read behind an error depends on it.
+		if got, want := again.Faults().String(), first.Faults().String(); got != want && err == nil {
+			t.Fatalf("%s: %q: got %s; at once: %s", how, doc, got, want)
+		}
+		if diff := cmp.Diff(wantOdd, again.Violations()); diff != "" {
+			t.Fatalf("%s: %q: %s", how, doc, diff)
+		}
+	}
+	return want, wantErr
+}
+
+// sevens reads seven bytes at a time.
+type sevens struct{ r io.Reader }
+
+func (s *sevens) Read(p []byte) (int, error) { return s.r.Read(p[:min(len(p), 7)]) }

@@ -1,0 +1,90 @@
+package feedxml
+
+import (
+	"strings"
+	"time"
+)
+
+// longestHint is what no hint goes beyond. A publisher who asks for more has
+// made a mistake.
+const longestHint = 366 * 24 * time.Hour
+
+// readHint reads an element of RSS that says when to poll.
+func (r *metaReader) readHint(b []byte, el *element, local string, content []byte) {
+	h := &r.meta.Hints
+	switch local {
+	case "ttl":
+		if minutes, ok := r.hintNumber(local, text(content)); ok && h.TTL == 0 {
+			h.TTL = min(time.Duration(minutes)*time.Minute, longestHint)
+		}
+	case "skipHours":
+		eachChild(b, el, "hour", func(raw string) {
+			// Some versions count from 1 to 24, where others do from 0 to 23.
+			if hour, ok := r.hintNumber("hour", raw); ok && hour <= 24 {
+				h.SkipHours[hour%24] = true
+			}
+		})
+	case "skipDays":
+		eachChild(b, el, "day", func(raw string) {
+			for day := time.Sunday; day <= time.Saturday; day++ {
+				if strings.EqualFold(raw, day.String()) {
+					h.SkipDays[day] = true
+					return
+				}
+			}
+			r.violation(BadHint, "skipDays has a day that is none: %s", Excerpt(raw))
+		})
+	}
+}
+
+// eachChild calls f with the text of the children of an element of b that have the
+// local name.
+func eachChild(b []byte, el *element, local string, f func(text string)) {
+	for _, c := range el.children {
+		if _, name := cutPrefix(b[c.start+1 : c.nameEnd]); string(name) == local {
+			f(text(b[c.tagEnd:c.close]))
+		}
+	}
+}
+
+func (r *metaReader) hintNumber(local, raw string) (int, bool) {
+	n := number(raw)
+	if n < 0 {
+		r.violation(BadHint, "%s is no number: %s", local, Excerpt(raw))
+	}
+	return n, n >= 0
+}
+
+// readSyndication reads an element of the syndication module of RSS. The module
+// has defaults: an update once a day.
+func (r *metaReader) readSyndication(local string, content []byte) {
+	h := &r.meta.Hints
+	raw := text(content)
+	switch local {
+	case "updatePeriod":
+		r.syPeriod = map[string]time.Duration{
+			"hourly": time.Hour, "daily": 24 * time.Hour, "weekly": 7 * 24 * time.Hour,
+			"monthly": 30 * 24 * time.Hour, "yearly": 365 * 24 * time.Hour,
+		}[strings.ToLower(raw)]
+		if r.syPeriod == 0 {
+			r.violation(BadHint, "updatePeriod is no period: %s", Excerpt(raw))
+			return
+		}
+	case "updateFrequency":
+		n, ok := r.hintNumber(local, raw)
+		if !ok || n == 0 {
+			return
+		}
+		r.syFrequency = n
+	case "updateBase":
+		h.Base = r.date(local, raw)
+		return
+	default:
+		return
+	}
+	period := r.syPeriod
+	if period == 0 {
+		period = 24 * time.Hour
+	}
+	h.Period = period / time.Duration(max(r.syFrequency, 1))
+}

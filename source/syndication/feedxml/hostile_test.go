@@ -1,0 +1,197 @@
+package feedxml
+
+import (
+	"errors"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// endless is the text again and again, for as many bytes.
+type endless struct {
+	text string
+	left int
+	at   int
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.left == 0 {
+		return 0, io.EOF
+	}
+	n := 0
+	for n < len(p) && n < e.left {
+		copied := copy(p[n:min(len(p), e.left)], e.text[e.at:])
+		n += copied
+		e.at = (e.at + copied) % len(e.text)
+	}
+	e.left -= n
+	return n, nil
+}
+
+func TestHostileDocuments(t *testing.T) {
+	t.Parallel()
+	const (
+		open = `<feed xmlns="http://www.w3.org/2005/Atom">`
+		far  = 1 << 30 // bytes: so large that nobody waits for it
+	)
+	limits := Limits{Entry: 1 << 20, Head: 1 << 20}
+	tests := []struct {
+		name       string
+		head, text string // the document is head and then text for ever
+		want       error
+	}{
+		{"1 GB of white space", "", " \n", ErrTooLarge},
+		{"1 GB of white space in the feed", open, " \n", ErrTooLarge},
+		{"1 GB of white space in an entry", open + "<entry>", " \n", ErrTooLarge},
+		{"1 GB of white space in a tag", open + "<entry", " \n", ErrTooLarge},
+		{"1 GB of white space behind the feed", open + "</feed>", " \n", nil},
+		{"a comment without end", "<!--", "x", ErrTooLarge},
+		{"a comment without end behind the feed", open + "</feed><!--", "x", ErrTrailing},
+		{"a declaration without end", "<!DOCTYPE feed [", "<!ENTITY a 'b'>", ErrTooLarge},
+		{"a name without end", "<", "x", ErrTooLarge},
+		{"a CDATA section without end", open + "<entry><![CDATA[", "]]&gt;", ErrTooLarge},
+		{"an attribute without end", open + "<entry a='", "x", ErrTooLarge},
+		{"a reference without end", open + "<entry>&", "x", ErrTooLarge},
+		{"an instruction without end", open + "<?x ", "?", ErrTooLarge},
+		{"an element without end", open + "<title>", "x", ErrTooLarge},
+		{"elements without end", open, "<title/>", ErrTooLarge},
+		{"an entry without end", open + "<entry>", "<title/>", ErrTooLarge},
+		{"ids without end", open + "<entry>", "<id/>", ErrTooLarge},
+		{"depth without end", open, "<entry>", ErrTooLarge},
+		{"depth without end in the head", open, "<x>", ErrTooLarge},
+		{"a million attributes", open + "<entry", " a=''", ErrTooLarge},
+		{"a million namespaces", "<feed", " xmlns:a='a'", ErrTooLarge},
+		{"NUL bytes", open, "\x00", ErrMalformed},
+		{"bytes that are not UTF-8", open, "\xff", ErrCharset},
+		{"roots without end", open + "</feed>", open + "</feed>", ErrTrailing},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			left := far
+			if tt.want == nil {
+				left = 64 << 20
+			}
+			rest := &endless{text: tt.text, left: left}
+			r := NewReader(io.MultiReader(strings.NewReader(tt.head), rest), Options{Limits: limits})
+			_, err := read(r)
+			if !errors.Is(err, tt.want) {
+				t.Errorf("got %v", err)
+			}
+			if read := left - rest.left; tt.want != nil && read > 2<<20 {
+				t.Errorf("it took %d bytes to tell", read)
+			}
+			if len(r.in.buf) > 2<<20 {
+				t.Errorf("the buffer has %d bytes", len(r.in.buf))
+			}
+		})
+	}
+}
+
+func TestEntitiesAreNotExpanded(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString(`<!DOCTYPE feed [<!ENTITY l0 "lol"><!ENTITY x SYSTEM "file:///etc/passwd"><!ENTITY % p SYSTEM "http://x.invalid/p"> %p;`)
+	for i := range 9 {
+		b.WriteString("<!ENTITY l" + string(rune('1'+i)) + ` "` + strings.Repeat("&l"+string(rune('0'+i))+";", 10) + `">`)
+	}
+	b.WriteString(`]><feed xmlns="http://www.w3.org/2005/Atom"><title>&l9;&x;</title><entry><id>&l9;</id></entry></feed>`)
+	doc := b.String()
+	entries, meta, odd := mustRead(t, doc)
+	if meta.Title != "&l9;&x;" || len(entries) != 1 || entries[0].ID != "&l9;" || entries[0].Undefined != "l9" || len(odd) != 2 {
+		t.Errorf("got %q, %+v, %v", meta.Title, entries, odd)
+	}
+	if err := Check(strings.NewReader(doc), Options{}); !errors.Is(err, ErrMalformed) {
+		t.Errorf("Check: got %v", err)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	const open, end = `<feed xmlns="http://www.w3.org/2005/Atom">`, `</feed>`
+	entry := `<entry><id>` + strings.Repeat("x", 29) + `</id></entry>` // 53 bytes
+	nested := open + "<entry>" + strings.Repeat("<a>", 8) + strings.Repeat("</a>", 8) + "</entry>" + end
+	head := open + strings.Repeat("<title>a</title>", 4) + end // 64 bytes
+	three := open + `<entry a="" b="" c=""/>` + end
+	tests := []struct {
+		name, doc string
+		limits    Limits
+		want      error
+	}{
+		{"the most ids", open + "<entry>" + strings.Repeat("<id/>", mostChildren) + "</entry>" + end, Limits{}, nil},
+		{"more ids", open + "<entry>" + strings.Repeat("<id/>", mostChildren+1) + "</entry>" + end, Limits{}, ErrTooLarge},
+		{"an entry of the largest size", open + entry + end, Limits{Entry: 53}, nil},
+		{"an entry above it", open + entry + end, Limits{Entry: 52}, ErrTooLarge},
+		{"the greatest depth", nested, Limits{Depth: 10}, nil},
+		{"a greater one", nested, Limits{Depth: 9}, ErrTooLarge},
+		{"no depth at all", open + "<title/>" + end, Limits{Depth: 1}, ErrTooLarge},
+		{"a tag of the head that is larger than an entry may be", open + `<link href="http://x.example/a/very/long/address/of/it"/>` + entry + end, Limits{Entry: 53, Head: 64}, nil},
+		{"the largest head", head, Limits{Head: 64}, nil},
+		{"a larger one", head, Limits{Head: 63}, ErrTooLarge},
+		{"the most attributes", three, Limits{Attributes: 3}, nil},
+		{"more", three, Limits{Attributes: 2}, ErrTooLarge},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := readEveryWay(t, tt.doc, Options{Limits: tt.limits}); !errors.Is(err, tt.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// What is looked at again after each reading is looked at as often as its length
+// doubles. Else this takes minutes.
+func TestLargeTagsThatComeByteByByte(t *testing.T) {
+	t.Parallel()
+	doc := `<feed xmlns="http://www.w3.org/2005/Atom"><entry` + strings.Repeat(" ", 1<<20) + `><id>1</id></entry></feed>`
+	r := NewReader(strings.NewReader(doc), Options{})
+	if err := r.decode(); err != nil {
+		t.Fatal(err)
+	}
+	r.in.r = iotest.OneByteReader(r.in.r)
+	if entries, err := read(r); err != nil || len(entries) != 1 || entries[0].ID != "1" {
+		t.Errorf("got %q, %v", ids(entries), err)
+	}
+}
+
+// Case 125: what is held in memory does not grow with the document.
+func TestMemoryDoesNotGrow(t *testing.T) {
+	t.Run("case 125: a document of 80 MB", func(t *testing.T) {
+		doc, _ := benchDocument(1 << 20)
+		first, last := strings.Index(string(doc), "  <entry>"), strings.LastIndex(string(doc), "</feed>")
+		body := io.MultiReader(
+			strings.NewReader(string(doc[:first])),
+			&endless{text: string(doc[first:last]), left: 80 * (last - first)},
+			strings.NewReader("</feed>"))
+		r := NewReader(body, Options{})
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		before := stats.HeapAlloc
+		n, size := 0, 0
+		for {
+			e, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			size += len(e.Body)
+			if n++; n%10_000 == 0 {
+				runtime.GC()
+				runtime.ReadMemStats(&stats)
+				if grown := int64(stats.HeapAlloc) - int64(before); grown > 2<<20 {
+					t.Fatalf("after %d entries the heap is %d bytes larger", n, grown)
+				}
+			}
+		}
+		if n < 30_000 || size < 64<<20 || len(r.in.buf) > usualBuffer {
+			t.Errorf("got %d entries of %d bytes, with a buffer of %d", n, size, len(r.in.buf))
+		}
+	})
+}

@@ -1,0 +1,242 @@
+package feedxml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
+)
+
+const (
+	// firstBuffer is how much is read at first, in bytes; small, because most
+	// polls find a few entries.
+	firstBuffer = 16 << 10
+	// usualBuffer is how much is read at once later. More falls out of the
+	// processor's cache before it is looked at.
+	usualBuffer = 64 << 10
+)
+
+// input is a stream of legal XML characters in UTF-8, and the part of it that
+// was read and not yet left behind. The buffer is used again for what comes
+// next, so a slice of it is good until the next fill. It grows to twice the
+// largest piece at most.
+type input struct {
+	r io.Reader
+	// buf[start:end] was read and is legal. buf[end:filled] is the beginning
+	// of a character.
+	buf                []byte
+	start, end, filled int
+	offset             int64 // of buf[start] in the stream
+	// line is how many lines end before buf[start], and lineStart where in the
+	// stream the last one does.
+	line      int
+	lineStart int64
+	replaced  bool  // r writes U+FFFD for what it cannot decode
+	err       error // what comes behind buf[end]; r is not read after it
+
+	// mixed reports that bytes which are not UTF-8 are windows-1252, and repair that
+	// characters which XML does not have are left out. tell is called for each
+	// repair with the place in the unread bytes.
+	mixed, repair bool
+	tell          func(at int, detail string)
+	// tellMore is called with the number of repairs that tell is not called for.
+	tellMore func(n int)
+	// The first replacedBytes unread ones stand for others, which were owed fewer.
+	replacedBytes, owed int
+}
+
+// illegal is what an input fails with at a byte that XML does not have.
+type illegal struct{ first byte }
+
+func (illegal) Error() string { return "there is a character that XML does not have" }
+
+// errHalfCharacter is what an input fails with if it ends within a character.
+var errHalfCharacter = errors.New("the document ends within a character")
+
+func (in *input) unread() []byte { return in.buf[in.start:in.end] }
+
+// skip leaves the first n unread bytes behind.
+func (in *input) skip(n int) {
+	b := in.buf[in.start : in.start+n]
+	in.start += n
+	in.offset += int64(n - in.owed)
+	in.owed, in.replacedBytes = 0, 0
+	if lines := bytes.Count(b, lineFeed); lines > 0 {
+		in.line += lines
+		in.lineStart = in.offset - int64(len(b)-1-bytes.LastIndexByte(b, '\n'))
+	}
+}
+
+var lineFeed = []byte("\n")
+
+// position returns the line and the column of an unread byte, both from 1. The
+// column counts bytes.
+func (in *input) position(at int) (line, column int) {
+	b := in.unread()[:min(at, len(in.unread()))]
+	line = in.line + bytes.Count(b, lineFeed) + 1
+	if i := bytes.LastIndexByte(b, '\n'); i >= in.replacedBytes {
+		return line, at - i
+	}
+	return line, int(in.offsetOf(at)-in.lineStart) + 1
+}
+
+// offsetOf returns where in the stream an unread byte is.
+func (in *input) offsetOf(at int) int64 {
+	if at >= in.replacedBytes {
+		at -= in.owed
+	}
+	return in.offset + int64(at)
+}
+
+// replace puts other bytes in the place of the first n unread ones, all of which
+// the next skip has to take. Offsets go on counting the bytes of the stream.
+func (in *input) replace(n int, with []byte) {
+	more := len(with) - n
+	switch {
+	case more <= in.start:
+		in.start -= more
+	case in.filled+more <= len(in.buf):
+		copy(in.buf[in.start+len(with):], in.buf[in.start+n:in.filled])
+		in.end += more
+		in.filled += more
+	default:
+		buf := make([]byte, 2*(in.filled-in.start+more))
+		kept := copy(buf[len(with):], in.buf[in.start+n:in.filled])
+		in.end = len(with) + in.end - in.start - n
+		in.start, in.filled, in.buf = 0, len(with)+kept, buf
+	}
+	copy(in.buf[in.start:], with)
+	in.owed += more
+	in.replacedBytes = len(with)
+}
+
+// more reads until what is unread behind from has doubled, so that a token that
+// is looked at again after each reading is not looked at too often, or until
+// there is more than limit. It fails only if it got nothing.
+func (in *input) more(from, limit int) error {
+	had := in.end - in.start
+	enough := min(had+max(had-from, 1), max(had, limit)+1)
+	for in.end-in.start < enough {
+		if err := in.fill(); err != nil {
+			if in.end-in.start > had {
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// fill reads once. It returns nil only if it got something.
+func (in *input) fill() error {
+	for range 100 {
+		if in.err != nil {
+			return in.err
+		}
+		in.room()
+		n, err := in.r.Read(in.buf[in.filled:])
+		in.filled += n
+		good, bad := legal(in.buf[in.end:in.filled], in.replaced)
+		var faults []fault
+		more := 0
+		if bad && (in.mixed || in.repair) {
+			good, bad, faults, more = in.mend()
+		}
+		in.end += good
+		for _, one := range faults {
+			in.tell(one.at, one.detail)
+		}
+		if more > 0 {
+			in.tellMore(more)
+		}
+		switch {
+		case bad:
+			in.err = illegal{in.buf[in.end]}
+		case err == io.EOF && in.end < in.filled && in.repair:
+			in.tell(in.end-in.start, "the document ends within a character")
+			in.filled, in.err = in.end, err
+		case err == io.EOF && in.end < in.filled:
+			in.err = errHalfCharacter
+		case err != nil:
+			in.err = err
+		}
+		if good > 0 {
+			return nil
+		}
+	}
+	if in.err == nil {
+		in.err = io.ErrNoProgress
+	}
+	return in.err
+}
+
+// mend replaces what is not legal behind buf[end], and returns how many bytes are
+// legal then, the first things that were wrong, and how many more there were.
+func (in *input) mend() (good int, bad bool, faults []fault, more int) {
+	rest := bytes.Clone(in.buf[in.end:in.filled])
+	var out []byte
+	tell := func(at int, format string, args ...any) {
+		if len(faults) == mostFaults {
+			more++
+			return
+		}
+		faults = append(faults, fault{at, fmt.Sprintf(format, args...)})
+	}
+	for {
+		n, found := legal(rest, in.replaced)
+		out = append(out, rest[:n]...)
+		rest = rest[n:]
+		if !found {
+			break
+		}
+		c := rest[0]
+		char, size := utf8.DecodeRune(rest)
+		isEncoding := c >= utf8.RuneSelf && size == 1
+		if mends := in.repair || in.mixed && isEncoding; !mends {
+			bad = true
+			break
+		}
+		at := in.end - in.start + len(out)
+		switch {
+		case isEncoding:
+			if char = charmap.Windows1252.DecodeByte(c); !isChar(char) || char < ' ' {
+				char = utf8.RuneError
+			}
+			out = utf8.AppendRune(out, char)
+			if !in.mixed {
+				tell(at, "there is the byte %#x, which is no UTF-8; it is taken for windows-1252", c)
+			}
+		case char == utf8.RuneError:
+			out = append(out, rest[:size]...)
+			tell(at, "there are bytes that are no character of the document's encoding")
+		default:
+			tell(at, "there is the character U+%04X, which XML does not have", char)
+		}
+		rest = rest[size:]
+	}
+	if in.end+len(out)+len(rest) > len(in.buf) {
+		buf := make([]byte, 2*(in.end-in.start+len(out)+len(rest)))
+		in.end = copy(buf, in.buf[in.start:in.end])
+		in.start, in.buf = 0, buf
+	}
+	copy(in.buf[in.end:], out)
+	in.filled = in.end + len(out) + copy(in.buf[in.end+len(out):], rest)
+	return len(out), bad, faults, more
+}
+
+// room makes room in the buffer.
+func (in *input) room() {
+	if in.filled < len(in.buf) {
+		return
+	}
+	buf := in.buf
+	if kept := in.filled - in.start; 2*kept > len(buf) || len(buf) < usualBuffer {
+		buf = make([]byte, max(firstBuffer, 2*len(buf)))
+	}
+	in.filled = copy(buf, in.buf[in.start:in.filled])
+	in.end -= in.start
+	in.start, in.buf = 0, buf
+}

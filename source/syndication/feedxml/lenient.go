@@ -1,0 +1,243 @@
+package feedxml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	// A document is given up if more bytes than that are looked at for its repair:
+	// so many, and so many for each byte that was read. It bounds the time that one
+	// takes in which every element is without its end.
+	mostRepairWork    = 256 << 20
+	repairWorkPerByte = 32
+)
+
+// repairChild repairs the child of the innermost container that could not be read,
+// in place, so that it can be read again: its start tag, or if that could be read,
+// all of it. It returns cause if it cannot. Where the document ends within the
+// child, the child is left out, and with it the rest of the document.
+func (r *Reader) repairChild(c childState, cause error) error {
+	p := repairer{entry: c.isEntry, maxDepth: r.opts.Limits.Depth, maxAttributes: r.opts.Limits.Attributes}
+	for _, open := range r.open {
+		p.outer = append(p.outer, open.name)
+	}
+	limit := max(r.opts.Limits.Entry, r.opts.Limits.Head)
+	if c.tagRead {
+		limit = r.opts.Limits.Entry
+		if !c.isEntry {
+			limit = r.opts.Limits.Head - r.head
+		}
+	} else if errors.Is(cause, ErrTooLarge) {
+		return cause
+	}
+	tooLarge := false
+	for {
+		// What is behind the limit has no part in it, however much of it is here.
+		p.b = r.in.unread()
+		p.b = p.b[:min(len(p.b), limit)]
+		end := 0
+		if c.tagRead {
+			end = p.element()
+		} else {
+			end = p.startTag(0)
+		}
+		r.repairWork += p.work + int64(end)
+		if end == 0 {
+			r.repairWork += int64(len(p.b))
+		}
+		switch {
+		case r.repairWork > mostRepairWork+repairWorkPerByte*r.in.offset:
+			return cause
+		case end > 0:
+			if tooLarge && !p.cut {
+				return cause
+			}
+			r.faults.HeadLost = r.faults.HeadLost || c.tagRead && !c.isEntry && p.cut
+			r.repairedAll(&p)
+			r.in.replace(end, p.out)
+			return nil
+		case p.whole && tooLarge:
+			return cause
+		case !p.whole && len(r.in.unread()) > limit:
+			p, tooLarge = p.again(true), true
+			continue
+		case p.whole:
+			r.repaired(ErrTruncated, len(p.b), "the document ends")
+			if c.isEntry {
+				r.faults.Lost++
+			}
+			r.in.skip(len(p.b))
+			r.open = nil
+			return nil
+		}
+		whole := false
+		if err := r.in.more(0, limit); err != nil {
+			if err = r.ended(err); !errors.Is(err, ErrTruncated) {
+				return err
+			}
+			whole = true
+		}
+		p = p.again(whole)
+	}
+}
+
+// again returns a repairer for the same element, of which there is more, or nothing
+// more if whole.
+func (p *repairer) again(whole bool) repairer {
+	return repairer{entry: p.entry, maxDepth: p.maxDepth, maxAttributes: p.maxAttributes, outer: p.outer, whole: whole}
+}
+
+// repairBetween skips what stands in the innermost container between its children
+// and is not well-formed: text, an end tag, a comment or the like. It returns
+// cause if it cannot.
+func (r *Reader) repairBetween(cause error) error {
+	if errors.Is(cause, ErrTooLarge) {
+		return cause
+	}
+	b := r.in.unread()
+	if errors.Is(cause, ErrTruncated) && mayReopen(b, r.open[0].name) {
+		r.repairWork += int64(len(b))
+		if r.repairWork > mostRepairWork+repairWorkPerByte*r.in.offset {
+			return cause
+		}
+		r.repaired(ErrMalformed, 0, unendedMarkup(b)+" does not end")
+		r.in.skip(len("<!"))
+		return nil
+	}
+	if errors.Is(cause, ErrTruncated) {
+		r.repaired(ErrTruncated, len(b), "the document ends")
+		r.faults.Lost += countEntries(b)
+		r.in.skip(len(b))
+		r.open = nil
+		return nil
+	}
+	if len(b) == 0 {
+		return cause
+	}
+	p := repairer{b: b, whole: true}
+	switch {
+	case b[0] != '<':
+		n := bytes.IndexByte(b, '<')
+		if n < 0 {
+			return cause
+		}
+		p.text(0, n)
+		r.repairedAll(&p)
+		r.in.skip(n)
+	case len(b) > 1 && b[1] == '/':
+		return r.skipEndTag(cause)
+	case len(b) > 1 && (b[1] == '!' || b[1] == '?'):
+		p.whole = false
+		end := 0
+		for end = p.markup(0); end == 0; end = p.markup(0) {
+			p.whole = !r.moreJunk()
+			p.b = r.in.unread()
+			p.b = p.b[:min(len(p.b), mostJunk)]
+		}
+		r.repairedAll(&p)
+		r.in.skip(end)
+	default:
+		r.repaired(ErrMalformed, 0, "there is a < that begins no tag")
+		r.in.skip(1)
+	}
+	return nil
+}
+
+// mayReopen reports whether the unread bytes are markup that does not end, such as a
+// comment, although the document does: the end tag of its root element follows.
+func mayReopen(b []byte, root string) bool {
+	return len(b) > 2 && (b[1] == '!' || b[1] == '?') && bytes.Contains(b, []byte("</"+root))
+}
+
+// unendedMarkup names the markup that b begins with.
+func unendedMarkup(b []byte) string {
+	switch {
+	case bytes.HasPrefix(b, openComment):
+		return "a comment"
+	case bytes.HasPrefix(b, openCDATA):
+		return "a CDATA section"
+	}
+	return "a processing instruction or declaration"
+}
+
+// skipEndTag skips an end tag that is not that of the innermost container. If it is
+// that of another one, those within it have ended too.
+func (r *Reader) skipEndTag(cause error) error {
+	n := 0
+	for n = bytes.IndexAny(r.in.unread()[2:], "<>"); n < 0; n = bytes.IndexAny(r.in.unread()[2:], "<>") {
+		if !r.moreJunk() {
+			return cause
+		}
+	}
+	b := r.in.unread()
+	end := 2
+	for isName[b[end]] {
+		end++
+	}
+	name := string(b[2:end])
+	if end = 2 + n; b[end] == '>' {
+		end++
+	}
+	r.repaired(ErrMalformed, 0, fmt.Sprintf("the element %s ends with </%s", Excerpt(r.open[len(r.open)-1].name), Excerpt(name)))
+	for k := len(r.open) - 1; k >= 0; k-- {
+		if strings.EqualFold(r.open[k].name, name) {
+			r.open = r.open[:k]
+			break
+		}
+	}
+	r.in.skip(end)
+	return nil
+}
+
+// hidesEntries matches the start of what may contain the text of an entry that is none of
+// the feed: a comment, a CDATA section, a script.
+var hidesEntries = regexp.MustCompile(`(?i)<!|<(?:script|style)\b`)
+
+// reopen reports whether entries follow the root element, so that its end tag came
+// too early. Then reading goes on in it.
+func (r *Reader) reopen(err error) bool {
+	if !r.opts.Lenient || !errors.Is(err, ErrTrailing) || len(r.root) == 0 {
+		return false
+	}
+	for r.moreJunk() {
+	}
+	b := r.in.unread()
+	at := entryTag.FindIndex(b[:min(len(b), mostJunk)])
+	if at == nil || hidesEntries.Match(b[:at[0]]) {
+		return false
+	}
+	r.repaired(ErrTrailing, 0, "entries follow the end tag of the root element")
+	r.in.skip(at[0])
+	r.open = slices.Clone(r.root)
+	return true
+}
+
+// rootTag matches where a feed may begin.
+var rootTag = regexp.MustCompile(`<\?xml\s|<(?:[A-Za-z0-9_.-]+:)?(?:rss|feed|RDF|deleted-entry|entry)[\s>/]`)
+
+// skipJunk goes to where the document may begin, behind something else that the
+// unread bytes start with, such as the warnings of a script. It returns cause if
+// there is no such place.
+func (r *Reader) skipJunk(cause error) error {
+	if !errors.Is(cause, ErrNotFeed) && !errors.Is(cause, ErrMalformed) || r.in.offset >= mostJunk {
+		return cause
+	}
+	for r.moreJunk() {
+	}
+	b := r.in.unread()
+	if len(b) == 0 || b[0] == '{' || b[0] == '[' {
+		return cause
+	}
+	at := rootTag.FindIndex(b[1:min(len(b), mostJunk)])
+	if at == nil {
+		return cause
+	}
+	r.repaired(ErrMalformed, 0, "something stands before the root element")
+	r.in.skip(1 + at[0])
+	return nil
+}

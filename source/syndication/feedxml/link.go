@@ -1,0 +1,187 @@
+package feedxml
+
+import (
+	"mime"
+	"strconv"
+	"strings"
+)
+
+// Link is an atom:link, or the link of an RSS channel or item.
+type Link struct {
+	// Rel is one relation: a registered name in lower case, without the prefix
+	// that Atom allows before it, or a URI. A link without one is an
+	// "alternate". A link with several is as many links.
+	Rel string
+	// Href is absolute; "" if it is relative and the document's URL is not
+	// known. It may have a fragment.
+	Href string
+	// Raw is the reference as written.
+	Raw string
+	// Type, Title and Lang are as written.
+	Type, Title, Lang string
+	// Length is in bytes; 0 if it is not given.
+	Length int64
+}
+
+// relationPrefix may stand before the name of a registered relation (RFC 4287,
+// section 4.2.7.2).
+const relationPrefix = "http://www.iana.org/assignments/relation/"
+
+// readLink adds the link in r.attrs, which is an Atom link's, to the document's.
+func (r *metaReader) readLink(in *scope) {
+	l := Link{Rel: "alternate"}
+	hasHref := false
+	rel := ""
+	for _, a := range r.attrs {
+		switch string(a.name) {
+		case "rel":
+			rel = relations(trim(a.value))
+			if len(rel) > longestAddress {
+				r.violation(BadHref, "a link has a rel of %d bytes, and is ignored", len(rel))
+				return
+			}
+		case "href":
+			l.Raw, hasHref = trim(attrValue(a.value)), true
+		case "type":
+			l.Type = clip(known(trim(a.value)), longestAddress)
+		case "title":
+			l.Title = clip(attrValue(a.value), longestAddress)
+		case "hreflang":
+			l.Lang = clip(trim(attrValue(a.value)), longestAddress)
+		case "length":
+			if n, err := strconv.ParseInt(trim(attrValue(a.value)), 10, 64); err == nil && n > 0 {
+				l.Length = n
+			}
+		}
+	}
+	if !hasHref {
+		return
+	}
+	if !strings.ContainsAny(rel, " \t\r\n") {
+		if rel != "" {
+			l.Rel = rel
+		}
+		r.addLink(l, in)
+		return
+	}
+	n := 0
+	for one := range strings.FieldsSeq(rel) {
+		if n++; n > mostRelations {
+			r.violation(TooManyLinks, "the link %q has more than %d relations; the others are ignored", Excerpt(l.Raw), mostRelations)
+			return
+		}
+		l.Rel = normalRelation(one)
+		r.addLink(l, in)
+	}
+}
+
+// readPlainLink adds the link of an RSS channel to the document's.
+func (r *metaReader) readPlainLink(link string, in *scope) {
+	if link != "" {
+		r.addLink(Link{Rel: "alternate", Raw: link}, in)
+	}
+}
+
+// addLink resolves a link and adds it to the document's.
+func (r *metaReader) addLink(l Link, in *scope) {
+	m := &r.meta
+	if len(m.Links) == mostLinks {
+		if !r.manyLinks {
+			r.violation(TooManyLinks, "the document has more than %d links; the others are ignored", mostLinks)
+		}
+		r.manyLinks = true
+		return
+	}
+	if len(l.Raw) > longestAddress {
+		r.badLink("link", l.Raw, in)
+		return
+	}
+	var ok bool
+	if l.Href, ok = resolveLink(in.base, l.Raw); !ok {
+		r.badLink("link", l.Raw, in)
+	}
+	m.Links = append(m.Links, l)
+}
+
+// badLink reports a reference that could not be resolved.
+func (r *metaReader) badLink(what, raw string, in *scope) {
+	if len(raw) > longestAddress || len(in.base) > 0 {
+		r.violation(BadHref, "the %s %q leads to a URL of more than %d bytes, and is ignored", what, Excerpt(raw), longestAddress)
+		return
+	}
+	r.violation(BadHref, "the %s %q is relative, and to what is not known", what, Excerpt(raw))
+}
+
+// relations returns the value of an attribute rel: one relation in the form that
+// it is compared in, or several with white space between them.
+func relations(written []byte) string {
+	switch string(written) { // without an allocation
+	case "":
+		return ""
+	case "self":
+		return "self"
+	case "alternate":
+		return "alternate"
+	case "edit":
+		return "edit"
+	case "related":
+		return "related"
+	case "enclosure":
+		return "enclosure"
+	}
+	return normalRelation(trim(attrValue(written)))
+}
+
+// normalRelation returns a relation in the form that it is compared in.
+func normalRelation(rel string) string {
+	if len(rel) > len(relationPrefix) && strings.EqualFold(rel[:len(relationPrefix)], relationPrefix) {
+		rel = rel[len(relationPrefix):]
+	}
+	if strings.Contains(rel, ":") {
+		return rel
+	}
+	return strings.ToLower(rel)
+}
+
+// known returns a media type, the usual ones without an allocation.
+func known(mediaType []byte) string {
+	switch string(mediaType) {
+	case "text/html":
+		return "text/html"
+	case "application/atom+xml":
+		return "application/atom+xml"
+	case "application/json":
+		return "application/json"
+	}
+	return attrValue(mediaType)
+}
+
+// isFeedType says whether a link of that media type may lead to a feed.
+func isFeedType(mediaType string) bool {
+	name, _, err := mime.ParseMediaType(mediaType)
+	if err != nil {
+		return mediaType == ""
+	}
+	switch name {
+	case "application/atom+xml", "application/rss+xml", "application/rdf+xml", "application/xml", "text/xml":
+		return true
+	}
+	return false
+}
+
+// alternate returns the href of the link in r.attrs, as written, if it is an
+// "alternate", by the last of its relations.
+func (r *vocabulary) alternate() (href string, ok bool) {
+	last := "alternate"
+	for _, a := range r.attrs {
+		switch string(a.name) {
+		case "rel":
+			for rel := range strings.FieldsSeq(relations(trim(a.value))) {
+				last = normalRelation(rel)
+			}
+		case "href":
+			href, ok = trim(attrValue(a.value)), true
+		}
+	}
+	return href, ok && last == "alternate"
+}

@@ -1,0 +1,195 @@
+package feedxml
+
+import (
+	"errors"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mostHeap returns how many bytes the heap grows by at most while f runs.
+func mostHeap(f func()) int64 {
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	heap := func() int64 {
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	runtime.GC()
+	before, most := heap(), int64(0)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			most = max(most, heap()-before)
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	f()
+	close(stop)
+	<-done
+	return max(most, heap()-before)
+}
+
+// A document of N bytes may take k times N and a constant, whatever it consists
+// of. Without its limits the reader made 1 GB of the first of them.
+func TestMemoryIsBoundedByWhatInputBecomes(t *testing.T) {
+	const (
+		perByte  = 10
+		constant = 16 << 20
+		far      = "http://x.example/"
+	)
+	long := strings.Repeat("x", 100<<10)
+	within := strings.Repeat("x", longestAddress-100)
+	many := strings.Repeat
+	atom := func(attrs, content string) string {
+		return `<feed xmlns="http://www.w3.org/2005/Atom" ` + attrs + `>` + content + `</feed>`
+	}
+	rss := func(content string) string { return `<rss version="2.0"><channel>` + content + `</channel></rss>` }
+	var prefixes, uses strings.Builder
+	for i := range 200 {
+		name := "p" + string(rune('a'+i/20)) + string(rune('a'+i%20))
+		prefixes.WriteString(" xmlns:" + name + `="` + far + long[:5000] + `"`)
+		uses.WriteString("<" + name + ":x/>")
+	}
+	for name, doc := range map[string]string{
+		"a long xml:base and many links":              atom(`xml:base="`+far+long+`/"`, many(`<link href="a"/>`, 5000)),
+		"a long xml:base and many links of entries":   atom(`xml:base="`+far+long+`/"`, many(`<entry>`+many(`<link href="a"/>`, 500)+`</entry>`, 10)),
+		"the longest xml:base and many links":         atom(`xml:base="`+far+within+`/"`, many(`<link href="a"/>`, 20_000)),
+		"the longest xml:base and an entry of links":  atom(`xml:base="`+far+within+`/"`, `<entry>`+many(`<link href="a"/>`, 9000)+`</entry>`),
+		"the longest xml:base and many entries":       atom(`xml:base="`+far+within+`/"`, many(`<entry/>`, 20_000)),
+		"a rel of many words":                         atom("", `<link href="`+within+`" rel="`+many("a ", 300_000)+`"/>`),
+		"a rel of many words in an entry":             atom("", `<entry><link href="`+within+`" rel="`+many("a ", 300_000)+`"/></entry>`),
+		"a long prev":                                 atom(`xmlns:fh="http://purl.org/syndication/history/1.0"`, `<fh:prev>`+long+`</fh:prev>`),
+		"many namespaces":                             atom(prefixes.String(), many(`<entry>`+uses.String()+`</entry>`, 50)),
+		"long ids":                                    atom("", many(`<entry><id>`+long+`</id></entry>`, 20)),
+		"long tombstones":                             atom(`xmlns:at="http://purl.org/atompub/tombstones/1.0"`, many(`<at:deleted-entry ref="`+long+`" when="`+long+`"><at:comment>`+long+`</at:comment></at:deleted-entry>`, 5)),
+		"long dates":                                  rss(many(`<item><pubDate>`+many("1 ", 50_000)+`</pubDate></item>`, 10)),
+		"nested bases":                                atom("", many(`<entry xml:base="`+within[:4000]+`/">`+many(`<link xml:base="`+within[:4000]+`/" href="a"/>`, 100)+`</entry>`, 3)),
+		"many children":                               rss(`<item>` + many(`<link/>`, mostChildren) + `</item>`),
+		"many references":                             rss(`<item><guid>` + many(`&amp;`, 100_000) + `</guid></item>`),
+		"many channels' links":                        rss(many(`<link>`+within[:1000]+`</link>`, 900)),
+		"one entry of the largest size":               rss(`<item><description>` + many("x", 1<<20-100) + `</description></item>`),
+		"many titles":                                 rss(many(`<title>x</title>`, 60_000)),
+		"many violations":                             rss(many(`<item><pubDate>x</pubDate></item>`, 20_000)),
+		"many undefined entities":                     rss(many(`<item><guid>&`+long[:60]+`;</guid></item>`, 5000)),
+		"a long DOCTYPE":                              `<!DOCTYPE feed [` + many(`<!ENTITY a "b">`, 50_000) + `]>` + atom("", ""),
+		"entities of entities":                        `<!DOCTYPE feed [<!ENTITY a "` + long + `">` + `]>` + atom("", many(`<entry><id>&a;</id></entry>`, 5000)),
+		"entities of entities of entities":            `<!DOCTYPE feed [<!ENTITY a "xxxxxxxxxx"><!ENTITY b "` + many("&a;", 100) + `"><!ENTITY c "` + many("&b;", 100) + `"><!ENTITY d "` + many("&c;", 100) + `">]>` + atom("", `<entry><id>&d;</id></entry>`),
+		"an entity that is used often":                `<!DOCTYPE feed [<!ENTITY a "` + long[:4000] + `">` + `]>` + atom("", `<entry><title>`+many(`&a;`, 100_000)+`</title></entry>`),
+		"an entity that is used often in attributes":  `<!DOCTYPE feed [<!ENTITY a "` + long[:4000] + `">` + `]>` + atom("", many(`<entry x="`+many(`&a;`, 10_000)+`"/>`, 10)),
+		"many ampersands":                             rss(`<item><title>` + many("&", 500_000) + `</title></item>`),
+		"many ampersands in a value":                  rss(`<item><a b="` + many("&", 500_000) + `"/></item>`),
+		"many control characters":                     rss(many("\x01", 500_000)),
+		"many bytes that are not UTF-8":               rss(`<item>` + many("\xe9", 500_000) + `</item>`),
+		"many less-thans":                             rss(`<item>` + many("<", 500_000) + `</item>`),
+		"many entries without an end":                 rss(many(`<item>`, 100_000)),
+		"many elements without an end":                rss(`<item>` + many(`<b>`, 100_000) + `</item>`),
+		"many end tags too many":                      rss(many(`</b>`, 100_000)),
+		"many attributes":                             rss(`<item ` + many(`a=b `, 100_000) + `/>`),
+		"many roots":                                  many(rss(`<item><guid>1</guid></item>`), 5000),
+		"much junk":                                   many(`<b>x</b>`, 100_000) + rss(""),
+		"an entity that is used often beside entries": `<!DOCTYPE feed [<!ENTITY a "` + long[:4000] + `">` + `]>` + atom("", `<title>`+many(`&a;`, 100_000)+`</title>`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, opts := range []Options{
+				{URL: far + "feed", Limits: Limits{Entry: 1 << 20, Head: 1 << 20}},
+				{URL: far + long + "/", Limits: Limits{Entry: 1 << 20, Head: 1 << 20}},
+				{URL: far + "feed", Limits: Limits{Entry: 1 << 20, Head: 1 << 20}, Lenient: true},
+			} {
+				grown := mostHeap(func() {
+					r := NewReader(strings.NewReader(doc), opts)
+					for {
+						if _, err := r.Next(); err != nil {
+							if !errors.Is(err, io.EOF) && !errors.Is(err, ErrTooLarge) && !strings.HasPrefix(name, "m") {
+								t.Error(err)
+							}
+							break
+						}
+					}
+					runtime.KeepAlive(r)
+				})
+				if limit := int64(perByte*len(doc) + constant); grown > limit {
+					t.Errorf("a document of %d bytes took %d, where %d are the most", len(doc), grown, limit)
+				}
+				t.Logf("%d bytes took %d", len(doc), grown)
+			}
+		})
+	}
+}
+
+func TestLimitsOfLinksAndIDs(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", longestAddress)
+	t.Run("links of a document", func(t *testing.T) {
+		t.Parallel()
+		_, meta, odd := mustRead(t, atomFeed(strings.Repeat(`<link href="a"/>`, mostLinks+2)))
+		if len(meta.Links) != mostLinks || len(odd) != 1 || odd[0].Kind != TooManyLinks {
+			t.Errorf("got %d links, %v", len(meta.Links), odd)
+		}
+	})
+	t.Run("relations of a link", func(t *testing.T) {
+		t.Parallel()
+		_, meta, odd := mustRead(t, atomFeed(`<link href="a" rel="`+strings.Repeat("x ", mostRelations+1)+`"/>`))
+		if len(meta.Links) != mostRelations || len(odd) != 1 || odd[0].Kind != TooManyLinks {
+			t.Errorf("got %d links, %v", len(meta.Links), odd)
+		}
+	})
+	for name, tt := range map[string]struct{ attrs, link string }{
+		"a long reference":  {"", long + "x"},
+		"a long result":     {`xml:base="http://x/` + long[:5000] + `/"`, long[:5000]},
+		"long when escaped": {"", strings.Repeat("é", 2000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			doc := strings.Replace(atomFeed(`<link rel="next" href="`+tt.link+`"/>`), "<feed ", "<feed "+tt.attrs+" ", 1)
+			_, meta, odd := mustRead(t, doc)
+			if next, _ := meta.Link("next"); next.Href != "" || len(odd) != 1 || odd[0].Kind != BadHref || len(odd[0].Detail) > 300 {
+				t.Errorf("got %.50q, %.500v", next.Href, odd)
+			}
+		})
+	}
+	t.Run("ids", func(t *testing.T) {
+		t.Parallel()
+		entries, _, odd := mustRead(t, atomFeed(`<entry><id>`+long+`</id></entry><entry><id>`+long+`x</id></entry><at:deleted-entry ref="`+long+`x" when="2026-01-01"/>`))
+		const hashed = "sha256:"
+		if entries[0].ID != long || len(entries[1].ID) != len(hashed)+64 || !strings.HasPrefix(entries[1].ID, hashed) || entries[2].ID != entries[1].ID {
+			t.Errorf("got %.100q", ids(entries))
+		}
+		if len(odd) != 2 || odd[0].Kind != LongID || odd[1].Kind != LongID {
+			t.Errorf("got %.500v", odd)
+		}
+	})
+}
+
+// A document in which nothing ends is given up before it takes minutes: what is looked
+// at for its repair is bounded by its length.
+func TestRepairTakesBoundedWork(t *testing.T) {
+	t.Parallel()
+	for name, doc := range map[string]string{
+		"entries without an end":               strings.Repeat("<item>", 500_000),
+		"entries and titles without an end":    strings.Repeat("<item><title>x<guid>1", 150_000),
+		"entries and elements without an end":  strings.Repeat("<item><b>", 300_000),
+		"titles without an end":                "<item>" + strings.Repeat("<title>x", 300_000) + "</item>",
+		"entries with comments without an end": strings.Repeat("<item><!-- </item>", 150_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := NewReader(strings.NewReader("<rss><channel>"+doc+"</channel></rss>"), Options{Lenient: true})
+			_, err := read(r)
+			if most := int64(mostRepairWork + (repairWorkPerByte+2*mostScans+2)*len(doc)); r.repairWork > most {
+				t.Errorf("%d bytes were looked at, where %d are the most: %v", r.repairWork, most, err)
+			}
+			t.Logf("%d bytes of %d, %d faults, %.200v", r.repairWork, len(doc), r.Faults().Count, err)
+		})
+	}
+}

@@ -1,0 +1,229 @@
+package feedxml
+
+import (
+	"strings"
+	"time"
+)
+
+// Meta is what a document says of itself: what stands in atom:feed, in a channel
+// or in the atom:head of early drafts, and not in an entry.
+type Meta struct {
+	// URL is the document's, as given in [Options].
+	URL    string
+	Format Format
+	// Version is the version attribute of an element rss.
+	Version string
+	// Single says that the root element is an entry or a tombstone itself.
+	Single bool
+	// ID is the feed's atom:id, or the rdf:about of its channel. It is no
+	// identity of the feed: there are servers that make up another one for each
+	// answer.
+	ID, Title string
+	// Authors are the feed's, each as "Name <a@b.example>" or as one of both.
+	Authors []string
+	// Updated is when the document was changed: atom:updated, for RSS
+	// lastBuildDate or else pubDate.
+	Updated Date
+	// Links are in the order of the document. The plain link of an RSS channel
+	// is an "alternate".
+	Links     []Link
+	Generator Generator
+
+	// Complete and Archive are fh:complete and fh:archive.
+	Complete, Archive bool
+	// Incremental is fh:incremental, or fh:stateful as it was called before.
+	Incremental Flag
+	// Prev is fh:prev, the link to an older document in the drafts 01 to 04,
+	// absolute; PrevRaw is as written.
+	Prev, PrevRaw string
+
+	// Hints say how often to poll.
+	Hints Hints
+
+	// Order is how the update times of the entries run so far, and
+	// PublishedOrder how their dates of publication do.
+	Order, PublishedOrder Order
+	// Undefined is the first entity that the document refers to and that XML
+	// does not define. Such a document was not read strictly.
+	Undefined string
+}
+
+// Flag is an element that is true or false, or that the document does not have.
+type Flag string
+
+// The values of a flag. What is neither counts as absent.
+const (
+	Unset Flag = ""
+	Yes   Flag = "true"
+	No    Flag = "false"
+)
+
+// Generator is the software that the document says it was made by.
+type Generator struct{ Name, URI, Version string }
+
+// Link returns the link of a relation, and how many there are. Of several, the
+// first counts that has the media type of a feed or none. rel is in lower case.
+func (m *Meta) Link(rel string) (link Link, count int) {
+	suits := false
+	for _, l := range m.Links {
+		if l.Rel != rel {
+			continue
+		}
+		if feed := isFeedType(l.Type); count == 0 || feed && !suits {
+			link, suits = l, feed
+		}
+		count++
+	}
+	return link, count
+}
+
+// metaReader reads what a document says of itself.
+type metaReader struct {
+	*vocabulary
+	meta        Meta
+	updatedRank int  // of meta.Updated
+	manyLinks   bool // that the document has more than mostLinks was reported
+	// What sy:updatePeriod and sy:updateFrequency say.
+	syPeriod    time.Duration
+	syFrequency int
+}
+
+// describe reads an element of b that is not an entry. Of those that repeat, the
+// first counts. depth is how many elements are around it.
+func (r *metaReader) describe(b []byte, el *element, depth int, s *scope, in space, local []byte, declared bool) {
+	b = b[:el.end]
+	content := b[el.tag.end:el.close]
+	r.attrs = attributes(r.attrs[:0], b, el.tag)
+	name, m := string(local), &r.meta
+	isOwn := in == r.own && m.Format != Atom
+	switch {
+	case depth == 1 && m.Format != Atom:
+		// What stands beside a channel does not describe it.
+	case !declared:
+		if isFlag(name) || name == "link" || name == "prev" {
+			r.violation(UndeclaredPrefix, "the prefix of %s is not declared; the element is ignored", Excerpt(b[1:el.tag.nameEnd]))
+		}
+	case in == history:
+		r.readHistory(s, name, content)
+	case in == syndication:
+		r.readSyndication(name, content)
+	case in == atom && name == "link" && (!isOwn || len(r.attrs) > 0):
+		r.readLink(s)
+	case isOwn && name == "link":
+		r.readPlainLink(text(content), s)
+	case in == atom && name == "id":
+		firstClipped(&m.ID, content)
+	case in == atom && name == "author" || isOwn && name == "managingEditor" || in == dc && name == "creator":
+		author := readAuthor(content)
+		if in != atom {
+			author = text(content)
+		}
+		if author != "" && len(m.Authors) < mostAuthors {
+			m.Authors = append(m.Authors, author)
+		}
+	case (in == atom || isOwn) && name == "title":
+		firstClipped(&m.Title, content)
+	case (in == atom || isOwn) && name == "generator":
+		if m.Generator == (Generator{}) {
+			uri, _ := r.attribute(s, noSpace, "uri")
+			if uri == "" {
+				uri, _ = r.attribute(s, noSpace, "url") // Atom 0.3
+			}
+			version, _ := r.attribute(s, noSpace, "version")
+			m.Generator = Generator{Name: clipText(text(content)), URI: clipText(trim(uri)), Version: clipText(trim(version))}
+		}
+	case in == admin && name == "generatorAgent":
+		if m.Generator == (Generator{}) {
+			uri, _ := r.attribute(s, rdf, "resource")
+			m.Generator.URI = clipText(trim(uri))
+		}
+	case documentRank(in, name, isOwn) > 0:
+		r.better(&m.Updated, &r.updatedRank, documentRank(in, name, isOwn), name, content)
+	case isOwn:
+		r.readHint(b, el, name, content)
+	}
+}
+
+// documentRank says how good a date tells when a document was changed; 0 if it
+// does not.
+func documentRank(in space, local string, isOwn bool) int {
+	switch {
+	case in == atom && (local == "updated" || local == "modified"), isOwn && local == "lastBuildDate":
+		return 4
+	case isOwn && local == "pubDate":
+		return 3
+	}
+	return updateRank(in, local)
+}
+
+func isFlag(local string) bool {
+	switch local {
+	case "complete", "archive", "incremental", "stateful", "Stateful":
+		return true
+	}
+	return false
+}
+
+// readHistory reads an element of RFC 5005 or of one of its drafts.
+func (r *metaReader) readHistory(s *scope, local string, content []byte) {
+	m := &r.meta
+	switch local {
+	case "complete":
+		m.Complete = true
+	case "archive":
+		m.Archive = true
+	case "incremental", "stateful", "Stateful": // the last as in draft 00
+		var flag Flag
+		switch raw := text(content); {
+		case raw == "1" || strings.EqualFold(raw, "true"):
+			flag = Yes
+		case raw == "0" || strings.EqualFold(raw, "false"):
+			flag = No
+		default:
+			r.violation(BadFlag, "fh:%s is neither true nor false, and is ignored: %s", local, Excerpt(raw))
+			return
+		}
+		if m.Incremental != Unset && m.Incremental != flag {
+			r.violation(RepeatedFlag, "fh:%s says something else than the flag before it, which counts", local)
+			return
+		}
+		m.Incremental = flag
+	case "prev":
+		raw := text(content)
+		if raw == "" || m.PrevRaw != "" {
+			return
+		}
+		href, ok := resolveLink(s.base, raw)
+		if !ok {
+			r.badLink("fh:prev", raw, s)
+		}
+		m.Prev, m.PrevRaw = href, clipText(raw)
+	}
+}
+
+// Hints are how often a publisher asks to be polled. What is zero was not said.
+type Hints struct {
+	// TTL is for how long the document may be kept.
+	TTL time.Duration
+	// SkipHours are the hours of the day, in UTC, and SkipDays the days of the
+	// week in which nothing is to be expected.
+	SkipHours [24]bool
+	SkipDays  [7]bool // from Sunday
+	// Period is how often the document changes, counted from Base.
+	Period time.Duration
+	Base   Date
+}
+
+// addUndefined reports an entity that XML does not define, once for each element that
+// the reader reads as a whole, which begins at an offset of the document.
+func (r *metaReader) addUndefined(s *scanner, offset int64) {
+	name := s.undefined
+	if name == "" {
+		return
+	}
+	s.undefined = ""
+	if r.meta.Undefined == "" {
+		r.meta.Undefined = name
+	}
+	r.violation(UndefinedEntity, "what begins at byte %d has the entity &%s;, which XML does not define; strict readers refuse it", offset, name)
+}

@@ -1,0 +1,131 @@
+package feedxml
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// space is a namespace that means something here.
+type space uint8
+
+const (
+	foreign space = iota // any other namespace, or a prefix that is not declared
+	noSpace
+	atom // of any version
+	rss  // of any version, where the document puts RSS in a namespace
+	rdf
+	history    // RFC 5005 and its drafts
+	tombstones // RFC 6721
+	dc
+	dcterms
+	syndication
+	admin
+	contentModule
+)
+
+// The namespaces of Atom 1.0 and 0.3.
+const (
+	AtomNamespace   string = "http://www.w3.org/2005/Atom"
+	Atom03Namespace string = "http://purl.org/atom/ns#"
+)
+
+// The namespaces of the formats. Names are compared with these, never with a
+// prefix.
+const (
+	atomDraftURI = "http://purl.org/atom/ns#draft-ietf-atompub-format-" // and a number
+	rss10URI     = "http://purl.org/rss/1.0/"
+	rss090URI    = "http://my.netscape.com/rdf/simple/0.9/"
+	rss090URI2   = "http://channel.netscape.com/rdf/simple/0.9/"
+	xmlURI       = "http://www.w3.org/XML/1998/namespace"
+)
+
+var spaces = map[string]space{
+	"":              noSpace,
+	AtomNamespace:   atom,
+	Atom03Namespace: atom,
+	rss10URI:        rss, rss090URI: rss, rss090URI2: rss,
+	"http://www.w3.org/1999/02/22-rdf-syntax-ns#":  rdf,
+	"http://purl.org/syndication/history/1.0":      history,
+	"http://purl.org/atompub/tombstones/1.0":       tombstones,
+	"http://purl.org/dc/elements/1.1/":             dc,
+	"http://purl.org/dc/terms/":                    dcterms,
+	"http://purl.org/rss/1.0/modules/syndication/": syndication,
+	"http://webns.net/mvcb/":                       admin,
+	"http://purl.org/rss/1.0/modules/content/":     contentModule,
+}
+
+func spaceOf(uri string) space {
+	uri = trim(uri)
+	if strings.HasPrefix(uri, atomDraftURI) {
+		return atom
+	}
+	return spaces[uri]
+}
+
+// binding is a prefix and its namespace; the default namespace has no prefix.
+type binding struct {
+	prefix, uri string // uri as declared
+	space       space
+}
+
+// scope is what an element inherits and hands on.
+type scope struct {
+	bindings []binding // inner ones last
+	base     string    // absolute, if the document's URL is
+	based    bool      // base is not just the document's URL
+	lang     string
+}
+
+// lookup returns the namespace of a prefix.
+func (s *scope) lookup(prefix []byte) (b binding, declared bool) {
+	for i := len(s.bindings) - 1; i >= 0; i-- {
+		if s.bindings[i].prefix == string(prefix) {
+			return s.bindings[i], true
+		}
+	}
+	return binding{space: noSpace}, len(prefix) == 0
+}
+
+// resolve splits the name of an element.
+func (s *scope) resolve(name []byte) (in binding, local []byte, declared bool) {
+	prefix, local := cutPrefix(name)
+	in, declared = s.lookup(prefix)
+	if !declared {
+		in.space = foreign
+	}
+	return in, local, declared
+}
+
+func cutPrefix(name []byte) (prefix, local []byte) {
+	if i := bytes.IndexByte(name, ':'); i >= 0 {
+		return name[:i], name[i+1:]
+	}
+	return nil, name
+}
+
+// effective are the bindings that are not hidden by inner ones, the default
+// namespace first and then by prefix, so that two documents which declare the
+// same in another order have the same entries.
+func (s *scope) effective() []binding {
+	var seen []binding
+	for i := len(s.bindings) - 1; i >= 0; i-- {
+		b := s.bindings[i]
+		if !slices.ContainsFunc(seen, func(inner binding) bool { return inner.prefix == b.prefix }) {
+			seen = append(seen, b)
+		}
+	}
+	seen = slices.DeleteFunc(seen, func(b binding) bool { return b.uri == "" || b.prefix == "xml" })
+	slices.SortFunc(seen, func(a, b binding) int { return strings.Compare(a.prefix, b.prefix) })
+	return seen
+}
+
+// means says whether a child of that local name is remembered.
+func means(local []byte) bool {
+	switch string(local) {
+	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",
+		"title", "description", "summary", "content", "comment", "by", "hour", "day", "enclosure", "encoded":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,51 @@
+package feedxml
+
+import "time"
+
+// Order is how the dates of entries run through a document. Atom gives the order
+// of entries no meaning, and publishers put theirs either way round.
+type Order string
+
+// The orders. Dates that are all equal, missing or not to be read tell none.
+const (
+	NoOrder     Order = ""
+	NewestFirst Order = "newest_first"
+	OldestFirst Order = "oldest_first"
+	Mixed       Order = "mixed"
+)
+
+// dateOrder watches the dates of entries.
+type dateOrder struct{ updated, published run }
+
+func (o *dateOrder) add(updated, published Date) {
+	o.updated.add(updated.Time)
+	o.published.add(published.Time)
+}
+
+type run struct {
+	last     time.Time
+	up, down bool
+}
+
+func (r *run) add(t time.Time) {
+	if t.IsZero() {
+		return
+	}
+	if !r.last.IsZero() {
+		r.up = r.up || t.After(r.last)
+		r.down = r.down || t.Before(r.last)
+	}
+	r.last = t
+}
+
+func (r *run) order() Order {
+	switch {
+	case r.up && r.down:
+		return Mixed
+	case r.up:
+		return OldestFirst
+	case r.down:
+		return NewestFirst
+	}
+	return NoOrder
+}

@@ -1,0 +1,146 @@
+package feedxml
+
+import (
+	"errors"
+	"io"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// Reader reads one document. It is for one goroutine.
+type Reader struct {
+	tokenizer
+	faultLog
+	*vocabulary
+	entities entityTable
+	about    metaReader
+	entries  entryReader
+
+	begun bool
+	open  []container // that the reader is in, the root first
+	root  []container // the root, if it is one; a lenient reader may go on in it
+	named bool        // the document had what its format asks for, such as a channel
+	head  int         // bytes of elements that are not entries
+	err   error       // what Next has returned, and returns from then on
+	// rootRepaired is one more than the offset of the root's start tag, if that was
+	// repaired; htmlDoctype reports that the document is HTML by its declaration.
+	rootRepaired int64
+	htmlDoctype  bool
+}
+
+// container is an element whose children the reader looks at one by one.
+type container struct {
+	name    string // as written
+	scope   scope
+	inherit inheritance
+}
+
+// NewReader returns a reader of the document that r has the bytes of.
+func NewReader(r io.Reader, opts Options) *Reader {
+	orDefault := func(limit *int, value int) {
+		if *limit == 0 {
+			*limit = value
+		}
+	}
+	orDefault(&opts.Limits.Entry, 8<<20)
+	orDefault(&opts.Limits.Head, 8<<20)
+	orDefault(&opts.Limits.Depth, 256)
+	orDefault(&opts.Limits.Attributes, 256)
+	words := &vocabulary{violationLog: &violationLog{page: opts.URL}}
+	reader := &Reader{
+		tokenizer:  tokenizer{opts: opts, in: input{r: r, repair: opts.Lenient}, scan: scanner{maxAttributes: opts.Limits.Attributes}},
+		vocabulary: words,
+		about:      metaReader{vocabulary: words, meta: Meta{URL: opts.URL}},
+		entries:    entryReader{vocabulary: words, identity: opts.Identity, hashWithout: opts.HashWithout},
+	}
+	reader.at = &reader.tokenizer
+	reader.in.tell = reader.repairedCharacter
+	reader.in.tellMore = func(n int) { reader.faults.Count += n }
+	return reader
+}
+
+// Meta returns what the document has said of itself so far. Its format is known
+// after the first call of Next, the rest when Next has returned [io.EOF].
+func (r *Reader) Meta() *Meta { return &r.about.meta }
+
+// Faults returns what was repaired so far, if the reader is lenient.
+func (r *Reader) Faults() *Faults { return &r.faults }
+
+// Violations returns what was seen since it was last called, and did not stop
+// the reading. It keeps the first hundred.
+func (r *Reader) Violations() []feed.Violation {
+	return r.take()
+}
+
+// Next returns the next entry. It returns [io.EOF] once the root element has
+// ended and nothing follows it. Any other way to end is an error of this package
+// or one of the underlying reader. After an error, Next returns it again.
+func (r *Reader) Next() (Entry, error) {
+	if r.err != nil {
+		return Entry{}, r.err
+	}
+	var next Entry
+	next, r.err = r.next()
+	return next, r.err
+}
+
+func (r *Reader) next() (Entry, error) {
+	if !r.begun {
+		r.begun = true
+		if e, found, err := r.readRoot(); found || err != nil {
+			return e, err
+		}
+	}
+	for {
+		for len(r.open) > 0 {
+			if e, found, err := r.step(); found || err != nil {
+				return e, err
+			}
+		}
+		err := r.end()
+		if !r.reopen(err) {
+			return Entry{}, err
+		}
+	}
+}
+
+// end reads what follows the root element.
+func (r *Reader) end() error {
+	if !r.named && r.opts.Lenient && r.entries.count > 0 {
+		r.named = true
+		r.repaired(ErrMalformed, 0, "the document has no channel")
+	}
+	if !r.named {
+		return r.failed(ErrNotFeed, 0, "the document has no channel")
+	}
+	return r.trailer()
+}
+
+// Check reads a whole document strictly and returns the first thing that is wrong
+// with it, or nil. See [Options.Check].
+func Check(doc io.Reader, opts Options) error {
+	opts.Check = true
+	r := NewReader(doc, opts)
+	for {
+		if _, err := r.Next(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// Detect says what a document is, by its root element. Of the options only URL
+// and ContentType matter. It reads no further than it needs to, which is a few
+// thousand bytes mostly, and 1 MiB at most. If the document ends before the root's start tag
+// does, the error matches [ErrTruncated]; if it is no feed, it matches
+// [ErrNotFeed].
+func Detect(document io.Reader, opts Options) (Format, error) {
+	opts.Limits, opts.Lenient = Limits{Head: 1 << 20, Entry: 1 << 20}, true
+	r := NewReader(document, opts)
+	_, _, err := r.readRoot()
+	if r.format != "" {
+		return r.format, nil
+	}
+	return "", err
+}

@@ -1,0 +1,199 @@
+package feedxml
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDocumentsThatAreNone(t *testing.T) {
+	t.Parallel()
+	const open = `<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id></entry>`
+	one := []string{"1"}
+	tests := []struct {
+		name, doc string
+		want      error
+		says      string
+		before    []string // the ids that were read before
+	}{
+		{"nothing", "", ErrTruncated, "empty", nil},
+		{"white space", " \n", ErrTruncated, "empty", nil},
+		{"case 11: HTML", "<!DOCTYPE html>\n<html><body><p>Sorry</body></html>", ErrNotFeed, "an HTML page", nil},
+		{"case 11: HTML of any kind", "<!doctype HTML PUBLIC \"-//W3C//DTD HTML 4.01//EN\"><p>", ErrNotFeed, "an HTML page", nil},
+		{"case 34: HTML without a declaration", "\n<HTML lang=en><p>", ErrNotFeed, "an HTML page", nil},
+		{"XHTML", `<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"/>`, ErrNotFeed, "an HTML page", nil},
+		{"JSON", ` {"version": "https://jsonfeed.org/version/1.1"}`, ErrNotFeed, "JSON", nil},
+		{"text", "Service unavailable", ErrNotFeed, "Service unavailable", nil},
+		{"another root", `<opml version="2.0"/>`, ErrNotFeed, "opml in no namespace", nil},
+		{"a feed in no namespace", `<feed><entry/></feed>`, ErrNotFeed, "feed in no namespace", nil},
+		{"a feed in a namespace of its own", `<feed xmlns="http://www.w3.0rg/2005/Atom"/>`, ErrNotFeed, "http://www.w3.0rg/2005/Atom", nil},
+		{"a root with an undeclared prefix", `<atom:feed/>`, ErrNotFeed, "not declared", nil},
+		{"RSS without a channel", `<rss version="2.0"></rss>`, ErrNotFeed, "no channel", nil},
+		{"RDF without a channel", `<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/>`, ErrNotFeed, "no channel", nil},
+
+		{"case 10: cut in an entry", open + "<entry><id>2</id>", ErrTruncated, "", one},
+		{"case 10: cut before the end tag", open, ErrTruncated, "", one},
+		{"case 10: cut in the end tag", open + "</feed", ErrTruncated, "", one},
+		{"cut within a character", open + "<title>\xc3", ErrTruncated, "", one},
+		{"an end tag too many in an entry", open + "<entry></b></entry></feed>", ErrMalformed, "entry ends with </b", one},
+		{"an element that does not end", open + "<entry><b></entry></feed>", ErrMalformed, "b ends with </entry", one},
+		{"an end tag of the same length", open + "<entry></entri></feed>", ErrMalformed, "entry ends with </entri", one},
+		{"attributes without a blank between them", open + `<entry a="1"b="2"/></feed>`, ErrMalformed, "goes on with", one},
+		{"another end tag", open + "</feeds>", ErrMalformed, "feed ends with </feeds", one},
+		{"an ampersand by itself", open + "<entry>AT&T</entry></feed>", ErrMalformed, "&", one},
+		{"an ampersand behind a reference", open + "<entry>&lt;&T</entry></feed>", ErrMalformed, "&", one},
+		{"an ampersand close to a reference", open + "<entry>&gt;a&T</entry></feed>", ErrMalformed, "&", one},
+		{"a reference with a blank", open + "<entry>&a b;</entry></feed>", ErrMalformed, "&", one},
+		{"a reference that begins with a digit", open + "<entry>&1;</entry></feed>", ErrMalformed, "&", one},
+		{"an ampersand in a value", open + "<entry a='x&y'/></feed>", ErrMalformed, "&", one},
+		{"an attribute without quotes", open + "<entry a=b/></feed>", ErrMalformed, "no quotes", one},
+		{"an attribute without a value", open + "<entry a/></feed>", ErrMalformed, "no value", one},
+		{"a tag in a tag", open + "<entry <a></entry></feed>", ErrMalformed, "goes on with", one},
+		{"a < in a value", open + "<entry a='<'/></feed>", ErrMalformed, "has a <", one},
+		{"a < by itself", open + "<entry>1 < 2</entry></feed>", ErrMalformed, "begins no tag", one},
+		{"dashes in a comment", open + "<!-- -- --></feed>", ErrMalformed, "--", one},
+		{"a DOCTYPE in the feed", open + "<!DOCTYPE feed></feed>", ErrMalformed, "declaration", one},
+		{"CDATA before the root", "<![CDATA[]]><feed/>", ErrMalformed, "before the root", nil},
+		{"an end tag before the root", "</feed>", ErrMalformed, "", nil},
+
+		{"case 124b: a second root", open + "</feed>" + open + "</feed>", ErrTrailing, "", one},
+		{"case 124b: text behind the root", open + "</feed>\n<!-- x -->done", ErrTrailing, "done", one},
+		{"case 124b: an end tag behind the root", open + "</feed></feed>", ErrTrailing, "", one},
+		{"case 124b: NUL behind the root", open + "</feed>\x00", ErrTrailing, "", one},
+		{"case 124b: half a character behind the root", open + "</feed>\xc3", ErrTrailing, "", one},
+		{"case 124b: half a comment behind the root", open + "</feed><!-- ", ErrTrailing, "", one},
+		{"case 124b: CDATA behind the root", open + "</feed><![CDATA[]]>", ErrTrailing, "", one},
+		{"comments behind the root", open + "</feed>\n<!-- x --><?pi?>\n", nil, "", one},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			entries, err := readEveryWay(t, tt.doc, Options{})
+			if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v", err)
+			}
+			if diff := cmp.Diff(tt.before, ids(entries)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestProlog(t *testing.T) {
+	t.Parallel()
+	const feed = `<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id></entry></feed>`
+	tests := []struct {
+		name, prolog string
+		strict       bool // whether it passes the full check
+		odd          []string
+	}{
+		{"case 124: XML 1.1", `<?xml version="1.1" encoding="UTF-8" standalone='yes'?>`, true, nil},
+		{"case 124: a byte order mark", "\ufeff<?xml version='1.0'?>", true, nil},
+		{"a stylesheet and comments", "<?xml version='1.0'?><?xml-stylesheet href='x'?>\n<!-- <feed> -->", true, nil},
+		{"white space before the declaration", "\n<?xml version='1.0'?>", false, []string{LateDeclaration}},
+		{"a subset with all that may confuse", `<!DOCTYPE feed [<!-- ]> " --><!ENTITY a "]>"><!ELEMENT feed ANY>]>`, true, nil},
+		{"a subset that confuses encoding/xml", `<!DOCTYPE feed [<?pi ]>?>]>`, false, nil},
+		{"the DTD of Netscape", `<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://my.netscape.com/publish/formats/rss-0.91.dtd">`, true, nil},
+		{"another version", `<?xml version="2.0"?>`, false, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			entries, _, odd := mustRead(t, tt.prolog+feed)
+			if diff := cmp.Diff([]string{"1"}, ids(entries)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(tt.odd, kinds(odd)); diff != "" {
+				t.Error(diff)
+			}
+			if err := Check(strings.NewReader(tt.prolog+feed), Options{}); (err == nil) != tt.strict {
+				t.Errorf("Check: got %v", err)
+			}
+		})
+	}
+}
+
+// What encoding/xml overlooks and the check does not, and the other way round.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, doc string
+		says      string // "": it passes
+	}{
+		{"a document with everything", seeds[2], ""},
+		{"case 19: an entity that XML does not define", atomFeed("<entry><id>1</id>&nbsp;</entry>"), "entity"},
+		{"the same in the head", atomFeed("<title>&nbsp;</title>"), "entity"},
+		{"the same between elements", atomFeed("&nbsp;"), "entity"},
+		{"case 124b: a second root", atomFeed("") + "<feed/>", "follows the root"},
+		{"an attribute that repeats", atomFeed(`<entry a="1" a="2"/>`), "the attribute a repeats"},
+		{"the same by two prefixes", atomFeed(`<entry xmlns:a="urn:x" xmlns:b="urn:x"><id a:c="" b:c=""/></entry>`), "the attribute c repeats"},
+		{"the same of the root", `<feed xmlns="http://www.w3.org/2005/Atom" a="" a=""/>`, "the attribute a repeats"},
+		{"a namespace that is declared twice", atomFeed(`<entry xmlns:a="urn:x" xmlns:a="urn:y"/>`), "the attribute a repeats"},
+		{"one local name in two namespaces", atomFeed(`<entry xmlns:a="urn:x" xmlns:b="urn:y"><id a:c="" b:c="" c=""/></entry>`), ""},
+		{"a prefix that is not declared", atomFeed(`<entry><x:a/></entry>`), "prefix x is not declared"},
+		{"the same in an attribute", atomFeed(`<title x:a=""/>`), "prefix x is not declared"},
+		{"a prefix out of its scope", atomFeed(`<entry><a xmlns:x="urn:x"/><x:a/></entry>`), "prefix x is not declared"},
+		{"a prefix of the root", atomFeed(`<entry><fh:a/></entry>`), ""},
+		{"the prefix xml", atomFeed(`<entry xml:space="preserve"/>`), ""},
+		{"a prefix without a namespace", atomFeed(`<entry xmlns:x=""/>`), "without a namespace"},
+		{"]]> in text", atomFeed(`<entry>]]></entry>`), "]]>"},
+		{"]]> between elements", atomFeed(`]]>`), "]]>"},
+		{"a name that none is", atomFeed(`<entry><a:b:c xmlns:a="urn:x"/></entry>`), "element name"},
+		{"a declaration in the feed", atomFeed(`<?xml version="3.0"?>`), "version"},
+		{"a character that no name has", atomFeed("<entry><a\u00d7/></entry>"), "invalid XML name"},
+		{"text between elements", atomFeed("text"), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := readEveryWay(t, tt.doc, Options{Check: true})
+			if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
+				t.Errorf("got %v", err)
+			}
+			if got := Check(strings.NewReader(tt.doc), Options{}); (got == nil) != (err == nil) {
+				t.Errorf("Check: got %v", got)
+			}
+		})
+	}
+}
+
+func TestErrorsOfTheUnderlyingReader(t *testing.T) {
+	t.Parallel()
+	cut := errors.New("connection reset")
+	for _, doc := range []string{"", "<", "<feed", seeds[0][:60], strings.TrimSuffix(seeds[0], "</feed>"), seeds[0], seeds[0] + "<!-- "} {
+		r := NewReader(io.MultiReader(strings.NewReader(doc), iotest.ErrReader(cut)), Options{})
+		_, err := read(r)
+		if !errors.Is(err, cut) {
+			t.Errorf("%q: got %v", doc, err)
+		}
+		if _, again := r.Next(); !errors.Is(again, cut) {
+			t.Errorf("%q: the second time: %v", doc, again)
+		}
+	}
+}
+
+func TestDetect(t *testing.T) {
+	t.Parallel()
+	for i, doc := range seeds {
+		root := doc[:strings.Index(doc, ">")+1]
+		if i == 1 {
+			root = doc[:strings.Index(doc, "x/\">")+4]
+		}
+		format, err := Detect(strings.NewReader(root), Options{})
+		if err != nil {
+			t.Errorf("%q: %v", root, err)
+		}
+		for n := range len(root) {
+			if got, err := Detect(strings.NewReader(root[:n]), Options{}); got != "" || !errors.Is(err, ErrTruncated) {
+				t.Fatalf("%q of %s: got %q, %v", root[:n], format, got, err)
+			}
+		}
+	}
+	if _, err := Detect(strings.NewReader("--boundary\r\n"), Options{ContentType: "multipart/mixed"}); !errors.Is(err, ErrNotFeed) {
+		t.Errorf("got %v", err)
+	}
+}

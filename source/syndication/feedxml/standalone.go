@@ -1,0 +1,141 @@
+package feedxml
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+)
+
+// inherited is something that the entries of a container inherit, as an
+// attribute that they could have themselves.
+type inherited struct {
+	prefix string // of a namespace
+	name   string
+	text   []byte // the attribute, with a blank before it
+	used   bool   // by the entry at hand; what has no prefix always is
+}
+
+// inheritance is what the children of an element inherit: the default namespace,
+// the others in the order of their prefixes, xml:base and xml:lang.
+type inheritance struct {
+	all      []inherited
+	prefixes []inherited // those of all that are namespaces with a prefix
+	ends     [256]bool   // whether a prefix ends with the byte
+	pieces   [][]byte    // that a body is put together from
+}
+
+func newInheritance(s *scope) inheritance {
+	var all []inherited
+	from := 0
+	for _, b := range s.effective() {
+		name := "xmlns:" + b.prefix
+		if b.prefix == "" {
+			name, from = "xmlns", 1
+		}
+		all = append(all, inherited{prefix: b.prefix, name: name, text: appendAttr(nil, name, b.uri), used: true})
+	}
+	to := len(all)
+	if s.based {
+		all = append(all, inherited{name: "xml:base", text: appendAttr(nil, "xml:base", s.base), used: true})
+	}
+	if s.lang != "" {
+		all = append(all, inherited{name: "xml:lang", text: appendAttr(nil, "xml:lang", s.lang), used: true})
+	}
+	h := inheritance{all: all, prefixes: all[from:to]}
+	for _, in := range h.prefixes {
+		h.ends[in.prefix[len(in.prefix)-1]] = true
+	}
+	return h
+}
+
+// size is how many bytes an entry has more if it uses all of it.
+func (h *inheritance) size() (n int) {
+	for _, in := range h.all {
+		n += len(in.text)
+	}
+	return n
+}
+
+// markUsed finds out which of the prefixes an entry uses. One counts as used
+// where it stands before a colon, be it in a name, in a value such as that of
+// xsi:type, or in mere text: a declaration too many does no harm. Nothing is
+// looked at twice, however many colons there are.
+func (h *inheritance) markUsed(b []byte) {
+	for i := range h.prefixes {
+		h.prefixes[i].used = false
+	}
+	for at, left := 0, len(h.prefixes); left > 0; at++ {
+		n := bytes.IndexByte(b[at:], ':')
+		if n < 0 {
+			return
+		}
+		at += n
+		if at == 0 || !h.ends[b[at-1]] {
+			continue
+		}
+		start := at
+		for start > 0 && isName[b[start-1]] && b[start-1] != ':' {
+			start--
+		}
+		// By halves, because a hostile document may have many.
+		low, high := 0, len(h.prefixes)
+		for low < high {
+			if middle := (low + high) / 2; h.prefixes[middle].prefix < string(b[start:at]) {
+				low = middle + 1
+			} else {
+				high = middle
+			}
+		}
+		if low < len(h.prefixes) && !h.prefixes[low].used && h.prefixes[low].prefix == string(b[start:at]) {
+			h.prefixes[low].used = true
+			left--
+		}
+	}
+}
+
+// standalone returns the element b, byte for byte but for its start tag: that
+// has what the element inherits and does not have itself, and an xml:base that
+// is absolute. own are the attributes of the tag, and base its base.
+func (h *inheritance) standalone(b []byte, t tag, own []attr, base string) []byte {
+	h.markUsed(b)
+	pieces := append(h.pieces[:0], b[:t.nameEnd])
+	for _, in := range h.all {
+		if in.used && !slices.ContainsFunc(own, func(a attr) bool { return string(a.name) == in.name }) {
+			pieces = append(pieces, in.text)
+		}
+	}
+	done := t.nameEnd
+	for _, a := range own {
+		if string(a.name) == "xml:base" && schemeLength(string(trim(a.value))) == 0 && schemeLength(base) > 0 {
+			pieces = append(pieces, b[done:a.at], []byte(attrText(base, b[a.at-1])))
+			done = a.at + len(a.value)
+		}
+	}
+	pieces = append(pieces, b[done:])
+	h.pieces = pieces[:0]
+	return bytes.Join(pieces, nil) // which does not clear what it is about to write
+}
+
+// contentHash is the SHA-256 of a body, leaving out the given parts of its content,
+// which count from the end of the content.
+func contentHash(body []byte, without []span) [sha256.Size]byte {
+	if len(without) == 0 {
+		return sha256.Sum256(body)
+	}
+	h := sha256.New()
+	for _, s := range without {
+		h.Write(body[:len(body)-s.start])
+		body = body[len(body)-s.end:]
+	}
+	h.Write(body)
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// attrText escapes a value for use between the given quotes.
+func attrText(value string, quote byte) string {
+	if quote == '\'' {
+		value = attrEscaper.Replace(value)
+		return string(bytes.ReplaceAll([]byte(value), []byte("'"), []byte("&apos;")))
+	}
+	return attrEscaper.Replace(value)
+}

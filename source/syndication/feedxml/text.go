@@ -1,0 +1,149 @@
+package feedxml
+
+import (
+	"bytes"
+	"encoding/xml"
+	"strings"
+	"unicode/utf8"
+)
+
+// text returns the text in the content of an element, without the white space
+// around it: that of its descendants too, with CDATA sections and references
+// undone and without comments. An undefined entity that HTML has is undone as
+// in HTML; any other one stays as it is.
+func text(b []byte) string {
+	if bytes.IndexByte(b, '<') < 0 && bytes.IndexByte(b, '&') < 0 && bytes.IndexByte(b, '\r') < 0 {
+		return string(trim(b))
+	}
+	var s []byte
+	for len(b) > 0 {
+		n := bytes.IndexByte(b, '<')
+		if n < 0 {
+			n = len(b)
+		}
+		s = appendText(s, b[:n])
+		if b = b[n:]; len(b) == 0 {
+			break
+		}
+		end := skipToken(b)
+		if bytes.HasPrefix(b, openCDATA) {
+			s = appendLines(s, b[len(openCDATA):end-len(endCDATA)])
+		}
+		b = b[end:]
+	}
+	return string(trim(s))
+}
+
+// skipToken returns the length of the tag or other markup that b starts with and
+// that was read before.
+func skipToken(b []byte) int {
+	switch b[1] {
+	case '/':
+		return bytes.IndexByte(b, '>') + 1
+	case '!', '?':
+		n, _ := markup(b, 0)
+		return n
+	}
+	j := 1
+	for b[j] != '>' {
+		if b[j] == '"' || b[j] == '\'' {
+			j += bytes.IndexByte(b[j+1:], b[j]) + 1
+		}
+		j++
+	}
+	return j + 1
+}
+
+// attrValue returns the value of an attribute. White space in it counts as
+// blanks.
+func attrValue(b []byte) string {
+	plain := bytes.IndexByte(b, '&') < 0
+	for i := 0; plain && i < len(b); i++ {
+		plain = b[i] >= ' '
+	}
+	if plain {
+		return string(b)
+	}
+	// References to white space stand for themselves.
+	blank := bytes.ReplaceAll(b, []byte("\r\n"), []byte(" "))
+	for i := range blank {
+		if isSpace[blank[i]] {
+			blank[i] = ' '
+		}
+	}
+	return string(appendText(nil, blank))
+}
+
+// appendText appends b with its references undone.
+func appendText(s, b []byte) []byte {
+	for {
+		n := bytes.IndexByte(b, '&')
+		if n < 0 {
+			return appendLines(s, b)
+		}
+		s = appendLines(s, b[:n])
+		b = b[n:]
+		end := bytes.IndexByte(b, ';')
+		name := string(b[1:end])
+		switch c := predefined(name); {
+		case c != 0:
+			s = append(s, c)
+		case name[0] == '#':
+			char, _ := numeric(name)
+			s = utf8.AppendRune(s, char)
+		case xml.HTMLEntity[name] != "":
+			s = append(s, xml.HTMLEntity[name]...)
+		default:
+			s = append(s, b[:end+1]...)
+		}
+		b = b[end+1:]
+	}
+}
+
+// appendLines appends b with the line ends of XML: every one is a line feed.
+func appendLines(s, b []byte) []byte {
+	for {
+		n := bytes.IndexByte(b, '\r')
+		if n < 0 {
+			return append(s, b...)
+		}
+		s = append(append(s, b[:n]...), '\n')
+		if b = b[n+1:]; len(b) > 0 && b[0] == '\n' {
+			b = b[1:]
+		}
+	}
+}
+
+// textOf returns the text of the first element in b that has the local name.
+func textOf(b []byte, local string) string {
+	for {
+		n := bytes.IndexByte(b, '<')
+		if n < 0 {
+			return ""
+		}
+		b = b[n:]
+		end := skipToken(b)
+		if isNameStart[b[1]] {
+			nameEnd := 1
+			for isName[b[nameEnd]] {
+				nameEnd++
+			}
+			if _, name := cutPrefix(b[1:nameEnd]); string(name) == local {
+				stop := bytes.Index(b, append([]byte("</"), b[1:nameEnd]...))
+				if b[end-2] == '/' || stop < end {
+					return ""
+				}
+				return text(b[end:stop])
+			}
+		}
+		b = b[end:]
+	}
+}
+
+var attrEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", `"`, "&quot;", "\t", "&#9;", "\n", "&#10;", "\r", "&#13;")
+
+// appendAttr appends an attribute with a blank before it.
+func appendAttr(s []byte, name, value string) []byte {
+	s = append(append(append(s, ' '), name...), `="`...)
+	return append(append(s, attrEscaper.Replace(value)...), '"')
+}

@@ -1,0 +1,49 @@
+package feedxml
+
+import (
+	"fmt"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// The kinds of violation that are seen while a document is read and that do not
+// stop the reading.
+const (
+	NotWellFormed    = "not_well_formed" // what a lenient reader repaired
+	UndefinedEntity  = "undefined_entity"
+	UndeclaredPrefix = "undeclared_prefix"
+	CharsetMismatch  = "charset_mismatch"
+	LateDeclaration  = "late_xml_declaration"
+	BadDate          = "invalid_date"
+	BadHref          = "invalid_link"
+	BadFlag          = "invalid_flag"
+	BadHint          = "invalid_polling_hint"
+	RepeatedFlag     = "repeated_flag"
+	WeakID           = "weak_identity"
+	LongID           = "long_id"
+	TooManyLinks     = "too_many_links"
+	MissingRef       = "missing_ref"
+	MissingWhen      = "missing_when"
+)
+
+// mostViolations is how many violations are kept until they are asked for.
+const mostViolations = 100
+
+// violationLog collects what is wrong with a document and does not stop the reading.
+type violationLog struct {
+	page string // the URL of the document
+	list []feed.Violation
+}
+
+func (r *violationLog) violation(kind, format string, args ...any) {
+	if len(r.list) < mostViolations {
+		r.list = append(r.list, feed.Violation{Kind: kind, Page: r.page, Detail: fmt.Sprintf(format, args...)})
+	}
+}
+
+// take returns what was collected, and forgets it.
+func (r *violationLog) take() []feed.Violation {
+	list := r.list
+	r.list = nil
+	return list
+}
