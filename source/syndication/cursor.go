@@ -2,11 +2,13 @@ package syndication
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -107,6 +109,8 @@ const (
 	maxArchives  = 1000
 	archiveBytes = 8
 	maxGaps      = 20
+	// lookBytes is how much is remembered of each of the first entries of a document.
+	lookBytes = 8
 	// maxSeen is how many entries "start: now" can tell from later ones by
 	// their contents, and seenBytes how much of each is kept.
 	maxSeen   = 1000
@@ -258,4 +262,100 @@ func equivalent(a, b cursor) bool {
 		cur.ETag, cur.Modified, cur.Full, cur.Hints = "", "", 0, nil
 	}
 	return bytes.Equal(a.encode(), b.encode())
+}
+
+// hold is deletes that are held back, until the same are seen at a later time. It
+// is in the cursor, so that it makes no difference who looks.
+type hold struct {
+	Deletes  string `json:"deletes"` // hash of their IDs
+	Vanished int    `json:"vanished"`
+	Of       int    `json:"of"`
+	Since    int64  `json:"since"` // Unix seconds
+	Until    int64  `json:"until"`
+}
+
+// gap is an archive that could not be read, and that is no longer waited for. It
+// hides everything older than itself.
+type gap struct {
+	URL   string `json:"url"`
+	Kind  string `json:"kind"`
+	Since int64  `json:"since"` // Unix seconds
+	Retry int64  `json:"retry"` // when to ask again
+	Times int    `json:"times"`
+}
+
+// awaited is a document that could not be read, though it may be there. Nothing is
+// published while it is waited for.
+type awaited struct {
+	URL   string `json:"url"`   // hash
+	Since int64  `json:"since"` // Unix seconds
+}
+
+// hints are what a document says of when to poll, as the cursor keeps it.
+type hints struct {
+	// Period is in seconds: the ttl of RSS, or else what sy:updatePeriod and its
+	// like say.
+	Period int64 `json:"period,omitempty"`
+	// Hours and Days are sets in which nothing is to be expected, a bit for each.
+	Hours uint32 `json:"skip_hours,omitempty"`
+	Days  uint32 `json:"skip_days,omitempty"`
+}
+
+// looks are the first entries of a document: of each a hash of its title, link and
+// date, and one of its ID. The cursor keeps those of the subscription document.
+type looks []byte
+
+// isOverdue says whether a document has been waited for long enough.
+func (cur *cursor) isOverdue(now time.Time) bool {
+	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
+}
+
+// arrived takes note that a document could be read.
+func (cur *cursor) arrived(url string) {
+	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
+		cur.Awaited = nil
+	}
+}
+
+// gap returns the index of a gap; -1 if the URL is none.
+func (cur *cursor) gap(url string) int {
+	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
+}
+
+// due returns the first gap that is to be asked for again.
+func (cur *cursor) due(now time.Time) (gap, bool) {
+	for _, g := range cur.Gaps {
+		if g.Retry <= now.Unix() {
+			return g, true
+		}
+	}
+	return gap{}, false
+}
+
+const (
+	// patience is how long a document is awaited. Servers that are down are mostly
+	// back by then, and the order stays; a document that no reader can read must
+	// not hold back the feed for ever.
+	patience = 6 * time.Hour
+)
+
+// hashOf is a hash of a URL as the cursor keeps it.
+func hashOf(url string) string {
+	k := keyOf(url)
+	return hex.EncodeToString(k[:8])
+}
+
+// resolve turns a start that needs no document into what the cursor keeps of it.
+func (cur *cursor) resolve() error {
+	start, err := ParseStart(cur.Start)
+	if err != nil {
+		return feed.Permanent(err)
+	}
+	if cur.Start != "" && !start.Now {
+		cur.Start = ""
+		if !start.At.IsZero() {
+			cur.Since = instantOf(start.At)
+		}
+	}
+	return nil
 }

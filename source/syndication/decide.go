@@ -2,8 +2,12 @@ package syndication
 
 import (
 	"iter"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -14,9 +18,19 @@ type Held interface {
 	Marks() iter.Seq2[string, string]
 }
 
+// decider decides what is published, by the configuration, the feed, and what the topic
+// holds. It asks nobody.
+type decider struct {
+	cfg     Config
+	profile profile
+	held    Held
+	// job is what is left of a poll; nil if there is nothing to publish.
+	job *job
+}
+
 // mayWant says whether an entry may have to be published, before the end of its
 // document is known. It is true too often rather than not often enough.
-func (s *Source) mayWant(cur *cursor, it *item) bool {
+func (s *decider) mayWant(cur *cursor, it *item) bool {
 	raw, held := s.held.Mark(it.ID)
 	m, ok := parseMark(raw)
 	switch {
@@ -34,7 +48,7 @@ func (s *Source) mayWant(cur *cursor, it *item) bool {
 
 // skipped says whether reading started behind an entry that the topic does not
 // have.
-func (s *Source) skipped(cur *cursor, it *item) bool {
+func (s *decider) skipped(cur *cursor, it *item) bool {
 	if cur.Since != 0 {
 		at := instantOf(it.Updated.Time)
 		if at == 0 {
@@ -49,7 +63,7 @@ func (s *Source) skipped(cur *cursor, it *item) bool {
 
 // decide is the publish decision for an entry of a document (RFC 5005, section
 // 4.2, and RFC 6721). It returns "" if nothing is to be published.
-func (s *Source) decide(cur *cursor, d *document, it *item) feed.Operation {
+func (s *decider) decide(cur *cursor, d *document, it *item) feed.Operation {
 	raw, held := s.held.Mark(it.ID)
 	m, ok := parseMark(raw)
 	known := held && ok
@@ -110,7 +124,7 @@ func (s *Source) decide(cur *cursor, d *document, it *item) feed.Operation {
 	return feed.Put
 }
 
-func (s *Source) decideTombstone(d *document, it *item, m mark, held bool) feed.Operation {
+func (s *decider) decideTombstone(d *document, it *item, m mark, held bool) feed.Operation {
 	when, was := instantOf(it.Updated.Time), s.trusted(m.updated, d.now)
 	switch {
 	case d.broken && (held && !m.deleted || s.cfg.TombstoneUnknown == "publish"):
@@ -129,4 +143,123 @@ func (s *Source) decideTombstone(d *document, it *item, m mark, held bool) feed.
 		return ""
 	}
 	return feed.Delete
+}
+
+// judge finds out what follows from the whole of a document.
+func (s *decider) judge(cur *cursor, d *document) {
+	d.updated = s.trusted(instantOf(d.meta.Updated.Time), d.now)
+	if d.updated == 0 && d.meta.Format != feedxml.Atom {
+		if t, _, ok := message.ParseDate(d.response.Header.Get("Last-Modified")); ok {
+			d.updated = s.trusted(instantOf(t), d.now)
+		}
+	}
+	if d.archive && d.believe != 0 && d.updated >= d.believe && d.meta.Format != feedxml.Atom {
+		d.seen.add(ArchiveTooNew, d.url, "the archive says it is of %s, and is older than the feed's document, which says it is not; its date is not believed", d.meta.Updated.Raw)
+		d.updated = 0
+	}
+	var odd []feed.Violation
+	d.dialect, d.deletes, odd = s.dialect(&d.meta)
+	d.deletes = d.deletes && !d.archive && !d.partial
+	for _, v := range odd {
+		v.Page = d.url
+		d.seen.addAll([]feed.Violation{v})
+	}
+	if d.fold.times > 0 {
+		d.seen.add(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.fold.times, feedxml.Excerpt(d.fold.repeated))
+	}
+	switch d.order = s.profile.order; {
+	case d.order != feedxml.NoOrder:
+	case d.meta.Order != feedxml.NoOrder:
+		d.order = d.meta.Order
+	case cur.Order != feedxml.NoOrder && cur.Order != feedxml.Mixed:
+		d.order = cur.Order
+	default:
+		d.order = feedxml.NewestFirst
+	}
+	if d.order == d.meta.Order && d.order != feedxml.Mixed {
+		if cur.Order != feedxml.NoOrder && cur.Order != d.order && s.profile.order == feedxml.NoOrder {
+			d.seen.add(OrderChanged, d.url, "the entries of the document run %s, where they ran %s before", d.order, cur.Order)
+		}
+	}
+}
+
+// dialect is the dialect of a document, as far as the configuration leaves it
+// open.
+func (s *decider) dialect(m *feedxml.Meta) (Dialect, bool, []feed.Violation) {
+	found, deletes, odd := dialectOf(m)
+	switch forced := s.profile.forced; {
+	case forced == "" && found == Archived && s.cfg.OlderRel == "" && isAtomHopper(m):
+		return Paged, false, odd
+	case forced == "":
+		return found, deletes, odd
+	case forced == Complete && found != Complete:
+		asked := *m
+		asked.Complete, asked.Incremental = true, feedxml.Unset
+		return dialectOf(&asked)
+	case found == Complete && strings.HasPrefix(string(s.cfg.Dialect), "fh-"):
+		return found, deletes, odd
+	default:
+		return forced, deletes && forced == Complete, odd
+	}
+}
+
+// trusted is t, or 0 if it is so far in the future that it cannot be right.
+func (s *decider) trusted(t instant, now time.Time) instant {
+	if t > instantOf(now.Add(s.cfg.TrustAhead)) {
+		return 0
+	}
+	return t
+}
+
+// superseded says whether a newer document of the walk has what the topic held of
+// an entry when the walk began, so that this one would take the topic back to an
+// older version. If no document has that, and the walk goes through what was
+// published before, only the version that counts in the end is published.
+func (s *decider) superseded(cur *cursor, d *document, it *item) bool {
+	if d.depth == 0 || s.job == nil {
+		return false
+	}
+	l, ok := s.job.lasts[keyOf(it.ID)]
+	return ok && l.depth < d.depth && (l.same || cur.Rewalk) && l.beats(s.trusted(instantOf(it.Updated.Time), d.now), d.updated, s.job.dialect)
+}
+
+// missing are the entries that the topic has and the document has not, sorted.
+func (s *decider) missing(d *document) []string {
+	var ids []string
+	for id, raw := range s.held.Marks() {
+		if m, ok := parseMark(raw); ok && !m.deleted && !d.fold.has(id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// live counts the entries that the topic has.
+func (s *decider) live() int {
+	n := 0
+	for _, raw := range s.held.Marks() {
+		if m, ok := parseMark(raw); ok && !m.deleted {
+			n++
+		}
+	}
+	return n
+}
+
+// holdsAny says whether the feed ever had an entry.
+func (s *decider) holdsAny(cur *cursor) bool {
+	for range s.held.Marks() {
+		return true
+	}
+	return len(cur.Seen) > 0
+}
+
+// wants says whether anything of a document is to be published.
+func (s *decider) wants(cur *cursor, d *document) bool {
+	if d.window.cut != nil {
+		return true
+	}
+	probe := *d
+	probe.seen = sightings{}
+	return slices.ContainsFunc(d.window.items, func(it *item) bool { return s.decide(cur, &probe, it) != "" })
 }

@@ -1,8 +1,6 @@
 package syndication
 
 import (
-	"context"
-	"slices"
 	"strings"
 	"time"
 )
@@ -20,16 +18,6 @@ const (
 	// document is fresh. A bridge does not wait longer either.
 	mostFresh = time.Hour
 )
-
-// hold is deletes that are held back, until the same are seen at a later time. It
-// is in the cursor, so that it makes no difference who looks.
-type hold struct {
-	Deletes  string `json:"deletes"` // hash of their IDs
-	Vanished int    `json:"vanished"`
-	Of       int    `json:"of"`
-	Since    int64  `json:"since"` // Unix seconds
-	Until    int64  `json:"until"`
-}
 
 // due says whether the document has to be seen again: the time has come, or the
 // configuration allows so many deletes by now.
@@ -68,57 +56,11 @@ func (r *turn) held(d *document, ids []string, of int) bool {
 		return d.now.Unix() < h.Until
 	}
 	// A copy that is shown from a cache is no second look.
-	wait := max(leastHold, r.s.cfg.Every, min(r.s.fresh(d.response, hintsOf(&d.meta), d.now), mostFresh))
+	wait := max(leastHold, r.s.cfg.Every, min(fresh(r.s.cfg.Hints, d.response, hintsOf(&d.meta), d.now), mostFresh))
 	until := d.now.Add(wait)
 	d.seen.add(DeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",
 		len(ids), of, r.s.cfg.MaxDeleteRatio, until.UTC().Format(time.RFC3339))
 	r.s.log.Warn("most of the feed has vanished; waiting to see whether it stays so", "url", d.url, "vanished", len(ids), "of", of, "until", until.UTC())
 	r.cur.Held = &hold{Deletes: these, Vanished: len(ids), Of: of, Since: d.now.Unix(), Until: until.Unix()}
 	return true
-}
-
-// missing are the entries that the topic has and the document has not, sorted.
-func (s *Source) missing(d *document) []string {
-	var ids []string
-	for id, raw := range s.held.Marks() {
-		if m, ok := parseMark(raw); ok && !m.deleted && !d.fold.has(id) {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// live counts the entries that the topic has.
-func (s *Source) live() int {
-	n := 0
-	for _, raw := range s.held.Marks() {
-		if m, ok := parseMark(raw); ok && !m.deleted {
-			n++
-		}
-	}
-	return n
-}
-
-// strict reads a complete document once more, strictly, if something has vanished
-// from it: nothing is deleted on the word of a document that not every parser
-// reads.
-func (r *turn) strict(ctx context.Context, d *document) (*document, error) {
-	for try := 0; d.deletes && !d.strict && len(r.s.missing(d)) > 0 && try < 3; try++ {
-		q := d.question
-		q.strict, q.etag, q.modified = true, "", ""
-		again, err := r.s.read(ctx, &r.cur, q)
-		switch {
-		case err != nil && !isParse(err):
-			return nil, err
-		case err != nil:
-			d.deletes, d.withheld = false, true
-			d.seen.add(DeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
-			return d, nil
-		case again.unmodified:
-			continue
-		}
-		d = again
-	}
-	return d, nil
 }

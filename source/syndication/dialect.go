@@ -2,6 +2,7 @@ package syndication
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -119,4 +120,47 @@ func mayDelete(m *feedxml.Meta, has func(...string) string, tell func(kind, form
 		return false
 	}
 	return true
+}
+
+// olderURL returns the URL of the next older document; "" if there is none.
+func (p *profile) olderURL(m *feedxml.Meta, dialect Dialect) string {
+	url, _ := p.olderLink(m, dialect)
+	return url
+}
+
+// olderLink returns the URL of the next older document, and the relation that leads
+// there.
+func (p *profile) olderLink(m *feedxml.Meta, dialect Dialect) (url, rel string) {
+	rels := p.older
+	if rels == nil {
+		switch dialect {
+		case Archived:
+			rels = []string{"prev-archive"}
+		case ArchivedElement:
+			if m.Prev != "" {
+				return withoutFragment(m.Prev), ""
+			}
+			rels = []string{"prev-archive"}
+		case Snapshots:
+			rels = []string{"prev"}
+		case Paged:
+			rels = pagedOlder
+		default:
+			return "", ""
+		}
+	}
+	for _, rel := range rels {
+		if link, n := m.Link(rel); n > 0 {
+			return withoutFragment(link.Href), rel
+		}
+	}
+	if dialect == Archived {
+		return withoutFragment(m.Prev), ""
+	}
+	return "", ""
+}
+
+func withoutFragment(url string) string {
+	url, _, _ = strings.Cut(url, "#")
+	return url
 }

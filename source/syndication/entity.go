@@ -6,6 +6,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -33,7 +34,7 @@ func headerSafe(id string) string {
 func isControl(r rune) bool { return r < ' ' || r == 0x7F }
 
 // entity makes an entity of an entry.
-func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
+func (d *document) entity(it *item, op feed.Operation, redact *safetext.Redactor) feed.Entity {
 	m := mark{
 		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.updated,
 		hash: it.hash, page: keyOf(d.url).page(),
@@ -65,14 +66,14 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 		add("Late", "true")
 	}
 	if op == feed.Put {
-		e.Header = append(e.Header, d.originHeaders(s.cfg.Redact)...)
+		e.Header = append(e.Header, d.originHeaders(redact)...)
 	}
 	return e
 }
 
 // vanished makes the entity that says that an entry is no longer in a complete
 // feed.
-func (s *Source) vanished(d *document, id string) feed.Entity {
+func (d *document) vanished(id string) feed.Entity {
 	m := mark{deleted: true, document: d.updated, page: keyOf(d.url).page()}
 	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modified(time.Time{}, time.Time{}), Page: d.url, Mark: m.String()}
 	e.Header = header(e, "")
@@ -124,4 +125,29 @@ func (d *document) feedFormat(it *item) string {
 func startTag(body []byte) string {
 	tag, _, _ := strings.Cut(string(body[:min(len(body), 1000)]), ">")
 	return tag
+}
+
+// longestFeedHeader is how long a header may be that describes the feed, in bytes.
+const longestFeedHeader = 1 << 10
+
+// originHeaders returns what an entry cannot say itself: the ID, title and authors of
+// its feed, and the base of its relative references if that is not the URL of its
+// document. They are no part of the body or of its hash, so that an entry does not
+// change with its feed.
+func (d *document) originHeaders(redact *safetext.Redactor) (h feed.Header) {
+	add := func(name, value string) {
+		value = headerSafe(strings.Join(strings.Fields(value), " "))
+		if value != "" && len(value) <= longestFeedHeader {
+			h = append(h, feed.Field{Name: name, Value: value})
+		}
+	}
+	add("Feed-Id", d.meta.ID)
+	add("Feed-Title", d.meta.Title)
+	for _, author := range d.meta.Authors {
+		add("Feed-Author", author)
+	}
+	if d.meta.URL != d.url {
+		add("Content-Location", redact.URL(d.meta.URL))
+	}
+	return h
 }

@@ -12,28 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-// gap is an archive that could not be read, and that is no longer waited for. It
-// hides everything older than itself.
-type gap struct {
-	URL   string `json:"url"`
-	Kind  string `json:"kind"`
-	Since int64  `json:"since"` // Unix seconds
-	Retry int64  `json:"retry"` // when to ask again
-	Times int    `json:"times"`
-}
-
-// awaited is a document that could not be read, though it may be there. Nothing is
-// published while it is waited for.
-type awaited struct {
-	URL   string `json:"url"`   // hash
-	Since int64  `json:"since"` // Unix seconds
-}
-
 const (
-	// patience is how long a document is awaited. Servers that are down are mostly
-	// back by then, and the order stays; a document that no reader can read must
-	// not hold back the feed for ever.
-	patience = 6 * time.Hour
 	// firstRetry and lastRetry bound the wait until a missing archive is asked
 	// for again. It doubles.
 	firstRetry = time.Hour
@@ -86,18 +65,6 @@ func (r *turn) missing(ctx context.Context, url string, err error) (kind string,
 	return "", fmt.Errorf("an older document is awaited until %s, and then left out: %w", until.Format(time.RFC3339), err)
 }
 
-// isOverdue says whether a document has been waited for long enough.
-func (cur *cursor) isOverdue(now time.Time) bool {
-	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
-}
-
-// arrived takes note that a document could be read.
-func (cur *cursor) arrived(url string) {
-	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
-		cur.Awaited = nil
-	}
-}
-
 // retryAt is when to ask for a gap again that has been asked for some times.
 func retryAt(err error, times int, now time.Time) int64 {
 	wait := lastRetry
@@ -130,32 +97,6 @@ func (r *turn) skip(url, kind string, err error) {
 	r.cur.Gaps = all[max(0, len(all)-maxGaps):]
 }
 
-// gap returns the index of a gap; -1 if the URL is none.
-func (cur *cursor) gap(url string) int {
-	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
-}
-
-// due returns the first gap that is to be asked for again.
-func (cur *cursor) due(now time.Time) (gap, bool) {
-	for _, g := range cur.Gaps {
-		if g.Retry <= now.Unix() {
-			return g, true
-		}
-	}
-	return gap{}, false
-}
-
-// heal asks for a gap again. What is behind it is published late.
-func (r *turn) heal(ctx context.Context, g gap) error {
-	s := r.s
-	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[key]bool{}, dialect: r.cur.Dialect}
-	err := r.walk(ctx)
-	if err != nil || len(s.job.steps) == 0 {
-		s.job = nil
-	}
-	return err
-}
-
 // healed forgets a gap.
 func (r *turn) healed(url string) {
 	if i := r.cur.gap(url); i >= 0 {
@@ -163,4 +104,14 @@ func (r *turn) healed(url string) {
 		r.cur.Gaps = slices.Delete(slices.Clone(r.cur.Gaps), i, i+1)
 	}
 	r.cur.Walk = 0
+}
+
+// retryLater puts off a gap that is not to be had at the moment.
+func (r *turn) retryLater(url string, err error) {
+	if i := r.cur.gap(url); i >= 0 {
+		r.cur.Gaps = slices.Clone(r.cur.Gaps)
+		g := &r.cur.Gaps[i]
+		g.Times++
+		g.Retry = retryAt(err, g.Times, time.Now())
+	}
 }

@@ -1,7 +1,6 @@
 package syndication
 
 import (
-	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
@@ -10,16 +9,6 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
-
-// hints are what a document says of when to poll, as the cursor keeps it.
-type hints struct {
-	// Period is in seconds: the ttl of RSS, or else what sy:updatePeriod and its
-	// like say.
-	Period int64 `json:"period,omitempty"`
-	// Hours and Days are sets in which nothing is to be expected, a bit for each.
-	Hours uint32 `json:"skip_hours,omitempty"`
-	Days  uint32 `json:"skip_days,omitempty"`
-}
 
 // hintsOf returns nil if the document says nothing.
 func hintsOf(m *feedxml.Meta) *hints {
@@ -46,8 +35,8 @@ func hintsOf(m *feedxml.Meta) *hints {
 // fresh is how long upstream asks not to be asked again: by the header of the
 // answer, or else by what the document says; 0 if neither does, or if nobody heeds
 // it.
-func (s *Source) fresh(resp *source.Response, h *hints, now time.Time) time.Duration {
-	if s.cfg.Hints == "ignore" {
+func fresh(policy HintPolicy, resp *source.Response, h *hints, now time.Time) time.Duration {
+	if policy == "ignore" {
 		return 0
 	}
 	wait := freshness(resp)
@@ -99,50 +88,6 @@ func (h *hints) skip(now time.Time) time.Duration {
 	return 0 // all of them: it cannot be meant
 }
 
-// movedAfter and movedEvery say when a permanent redirect is believed: when it
-// was seen three times, over a day at least.
-const (
-	movedAfter = 24 * time.Hour
-	movedEvery = movedAfter / 2
-	movedTimes = 3
-)
-
-// subscription is the URL of the subscription document.
-func (s *Source) subscription(cur *cursor) string {
-	if cur.URL != "" && cur.From == hashOf(s.cfg.URL) {
-		return cur.URL
-	}
-	return s.cfg.URL
-}
-
-// redirected takes note of a permanent redirect of the subscription document, or
-// that there is none any more.
-func (s *Source) redirected(cur *cursor, url string, resp *source.Response) {
-	if !resp.Moved || short(resp.URL.String()) == "" {
-		cur.Moved = nil
-		return
-	}
-	to, now := resp.URL.String(), time.Now()
-	if cur.Moved == nil || cur.Moved.To != to {
-		cur.Moved = &moved{To: to, Since: now.Unix(), Last: now.Unix(), Times: 1}
-		return
-	}
-	m := *cur.Moved
-	if now.Sub(time.Unix(m.Last, 0)) < movedEvery {
-		return
-	}
-	m.Last = now.Unix()
-	m.Times++
-	cur.Moved = &m
-	if m.Times >= movedTimes && now.Sub(time.Unix(m.Since, 0)) >= movedAfter {
-		s.log.Info("the feed has moved for good; asking there from now on", "from", url, "to", to)
-		cur.URL, cur.From, cur.Moved = to, hashOf(s.cfg.URL), nil
-		if cur.At == hashOf(url) {
-			cur.At = hashOf(to)
-		}
-	}
-}
-
 // settle takes note of the validators of what is published.
 func (cur *cursor) settle(d *document) {
 	cur.At = hashOf(d.url)
@@ -153,12 +98,6 @@ func (cur *cursor) settle(d *document) {
 	if at, _, ok := message.ParseDate(cur.Modified); ok && cur.ETag == "" && d.response.Date.Sub(at) < 2*time.Second {
 		cur.Modified = ""
 	}
-}
-
-// hashOf is a hash of a URL as the cursor keeps it.
-func hashOf(url string) string {
-	k := keyOf(url)
-	return hex.EncodeToString(k[:8])
 }
 
 func isNumber(s string) bool {

@@ -13,15 +13,9 @@ import (
 const IdentitiesChanged = "identities_changed"
 
 const (
-	// lookBytes is how much is remembered of each of the first entries of a document.
-	lookBytes = 8
 	// fewLooks is how many entries have to have changed their ID at least.
 	fewLooks = 3
 )
-
-// looks are the first entries of a document: of each a hash of its title, link and
-// date, and one of its ID. The cursor keeps those of the subscription document.
-type looks []byte
 
 // add adds an entry that has an ID of its own.
 func (l *looks) add(e *feedxml.Entry) {

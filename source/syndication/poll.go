@@ -32,11 +32,11 @@ func (r *turn) ask(ctx context.Context, now time.Time) (*document, error) {
 		return nil, &goneError{err}
 	}
 	if err != nil {
-		return nil, s.unreadable(err)
+		return nil, r.unreadable(err)
 	}
 	s.unread = 0
 	r.goOn(d)
-	s.redirected(cur, q.url, d.response)
+	r.redirected(q.url, d.response)
 	return d, nil
 }
 
@@ -47,24 +47,14 @@ const unreadTimes = 5
 
 // unreadable returns the error that a poll fails with if the subscription document
 // could not be read.
-func (s *Source) unreadable(err error) error {
+func (r *turn) unreadable(err error) error {
 	if !isUnreadable(err) {
 		return err
 	}
-	if s.unread++; s.unread < unreadTimes {
+	if r.s.unread++; r.s.unread < unreadTimes {
 		return err
 	}
-	return feed.Permanent(fmt.Errorf("the document could not be read %d times in a row, so its provider has to act: %w", s.unread, err))
-}
-
-// isUnreadable reports whether an error is about what a document consists of.
-func isUnreadable(err error) bool {
-	for _, kind := range []error{feedxml.ErrNotFeed, feedxml.ErrTruncated, feedxml.ErrMalformed, feedxml.ErrTrailing, feedxml.ErrTooLarge, feedxml.ErrCharset} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
+	return feed.Permanent(fmt.Errorf("the document could not be read %d times in a row, so its provider has to act: %w", r.s.unread, err))
 }
 
 // goneError says that the feed has ended: 410, which providers send on purpose.
@@ -175,10 +165,124 @@ func (r *turn) verdict(d *document) {
 	}
 }
 
-// holdsAny says whether the feed ever had an entry.
-func (s *Source) holdsAny(cur *cursor) bool {
-	for range s.held.Marks() {
-		return true
+// subscription is the URL of the subscription document.
+func (s *decider) subscription(cur *cursor) string {
+	if cur.URL != "" && cur.From == hashOf(s.cfg.URL) {
+		return cur.URL
 	}
-	return len(cur.Seen) > 0
+	return s.cfg.URL
+}
+
+// movedAfter and movedEvery say when a permanent redirect is believed: when it
+// was seen three times, over a day at least.
+const (
+	movedAfter = 24 * time.Hour
+	movedEvery = movedAfter / 2
+	movedTimes = 3
+)
+
+// redirected takes note of a permanent redirect of the subscription document, or
+// that there is none any more.
+func (r *turn) redirected(url string, resp *source.Response) {
+	s, cur := r.s, &r.cur
+	if !resp.Moved || short(resp.URL.String()) == "" {
+		cur.Moved = nil
+		return
+	}
+	to, now := resp.URL.String(), time.Now()
+	if cur.Moved == nil || cur.Moved.To != to {
+		cur.Moved = &moved{To: to, Since: now.Unix(), Last: now.Unix(), Times: 1}
+		return
+	}
+	m := *cur.Moved
+	if now.Sub(time.Unix(m.Last, 0)) < movedEvery {
+		return
+	}
+	m.Last = now.Unix()
+	m.Times++
+	cur.Moved = &m
+	if m.Times >= movedTimes && now.Sub(time.Unix(m.Since, 0)) >= movedAfter {
+		s.log.Info("the feed has moved for good; asking there from now on", "from", url, "to", to)
+		cur.URL, cur.From, cur.Moved = to, hashOf(s.cfg.URL), nil
+		if cur.At == hashOf(url) {
+			cur.At = hashOf(to)
+		}
+	}
+}
+
+// poll asks for the subscription document, and for the older ones that it leads
+// to. done says that there is nothing to publish.
+func (r *turn) poll(ctx context.Context) (batch feed.Batch, done bool, err error) {
+	s := r.s
+	if s.job != nil {
+		return feed.Batch{}, false, r.walkAll(ctx)
+	}
+	now := time.Now()
+	if g, due := r.cur.due(now); due && r.cur.Doc == nil {
+		if err := r.heal(ctx, g); err != nil {
+			s.log.Warn("a missing archive is still not to be had", "url", g.URL, "error", err)
+			r.retryLater(g.URL, err)
+		} else if s.job != nil {
+			return feed.Batch{}, false, nil
+		}
+	}
+	watched := r.cur.Dialect != "" && r.cur.Doc == nil && s.holdsAny(&r.cur)
+	d, err := r.ask(ctx, now)
+	if err != nil {
+		return feed.Batch{}, false, err
+	}
+	r.asked = true
+	wait := func() time.Duration { return fresh(s.cfg.Hints, d.response, r.cur.Hints, now) }
+	switch {
+	case d.unmodified:
+		r.notModified(d)
+		return feed.Batch{Fresh: wait()}, true, nil
+	case r.foreign(d) != nil:
+		return feed.Batch{}, false, r.foreign(d)
+	case r.unchanged(d, now):
+		r.cur.settle(d)
+		if now.Sub(time.Unix(r.cur.Full, 0)) >= s.cfg.FullEvery {
+			r.cur.Full = now.Unix()
+		}
+		return feed.Batch{Fresh: wait()}, true, nil
+	}
+	if d, err = r.subscribed(ctx, d); err != nil {
+		return feed.Batch{}, false, err
+	}
+	if d, err = r.strict(ctx, d); err != nil {
+		return feed.Batch{}, false, err
+	}
+	if err = r.newIdentities(d); err != nil {
+		return feed.Batch{}, false, err
+	}
+	r.verdict(d)
+	if started, err := r.start(d); err != nil || started {
+		return feed.Batch{Fresh: wait()}, started, err
+	}
+	r.begin(d)
+	s.job.watched = watched && !d.partial && d.dialect != Complete
+	return feed.Batch{}, false, r.walkAll(ctx)
+}
+
+// strict reads a complete document once more, strictly, if something has vanished
+// from it: nothing is deleted on the word of a document that not every parser
+// reads.
+func (r *turn) strict(ctx context.Context, d *document) (*document, error) {
+	for try := 0; d.deletes && !d.strict && len(r.s.missing(d)) > 0 && try < 3; try++ {
+		q := d.question
+		q.strict, q.etag, q.modified = true, "", ""
+		again, err := r.s.read(ctx, &r.cur, q)
+		switch {
+		case err != nil && !isParse(err):
+			return nil, err
+		case err != nil:
+			d.deletes, d.withheld = false, true
+			d.seen.add(DeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
+			return d, nil
+		case again.unmodified:
+			continue
+		}
+		d = again
+	}
+	return d, nil
 }

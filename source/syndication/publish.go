@@ -133,22 +133,6 @@ func (r *turn) subDocument(ctx context.Context) (*document, error) {
 	return d, nil
 }
 
-// goOn forgets what was told of a document with its first part.
-func (r *turn) goOn(d *document) {
-	if p := r.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
-		d.seen = sightings{}
-	}
-}
-
-// dialectOf is the dialect that a document is read by: an archive is never
-// complete, whatever it says.
-func (j *job) dialectOf(d *document) Dialect {
-	if d.archive {
-		return j.dialect
-	}
-	return d.dialect
-}
-
 // publish takes from a document what the next batch has room for. more says that
 // the document has more, or that it is to be read again for that.
 func (r *turn) publish(d *document) (entities []feed.Entity, more bool) {
@@ -170,7 +154,7 @@ func (r *turn) publish(d *document) (entities []feed.Entity, more bool) {
 			if full() {
 				break
 			}
-			e := s.entity(d, it, op)
+			e := d.entity(it, op, s.cfg.Redact)
 			entities, size = append(entities, e), size+e.Size()
 		}
 		pos.Key = it.rank
@@ -181,7 +165,7 @@ func (r *turn) publish(d *document) (entities []feed.Entity, more bool) {
 		var deletes []string
 		deletes, more = r.deletes(d, &pos, s.cfg.BatchEntities-len(entities))
 		for _, id := range deletes {
-			entities = append(entities, s.vanished(d, id))
+			entities = append(entities, d.vanished(id))
 		}
 	}
 	r.seen.addAll(d.seen.all())
@@ -258,5 +242,5 @@ func (r *turn) finish(d *document) time.Duration {
 		cur.ETag, cur.Modified = "", ""
 	}
 	cur.Hints = hintsOf(&d.meta)
-	return r.s.fresh(d.response, cur.Hints, d.now)
+	return fresh(r.s.cfg.Hints, d.response, cur.Hints, d.now)
 }

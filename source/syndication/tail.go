@@ -45,7 +45,7 @@ func (r *turn) nextPage(ctx context.Context) (feed.Batch, error) {
 		}
 		r.goOn(d)
 		if d.unmodified || cur.At == hashOf(q.url) && cur.Body == d.hash && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
-			return feed.Batch{Fresh: s.fresh(d.response, cur.Hints, now)}, nil
+			return feed.Batch{Fresh: fresh(s.cfg.Hints, d.response, cur.Hints, now)}, nil
 		}
 		s.job = pageJob(d)
 	}
@@ -71,7 +71,7 @@ func (r *turn) nextPage(ctx context.Context) (feed.Batch, error) {
 	}
 	if next != "" {
 		more, err := r.follow(ctx, d, next)
-		return feed.Batch{Entities: entities, More: more, Fresh: s.fresh(d.response, hintsOf(&d.meta), d.now)}, err
+		return feed.Batch{Entities: entities, More: more, Fresh: fresh(s.cfg.Hints, d.response, hintsOf(&d.meta), d.now)}, err
 	}
 	if cur.At != hashOf(d.url) || cur.Body != d.hash || d.now.Sub(time.Unix(cur.Full, 0)) >= s.cfg.FullEvery {
 		cur.Full = d.now.Unix()
@@ -79,7 +79,7 @@ func (r *turn) nextPage(ctx context.Context) (feed.Batch, error) {
 	cur.settle(d)
 	cur.Body = d.hash
 	cur.Hints = hintsOf(&d.meta)
-	return feed.Batch{Entities: entities, Fresh: s.fresh(d.response, cur.Hints, d.now)}, nil
+	return feed.Batch{Entities: entities, Fresh: fresh(s.cfg.Hints, d.response, cur.Hints, d.now)}, nil
 }
 
 func pageJob(d *document) *job {
@@ -178,7 +178,7 @@ func (r *turn) findTail(ctx context.Context) (feed.Batch, error) {
 	}
 	visited := map[key]bool{keyOf(page): true}
 	for range s.cfg.Bounds.Documents {
-		older := s.older(&d.meta, d.dialect)
+		older := s.profile.olderURL(&d.meta, d.dialect)
 		if older == "" || visited[keyOf(older)] {
 			return r.tailFrom(page)
 		}

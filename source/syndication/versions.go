@@ -84,3 +84,48 @@ func (f *fold) has(id string) bool {
 	had, ok := f.ids[keyOf(id)]
 	return ok && had.entry >= 0 && !had.deleted()
 }
+
+// last is the version of an ID at which the documents of a walk get to what the
+// topic had when the walk began: the newest that is the same, or if there is none,
+// the one that counts of all of them. What is before it is in the topic already, or
+// was replaced there.
+type last struct {
+	depth             int
+	same              bool
+	updated, document instant
+}
+
+// note takes note of the entries of a document that the topic has. Documents come
+// from the newest on, and before anything of the walk is published.
+func (j *job) note(d *document) {
+	for id, in := range d.fold.ids {
+		had, ok := j.lasts[id]
+		if !in.held || had.same {
+			continue
+		}
+		is := last{depth: d.depth, same: in.same, updated: in.updated, document: d.updated}
+		if in.deleted() {
+			is.updated = in.when
+		}
+		if ok && !is.same && had.beats(is.updated, is.document, j.dialect) {
+			continue
+		}
+		if j.lasts == nil {
+			j.lasts = map[key]last{}
+		}
+		j.lasts[id] = is
+	}
+}
+
+// beats says whether a version counts before one of an older document.
+func (l last) beats(updated, document instant, dialect Dialect) bool {
+	switch {
+	case dialect == Snapshots:
+		return true
+	case l.updated != 0 && updated != 0 && l.updated != updated:
+		return l.updated > updated
+	case l.document != 0 && document != 0 && l.document != document:
+		return l.document > document
+	}
+	return true
+}

@@ -2,88 +2,9 @@ package syndication
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
-
-	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
-
-// job is a poll that has something to publish: older documents, and behind them
-// the subscription document. It lives in memory alone. Without it, as after a
-// crash, the walk is made again, and ends at what the cursor has as published.
-type job struct {
-	// steps are the documents to publish, newest first: the last comes next.
-	steps []*step
-	// frontier is the URL to walk on at; "" when the walk is done.
-	frontier string
-	visited  map[key]bool
-	// weight is about what steps and visited take in memory, without documents.
-	weight  int64
-	dialect Dialect
-	// lasts has the IDs that the topic held when the walk began.
-	lasts map[key]last
-	// sub is the subscription document, if it is still held. url, hash and
-	// believe, its update time, are known of it longer, as are deletes and
-	// withheld.
-	sub               *document
-	url, hash         string
-	believe           instant
-	deletes, withheld bool
-	// late and healing are set while what is behind a gap is read.
-	late    bool
-	healing string
-	// recheck is how many published archives are still to be read again, and
-	// full says that all pages of a paged feed are.
-	recheck int
-	full    bool
-	again   bool // a paged feed has changed during the walk once
-	// shifted says that it has changed while its pages were published, and walked
-	// is when all of them were read last.
-	shifted bool
-	walked  int64
-	// permanent reports that frontier is an archive of a paged feed, and lacking that a
-	// page of the walk is missing, so that no archive may end the next walk.
-	permanent, lacking bool
-	// torn reports that a page may lack its link to the next older one.
-	torn bool
-	// shared reports that a document has an entry that the topic has, or that the walk
-	// has got to what is published or to a gap; fresh counts the entries that the topic has not,
-	// and watched says that a poll without a shared entry is to be reported.
-	shared, watched bool
-	fresh           int
-	// at is the document that is being published.
-	at *document
-	// failed is the turn in which the job could not go on.
-	failed *turn
-	// err is what the next call fails with.
-	err error
-	// found are the documents that are held while pincer looks for more.
-	found []*document
-}
-
-const (
-	// stepBytes is about what a document takes in a job without its entries and
-	// its URL, in bytes.
-	stepBytes = 300
-	// leastWalk is how many bytes the URLs of a walk may always take.
-	leastWalk = 1 << 20
-)
-
-// step is a document to publish. It is read again if it was not kept.
-type step struct {
-	url string
-	// key is what the cursor knows it by.
-	key string
-	doc *document
-	old bool
-	// permanent reports that it is an archive of a paged feed.
-	permanent bool
-}
-
-func isOld(st *step) bool { return st.old }
 
 // walk looks for older documents until there are none, or none that are not
 // published. It fails where one is not to be had at the moment, and can be called
@@ -163,19 +84,9 @@ func (r *turn) walk(ctx context.Context) error {
 // walkTo has the walk go on at what a document links to as the next older one.
 func (r *turn) walkTo(d *document) {
 	j := r.s.job
-	url, rel := r.s.olderLink(&d.meta, j.dialect)
+	url, rel := r.s.profile.olderLink(&d.meta, j.dialect)
 	j.frontier, j.permanent = url, j.dialect == Paged && rel == "next-archive"
 	r.noteTorn(d)
-}
-
-// noteTorn takes note of a page that may lack the link to what is older.
-func (r *turn) noteTorn(d *document) {
-	j := r.s.job
-	if !d.unsure || j.dialect != Paged && r.cur.Dialect != Paged {
-		return
-	}
-	j.torn, j.lacking, j.shared = true, true, true
-	r.seen.add(Incomplete, d.url, "the page is broken, and the link to what is older may be missing")
 }
 
 // overrun reports entries that may have come and gone between two polls: nothing
@@ -271,59 +182,6 @@ func (r *turn) pincer(ctx context.Context, gap bool) error {
 	return nil
 }
 
-// older returns the URL of the next older document; "" if there is none.
-func (s *Source) older(m *feedxml.Meta, dialect Dialect) string {
-	url, _ := s.olderLink(m, dialect)
-	return url
-}
-
-// olderLink returns the URL of the next older document, and the relation that leads
-// there.
-func (s *Source) olderLink(m *feedxml.Meta, dialect Dialect) (url, rel string) {
-	rels := s.profile.older
-	if rels == nil {
-		switch dialect {
-		case Archived:
-			rels = []string{"prev-archive"}
-		case ArchivedElement:
-			if m.Prev != "" {
-				return withoutFragment(m.Prev), ""
-			}
-			rels = []string{"prev-archive"}
-		case Snapshots:
-			rels = []string{"prev"}
-		case Paged:
-			rels = pagedOlder
-		default:
-			return "", ""
-		}
-	}
-	for _, rel := range rels {
-		if link, n := m.Link(rel); n > 0 {
-			return withoutFragment(link.Href), rel
-		}
-	}
-	if dialect == Archived {
-		return withoutFragment(m.Prev), ""
-	}
-	return "", ""
-}
-
-func withoutFragment(url string) string {
-	url, _, _ = strings.Cut(url, "#")
-	return url
-}
-
-// wants says whether anything of a document is to be published.
-func (s *Source) wants(cur *cursor, d *document) bool {
-	if d.window.cut != nil {
-		return true
-	}
-	probe := *d
-	probe.seen = sightings{}
-	return slices.ContainsFunc(d.window.items, func(it *item) bool { return s.decide(cur, &probe, it) != "" })
-}
-
 // stable asks once more for the first page of a paged feed after its other pages
 // were read. If it has changed, entries may have moved from page to page.
 func (r *turn) stable(ctx context.Context) (changed bool, err error) {
@@ -347,35 +205,60 @@ func (r *turn) stable(ctx context.Context) (changed bool, err error) {
 	return true, nil
 }
 
-// recheckDue says whether archives that are published, or all pages, are to be
-// read again.
-func (r *turn) recheckDue(now time.Time) bool {
-	every := r.s.cfg.RecheckArchives.Every
-	switch r.cur.Dialect {
+// begin starts to work on the subscription document.
+func (r *turn) begin(d *document) {
+	s := r.s
+	j := &job{
+		sub: d, url: d.url, hash: d.hash, believe: d.updated, deletes: d.deletes, withheld: d.withheld,
+		walked: r.cur.Walked, dialect: d.dialect, visited: map[key]bool{keyOf(withoutFragment(d.url)): true},
+	}
+	j.visited[keyOf(withoutFragment(d.response.URL.String()))] = true
+	due := r.recheckDue(d.now)
+	if due {
+		j.recheck = s.cfg.RecheckArchives.Newest
+	}
+	j.full = due || r.cur.Walked == 0
+	j.fresh, j.shared = d.fresh, d.known > 0
+	walk := false
+	switch d.dialect {
+	case Complete:
 	case Paged:
-		every = r.s.cfg.FullEvery
-	case Archived, ArchivedElement:
-		if r.s.cfg.RecheckArchives.Newest == 0 {
-			return false
-		}
+		walk = j.full || s.wants(&r.cur, d)
 	default:
-		return false
+		walk = true
 	}
-	return r.cur.Walked != 0 && now.Sub(time.Unix(r.cur.Walked, 0)) >= every
+	s.job = j
+	if walk {
+		r.walkTo(d)
+	}
+	if j.frontier != "" {
+		j.note(d)
+	}
+	d.forgetIDs()
 }
 
-// expected is the order that the entries of a document are expected in.
-func (r *turn) expected() feedxml.Order {
-	switch {
-	case r.s.profile.order != feedxml.NoOrder:
-		return r.s.profile.order
-	case r.cur.Order != feedxml.NoOrder:
-		return r.cur.Order
+// walkAll walks, and again if a paged feed has changed meanwhile.
+func (r *turn) walkAll(ctx context.Context) error {
+	for {
+		if err := r.walk(ctx); err != nil {
+			return err
+		}
+		watched := r.s.job.watched
+		if again, err := r.stable(ctx); err != nil || !again {
+			r.overrun()
+			return err
+		}
+		r.s.job.watched = watched
 	}
-	return feedxml.NewestFirst
 }
 
-// isParse says whether a document that came was not good enough.
-func isParse(err error) bool {
-	return errors.Is(err, feedxml.ErrMalformed) || errors.Is(err, feedxml.ErrTrailing) || errors.Is(err, feedxml.ErrCharset)
+// heal asks for a gap again. What is behind it is published late.
+func (r *turn) heal(ctx context.Context, g gap) error {
+	s := r.s
+	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[key]bool{}, dialect: r.cur.Dialect}
+	err := r.walk(ctx)
+	if err != nil || len(s.job.steps) == 0 {
+		s.job = nil
+	}
+	return err
 }

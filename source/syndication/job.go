@@ -1,0 +1,106 @@
+package syndication
+
+// job is a poll that has something to publish: older documents, and behind them
+// the subscription document. It lives in memory alone. Without it, as after a
+// crash, the walk is made again, and ends at what the cursor has as published.
+type job struct {
+	// steps are the documents to publish, newest first: the last comes next.
+	steps []*step
+	// frontier is the URL to walk on at; "" when the walk is done.
+	frontier string
+	visited  map[key]bool
+	// weight is about what steps and visited take in memory, without documents.
+	weight  int64
+	dialect Dialect
+	// lasts has the IDs that the topic held when the walk began.
+	lasts map[key]last
+	// sub is the subscription document, if it is still held. url, hash and
+	// believe, its update time, are known of it longer, as are deletes and
+	// withheld.
+	sub               *document
+	url, hash         string
+	believe           instant
+	deletes, withheld bool
+	// late and healing are set while what is behind a gap is read.
+	late    bool
+	healing string
+	// recheck is how many published archives are still to be read again, and
+	// full says that all pages of a paged feed are.
+	recheck int
+	full    bool
+	again   bool // a paged feed has changed during the walk once
+	// shifted says that it has changed while its pages were published, and walked
+	// is when all of them were read last.
+	shifted bool
+	walked  int64
+	// permanent reports that frontier is an archive of a paged feed, and lacking that a
+	// page of the walk is missing, so that no archive may end the next walk.
+	permanent, lacking bool
+	// torn reports that a page may lack its link to the next older one.
+	torn bool
+	// shared reports that a document has an entry that the topic has, or that the walk
+	// has got to what is published or to a gap; fresh counts the entries that the topic has not,
+	// and watched says that a poll without a shared entry is to be reported.
+	shared, watched bool
+	fresh           int
+	// at is the document that is being published.
+	at *document
+	// failed is the turn in which the job could not go on.
+	failed *turn
+	// err is what the next call fails with.
+	err error
+	// found are the documents that are held while pincer looks for more.
+	found []*document
+}
+
+const (
+	// stepBytes is about what a document takes in a job without its entries and
+	// its URL, in bytes.
+	stepBytes = 300
+	// leastWalk is how many bytes the URLs of a walk may always take.
+	leastWalk = 1 << 20
+)
+
+// step is a document to publish. It is read again if it was not kept.
+type step struct {
+	url string
+	// key is what the cursor knows it by.
+	key string
+	doc *document
+	old bool
+	// permanent reports that it is an archive of a paged feed.
+	permanent bool
+}
+
+func isOld(st *step) bool { return st.old }
+
+// held returns about how many bytes the entries of the job's documents take.
+func (j *job) held() int64 {
+	if j == nil {
+		return 0
+	}
+	n, at := int64(0), j.at
+	for _, st := range j.steps {
+		if st.doc != nil {
+			n += st.doc.held()
+		}
+		if st.doc == at {
+			at = nil // it counts once
+		}
+	}
+	for _, d := range append([]*document{j.sub, at}, j.found...) {
+		if d != nil {
+			n += d.held()
+		}
+	}
+	return n
+}
+
+// dialectOf is the dialect that a document is read by: an archive is never
+// complete, whatever it says.
+func (j *job) dialectOf(d *document) Dialect {
+	if d.archive {
+		return j.dialect
+	}
+	return d.dialect
+}
