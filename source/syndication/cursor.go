@@ -301,10 +301,6 @@ type hints struct {
 	Days  uint32 `json:"skip_days,omitempty"`
 }
 
-// looks are the first entries of a document: of each a hash of its title, link and
-// date, and one of its ID. The cursor keeps those of the subscription document.
-type looks []byte
-
 // isOverdue says whether a document has been waited for long enough.
 func (cur *cursor) isOverdue(now time.Time) bool {
 	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
@@ -358,4 +354,14 @@ func (cur *cursor) resolve() error {
 		}
 	}
 	return nil
+}
+
+// due says whether the document has to be seen again: the time has come, or the
+// configuration allows so many deletes by now.
+func (h *hold) due(ratio float64, now time.Time) bool {
+	return h != nil && (now.Unix() >= h.Until || !tooMany(h.Vanished, h.Of, ratio))
+}
+
+func tooMany(vanished, of int, ratio float64) bool {
+	return of >= fewEntries && float64(vanished) > ratio*float64(of)
 }

@@ -19,19 +19,9 @@ const (
 	mostFresh = time.Hour
 )
 
-// due says whether the document has to be seen again: the time has come, or the
-// configuration allows so many deletes by now.
-func (h *hold) due(ratio float64, now time.Time) bool {
-	return h != nil && (now.Unix() >= h.Until || !tooMany(h.Vanished, h.Of, ratio))
-}
-
-func tooMany(vanished, of int, ratio float64) bool {
-	return of >= fewEntries && float64(vanished) > ratio*float64(of)
-}
-
 // deletes are the entries that have vanished from a complete document, as many as
 // there is room for. They come in the order of their IDs.
-func (r *turn) deletes(d *document, pos *position, room int) (ids []string, more bool) {
+func (r publisher) deletes(d *document, pos *position, room int) (ids []string, more bool) {
 	ids = r.s.missing(d)
 	if len(ids) == 0 {
 		r.cur.Held = nil
@@ -50,7 +40,7 @@ func (r *turn) deletes(d *document, pos *position, room int) (ids []string, more
 
 // held says whether deletes are held back: until the same entries are missing
 // from a document that was read when the wait was over.
-func (r *turn) held(d *document, ids []string, of int) bool {
+func (r publisher) held(d *document, ids []string, of int) bool {
 	these := hashOf(strings.Join(ids, "\x00"))
 	if h := r.cur.Held; h != nil && h.Deletes == these {
 		return d.now.Unix() < h.Until

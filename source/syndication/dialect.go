@@ -164,3 +164,57 @@ func withoutFragment(url string) string {
 	url, _, _ = strings.Cut(url, "#")
 	return url
 }
+
+// profile is what a configured dialect stands for.
+type profile struct {
+	forced Dialect // "" finds out
+	// older and newer are relations, of older the first counts that a document has;
+	// without one it is that of the dialect which was found.
+	older []string
+	newer string
+	order feedxml.Order
+	tail  bool
+	// steady reports that pages do not shift: a link to one names the entry that it
+	// begins behind.
+	steady bool
+}
+
+// pagedOlder are the relations to the next older page. Atom Hopper links its live
+// pages with next, and the last of them with next-archive to its archives, which
+// have next-archive too, where RFC 5005 has prev-archive.
+var pagedOlder = []string{"next", "next-archive"}
+
+var profiles = map[DialectName]profile{
+	"auto":       {},
+	"complete":   {forced: Complete},
+	"archived":   {forced: Archived},
+	"paged":      {forced: Paged},
+	"window":     {forced: Window},
+	"fh-00":      {forced: Snapshots},
+	"fh-01":      {forced: ArchivedElement},
+	"fh-02":      {forced: ArchivedElement},
+	"fh-03":      {forced: ArchivedElement},
+	"fh-04":      {forced: ArchivedElement},
+	"fh-05":      {forced: Archived, older: []string{"previous"}},
+	"pace":       {forced: Snapshots},
+	"atomhopper": {forced: Paged, older: pagedOlder, newer: "prev-archive", steady: true},
+	"ict4h":      {forced: Archived, order: feedxml.OldestFirst, newer: "next-archive"},
+	"kurrent":    {forced: Paged, older: []string{"next"}, newer: "previous", tail: true},
+}
+
+var orders = map[OrderName]feedxml.Order{"auto": feedxml.NoOrder, "newest_first": feedxml.NewestFirst, "oldest_first": feedxml.OldestFirst, "updated": feedxml.Mixed}
+
+func (c Settings) profile() profile {
+	p := profiles[c.Dialect]
+	if c.OlderRel != "" {
+		p.older = []string{c.OlderRel}
+	}
+	if c.NewerRel != "" {
+		p.newer = c.NewerRel
+	}
+	if o := orders[c.EntryOrder]; o != feedxml.NoOrder {
+		p.order = o
+	}
+	p.tail = p.tail || c.Mode == "tail"
+	return p
+}

@@ -45,10 +45,6 @@ type job struct {
 	fresh           int
 	// at is the document that is being published.
 	at *document
-	// failed is the turn in which the job could not go on.
-	failed *turn
-	// err is what the next call fails with.
-	err error
 	// found are the documents that are held while pincer looks for more.
 	found []*document
 }
@@ -103,4 +99,49 @@ func (j *job) dialectOf(d *document) Dialect {
 		return j.dialect
 	}
 	return d.dialect
+}
+
+// last is the version of an ID at which the documents of a walk get to what the
+// topic had when the walk began: the newest that is the same, or if there is none,
+// the one that counts of all of them. What is before it is in the topic already, or
+// was replaced there.
+type last struct {
+	depth             int
+	same              bool
+	updated, document instant
+}
+
+// note takes note of the entries of a document that the topic has. Documents come
+// from the newest on, and before anything of the walk is published.
+func (j *job) note(d *document) {
+	for id, in := range d.fold.ids {
+		had, ok := j.lasts[id]
+		if !in.held || had.same {
+			continue
+		}
+		is := last{depth: d.depth, same: in.same, updated: in.updated, document: d.updated}
+		if in.deleted() {
+			is.updated = in.when
+		}
+		if ok && !is.same && had.beats(is.updated, is.document, j.dialect) {
+			continue
+		}
+		if j.lasts == nil {
+			j.lasts = map[key]last{}
+		}
+		j.lasts[id] = is
+	}
+}
+
+// beats says whether a version counts before one of an older document.
+func (l last) beats(updated, document instant, dialect Dialect) bool {
+	switch {
+	case dialect == Snapshots:
+		return true
+	case l.updated != 0 && updated != 0 && l.updated != updated:
+		return l.updated > updated
+	case l.document != 0 && document != 0 && l.document != document:
+		return l.document > document
+	}
+	return true
 }

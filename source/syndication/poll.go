@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -12,8 +13,11 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
+// poller asks for the subscription document.
+type poller struct{ *turn }
+
 // ask asks for the subscription document.
-func (r *turn) ask(ctx context.Context, now time.Time) (*document, error) {
+func (r poller) ask(ctx context.Context, now time.Time) (*document, error) {
 	s, cur := r.s, &r.cur
 	q := question{url: s.subscription(cur), order: r.expected()}
 	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
@@ -47,7 +51,7 @@ const unreadTimes = 5
 
 // unreadable returns the error that a poll fails with if the subscription document
 // could not be read.
-func (r *turn) unreadable(err error) error {
+func (r poller) unreadable(err error) error {
 	if !isUnreadable(err) {
 		return err
 	}
@@ -71,7 +75,7 @@ func (e *goneError) Unwrap() error { return e.err }
 func (e *goneError) RetryAfter() time.Duration { return 24 * time.Hour }
 
 // notModified takes note of an answer without a document.
-func (r *turn) notModified(d *document) {
+func (r poller) notModified(d *document) {
 	if d.response.Status != http.StatusNotModified || r.cur.At != hashOf(d.url) && r.cur.URL != d.response.URL.String() {
 		return
 	}
@@ -86,13 +90,13 @@ func (r *turn) notModified(d *document) {
 }
 
 // unchanged says whether a document is the one that was published last.
-func (r *turn) unchanged(d *document, now time.Time) bool {
+func (r poller) unchanged(d *document, now time.Time) bool {
 	return r.cur.Body == d.hash && !d.partial && r.cur.Doc == nil && !r.cur.Held.due(r.s.cfg.MaxDeleteRatio, now) && r.cur.At != "" && !r.recheckDue(now)
 }
 
 // subscribed returns the current document where the feed's URL is that of an
 // archive.
-func (r *turn) subscribed(ctx context.Context, d *document) (*document, error) {
+func (r poller) subscribed(ctx context.Context, d *document) (*document, error) {
 	if !d.meta.Archive || d.meta.Complete || d.partial {
 		return d, nil
 	}
@@ -121,7 +125,7 @@ func (r *turn) subscribed(ctx context.Context, d *document) (*document, error) {
 // foreign returns an error if a document is of another format than the feed is
 // known to be of. Its entries would have other IDs: all of them would be
 // published again, and those of a complete feed deleted under the old ones.
-func (r *turn) foreign(d *document) error {
+func (r poller) foreign(d *document) error {
 	is, want, was := d.meta.Format, r.s.cfg.Format, r.cur.Format
 	switch {
 	case want != "" && is != want && (is != feedxml.RDF || want != feedxml.RSS):
@@ -134,7 +138,7 @@ func (r *turn) foreign(d *document) error {
 }
 
 // verdict takes note of what the feed is.
-func (r *turn) verdict(d *document) {
+func (r poller) verdict(d *document) {
 	cur := &r.cur
 	if cur.Dialect == "" && !d.unsure {
 		r.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
@@ -183,7 +187,7 @@ const (
 
 // redirected takes note of a permanent redirect of the subscription document, or
 // that there is none any more.
-func (r *turn) redirected(url string, resp *source.Response) {
+func (r poller) redirected(url string, resp *source.Response) {
 	s, cur := r.s, &r.cur
 	if !resp.Moved || short(resp.URL.String()) == "" {
 		cur.Moved = nil
@@ -212,14 +216,14 @@ func (r *turn) redirected(url string, resp *source.Response) {
 
 // poll asks for the subscription document, and for the older ones that it leads
 // to. done says that there is nothing to publish.
-func (r *turn) poll(ctx context.Context) (batch feed.Batch, done bool, err error) {
+func (r poller) poll(ctx context.Context) (batch feed.Batch, done bool, err error) {
 	s := r.s
 	if s.job != nil {
-		return feed.Batch{}, false, r.walkAll(ctx)
+		return feed.Batch{}, false, walker{r.turn}.walkAll(ctx)
 	}
 	now := time.Now()
 	if g, due := r.cur.due(now); due && r.cur.Doc == nil {
-		if err := r.heal(ctx, g); err != nil {
+		if err := (walker{r.turn}).heal(ctx, g); err != nil {
 			s.log.Warn("a missing archive is still not to be had", "url", g.URL, "error", err)
 			r.retryLater(g.URL, err)
 		} else if s.job != nil {
@@ -259,15 +263,15 @@ func (r *turn) poll(ctx context.Context) (batch feed.Batch, done bool, err error
 	if started, err := r.start(d); err != nil || started {
 		return feed.Batch{Fresh: wait()}, started, err
 	}
-	r.begin(d)
+	walker{r.turn}.begin(d)
 	s.job.watched = watched && !d.partial && d.dialect != Complete
-	return feed.Batch{}, false, r.walkAll(ctx)
+	return feed.Batch{}, false, walker{r.turn}.walkAll(ctx)
 }
 
 // strict reads a complete document once more, strictly, if something has vanished
 // from it: nothing is deleted on the word of a document that not every parser
 // reads.
-func (r *turn) strict(ctx context.Context, d *document) (*document, error) {
+func (r poller) strict(ctx context.Context, d *document) (*document, error) {
 	for try := 0; d.deletes && !d.strict && len(r.s.missing(d)) > 0 && try < 3; try++ {
 		q := d.question
 		q.strict, q.etag, q.modified = true, "", ""
@@ -286,3 +290,90 @@ func (r *turn) strict(ctx context.Context, d *document) (*document, error) {
 	}
 	return d, nil
 }
+
+// start does what has to be done at the first poll, if reading starts now. done
+// says that there is nothing to publish.
+func (r poller) start(d *document) (done bool, err error) {
+	if r.cur.Start == "" {
+		return false, nil
+	}
+	r.cur.Start, r.cur.Rewalk = "", false
+	if err := r.cur.skipAll(d); err != nil {
+		return false, err
+	}
+	r.seen.addAll(d.seen.all())
+	if older := r.s.profile.olderURL(&d.meta, d.dialect); older != "" && d.dialect != Paged {
+		r.cur.add(older)
+	}
+	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
+		r.cur.add(withoutFragment(this.Href))
+	}
+	r.cur.settle(d)
+	r.cur.Body, r.cur.Full, r.cur.Walked = d.hash, d.now.Unix(), d.now.Unix()
+	r.cur.Hints = hintsOf(&d.meta)
+	r.cur.Looks = d.looks
+	return true, nil
+}
+
+// skipAll takes note of the entries of a document, so that none of them is taken
+// for a new one later. It remembers those with the newest dates, and leaves out
+// everything that is older.
+func (cur *cursor) skipAll(d *document) error {
+	impossible := func(why string) error {
+		return feed.Permanent(fmt.Errorf("start: now is not possible for %s: %s; start from the beginning, or from a time", d.url, why))
+	}
+	if !d.window.whole || d.window.cut != nil {
+		return impossible("its document is larger than the window")
+	}
+	items := slices.Clone(d.window.items)
+	at := func(it *item) instant { return instantOf(it.Updated.Time) }
+	slices.SortStableFunc(items, func(a, b *item) int {
+		switch x, y := at(a), at(b); {
+		case x == 0 && y != 0:
+			return -1
+		case y == 0 && x != 0:
+			return 1
+		default:
+			return int(max(-1, min(1, y-x)))
+		}
+	})
+	if len(items) > maxSeen || d.dialect == Paged && len(items) > 0 {
+		oldest := at(items[min(len(items), maxSeen)-1])
+		if oldest == 0 {
+			return impossible("its entries have no dates to tell new ones by")
+		}
+		cur.Since = oldest
+		items = items[:min(len(items), maxSeen)]
+	}
+	cur.Seen = nil
+	for _, it := range items {
+		cur.Seen = append(cur.Seen, seenKey(it.ID, it.hash)...)
+	}
+	return nil
+}
+
+// newIdentities returns an error if most entries of a document are those of the one
+// that was published last, and have other IDs: all of them would be published again.
+func (r poller) newIdentities(d *document) error {
+	if r.s.cfg.Identity != "auto" || r.cur.Doc != nil {
+		return nil
+	}
+	before, now := r.cur.Looks.byLook(), d.looks.byLook()
+	changed := 0
+	for look, id := range now {
+		if was, ok := before[look]; ok && was != id {
+			changed++
+		}
+	}
+	if changed < fewLooks || 2*changed <= len(now) {
+		return nil
+	}
+	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids go on changing, to link or content, "+
+		"which publishes all entries once more, under ids that are made of their links or contents",
+		&feed.Violation{Kind: IdentitiesChanged, Page: d.url, Detail: fmt.Sprintf("%d of %d entries have another id than before, and the same title, link and date", changed, len(now))}))
+}
+
+const (
+	// fewLooks is how many entries have to have changed their ID at least.
+	fewLooks = 3
+)

@@ -11,9 +11,12 @@ import (
 // in one turn. They move the cursor, so they are worth a commit now and then.
 const mostQuiet = 50
 
+// publisher publishes the documents of the job.
+type publisher struct{ *turn }
+
 // work publishes the next part of the job. done is false if the feed has to be
 // polled again before there is anything to say.
-func (r *turn) work(ctx context.Context) (batch feed.Batch, done bool, err error) {
+func (r publisher) work(ctx context.Context) (batch feed.Batch, done bool, err error) {
 	s, j := r.s, r.s.job
 	for range mostQuiet {
 		if j.at == nil {
@@ -60,14 +63,14 @@ func (r *turn) work(ctx context.Context) (batch feed.Batch, done bool, err error
 }
 
 // again says whether there is something to ask for at once.
-func (r *turn) again(*document) bool {
+func (r publisher) again(*document) bool {
 	_, due := r.cur.due(time.Now())
 	return due
 }
 
 // nextDocument returns the document to publish next; nil if it has to be found
 // first.
-func (r *turn) nextDocument(ctx context.Context) (*document, error) {
+func (r publisher) nextDocument(ctx context.Context) (*document, error) {
 	s, j := r.s, r.s.job
 	if len(j.steps) == 0 {
 		if j.healing != "" {
@@ -110,7 +113,7 @@ func (r *turn) nextDocument(ctx context.Context) (*document, error) {
 
 // subDocument returns the subscription document, read again if it was not kept;
 // nil if it is another by now, and the feed has to be polled again.
-func (r *turn) subDocument(ctx context.Context) (*document, error) {
+func (r publisher) subDocument(ctx context.Context) (*document, error) {
 	j := r.s.job
 	if d := j.sub; d != nil {
 		j.sub = nil
@@ -135,7 +138,7 @@ func (r *turn) subDocument(ctx context.Context) (*document, error) {
 
 // publish takes from a document what the next batch has room for. more says that
 // the document has more, or that it is to be read again for that.
-func (r *turn) publish(d *document) (entities []feed.Entity, more bool) {
+func (r publisher) publish(d *document) (entities []feed.Entity, more bool) {
 	s := r.s
 	d.dialect = s.job.dialectOf(d)
 	pos := position{URL: hashOf(d.url), Hash: d.hash, Order: d.order}
@@ -178,7 +181,7 @@ func (r *turn) publish(d *document) (entities []feed.Entity, more bool) {
 
 // finishArchive takes the document that has been published out of the job. From
 // here on a walk ends at it: all older ones are published, or gaps.
-func (r *turn) finishArchive() {
+func (r publisher) finishArchive() {
 	j := r.s.job
 	st := j.steps[len(j.steps)-1]
 	r.cur.Walk++
@@ -201,7 +204,7 @@ func (r *turn) finishArchive() {
 
 // finish takes note that the subscription document has been published, and all
 // that is older. It returns how long upstream asks not to be asked again.
-func (r *turn) finish(d *document) time.Duration {
+func (r publisher) finish(d *document) time.Duration {
 	cur, j := &r.cur, r.s.job
 	r.s.job = nil
 	cur.Doc, cur.Walk, cur.Rewalk = nil, 0, false

@@ -28,7 +28,17 @@ import (
 type Source struct {
 	state
 	// expect is the cursor at which the job goes on.
-	expect feed.Cursor
+	expect  feed.Cursor
+	failure failure
+}
+
+// failure is how the last call failed. It counts as long as its job is the current one.
+type failure struct {
+	job *job
+	// err is what the next call fails with.
+	err error
+	// turn is the turn in which the job could not go on.
+	turn *turn
 }
 
 // New returns a Source for the feed that cfg names. held must have what the topic
@@ -84,24 +94,27 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	if err := cur.resolve(); err != nil {
 		return feed.Batch{}, err
 	}
-	if s.job != nil && s.job.err != nil {
-		err, s.job.err = s.job.err, nil
-		return feed.Batch{}, err
+	failed := s.failure
+	if s.failure = (failure{}); failed.job == nil || failed.job != s.job {
+		failed = failure{}
+	}
+	if failed.err != nil {
+		return feed.Batch{}, failed.err
 	}
 	r := &turn{s: &s.state, cur: cur}
-	if s.job != nil && s.job.failed != nil {
-		r, s.job.failed = s.job.failed, nil
+	if failed.turn != nil {
+		r = failed.turn
 		r.asked = false
 	}
-	batch, err := r.next(ctx)
+	batch, err := s.advance(ctx, r)
 	if err != nil && r.noted {
 		// Since when something is awaited has to outlive a restart.
-		s.job.err = err
+		s.failure = failure{job: s.job, err: err}
 		batch, err = feed.Batch{More: true}, nil
 	}
 	if err != nil {
 		if s.job != nil && s.job.at == nil && !r.cur.isOverdue(time.Now()) {
-			s.job.failed = r // go on from where it failed
+			s.failure = failure{job: s.job, turn: r} // go on from where it failed
 		} else {
 			s.job = nil
 		}
@@ -120,18 +133,19 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	return batch, nil
 }
 
-func (r *turn) next(ctx context.Context) (feed.Batch, error) {
-	if r.s.profile.tail {
-		return r.tail(ctx)
+// advance reads on from the cursor of the turn: a part of a document at most.
+func (s *Source) advance(ctx context.Context, r *turn) (feed.Batch, error) {
+	if s.profile.tail {
+		return tailer{r}.tail(ctx)
 	}
 	// A document that changes each time could keep this busy for ever.
 	for range 100 {
-		if r.s.job == nil || r.s.job.frontier != "" {
-			if batch, done, err := r.poll(ctx); done || err != nil {
+		if s.job == nil || s.job.frontier != "" {
+			if batch, done, err := (poller{r}).poll(ctx); done || err != nil {
 				return batch, err
 			}
 		}
-		if batch, done, err := r.work(ctx); done || err != nil {
+		if batch, done, err := (publisher{r}).work(ctx); done || err != nil {
 			return batch, err
 		}
 	}

@@ -12,10 +12,13 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
+// tailer reads a feed in mode tail.
+type tailer struct{ *turn }
+
 // tail reads the next page of a feed whose pages only change by growing, and
 // follows the links to newer ones. The page at the end is asked for again and
 // again.
-func (r *turn) tail(ctx context.Context) (feed.Batch, error) {
+func (r tailer) tail(ctx context.Context) (feed.Batch, error) {
 	batch, err := r.nextPage(ctx)
 	if err != nil || !batch.More {
 		r.s.round = nil
@@ -23,7 +26,7 @@ func (r *turn) tail(ctx context.Context) (feed.Batch, error) {
 	return batch, err
 }
 
-func (r *turn) nextPage(ctx context.Context) (feed.Batch, error) {
+func (r tailer) nextPage(ctx context.Context) (feed.Batch, error) {
 	s, cur := r.s, &r.cur
 	if cur.Tail == "" {
 		return r.findTail(ctx)
@@ -50,7 +53,7 @@ func (r *turn) nextPage(ctx context.Context) (feed.Batch, error) {
 		s.job = pageJob(d)
 	}
 	d := s.job.at
-	entities, more := r.publish(d)
+	entities, more := publisher{r.turn}.publish(d)
 	s.newest = max(s.newest, d.newest)
 	if more {
 		if len(d.window.items) == 0 {
@@ -90,7 +93,7 @@ func pageJob(d *document) *job {
 
 // follow goes on to the next newer page, if it is there: a link may be written
 // before its page is. more says that there is something to read at once.
-func (r *turn) follow(ctx context.Context, d *document, next string) (more bool, err error) {
+func (r tailer) follow(ctx context.Context, d *document, next string) (more bool, err error) {
 	s, cur := r.s, &r.cur
 	page, err := s.read(ctx, cur, question{url: next, order: r.expected()})
 	if isGone(err) {
@@ -118,7 +121,7 @@ func (r *turn) follow(ctx context.Context, d *document, next string) (more bool,
 }
 
 // tailGone begins again where the page that is asked for is not there any more.
-func (r *turn) tailGone(ctx context.Context, err error) (feed.Batch, error) {
+func (r tailer) tailGone(ctx context.Context, err error) (feed.Batch, error) {
 	s, cur := r.s, &r.cur
 	gone := cur.Tail
 	// What the topic has is known, so reading from the start again repeats nothing.
@@ -143,23 +146,23 @@ func isGone(err error) bool {
 
 // findTail finds the page to begin with: the oldest, or the newest if reading
 // starts now.
-func (r *turn) findTail(ctx context.Context) (feed.Batch, error) {
+func (r tailer) findTail(ctx context.Context) (feed.Batch, error) {
 	s, cur := r.s, &r.cur
-	d, err := r.ask(ctx, time.Now())
+	d, err := poller{r.turn}.ask(ctx, time.Now())
 	if err != nil {
 		return feed.Batch{}, err
 	}
 	if d.unmodified {
 		return feed.Batch{}, nil
 	}
-	if err := r.foreign(d); err != nil {
+	if err := (poller{r.turn}).foreign(d); err != nil {
 		return feed.Batch{}, err
 	}
-	r.verdict(d)
+	poller{r.turn}.verdict(d)
 	r.seen.addAll(d.seen.all())
 	page := d.url
 	if cur.Start == "now" {
-		if _, err := r.start(d); err != nil {
+		if _, err := (poller{r.turn}).start(d); err != nil {
 			return feed.Batch{}, err
 		}
 		cur.unsettle()
@@ -170,7 +173,7 @@ func (r *turn) findTail(ctx context.Context) (feed.Batch, error) {
 		}
 		return r.tailFrom(page)
 	}
-	if _, err := r.start(d); err != nil {
+	if _, err := (poller{r.turn}).start(d); err != nil {
 		return feed.Batch{}, err
 	}
 	if last, n := d.meta.Link("last"); n > 0 {
@@ -194,7 +197,7 @@ func (r *turn) findTail(ctx context.Context) (feed.Batch, error) {
 	return feed.Batch{}, feed.Permanent(fmt.Errorf("the oldest page of the feed is more than %d pages back; raise bounds.documents", s.cfg.Bounds.Documents))
 }
 
-func (r *turn) tailFrom(page string) (feed.Batch, error) {
+func (r tailer) tailFrom(page string) (feed.Batch, error) {
 	if short(page) == "" {
 		return feed.Batch{}, feed.Permanent(fmt.Errorf("the page to begin with has no url, or one that is too long: %s", feedxml.Excerpt(page)))
 	}

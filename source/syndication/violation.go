@@ -76,3 +76,7 @@ func (s *sightings) all() []feed.Violation {
 	*s = sightings{}
 	return list
 }
+
+// IdentitiesChanged is the kind of violation that holds a document back in which most
+// IDs have changed while the entries have not.
+const IdentitiesChanged = "identities_changed"

@@ -6,10 +6,13 @@ import (
 	"slices"
 )
 
+// walker looks for the older documents of a feed and puts them into the job.
+type walker struct{ *turn }
+
 // walk looks for older documents until there are none, or none that are not
 // published. It fails where one is not to be had at the moment, and can be called
 // again then.
-func (r *turn) walk(ctx context.Context) error {
+func (r walker) walk(ctx context.Context) error {
 	s, j := r.s, r.s.job
 	for j.frontier != "" {
 		url := j.frontier
@@ -68,7 +71,7 @@ func (r *turn) walk(ctx context.Context) error {
 			j.visited[keyOf(final)] = true
 		}
 		r.cur.arrived(url)
-		j.push(r, d, old)
+		r.push(d, old)
 		j.steps[len(j.steps)-1].permanent = j.permanent
 		if r.walkTo(d); j.frontier == "" && j.dialect != Paged && len(r.cur.Archives) > 0 && !slices.ContainsFunc(j.steps, isOld) {
 			// None of the archives is known: their URLs have changed.
@@ -82,7 +85,7 @@ func (r *turn) walk(ctx context.Context) error {
 }
 
 // walkTo has the walk go on at what a document links to as the next older one.
-func (r *turn) walkTo(d *document) {
+func (r walker) walkTo(d *document) {
 	j := r.s.job
 	url, rel := r.s.profile.olderLink(&d.meta, j.dialect)
 	j.frontier, j.permanent = url, j.dialect == Paged && rel == "next-archive"
@@ -91,7 +94,7 @@ func (r *turn) walkTo(d *document) {
 
 // overrun reports entries that may have come and gone between two polls: nothing
 // that the feed has now, as far back as it could be read, was there at the last one.
-func (r *turn) overrun() {
+func (r walker) overrun() {
 	j := r.s.job
 	if j == nil || !j.watched || j.frontier != "" || j.shared || j.fresh == 0 {
 		return
@@ -104,7 +107,8 @@ func (r *turn) overrun() {
 // many in memory: those that are published last. It lets go of those, too, of which
 // only what the topic has not is held, for the topic will have something else when
 // it is their turn.
-func (j *job) push(r *turn, d *document, old bool) {
+func (r walker) push(d *document, old bool) {
+	j := r.s.job
 	st := &step{url: d.url, key: d.url, doc: d, old: old}
 	j.fresh += d.fresh
 	j.shared = j.shared || d.known > 0
@@ -136,7 +140,7 @@ func (j *job) push(r *turn, d *document, old bool) {
 
 // pincer looks for archives behind a gap from the other side: the newest that is
 // published may by now have a link to a newer one.
-func (r *turn) pincer(ctx context.Context, gap bool) error {
+func (r walker) pincer(ctx context.Context, gap bool) error {
 	s, j := r.s, r.s.job
 	rel := s.profile.newer
 	if rel == "" {
@@ -173,7 +177,7 @@ func (r *turn) pincer(ctx context.Context, gap bool) error {
 	found := j.found
 	j.found = nil
 	for _, d := range slices.Backward(found) {
-		j.push(r, d, false)
+		r.push(d, false)
 	}
 	if last := len(r.cur.Gaps) - 1; len(found) > 0 && last >= 0 && joined {
 		r.s.log.Info("the missing archive is bridged from its older side", "gap", r.cur.Gaps[last].URL, "from", found[0].url)
@@ -184,7 +188,7 @@ func (r *turn) pincer(ctx context.Context, gap bool) error {
 
 // stable asks once more for the first page of a paged feed after its other pages
 // were read. If it has changed, entries may have moved from page to page.
-func (r *turn) stable(ctx context.Context) (changed bool, err error) {
+func (r walker) stable(ctx context.Context) (changed bool, err error) {
 	j := r.s.job
 	if j.sub == nil || j.dialect != Paged || len(j.steps) == 0 || r.s.profile.steady {
 		return false, nil
@@ -206,7 +210,7 @@ func (r *turn) stable(ctx context.Context) (changed bool, err error) {
 }
 
 // begin starts to work on the subscription document.
-func (r *turn) begin(d *document) {
+func (r walker) begin(d *document) {
 	s := r.s
 	j := &job{
 		sub: d, url: d.url, hash: d.hash, believe: d.updated, deletes: d.deletes, withheld: d.withheld,
@@ -238,7 +242,7 @@ func (r *turn) begin(d *document) {
 }
 
 // walkAll walks, and again if a paged feed has changed meanwhile.
-func (r *turn) walkAll(ctx context.Context) error {
+func (r walker) walkAll(ctx context.Context) error {
 	for {
 		if err := r.walk(ctx); err != nil {
 			return err
@@ -253,7 +257,7 @@ func (r *turn) walkAll(ctx context.Context) error {
 }
 
 // heal asks for a gap again. What is behind it is published late.
-func (r *turn) heal(ctx context.Context, g gap) error {
+func (r walker) heal(ctx context.Context, g gap) error {
 	s := r.s
 	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[key]bool{}, dialect: r.cur.Dialect}
 	err := r.walk(ctx)
