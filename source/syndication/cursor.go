@@ -85,7 +85,7 @@ type position struct {
 	URL   string        `json:"url"`  // hash
 	Hash  string        `json:"hash"` // of the body
 	Order feedxml.Order `json:"order"`
-	Key   rank          `json:"key"`
+	Key   publishOrder  `json:"key"`
 	Part  int           `json:"part"` // counts the batches
 	// Live is how many entries the topic had before the document, and Approved
 	// says that what vanished may be deleted.
@@ -109,8 +109,6 @@ const (
 	maxArchives  = 1000
 	archiveBytes = 8
 	maxGaps      = 20
-	// lookBytes is how much is remembered of each of the first entries of a document.
-	lookBytes = 8
 	// maxSeen is how many entries "start: now" can tell from later ones by
 	// their contents, and seenBytes how much of each is kept.
 	maxSeen   = 1000
@@ -193,8 +191,8 @@ func (cur *cursor) encode() feed.Cursor {
 	}
 }
 
-// has says whether an archive is published.
-func (cur *cursor) has(url string) bool {
+// hasArchive says whether an archive is published.
+func (cur *cursor) hasArchive(url string) bool {
 	k := keyOf(url)
 	for i := 0; i < len(cur.Archives); i += archiveBytes {
 		if bytes.Equal(cur.Archives[i:i+archiveBytes], k[:archiveBytes]) {
@@ -204,19 +202,19 @@ func (cur *cursor) has(url string) bool {
 	return false
 }
 
-// add takes an archive as published.
-func (cur *cursor) add(url string) {
-	if cur.has(url) {
+// addArchive takes an archive as published.
+func (cur *cursor) addArchive(url string) {
+	if cur.hasArchive(url) {
 		return
 	}
 	k := keyOf(url)
 	all := append(slices.Clone(cur.Archives), k[:archiveBytes]...)
 	cur.Archives = all[max(0, len(all)-maxArchives*archiveBytes):]
-	cur.Newest = short(url)
+	cur.Newest = shortURL(url)
 }
 
-// saw says whether the entry was there when reading started.
-func (cur *cursor) saw(id string, hash [16]byte) bool {
+// sawEntry says whether the entry was there when reading started.
+func (cur *cursor) sawEntry(id string, hash [16]byte) bool {
 	if len(cur.Seen) == 0 {
 		return false
 	}
@@ -234,13 +232,13 @@ func seenKey(id string, hash [16]byte) []byte {
 	return k[:seenBytes]
 }
 
-// unsettle forgets what would let the next poll end early.
-func (cur *cursor) unsettle() {
+// dropValidators forgets what would let the next poll end early.
+func (cur *cursor) dropValidators() {
 	cur.At, cur.ETag, cur.Modified, cur.Body = "", "", "", ""
 }
 
-// short is a URL that the cursor keeps; "" if it is too long for that.
-func short(url string) string {
+// shortURL is a URL that the cursor keeps; "" if it is too long for that.
+func shortURL(url string) string {
 	if len(url) > longestURL {
 		return ""
 	}
@@ -306,20 +304,20 @@ func (cur *cursor) isOverdue(now time.Time) bool {
 	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
 }
 
-// arrived takes note that a document could be read.
-func (cur *cursor) arrived(url string) {
+// endWait takes note that a document could be read.
+func (cur *cursor) endWait(url string) {
 	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
 		cur.Awaited = nil
 	}
 }
 
-// gap returns the index of a gap; -1 if the URL is none.
-func (cur *cursor) gap(url string) int {
+// gapIndex returns the index of a gap; -1 if the URL is none.
+func (cur *cursor) gapIndex(url string) int {
 	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
 }
 
-// due returns the first gap that is to be asked for again.
-func (cur *cursor) due(now time.Time) (gap, bool) {
+// dueGap returns the first gap that is to be asked for again.
+func (cur *cursor) dueGap(now time.Time) (gap, bool) {
 	for _, g := range cur.Gaps {
 		if g.Retry <= now.Unix() {
 			return g, true
@@ -341,8 +339,8 @@ func hashOf(url string) string {
 	return hex.EncodeToString(k[:8])
 }
 
-// resolve turns a start that needs no document into what the cursor keeps of it.
-func (cur *cursor) resolve() error {
+// resolveStart turns a start that needs no document into what the cursor keeps of it.
+func (cur *cursor) resolveStart() error {
 	start, err := ParseStart(cur.Start)
 	if err != nil {
 		return feed.Permanent(err)
@@ -356,12 +354,16 @@ func (cur *cursor) resolve() error {
 	return nil
 }
 
-// due says whether the document has to be seen again: the time has come, or the
+// isDue says whether the document has to be seen again: the time has come, or the
 // configuration allows so many deletes by now.
-func (h *hold) due(ratio float64, now time.Time) bool {
+func (h *hold) isDue(ratio float64, now time.Time) bool {
 	return h != nil && (now.Unix() >= h.Until || !tooMany(h.Vanished, h.Of, ratio))
 }
 
 func tooMany(vanished, of int, ratio float64) bool {
 	return of >= fewEntries && float64(vanished) > ratio*float64(of)
 }
+
+// fewEntries is how many entries a complete feed has to have for its deletes to
+// be guarded.
+const fewEntries = 20

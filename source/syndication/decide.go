@@ -32,12 +32,12 @@ type decider struct {
 // document is known. It is true too often rather than not often enough.
 func (s *decider) mayWant(cur *cursor, it *item) bool {
 	raw, held := s.held.Mark(it.ID)
-	m, ok := parseMark(raw)
+	m, ok := parseFingerprint(raw)
 	switch {
 	case !held && it.Deleted:
 		return s.cfg.TombstoneUnknown == "publish"
 	case !held:
-		return !s.skipped(cur, it)
+		return !s.isSkipped(cur, it)
 	case !ok:
 		return true
 	case it.Deleted:
@@ -46,9 +46,9 @@ func (s *decider) mayWant(cur *cursor, it *item) bool {
 	return m.deleted || m.hash != it.hash
 }
 
-// skipped says whether reading started behind an entry that the topic does not
+// isSkipped says whether reading started behind an entry that the topic does not
 // have.
-func (s *decider) skipped(cur *cursor, it *item) bool {
+func (s *decider) isSkipped(cur *cursor, it *item) bool {
 	if cur.Since != 0 {
 		at := instantOf(it.Updated.Time)
 		if at == 0 {
@@ -58,27 +58,27 @@ func (s *decider) skipped(cur *cursor, it *item) bool {
 			return true
 		}
 	}
-	return cur.saw(it.ID, it.hash)
+	return cur.sawEntry(it.ID, it.hash)
 }
 
 // decide is the publish decision for an entry of a document (RFC 5005, section
 // 4.2, and RFC 6721). It returns "" if nothing is to be published.
 func (s *decider) decide(cur *cursor, d *document, it *item) feed.Operation {
 	raw, held := s.held.Mark(it.ID)
-	m, ok := parseMark(raw)
+	m, ok := parseFingerprint(raw)
 	known := held && ok
-	if known && s.superseded(cur, d, it) {
+	if known && s.isSuperseded(cur, d, it) {
 		return ""
 	}
 	if it.Deleted {
 		return s.decideTombstone(d, it, m, held)
 	}
-	trusted := func(t instant) instant { return s.trusted(t, d.now) }
+	trusted := func(t instant) instant { return s.trustedTime(t, d.now) }
 	c, was := trusted(instantOf(it.Updated.Time)), trusted(m.updated)
 	complete := d.dialect == Complete && !d.archive && !d.partial
 	switch {
 	case !held:
-		if s.skipped(cur, it) {
+		if s.isSkipped(cur, it) {
 			return ""
 		}
 		return feed.Put
@@ -124,8 +124,8 @@ func (s *decider) decide(cur *cursor, d *document, it *item) feed.Operation {
 	return feed.Put
 }
 
-func (s *decider) decideTombstone(d *document, it *item, m mark, held bool) feed.Operation {
-	when, was := instantOf(it.Updated.Time), s.trusted(m.updated, d.now)
+func (s *decider) decideTombstone(d *document, it *item, m fingerprint, held bool) feed.Operation {
+	when, was := instantOf(it.Updated.Time), s.trustedTime(m.updated, d.now)
 	switch {
 	case d.broken && (held && !m.deleted || s.cfg.TombstoneUnknown == "publish"):
 		d.withheld = true
@@ -145,12 +145,12 @@ func (s *decider) decideTombstone(d *document, it *item, m mark, held bool) feed
 	return feed.Delete
 }
 
-// judge finds out what follows from the whole of a document.
-func (s *decider) judge(cur *cursor, d *document) {
-	d.updated = s.trusted(instantOf(d.meta.Updated.Time), d.now)
+// classify finds out what follows from the whole of a document.
+func (s *decider) classify(cur *cursor, d *document) {
+	d.updated = s.trustedTime(instantOf(d.meta.Updated.Time), d.now)
 	if d.updated == 0 && d.meta.Format != feedxml.Atom {
 		if t, _, ok := message.ParseDate(d.response.Header.Get("Last-Modified")); ok {
-			d.updated = s.trusted(instantOf(t), d.now)
+			d.updated = s.trustedTime(instantOf(t), d.now)
 		}
 	}
 	if d.archive && d.believe != 0 && d.updated >= d.believe && d.meta.Format != feedxml.Atom {
@@ -158,7 +158,7 @@ func (s *decider) judge(cur *cursor, d *document) {
 		d.updated = 0
 	}
 	var odd []feed.Violation
-	d.dialect, d.deletes, odd = s.dialect(&d.meta)
+	d.dialect, d.deletes, odd = s.documentDialect(&d.meta)
 	d.deletes = d.deletes && !d.archive && !d.partial
 	for _, v := range odd {
 		v.Page = d.url
@@ -183,9 +183,9 @@ func (s *decider) judge(cur *cursor, d *document) {
 	}
 }
 
-// dialect is the dialect of a document, as far as the configuration leaves it
+// documentDialect is the dialect of a document, as far as the configuration leaves it
 // open.
-func (s *decider) dialect(m *feedxml.Meta) (Dialect, bool, []feed.Violation) {
+func (s *decider) documentDialect(m *feedxml.Meta) (Dialect, bool, []feed.Violation) {
 	found, deletes, odd := dialectOf(m)
 	switch forced := s.profile.forced; {
 	case forced == "" && found == Archived && s.cfg.OlderRel == "" && isAtomHopper(m):
@@ -203,31 +203,31 @@ func (s *decider) dialect(m *feedxml.Meta) (Dialect, bool, []feed.Violation) {
 	}
 }
 
-// trusted is t, or 0 if it is so far in the future that it cannot be right.
-func (s *decider) trusted(t instant, now time.Time) instant {
+// trustedTime is t, or 0 if it is so far in the future that it cannot be right.
+func (s *decider) trustedTime(t instant, now time.Time) instant {
 	if t > instantOf(now.Add(s.cfg.TrustAhead)) {
 		return 0
 	}
 	return t
 }
 
-// superseded says whether a newer document of the walk has what the topic held of
+// isSuperseded says whether a newer document of the walk has what the topic held of
 // an entry when the walk began, so that this one would take the topic back to an
 // older version. If no document has that, and the walk goes through what was
 // published before, only the version that counts in the end is published.
-func (s *decider) superseded(cur *cursor, d *document, it *item) bool {
+func (s *decider) isSuperseded(cur *cursor, d *document, it *item) bool {
 	if d.depth == 0 || s.job == nil {
 		return false
 	}
 	l, ok := s.job.lasts[keyOf(it.ID)]
-	return ok && l.depth < d.depth && (l.same || cur.Rewalk) && l.beats(s.trusted(instantOf(it.Updated.Time), d.now), d.updated, s.job.dialect)
+	return ok && l.depth < d.depth && (l.same || cur.Rewalk) && l.supersedes(s.trustedTime(instantOf(it.Updated.Time), d.now), d.updated, s.job.dialect)
 }
 
-// missing are the entries that the topic has and the document has not, sorted.
-func (s *decider) missing(d *document) []string {
+// missingIDs are the entries that the topic has and the document has not, sorted.
+func (s *decider) missingIDs(d *document) []string {
 	var ids []string
 	for id, raw := range s.held.Marks() {
-		if m, ok := parseMark(raw); ok && !m.deleted && !d.fold.has(id) {
+		if m, ok := parseFingerprint(raw); ok && !m.deleted && !d.fold.hasEntry(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -235,11 +235,11 @@ func (s *decider) missing(d *document) []string {
 	return ids
 }
 
-// live counts the entries that the topic has.
-func (s *decider) live() int {
+// countLive counts the entries that the topic has.
+func (s *decider) countLive() int {
 	n := 0
 	for _, raw := range s.held.Marks() {
-		if m, ok := parseMark(raw); ok && !m.deleted {
+		if m, ok := parseFingerprint(raw); ok && !m.deleted {
 			n++
 		}
 	}
@@ -254,12 +254,12 @@ func (s *decider) holdsAny(cur *cursor) bool {
 	return len(cur.Seen) > 0
 }
 
-// wants says whether anything of a document is to be published.
-func (s *decider) wants(cur *cursor, d *document) bool {
+// wantsAny says whether anything of a document is to be published.
+func (s *decider) wantsAny(cur *cursor, d *document) bool {
 	if d.window.cut != nil {
 		return true
 	}
 	probe := *d
-	probe.seen = sightings{}
+	probe.seen = violationSet{}
 	return slices.ContainsFunc(d.window.items, func(it *item) bool { return s.decide(cur, &probe, it) != "" })
 }

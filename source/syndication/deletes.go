@@ -5,10 +5,6 @@ import (
 	"time"
 )
 
-// fewEntries is how many entries a complete feed has to have for its deletes to
-// be guarded.
-const fewEntries = 20
-
 const (
 	// leastHold is how long deletes are held back at least. A shop whose database
 	// is down shows an empty document for minutes, to whoever asks: and another
@@ -19,15 +15,15 @@ const (
 	mostFresh = time.Hour
 )
 
-// deletes are the entries that have vanished from a complete document, as many as
+// takeDeletes are the entries that have vanished from a complete document, as many as
 // there is room for. They come in the order of their IDs.
-func (r publisher) deletes(d *document, pos *position, room int) (ids []string, more bool) {
-	ids = r.s.missing(d)
+func (r publisher) takeDeletes(d *document, pos *position, room int) (ids []string, more bool) {
+	ids = r.s.missingIDs(d)
 	if len(ids) == 0 {
 		r.cur.Held = nil
 		return nil, false
 	}
-	if !pos.Approved && tooMany(len(ids), pos.Live, r.s.cfg.MaxDeleteRatio) && r.held(d, ids, pos.Live) {
+	if !pos.Approved && tooMany(len(ids), pos.Live, r.s.cfg.MaxDeleteRatio) && r.holdBack(d, ids, pos.Live) {
 		return nil, false
 	}
 	if room = max(room, 0); len(ids) > room {
@@ -38,15 +34,15 @@ func (r publisher) deletes(d *document, pos *position, room int) (ids []string, 
 	return ids, false
 }
 
-// held says whether deletes are held back: until the same entries are missing
+// holdBack says whether deletes are held back: until the same entries are missing
 // from a document that was read when the wait was over.
-func (r publisher) held(d *document, ids []string, of int) bool {
+func (r publisher) holdBack(d *document, ids []string, of int) bool {
 	these := hashOf(strings.Join(ids, "\x00"))
 	if h := r.cur.Held; h != nil && h.Deletes == these {
 		return d.now.Unix() < h.Until
 	}
 	// A copy that is shown from a cache is no second look.
-	wait := max(leastHold, r.s.cfg.Every, min(fresh(r.s.cfg.Hints, d.response, hintsOf(&d.meta), d.now), mostFresh))
+	wait := max(leastHold, r.s.cfg.Every, min(askedToWait(r.s.cfg.Hints, d.response, hintsOf(&d.meta), d.now), mostFresh))
 	until := d.now.Add(wait)
 	d.seen.add(DeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",
 		len(ids), of, r.s.cfg.MaxDeleteRatio, until.UTC().Format(time.RFC3339))

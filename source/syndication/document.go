@@ -68,14 +68,14 @@ type document struct {
 	now     time.Time
 
 	window *window
-	fold   fold
+	fold   versions
 	// entries counts all of them, tombstones included; fresh and known are those
 	// of which the topic did not have the ID, and had it.
 	entries, fresh, known int
 	newest                instant
 	// looks are those of the first entries that have an ID of their own.
 	looks looks
-	seen  sightings
+	seen  violationSet
 }
 
 // weight is about what a document takes in memory while it waits to be published,
@@ -94,8 +94,8 @@ func (d *document) weight() int {
 	return n
 }
 
-// identify makes the hash.
-func (d *document) identify() {
+// hashContent makes the hash.
+func (d *document) hashContent() {
 	m := &d.meta
 	fmt.Fprintf(d.digest, "%v %v %q %q\n", m.Complete, m.Archive, m.Incremental, m.Prev)
 	for _, l := range m.Links {
@@ -105,8 +105,8 @@ func (d *document) identify() {
 	d.digest = nil
 }
 
-// held returns about how many bytes the entries of a document take, and its IDs.
-func (d *document) held() int64 {
+// heldBytes returns about how many bytes the entries of a document take, and its IDs.
+func (d *document) heldBytes() int64 {
 	return int64(d.window.size) + int64(len(d.fold.ids))*foldedBytes
 }
 

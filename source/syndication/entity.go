@@ -33,13 +33,13 @@ func headerSafe(id string) string {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7F }
 
-// entity makes an entity of an entry.
-func (d *document) entity(it *item, op feed.Operation, redact *safetext.Redactor) feed.Entity {
-	m := mark{
+// newEntity makes an entity of an entry.
+func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redactor) feed.Entity {
+	m := fingerprint{
 		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.updated,
 		hash: it.hash, page: keyOf(d.url).page(),
 	}
-	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modified(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
+	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modifiedTime(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
 	if it.Undefined != "" && d.repair {
 		// The hash stays that of what was written, which the topic knows it by.
 		e.Body = feedxml.ReplaceUndefined(e.Body)
@@ -54,7 +54,7 @@ func (d *document) entity(it *item, op feed.Operation, redact *safetext.Redactor
 	if op == feed.Delete {
 		contentType = "application/atomdeleted+xml"
 	}
-	e.Header = header(e, contentType)
+	e.Header = entityHeader(e, contentType)
 	add := func(name, value string) { e.Header = append(e.Header, feed.Field{Name: name, Value: value}) }
 	if format := d.feedFormat(it); format != "" && op == feed.Put {
 		add("Feed-Format", format)
@@ -71,16 +71,16 @@ func (d *document) entity(it *item, op feed.Operation, redact *safetext.Redactor
 	return e
 }
 
-// vanished makes the entity that says that an entry is no longer in a complete
+// vanishedEntity makes the entity that says that an entry is no longer in a complete
 // feed.
-func (d *document) vanished(id string) feed.Entity {
-	m := mark{deleted: true, document: d.updated, page: keyOf(d.url).page()}
-	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modified(time.Time{}, time.Time{}), Page: d.url, Mark: m.String()}
-	e.Header = header(e, "")
+func (d *document) vanishedEntity(id string) feed.Entity {
+	m := fingerprint{deleted: true, document: d.updated, page: keyOf(d.url).page()}
+	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modifiedTime(time.Time{}, time.Time{}), Page: d.url, Mark: m.String()}
+	e.Header = entityHeader(e, "")
 	return e
 }
 
-func header(e feed.Entity, contentType string) feed.Header {
+func entityHeader(e feed.Entity, contentType string) feed.Header {
 	h := make(feed.Header, 0, 7)
 	h = append(h, feed.Field{Name: message.ContentID, Value: e.ID})
 	if contentType != "" {
@@ -92,9 +92,9 @@ func header(e feed.Entity, contentType string) feed.Header {
 	)
 }
 
-// modified is when an entry was changed: when it says, or else its document. A date
+// modifiedTime is when an entry was changed: when it says, or else its document. A date
 // of publication is less than that, and the server's clock is the last resort.
-func (d *document) modified(updated, published time.Time) time.Time {
+func (d *document) modifiedTime(updated, published time.Time) time.Time {
 	switch {
 	case instantOf(updated) != 0:
 		return updated.UTC()

@@ -46,10 +46,10 @@ func gapKind(err error) string {
 	return ""
 }
 
-// missing says whether a document that could not be read is not waited for any
+// awaitOrSkip says whether a document that could not be read is not waited for any
 // more, and returns what kind of gap it is then. If it is waited for, kind is "" and
 // wait is the error to fail with.
-func (r *turn) missing(ctx context.Context, url string, err error) (kind string, wait error) {
+func (r *turn) awaitOrSkip(ctx context.Context, url string, err error) (kind string, wait error) {
 	if kind := gapKind(err); kind != "" || ctx.Err() != nil {
 		return kind, err
 	}
@@ -74,10 +74,10 @@ func retryAt(err error, times int, now time.Time) int64 {
 	return now.Add(wait).Unix()
 }
 
-// skip takes note of an archive that is not waited for.
-func (r *turn) skip(url, kind string, err error) {
+// recordGap takes note of an archive that is not waited for.
+func (r *turn) recordGap(url, kind string, err error) {
 	now := time.Now()
-	if i := r.cur.gap(url); i >= 0 {
+	if i := r.cur.gapIndex(url); i >= 0 {
 		g := r.cur.Gaps[i]
 		told := g.Kind == kind
 		g.Times++
@@ -90,25 +90,25 @@ func (r *turn) skip(url, kind string, err error) {
 	}
 	r.seen.add(kind, url, "an archive is missing, and with it what is older: %v", err)
 	r.s.log.Error("an archive of the feed is missing; going on without it", "url", url, "kind", kind, "reason", err)
-	if short(url) == "" || r.cur.gap(url) >= 0 {
+	if shortURL(url) == "" || r.cur.gapIndex(url) >= 0 {
 		return
 	}
 	all := append(slices.Clone(r.cur.Gaps), gap{URL: url, Kind: kind, Since: now.Unix(), Retry: retryAt(err, 0, now)})
 	r.cur.Gaps = all[max(0, len(all)-maxGaps):]
 }
 
-// healed forgets a gap.
-func (r *turn) healed(url string) {
-	if i := r.cur.gap(url); i >= 0 {
+// closeGap forgets a gap.
+func (r *turn) closeGap(url string) {
+	if i := r.cur.gapIndex(url); i >= 0 {
 		r.s.log.Info("a missing archive is there again, and published", "url", url)
 		r.cur.Gaps = slices.Delete(slices.Clone(r.cur.Gaps), i, i+1)
 	}
 	r.cur.Walk = 0
 }
 
-// retryLater puts off a gap that is not to be had at the moment.
-func (r *turn) retryLater(url string, err error) {
-	if i := r.cur.gap(url); i >= 0 {
+// postponeGap puts off a gap that is not to be had at the moment.
+func (r *turn) postponeGap(url string, err error) {
+	if i := r.cur.gapIndex(url); i >= 0 {
 		r.cur.Gaps = slices.Clone(r.cur.Gaps)
 		g := &r.cur.Gaps[i]
 		g.Times++

@@ -32,25 +32,25 @@ func hintsOf(m *feedxml.Meta) *hints {
 	return &h
 }
 
-// fresh is how long upstream asks not to be asked again: by the header of the
+// askedToWait is how long upstream asks not to be asked again: by the header of the
 // answer, or else by what the document says; 0 if neither does, or if nobody heeds
 // it.
-func fresh(policy HintPolicy, resp *source.Response, h *hints, now time.Time) time.Duration {
+func askedToWait(policy HintPolicy, resp *source.Response, h *hints, now time.Time) time.Duration {
 	if policy == "ignore" {
 		return 0
 	}
-	wait := freshness(resp)
+	wait := cacheLifetime(resp)
 	if h == nil {
 		return wait
 	}
 	if wait == 0 {
 		wait = time.Duration(h.Period) * time.Second
 	}
-	return max(wait, h.skip(now))
+	return max(wait, h.skipFor(now))
 }
 
-// freshness is how long an answer stays fresh (RFC 9111, section 4.2).
-func freshness(resp *source.Response) time.Duration {
+// cacheLifetime is how long an answer stays fresh (RFC 9111, section 4.2).
+func cacheLifetime(resp *source.Response) time.Duration {
 	age, _ := strconv.Atoi(strings.TrimSpace(resp.Header.Get("Age")))
 	for _, field := range resp.Header.Values("Cache-Control") {
 		for part := range strings.SplitSeq(field, ",") {
@@ -75,9 +75,9 @@ func freshness(resp *source.Response) time.Duration {
 	return 0
 }
 
-// skip is how long the hours and days last in which nothing is to be expected; 0
+// skipFor is how long the hours and days last in which nothing is to be expected; 0
 // outside of them.
-func (h *hints) skip(now time.Time) time.Duration {
+func (h *hints) skipFor(now time.Time) time.Duration {
 	at := now.UTC()
 	for range 24 * 7 {
 		if h.Hours&(1<<at.Hour()) == 0 && h.Days&(1<<int(at.Weekday())) == 0 {
@@ -88,8 +88,8 @@ func (h *hints) skip(now time.Time) time.Duration {
 	return 0 // all of them: it cannot be meant
 }
 
-// settle takes note of the validators of what is published.
-func (cur *cursor) settle(d *document) {
+// recordValidators takes note of the validators of what is published.
+func (cur *cursor) recordValidators(d *document) {
 	cur.At = hashOf(d.url)
 	cur.ETag = validator(d.response.Header.Get("ETag"))
 	cur.Modified = validator(d.response.Header.Get("Last-Modified"))

@@ -6,6 +6,13 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
+// lookBytes is how much is remembered of each of the first entries of a document.
+const lookBytes = 8
+
+// looks are the first entries of a document: of each a hash of its title, link and
+// date, and one of its ID. The cursor keeps those of the subscription document.
+type looks []byte
+
 // add adds an entry that has an ID of its own.
 func (l *looks) add(e *feedxml.Entry) {
 	if len(*l) == feedxml.MaxLooks*lookBytes || e.Deleted || e.Look == 0 || e.IDFrom.Weak() || e.IDFrom == feedxml.FromAbout {
@@ -33,7 +40,3 @@ func (l looks) byLook() map[uint32]uint32 {
 	}
 	return ids
 }
-
-// looks are the first entries of a document: of each a hash of its title, link and
-// date, and one of its ID. The cursor keeps those of the subscription document.
-type looks []byte

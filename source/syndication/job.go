@@ -13,7 +13,7 @@ type job struct {
 	weight  int64
 	dialect Dialect
 	// lasts has the IDs that the topic held when the walk began.
-	lasts map[key]last
+	lasts map[key]topicVersion
 	// sub is the subscription document, if it is still held. url, hash and
 	// believe, its update time, are known of it longer, as are deletes and
 	// withheld.
@@ -70,15 +70,15 @@ type step struct {
 
 func isOld(st *step) bool { return st.old }
 
-// held returns about how many bytes the entries of the job's documents take.
-func (j *job) held() int64 {
+// heldBytes returns about how many bytes the entries of the job's documents take.
+func (j *job) heldBytes() int64 {
 	if j == nil {
 		return 0
 	}
 	n, at := int64(0), j.at
 	for _, st := range j.steps {
 		if st.doc != nil {
-			n += st.doc.held()
+			n += st.doc.heldBytes()
 		}
 		if st.doc == at {
 			at = nil // it counts once
@@ -86,7 +86,7 @@ func (j *job) held() int64 {
 	}
 	for _, d := range append([]*document{j.sub, at}, j.found...) {
 		if d != nil {
-			n += d.held()
+			n += d.heldBytes()
 		}
 	}
 	return n
@@ -101,40 +101,40 @@ func (j *job) dialectOf(d *document) Dialect {
 	return d.dialect
 }
 
-// last is the version of an ID at which the documents of a walk get to what the
+// topicVersion is the version of an ID at which the documents of a walk get to what the
 // topic had when the walk began: the newest that is the same, or if there is none,
 // the one that counts of all of them. What is before it is in the topic already, or
 // was replaced there.
-type last struct {
+type topicVersion struct {
 	depth             int
 	same              bool
 	updated, document instant
 }
 
-// note takes note of the entries of a document that the topic has. Documents come
+// recordVersions takes note of the entries of a document that the topic has. Documents come
 // from the newest on, and before anything of the walk is published.
-func (j *job) note(d *document) {
+func (j *job) recordVersions(d *document) {
 	for id, in := range d.fold.ids {
 		had, ok := j.lasts[id]
 		if !in.held || had.same {
 			continue
 		}
-		is := last{depth: d.depth, same: in.same, updated: in.updated, document: d.updated}
+		is := topicVersion{depth: d.depth, same: in.same, updated: in.updated, document: d.updated}
 		if in.deleted() {
 			is.updated = in.when
 		}
-		if ok && !is.same && had.beats(is.updated, is.document, j.dialect) {
+		if ok && !is.same && had.supersedes(is.updated, is.document, j.dialect) {
 			continue
 		}
 		if j.lasts == nil {
-			j.lasts = map[key]last{}
+			j.lasts = map[key]topicVersion{}
 		}
 		j.lasts[id] = is
 	}
 }
 
-// beats says whether a version counts before one of an older document.
-func (l last) beats(updated, document instant, dialect Dialect) bool {
+// supersedes says whether a version counts before one of an older document.
+func (l topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
 	switch {
 	case dialect == Snapshots:
 		return true

@@ -16,21 +16,21 @@ import (
 // poller asks for the subscription document.
 type poller struct{ *turn }
 
-// ask asks for the subscription document.
-func (r poller) ask(ctx context.Context, now time.Time) (*document, error) {
+// readSubscription asks for the subscription document.
+func (r poller) readSubscription(ctx context.Context, now time.Time) (*document, error) {
 	s, cur := r.s, &r.cur
-	q := question{url: s.subscription(cur), order: r.expected()}
+	q := question{url: s.subscriptionURL(cur), order: r.expectedOrder()}
 	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
 		q.from, q.order = cur.Doc, cur.Doc.Order
-	} else if cur.At == hashOf(q.url) && !cur.Held.due(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !r.recheckDue(now) {
+	} else if cur.At == hashOf(q.url) && !cur.Held.isDue(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !r.isRecheckDue(now) {
 		q.etag, q.modified = cur.ETag, cur.Modified
 	}
-	d, err := s.read(ctx, cur, q)
+	d, err := s.readDocument(ctx, cur, q)
 	status, ok := errors.AsType[*source.StatusError](err)
 	if ok && q.url != s.cfg.URL && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
 		s.log.Warn("the feed is not where it had moved to; asking where it was", "url", q.url, "error", err)
 		cur.URL, cur.From, cur.Moved = "", "", nil
-		return r.ask(ctx, now)
+		return r.readSubscription(ctx, now)
 	}
 	if ok && status.Status == http.StatusGone {
 		return nil, &goneError{err}
@@ -39,8 +39,8 @@ func (r poller) ask(ctx context.Context, now time.Time) (*document, error) {
 		return nil, r.unreadable(err)
 	}
 	s.unread = 0
-	r.goOn(d)
-	r.redirected(q.url, d.response)
+	r.resume(d)
+	r.recordRedirect(q.url, d.response)
 	return d, nil
 }
 
@@ -74,8 +74,8 @@ func (e *goneError) Unwrap() error { return e.err }
 // whose server has said so by mistake.
 func (e *goneError) RetryAfter() time.Duration { return 24 * time.Hour }
 
-// notModified takes note of an answer without a document.
-func (r poller) notModified(d *document) {
+// keepValidators takes note of an answer without a document.
+func (r poller) keepValidators(d *document) {
 	if d.response.Status != http.StatusNotModified || r.cur.At != hashOf(d.url) && r.cur.URL != d.response.URL.String() {
 		return
 	}
@@ -89,14 +89,14 @@ func (r poller) notModified(d *document) {
 	}
 }
 
-// unchanged says whether a document is the one that was published last.
-func (r poller) unchanged(d *document, now time.Time) bool {
-	return r.cur.Body == d.hash && !d.partial && r.cur.Doc == nil && !r.cur.Held.due(r.s.cfg.MaxDeleteRatio, now) && r.cur.At != "" && !r.recheckDue(now)
+// isUnchanged says whether a document is the one that was published last.
+func (r poller) isUnchanged(d *document, now time.Time) bool {
+	return r.cur.Body == d.hash && !d.partial && r.cur.Doc == nil && !r.cur.Held.isDue(r.s.cfg.MaxDeleteRatio, now) && r.cur.At != "" && !r.isRecheckDue(now)
 }
 
-// subscribed returns the current document where the feed's URL is that of an
+// followCurrent returns the current document where the feed's URL is that of an
 // archive.
-func (r poller) subscribed(ctx context.Context, d *document) (*document, error) {
+func (r poller) followCurrent(ctx context.Context, d *document) (*document, error) {
 	if !d.meta.Archive || d.meta.Complete || d.partial {
 		return d, nil
 	}
@@ -109,23 +109,23 @@ func (r poller) subscribed(ctx context.Context, d *document) (*document, error) 
 		return d, nil
 	}
 	r.seen.add(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
-	next, err := r.s.read(ctx, &r.cur, question{url: url, order: r.expected()})
+	next, err := r.s.readDocument(ctx, &r.cur, question{url: url, order: r.expectedOrder()})
 	if err != nil {
 		return nil, err
 	}
 	if next.unmodified || next.meta.Archive && !next.meta.Complete {
 		return nil, feed.Permanent(fmt.Errorf("%s is an archive, and so is %s, to which it leads as the current document; set url to that", d.url, url))
 	}
-	if short(url) != "" {
+	if shortURL(url) != "" {
 		r.cur.URL, r.cur.From = url, hashOf(r.s.cfg.URL)
 	}
 	return next, nil
 }
 
-// foreign returns an error if a document is of another format than the feed is
+// checkFormat returns an error if a document is of another format than the feed is
 // known to be of. Its entries would have other IDs: all of them would be
 // published again, and those of a complete feed deleted under the old ones.
-func (r poller) foreign(d *document) error {
+func (r poller) checkFormat(d *document) error {
 	is, want, was := d.meta.Format, r.s.cfg.Format, r.cur.Format
 	switch {
 	case want != "" && is != want && (is != feedxml.RDF || want != feedxml.RSS):
@@ -137,8 +137,8 @@ func (r poller) foreign(d *document) error {
 	return nil
 }
 
-// verdict takes note of what the feed is.
-func (r poller) verdict(d *document) {
+// recordDialect takes note of what the feed is.
+func (r poller) recordDialect(d *document) {
 	cur := &r.cur
 	if cur.Dialect == "" && !d.unsure {
 		r.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
@@ -159,7 +159,7 @@ func (r poller) verdict(d *document) {
 	if d.partial {
 		r.seen.add(Partial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
 	}
-	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots && cur.Doc == nil && cur.has(withoutFragment(this.Href)) {
+	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots && cur.Doc == nil && cur.hasArchive(withoutFragment(this.Href)) {
 		r.seen.add(NotPermanent, d.url, "the document says that it is %s, which was another before", this.Href)
 	}
 	cur.Format = d.meta.Format
@@ -169,8 +169,8 @@ func (r poller) verdict(d *document) {
 	}
 }
 
-// subscription is the URL of the subscription document.
-func (s *decider) subscription(cur *cursor) string {
+// subscriptionURL is the URL of the subscription document.
+func (s *decider) subscriptionURL(cur *cursor) string {
 	if cur.URL != "" && cur.From == hashOf(s.cfg.URL) {
 		return cur.URL
 	}
@@ -185,11 +185,11 @@ const (
 	movedTimes = 3
 )
 
-// redirected takes note of a permanent redirect of the subscription document, or
+// recordRedirect takes note of a permanent redirect of the subscription document, or
 // that there is none any more.
-func (r poller) redirected(url string, resp *source.Response) {
+func (r poller) recordRedirect(url string, resp *source.Response) {
 	s, cur := r.s, &r.cur
-	if !resp.Moved || short(resp.URL.String()) == "" {
+	if !resp.Moved || shortURL(resp.URL.String()) == "" {
 		cur.Moved = nil
 		return
 	}
@@ -214,68 +214,68 @@ func (r poller) redirected(url string, resp *source.Response) {
 	}
 }
 
-// poll asks for the subscription document, and for the older ones that it leads
+// pollFeed asks for the subscription document, and for the older ones that it leads
 // to. done says that there is nothing to publish.
-func (r poller) poll(ctx context.Context) (batch feed.Batch, done bool, err error) {
+func (r poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err error) {
 	s := r.s
 	if s.job != nil {
-		return feed.Batch{}, false, walker{r.turn}.walkAll(ctx)
+		return feed.Batch{}, false, walker{r.turn}.walkUntilStable(ctx)
 	}
 	now := time.Now()
-	if g, due := r.cur.due(now); due && r.cur.Doc == nil {
-		if err := (walker{r.turn}).heal(ctx, g); err != nil {
+	if g, due := r.cur.dueGap(now); due && r.cur.Doc == nil {
+		if err := (walker{r.turn}).retryGap(ctx, g); err != nil {
 			s.log.Warn("a missing archive is still not to be had", "url", g.URL, "error", err)
-			r.retryLater(g.URL, err)
+			r.postponeGap(g.URL, err)
 		} else if s.job != nil {
 			return feed.Batch{}, false, nil
 		}
 	}
 	watched := r.cur.Dialect != "" && r.cur.Doc == nil && s.holdsAny(&r.cur)
-	d, err := r.ask(ctx, now)
+	d, err := r.readSubscription(ctx, now)
 	if err != nil {
 		return feed.Batch{}, false, err
 	}
 	r.asked = true
-	wait := func() time.Duration { return fresh(s.cfg.Hints, d.response, r.cur.Hints, now) }
+	wait := func() time.Duration { return askedToWait(s.cfg.Hints, d.response, r.cur.Hints, now) }
 	switch {
 	case d.unmodified:
-		r.notModified(d)
+		r.keepValidators(d)
 		return feed.Batch{Fresh: wait()}, true, nil
-	case r.foreign(d) != nil:
-		return feed.Batch{}, false, r.foreign(d)
-	case r.unchanged(d, now):
-		r.cur.settle(d)
+	case r.checkFormat(d) != nil:
+		return feed.Batch{}, false, r.checkFormat(d)
+	case r.isUnchanged(d, now):
+		r.cur.recordValidators(d)
 		if now.Sub(time.Unix(r.cur.Full, 0)) >= s.cfg.FullEvery {
 			r.cur.Full = now.Unix()
 		}
 		return feed.Batch{Fresh: wait()}, true, nil
 	}
-	if d, err = r.subscribed(ctx, d); err != nil {
+	if d, err = r.followCurrent(ctx, d); err != nil {
 		return feed.Batch{}, false, err
 	}
-	if d, err = r.strict(ctx, d); err != nil {
+	if d, err = r.rereadStrictly(ctx, d); err != nil {
 		return feed.Batch{}, false, err
 	}
-	if err = r.newIdentities(d); err != nil {
+	if err = r.checkIdentities(d); err != nil {
 		return feed.Batch{}, false, err
 	}
-	r.verdict(d)
-	if started, err := r.start(d); err != nil || started {
+	r.recordDialect(d)
+	if started, err := r.startReading(d); err != nil || started {
 		return feed.Batch{Fresh: wait()}, started, err
 	}
-	walker{r.turn}.begin(d)
+	walker{r.turn}.startJob(d)
 	s.job.watched = watched && !d.partial && d.dialect != Complete
-	return feed.Batch{}, false, walker{r.turn}.walkAll(ctx)
+	return feed.Batch{}, false, walker{r.turn}.walkUntilStable(ctx)
 }
 
-// strict reads a complete document once more, strictly, if something has vanished
+// rereadStrictly reads a complete document once more, strictly, if something has vanished
 // from it: nothing is deleted on the word of a document that not every parser
 // reads.
-func (r poller) strict(ctx context.Context, d *document) (*document, error) {
-	for try := 0; d.deletes && !d.strict && len(r.s.missing(d)) > 0 && try < 3; try++ {
+func (r poller) rereadStrictly(ctx context.Context, d *document) (*document, error) {
+	for try := 0; d.deletes && !d.strict && len(r.s.missingIDs(d)) > 0 && try < 3; try++ {
 		q := d.question
 		q.strict, q.etag, q.modified = true, "", ""
-		again, err := r.s.read(ctx, &r.cur, q)
+		again, err := r.s.readDocument(ctx, &r.cur, q)
 		switch {
 		case err != nil && !isParse(err):
 			return nil, err
@@ -291,9 +291,9 @@ func (r poller) strict(ctx context.Context, d *document) (*document, error) {
 	return d, nil
 }
 
-// start does what has to be done at the first poll, if reading starts now. done
+// startReading does what has to be done at the first poll, if reading starts now. done
 // says that there is nothing to publish.
-func (r poller) start(d *document) (done bool, err error) {
+func (r poller) startReading(d *document) (done bool, err error) {
 	if r.cur.Start == "" {
 		return false, nil
 	}
@@ -303,12 +303,12 @@ func (r poller) start(d *document) (done bool, err error) {
 	}
 	r.seen.addAll(d.seen.all())
 	if older := r.s.profile.olderURL(&d.meta, d.dialect); older != "" && d.dialect != Paged {
-		r.cur.add(older)
+		r.cur.addArchive(older)
 	}
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
-		r.cur.add(withoutFragment(this.Href))
+		r.cur.addArchive(withoutFragment(this.Href))
 	}
-	r.cur.settle(d)
+	r.cur.recordValidators(d)
 	r.cur.Body, r.cur.Full, r.cur.Walked = d.hash, d.now.Unix(), d.now.Unix()
 	r.cur.Hints = hintsOf(&d.meta)
 	r.cur.Looks = d.looks
@@ -352,9 +352,9 @@ func (cur *cursor) skipAll(d *document) error {
 	return nil
 }
 
-// newIdentities returns an error if most entries of a document are those of the one
+// checkIdentities returns an error if most entries of a document are those of the one
 // that was published last, and have other IDs: all of them would be published again.
-func (r poller) newIdentities(d *document) error {
+func (r poller) checkIdentities(d *document) error {
 	if r.s.cfg.Identity != "auto" || r.cur.Doc != nil {
 		return nil
 	}

@@ -31,15 +31,15 @@ type documentReader struct {
 	brokenBy string
 }
 
-// read asks for a document. It asks again where the document turns out to be
+// readDocument asks for a document. It asks again where the document turns out to be
 // another than it was read for.
-func (s *documentReader) read(ctx context.Context, cur *cursor, q question) (*document, error) {
+func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q question) (*document, error) {
 	s.share.scarce = false
 	if q.from == nil {
 		s.share.want = 0
 	} else if s.share.want > 0 {
 		// The part before it had to wait.
-		if err := s.share.await(ctx, s.job.held()); err != nil {
+		if err := s.share.await(ctx, s.job.heldBytes()); err != nil {
 			return nil, err
 		}
 	}
@@ -48,7 +48,7 @@ func (s *documentReader) read(ctx context.Context, cur *cursor, q question) (*do
 		for errors.Is(err, errNoBudget) {
 			// Nothing stays open while it waits, and nothing is held of the document.
 			s.share.want = max(s.share.want, s.cfg.Bounds.Memory)
-			if err := s.share.await(ctx, s.job.held()); err != nil {
+			if err := s.share.await(ctx, s.job.heldBytes()); err != nil {
 				return nil, err
 			}
 			d, err = s.readOnce(ctx, cur, q)
@@ -123,8 +123,8 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) 
 	}
 	delete(s.notFeed, keyOf(q.url))
 	d.meta = *r.Meta()
-	d.identify()
-	s.judge(cur, d)
+	d.hashContent()
+	s.classify(cur, d)
 	d.seen.addAll(r.Violations())
 	d.broken = r.Faults().Count > 0 || d.meta.Undefined != ""
 	d.truncated = r.Faults().Truncated
@@ -186,9 +186,9 @@ func (s *documentReader) mayBeBroken(cur *cursor, d *document) bool {
 // readEntries reads the entries of a document into its window.
 func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document) error {
 	d.window = newWindow(d.question.order, int(s.cfg.Bounds.Memory))
-	d.fold = fold{ids: map[key]folded{}}
-	others := s.job.held()
-	covered := func() bool { return s.share.covers(others + d.held()) }
+	d.fold = versions{ids: map[key]version{}}
+	others := s.job.heldBytes()
+	covered := func() bool { return s.share.covers(others + d.heldBytes()) }
 	if s.share.scarce {
 		d.window.covered = covered
 		defer func() { d.window.covered = nil }() // the document may be kept
@@ -208,35 +208,35 @@ func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document
 		if d.entries++; d.entries > s.cfg.Bounds.Entries {
 			return fmt.Errorf("%s: the document has more than %d entries (bounds.entries): %w", d.url, s.cfg.Bounds.Entries, feedxml.ErrTooLarge)
 		}
-		s.take(cur, d, e, wanted)
+		s.takeEntry(cur, d, e, wanted)
 		if !s.share.scarce && !covered() {
 			return errNoBudget
 		}
 	}
 }
 
-// take folds an entry with those before it and puts it into the window.
-func (s *documentReader) take(cur *cursor, d *document, e feedxml.Entry, wanted func(*item) bool) {
+// takeEntry folds an entry with those before it and puts it into the window.
+func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wanted func(*item) bool) {
 	if e.ID == "" || e.Deleted && e.Updated.Time.IsZero() {
 		return // the reader has told of it
 	}
 	fmt.Fprintf(d.digest, "%q %v %x\n", e.ID, e.Deleted, e.Hash)
 	e.ID = headerSafe(e.ID)
-	updated := s.trusted(instantOf(e.Updated.Time), d.now)
+	updated := s.trustedTime(instantOf(e.Updated.Time), d.now)
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
 		d.seen.add(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
 	raw, held := s.held.Mark(e.ID)
 	switch {
 	case e.Deleted:
-	case held || cur.saw(e.ID, [16]byte(e.Hash[:16])):
+	case held || cur.sawEntry(e.ID, [16]byte(e.Hash[:16])):
 		d.known++
 	default:
 		d.fresh++
 	}
 	d.newest = max(d.newest, updated)
 	d.looks.add(&e)
-	counts, instead := d.fold.add(e.ID, &e, updated)
+	counts, instead := d.fold.addEntry(e.ID, &e, updated)
 	if instead >= 0 {
 		d.window.remove(instead)
 	}
@@ -244,8 +244,8 @@ func (s *documentReader) take(cur *cursor, d *document, e feedxml.Entry, wanted 
 		return
 	}
 	it := &item{Entry: e, hash: [16]byte(e.Hash[:16])}
-	m, known := parseMark(raw)
-	d.fold.compare(e.ID, held && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
+	m, known := parseFingerprint(raw)
+	d.fold.recordHeld(e.ID, held && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
 	if d.from != nil && rankOf(&it.Entry, d.question.order).compare(d.from.Key) <= 0 {
 		return
 	}

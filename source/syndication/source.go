@@ -76,7 +76,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		if !returned { // it has panicked: nothing that it was at is to be believed
 			s.job, s.round = nil, nil
 		}
-		s.share.keep(s.job.held())
+		s.share.keep(s.job.heldBytes())
 	}()
 	batch, err := s.nextBatch(ctx, after)
 	returned = true
@@ -91,7 +91,7 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	if err != nil {
 		return feed.Batch{}, err
 	}
-	if err := cur.resolve(); err != nil {
+	if err := cur.resolveStart(); err != nil {
 		return feed.Batch{}, err
 	}
 	failed := s.failure
@@ -136,16 +136,16 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 // advance reads on from the cursor of the turn: a part of a document at most.
 func (s *Source) advance(ctx context.Context, r *turn) (feed.Batch, error) {
 	if s.profile.tail {
-		return tailer{r}.tail(ctx)
+		return tailer{r}.readOn(ctx)
 	}
 	// A document that changes each time could keep this busy for ever.
 	for range 100 {
 		if s.job == nil || s.job.frontier != "" {
-			if batch, done, err := (poller{r}).poll(ctx); done || err != nil {
+			if batch, done, err := (poller{r}).pollFeed(ctx); done || err != nil {
 				return batch, err
 			}
 		}
-		if batch, done, err := (publisher{r}).work(ctx); done || err != nil {
+		if batch, done, err := (publisher{r}).publishNext(ctx); done || err != nil {
 			return batch, err
 		}
 	}

@@ -20,22 +20,22 @@ type state struct {
 type turn struct {
 	s    *state
 	cur  cursor
-	seen sightings
+	seen violationSet
 	// asked says that the subscription document was there, and noted that the
 	// cursor has news though the call fails.
 	asked, noted bool
 }
 
-// goOn forgets what was told of a document with its first part.
-func (r *turn) goOn(d *document) {
+// resume forgets what was told of a document with its first part.
+func (r *turn) resume(d *document) {
 	if p := r.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
-		d.seen = sightings{}
+		d.seen = violationSet{}
 	}
 }
 
-// recheckDue says whether archives that are published, or all pages, are to be
+// isRecheckDue says whether archives that are published, or all pages, are to be
 // read again.
-func (r *turn) recheckDue(now time.Time) bool {
+func (r *turn) isRecheckDue(now time.Time) bool {
 	every := r.s.cfg.RecheckArchives.Every
 	switch r.cur.Dialect {
 	case Paged:
@@ -50,8 +50,8 @@ func (r *turn) recheckDue(now time.Time) bool {
 	return r.cur.Walked != 0 && now.Sub(time.Unix(r.cur.Walked, 0)) >= every
 }
 
-// expected is the order that the entries of a document are expected in.
-func (r *turn) expected() feedxml.Order {
+// expectedOrder is the order that the entries of a document are expected in.
+func (r *turn) expectedOrder() feedxml.Order {
 	switch {
 	case r.s.profile.order != feedxml.NoOrder:
 		return r.s.profile.order
@@ -61,8 +61,8 @@ func (r *turn) expected() feedxml.Order {
 	return feedxml.NewestFirst
 }
 
-// noteTorn takes note of a page that may lack the link to what is older.
-func (r *turn) noteTorn(d *document) {
+// recordTorn takes note of a page that may lack the link to what is older.
+func (r *turn) recordTorn(d *document) {
 	j := r.s.job
 	if !d.unsure || j.dialect != Paged && r.cur.Dialect != Paged {
 		return

@@ -41,14 +41,14 @@ const (
 	Partial          = "partial_document" // 226, which nobody asked for
 )
 
-// sightings collects violations, one of a kind and page, with the number of
+// violationSet collects violations, one of a kind and page, with the number of
 // times that it was seen.
-type sightings struct {
+type violationSet struct {
 	list  []feed.Violation
 	times []int
 }
 
-func (s *sightings) add(kind, page, format string, args ...any) {
+func (s *violationSet) add(kind, page, format string, args ...any) {
 	for i := range s.list {
 		if s.list[i].Kind == kind && s.list[i].Page == page {
 			s.times[i]++
@@ -59,21 +59,21 @@ func (s *sightings) add(kind, page, format string, args ...any) {
 	s.times = append(s.times, 1)
 }
 
-func (s *sightings) addAll(list []feed.Violation) {
+func (s *violationSet) addAll(list []feed.Violation) {
 	for _, v := range list {
 		s.add(v.Kind, v.Page, "%s", v.Detail)
 	}
 }
 
 // all returns what was collected, and forgets it.
-func (s *sightings) all() []feed.Violation {
+func (s *violationSet) all() []feed.Violation {
 	for i, n := range s.times {
 		if n > 1 {
 			s.list[i].Detail += fmt.Sprintf(" (and %d more)", n-1)
 		}
 	}
 	list := s.list
-	*s = sightings{}
+	*s = violationSet{}
 	return list
 }
 

@@ -9,15 +9,15 @@ import (
 // walker looks for the older documents of a feed and puts them into the job.
 type walker struct{ *turn }
 
-// walk looks for older documents until there are none, or none that are not
+// walkBack looks for older documents until there are none, or none that are not
 // published. It fails where one is not to be had at the moment, and can be called
 // again then.
-func (r walker) walk(ctx context.Context) error {
+func (r walker) walkBack(ctx context.Context) error {
 	s, j := r.s, r.s.job
 	for j.frontier != "" {
 		url := j.frontier
 		old := j.late
-		switch known := r.cur.has(url); {
+		switch known := r.cur.hasArchive(url); {
 		case j.visited[keyOf(url)]:
 			r.seen.add(Loop, url, "the links to older documents lead in a circle")
 			j.frontier = ""
@@ -25,33 +25,33 @@ func (r walker) walk(ctx context.Context) error {
 		case known && j.recheck > 0:
 			j.recheck--
 			old = true
-		case known, r.cur.gap(url) >= 0 && url != j.healing:
+		case known, r.cur.gapIndex(url) >= 0 && url != j.healing:
 			j.frontier = ""
 			j.shared = true // or a gap, which was reported
-			return r.pincer(ctx, !known)
+			return r.bridgeGap(ctx, !known)
 		case j.weight > max(s.cfg.Bounds.Memory, leastWalk):
 			later := "what is behind them is read later"
-			if short(url) == "" {
+			if shortURL(url) == "" {
 				later = "what is behind them is not read, because URLs of more than 500 bytes are not remembered"
 			}
 			j.lacking, j.shared = true, true
-			r.skip(url, WalkLimit, fmt.Errorf("the URLs of %d documents take %d bytes, which is all that a walk may hold (bounds.memory); %s", len(j.steps), j.weight, later))
+			r.recordGap(url, WalkLimit, fmt.Errorf("the URLs of %d documents take %d bytes, which is all that a walk may hold (bounds.memory); %s", len(j.steps), j.weight, later))
 			j.frontier = ""
 			return nil
 		case len(j.steps) >= s.cfg.Bounds.Documents:
 			j.lacking, j.shared = true, true
-			r.skip(url, WalkLimit, fmt.Errorf("%d documents are all that are read in one go (bounds.documents); what is behind them is read later", len(j.steps)))
+			r.recordGap(url, WalkLimit, fmt.Errorf("%d documents are all that are read in one go (bounds.documents); what is behind them is read later", len(j.steps)))
 			j.frontier = ""
 			return nil
 		}
-		d, err := s.read(ctx, &r.cur, question{url: url, archive: true, old: old, late: j.late, believe: j.believe, order: r.expected()})
+		d, err := s.readDocument(ctx, &r.cur, question{url: url, archive: true, old: old, late: j.late, believe: j.believe, order: r.expectedOrder()})
 		if err == nil && d.unmodified {
 			err = fmt.Errorf("%s: the server answers without a document", url)
 		}
 		if err != nil {
 			kind := gapKind(err)
 			if !j.late {
-				kind, err = r.missing(ctx, url, err)
+				kind, err = r.awaitOrSkip(ctx, url, err)
 			}
 			switch {
 			case kind == "":
@@ -60,41 +60,41 @@ func (r walker) walk(ctx context.Context) error {
 				j.lacking = true
 				r.seen.add(Incomplete, url, "a page is missing, and with it what is older: %v", err)
 			default:
-				r.skip(url, kind, err)
+				r.recordGap(url, kind, err)
 			}
 			j.frontier = ""
 			j.shared = true // a gap was reported
-			return r.pincer(ctx, true)
+			return r.bridgeGap(ctx, true)
 		}
 		j.visited[keyOf(url)] = true
 		if final := withoutFragment(d.response.URL.String()); final != url {
 			j.visited[keyOf(final)] = true
 		}
-		r.cur.arrived(url)
-		r.push(d, old)
+		r.cur.endWait(url)
+		r.pushStep(d, old)
 		j.steps[len(j.steps)-1].permanent = j.permanent
-		if r.walkTo(d); j.frontier == "" && j.dialect != Paged && len(r.cur.Archives) > 0 && !slices.ContainsFunc(j.steps, isOld) {
+		if r.setFrontier(d); j.frontier == "" && j.dialect != Paged && len(r.cur.Archives) > 0 && !slices.ContainsFunc(j.steps, isOld) {
 			// None of the archives is known: their URLs have changed.
 			r.cur.Rewalk = true
 		}
-		if j.dialect == Paged && !j.full && !s.wants(&r.cur, d) {
+		if j.dialect == Paged && !j.full && !s.wantsAny(&r.cur, d) {
 			j.frontier = ""
 		}
 	}
 	return nil
 }
 
-// walkTo has the walk go on at what a document links to as the next older one.
-func (r walker) walkTo(d *document) {
+// setFrontier has the walk go on at what a document links to as the next older one.
+func (r walker) setFrontier(d *document) {
 	j := r.s.job
 	url, rel := r.s.profile.olderLink(&d.meta, j.dialect)
 	j.frontier, j.permanent = url, j.dialect == Paged && rel == "next-archive"
-	r.noteTorn(d)
+	r.recordTorn(d)
 }
 
-// overrun reports entries that may have come and gone between two polls: nothing
+// reportOverrun reports entries that may have come and gone between two polls: nothing
 // that the feed has now, as far back as it could be read, was there at the last one.
-func (r walker) overrun() {
+func (r walker) reportOverrun() {
 	j := r.s.job
 	if j == nil || !j.watched || j.frontier != "" || j.shared || j.fresh == 0 {
 		return
@@ -103,11 +103,11 @@ func (r walker) overrun() {
 	r.seen.add(PossibleOverrun, j.url, "none of the %d entries was there at the last poll, and no link leads to what was: some may have come and gone; poll more often", j.fresh)
 }
 
-// push adds a document to those to publish, and lets go of some if there are too
+// pushStep adds a document to those to publish, and lets go of some if there are too
 // many in memory: those that are published last. It lets go of those, too, of which
 // only what the topic has not is held, for the topic will have something else when
 // it is their turn.
-func (r walker) push(d *document, old bool) {
+func (r walker) pushStep(d *document, old bool) {
 	j := r.s.job
 	st := &step{url: d.url, key: d.url, doc: d, old: old}
 	j.fresh += d.fresh
@@ -119,7 +119,7 @@ func (r walker) push(d *document, old bool) {
 	j.weight += int64(len(st.url) + len(st.key) + stepBytes)
 	d.depth = len(j.steps)
 	if !j.late {
-		j.note(d)
+		j.recordVersions(d)
 	}
 	d.forgetIDs()
 	size := 0
@@ -135,12 +135,12 @@ func (r walker) push(d *document, old bool) {
 	if j.sub != nil && (size+j.sub.weight() > int(r.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
 		j.sub = nil
 	}
-	r.s.share.keep(j.held())
+	r.s.share.keep(j.heldBytes())
 }
 
-// pincer looks for archives behind a gap from the other side: the newest that is
+// bridgeGap looks for archives behind a gap from the other side: the newest that is
 // published may by now have a link to a newer one.
-func (r walker) pincer(ctx context.Context, gap bool) error {
+func (r walker) bridgeGap(ctx context.Context, gap bool) error {
 	s, j := r.s, r.s.job
 	rel := s.profile.newer
 	if rel == "" {
@@ -149,7 +149,7 @@ func (r walker) pincer(ctx context.Context, gap bool) error {
 	if !gap || j.late || r.cur.Newest == "" || j.dialect != Archived {
 		return nil
 	}
-	d, err := s.read(ctx, &r.cur, question{url: r.cur.Newest, archive: true, old: true, believe: j.believe, order: r.expected()})
+	d, err := s.readDocument(ctx, &r.cur, question{url: r.cur.Newest, archive: true, old: true, believe: j.believe, order: r.expectedOrder()})
 	j.found = nil
 	defer func() { j.found = nil }()
 	seen := map[key]bool{}
@@ -161,11 +161,11 @@ func (r walker) pincer(ctx context.Context, gap bool) error {
 			joined = false
 			break
 		}
-		if url == "" || seen[keyOf(url)] || j.visited[keyOf(url)] || r.cur.has(url) || len(j.steps)+len(j.found) >= s.cfg.Bounds.Documents {
+		if url == "" || seen[keyOf(url)] || j.visited[keyOf(url)] || r.cur.hasArchive(url) || len(j.steps)+len(j.found) >= s.cfg.Bounds.Documents {
 			break
 		}
 		seen[keyOf(url)] = true
-		d, err = s.read(ctx, &r.cur, question{url: url, archive: true, believe: j.believe, order: r.expected()})
+		d, err = s.readDocument(ctx, &r.cur, question{url: url, archive: true, believe: j.believe, order: r.expectedOrder()})
 		if err == nil && !d.unmodified {
 			j.found = append(j.found, d)
 			size += d.weight()
@@ -177,7 +177,7 @@ func (r walker) pincer(ctx context.Context, gap bool) error {
 	found := j.found
 	j.found = nil
 	for _, d := range slices.Backward(found) {
-		r.push(d, false)
+		r.pushStep(d, false)
 	}
 	if last := len(r.cur.Gaps) - 1; len(found) > 0 && last >= 0 && joined {
 		r.s.log.Info("the missing archive is bridged from its older side", "gap", r.cur.Gaps[last].URL, "from", found[0].url)
@@ -186,9 +186,9 @@ func (r walker) pincer(ctx context.Context, gap bool) error {
 	return nil
 }
 
-// stable asks once more for the first page of a paged feed after its other pages
+// checkShift asks once more for the first page of a paged feed after its other pages
 // were read. If it has changed, entries may have moved from page to page.
-func (r walker) stable(ctx context.Context) (changed bool, err error) {
+func (r walker) checkShift(ctx context.Context) (changed bool, err error) {
 	j := r.s.job
 	if j.sub == nil || j.dialect != Paged || len(j.steps) == 0 || r.s.profile.steady {
 		return false, nil
@@ -196,7 +196,7 @@ func (r walker) stable(ctx context.Context) (changed bool, err error) {
 	q := j.sub.question
 	q.etag, q.modified = j.sub.response.Header.Get("ETag"), j.sub.response.Header.Get("Last-Modified")
 	q.from = nil
-	d, err := r.s.read(ctx, &r.cur, q)
+	d, err := r.s.readDocument(ctx, &r.cur, q)
 	if err != nil || d.unmodified || d.hash == j.sub.hash {
 		return false, err
 	}
@@ -204,20 +204,20 @@ func (r walker) stable(ctx context.Context) (changed bool, err error) {
 		r.seen.add(LossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
 		return false, nil
 	}
-	r.begin(d)
+	r.startJob(d)
 	r.s.job.again = true
 	return true, nil
 }
 
-// begin starts to work on the subscription document.
-func (r walker) begin(d *document) {
+// startJob starts to work on the subscription document.
+func (r walker) startJob(d *document) {
 	s := r.s
 	j := &job{
 		sub: d, url: d.url, hash: d.hash, believe: d.updated, deletes: d.deletes, withheld: d.withheld,
 		walked: r.cur.Walked, dialect: d.dialect, visited: map[key]bool{keyOf(withoutFragment(d.url)): true},
 	}
 	j.visited[keyOf(withoutFragment(d.response.URL.String()))] = true
-	due := r.recheckDue(d.now)
+	due := r.isRecheckDue(d.now)
 	if due {
 		j.recheck = s.cfg.RecheckArchives.Newest
 	}
@@ -227,40 +227,40 @@ func (r walker) begin(d *document) {
 	switch d.dialect {
 	case Complete:
 	case Paged:
-		walk = j.full || s.wants(&r.cur, d)
+		walk = j.full || s.wantsAny(&r.cur, d)
 	default:
 		walk = true
 	}
 	s.job = j
 	if walk {
-		r.walkTo(d)
+		r.setFrontier(d)
 	}
 	if j.frontier != "" {
-		j.note(d)
+		j.recordVersions(d)
 	}
 	d.forgetIDs()
 }
 
-// walkAll walks, and again if a paged feed has changed meanwhile.
-func (r walker) walkAll(ctx context.Context) error {
+// walkUntilStable walks, and again if a paged feed has changed meanwhile.
+func (r walker) walkUntilStable(ctx context.Context) error {
 	for {
-		if err := r.walk(ctx); err != nil {
+		if err := r.walkBack(ctx); err != nil {
 			return err
 		}
 		watched := r.s.job.watched
-		if again, err := r.stable(ctx); err != nil || !again {
-			r.overrun()
+		if again, err := r.checkShift(ctx); err != nil || !again {
+			r.reportOverrun()
 			return err
 		}
 		r.s.job.watched = watched
 	}
 }
 
-// heal asks for a gap again. What is behind it is published late.
-func (r walker) heal(ctx context.Context, g gap) error {
+// retryGap asks for a gap again. What is behind it is published late.
+func (r walker) retryGap(ctx context.Context, g gap) error {
 	s := r.s
 	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[key]bool{}, dialect: r.cur.Dialect}
-	err := r.walk(ctx)
+	err := r.walkBack(ctx)
 	if err != nil || len(s.job.steps) == 0 {
 		s.job = nil
 	}

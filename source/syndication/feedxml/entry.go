@@ -78,14 +78,14 @@ type entryReader struct {
 	count       int // of entries that were read
 }
 
-// read returns the Entry that an element of b is, which begins at an offset of the
+// readEntry returns the Entry that an element of b is, which begins at an offset of the
 // document. inherit is what it inherits, and s the scope within it.
-func (r *entryReader) read(b []byte, el *element, inherit *inheritance, s *scope, deleted bool, offset int64) Entry {
+func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *scope, deleted bool, offset int64) Entry {
 	b = b[:el.end]
 	e := Entry{Deleted: deleted, Index: r.count, Offset: offset}
 	r.attrs = attributes(r.attrs[:0], b, el.tag)
 	e.Body = inherit.standalone(b, el.tag, r.attrs, s.base)
-	own := parts{}
+	own := entryParts{}
 	if deleted {
 		r.tombstone(&e, s)
 	} else {
@@ -94,16 +94,16 @@ func (r *entryReader) read(b []byte, el *element, inherit *inheritance, s *scope
 		}
 		own.about, _ = r.attribute(s, rdf, "about")
 	}
-	without := r.children(&e, &own, b, el, s)
+	without := r.readChildren(&e, &own, b, el, s)
 	e.Hash = contentHash(e.Body, without)
 	if !deleted {
-		r.identify(&e, &own)
+		r.setID(&e, &own)
 		if e.Index < MaxLooks {
-			e.Look = own.look(e.Updated.Raw)
+			e.Look = own.lookHash(e.Updated.Raw)
 		}
-		r.dates.add(e.Updated, e.Published)
+		r.dates.addDates(e.Updated, e.Published)
 		if e.IDFrom.Weak() {
-			r.violation(WeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
+			r.violationf(WeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
 		}
 	}
 	r.count++
@@ -113,19 +113,19 @@ func (r *entryReader) read(b []byte, el *element, inherit *inheritance, s *scope
 // tombstone reads the attributes of an at:deleted-entry (RFC 6721, section 3).
 func (r *entryReader) tombstone(e *Entry, s *scope) {
 	ref, _ := r.attribute(s, noSpace, "ref")
-	e.ID, e.IDFrom = r.shortID(trim(ref)), FromID
+	e.ID, e.IDFrom = r.shortID(trimSpace(ref)), FromID
 	if e.ID == "" {
-		r.violation(MissingRef, "the tombstone at byte %d does not say what was deleted", e.Offset)
+		r.violationf(MissingRef, "the tombstone at byte %d does not say what was deleted", e.Offset)
 	}
 	when, ok := r.attribute(s, noSpace, "when")
-	e.Updated = r.date("when", when)
+	e.Updated = r.parseDate("when", when)
 	if !ok {
-		r.violation(MissingWhen, "the tombstone of %s does not say when", Excerpt(e.ID))
+		r.violationf(MissingWhen, "the tombstone of %s does not say when", Excerpt(e.ID))
 	}
 }
 
-// parts are what an entry can be identified by.
-type parts struct {
+// entryParts are what an entry can be identified by.
+type entryParts struct {
 	id, attribute, guid, about string
 	// link is as written, and base what it is relative to, in Atom.
 	link, base string
@@ -139,7 +139,7 @@ type parts struct {
 	updatedRank, publishedRank int
 }
 
-func (r *entryReader) identify(e *Entry, p *parts) {
+func (r *entryReader) setID(e *Entry, p *entryParts) {
 	link := p.link
 	if p.hasLink && (p.guid == "" && p.id == "" || r.identity == "link") {
 		link, _ = resolveLink(p.base, link)
@@ -148,7 +148,7 @@ func (r *entryReader) identify(e *Entry, p *parts) {
 		id   string
 		from IDSource
 	}
-	all := []candidate{{p.guid, FromGUID}, {p.id, FromID}, {trim(p.attribute), FromAttribute}, {trim(p.about), FromAbout}, {link, FromLink}}
+	all := []candidate{{p.guid, FromGUID}, {p.id, FromID}, {trimSpace(p.attribute), FromAttribute}, {trimSpace(p.about), FromAbout}, {link, FromLink}}
 	switch r.identity {
 	case "link":
 		all = slices.Insert(all, 0, candidate{link, FromLink})
@@ -164,24 +164,24 @@ func (r *entryReader) identify(e *Entry, p *parts) {
 	e.ID, e.IDFrom = p.hash(), FromHash
 }
 
-// look returns [Entry.Look]. Without a date, entries that are new each time and look
+// lookHash returns [Entry.Look]. Without a date, entries that are new each time and look
 // alike, such as the readings of sensors, would count as old ones with other IDs.
-func (p *parts) look(updated string) uint32 {
-	date := cmp.Or(text(p.published), updated)
+func (p *entryParts) lookHash(updated string) uint32 {
+	date := cmp.Or(plainText(p.published), updated)
 	if date == "" || p.title == nil && p.link == "" {
 		return 0
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{text(p.title), p.link, date}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{plainText(p.title), p.link, date}, "\x00")))
 	return max(binary.BigEndian.Uint32(sum[:]), 1)
 }
 
 // hash is the SHA-256 of all that a reader would show.
-func (p *parts) hash() string {
-	shown := []string{text(p.title), text(p.description), text(p.published)}
+func (p *entryParts) hash() string {
+	shown := []string{plainText(p.title), plainText(p.description), plainText(p.published)}
 	// What used not to count is left out where it is missing: the hashes of other
 	// items stay as they were.
 	if p.encoded != nil || p.enclosure != "" {
-		shown = append(shown, text(p.encoded), p.enclosure)
+		shown = append(shown, plainText(p.encoded), p.enclosure)
 	}
 	sum := sha256.Sum256([]byte(strings.Join(shown, "\x00")))
 	return hex.EncodeToString(sum[:])
@@ -193,7 +193,7 @@ func (r *entryReader) shortID(id string) string {
 	if len(id) <= longestAddress {
 		return id
 	}
-	r.violation(LongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
+	r.violationf(LongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
 	sum := sha256.Sum256([]byte(id))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }

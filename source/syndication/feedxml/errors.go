@@ -37,7 +37,7 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return e.detail }
 
-func syntax(at int, format string, args ...any) *syntaxError {
+func syntaxErrorf(at int, format string, args ...any) *syntaxError {
 	return &syntaxError{at: at, detail: fmt.Sprintf(format, args...)}
 }
 

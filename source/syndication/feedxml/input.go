@@ -48,10 +48,10 @@ type input struct {
 	replacedBytes, owed int
 }
 
-// illegal is what an input fails with at a byte that XML does not have.
-type illegal struct{ first byte }
+// illegalByte is what an input fails with at a byte that XML does not have.
+type illegalByte struct{ first byte }
 
-func (illegal) Error() string { return "there is a character that XML does not have" }
+func (illegalByte) Error() string { return "there is a character that XML does not have" }
 
 // errHalfCharacter is what an input fails with if it ends within a character.
 var errHalfCharacter = errors.New("the document ends within a character")
@@ -113,14 +113,14 @@ func (in *input) replace(n int, with []byte) {
 	in.replacedBytes = len(with)
 }
 
-// more reads until what is unread behind from has doubled, so that a token that
+// readMore reads until what is unread behind from has doubled, so that a token that
 // is looked at again after each reading is not looked at too often, or until
 // there is more than limit. It fails only if it got nothing.
-func (in *input) more(from, limit int) error {
+func (in *input) readMore(from, limit int) error {
 	had := in.end - in.start
 	enough := min(had+max(had-from, 1), max(had, limit)+1)
 	for in.end-in.start < enough {
-		if err := in.fill(); err != nil {
+		if err := in.readOnce(); err != nil {
 			if in.end-in.start > had {
 				return nil
 			}
@@ -130,20 +130,20 @@ func (in *input) more(from, limit int) error {
 	return nil
 }
 
-// fill reads once. It returns nil only if it got something.
-func (in *input) fill() error {
+// readOnce reads once. It returns nil only if it got something.
+func (in *input) readOnce() error {
 	for range 100 {
 		if in.err != nil {
 			return in.err
 		}
-		in.room()
+		in.makeRoom()
 		n, err := in.r.Read(in.buf[in.filled:])
 		in.filled += n
-		good, bad := legal(in.buf[in.end:in.filled], in.replaced)
+		good, bad := legalPrefix(in.buf[in.end:in.filled], in.replaced)
 		var faults []fault
 		more := 0
 		if bad && (in.mixed || in.repair) {
-			good, bad, faults, more = in.mend()
+			good, bad, faults, more = in.repairBytes()
 		}
 		in.end += good
 		for _, one := range faults {
@@ -154,7 +154,7 @@ func (in *input) fill() error {
 		}
 		switch {
 		case bad:
-			in.err = illegal{in.buf[in.end]}
+			in.err = illegalByte{in.buf[in.end]}
 		case err == io.EOF && in.end < in.filled && in.repair:
 			in.tell(in.end-in.start, "the document ends within a character")
 			in.filled, in.err = in.end, err
@@ -173,9 +173,9 @@ func (in *input) fill() error {
 	return in.err
 }
 
-// mend replaces what is not legal behind buf[end], and returns how many bytes are
+// repairBytes replaces what is not legal behind buf[end], and returns how many bytes are
 // legal then, the first things that were wrong, and how many more there were.
-func (in *input) mend() (good int, bad bool, faults []fault, more int) {
+func (in *input) repairBytes() (good int, bad bool, faults []fault, more int) {
 	rest := bytes.Clone(in.buf[in.end:in.filled])
 	var out []byte
 	tell := func(at int, format string, args ...any) {
@@ -186,7 +186,7 @@ func (in *input) mend() (good int, bad bool, faults []fault, more int) {
 		faults = append(faults, fault{at, fmt.Sprintf(format, args...)})
 	}
 	for {
-		n, found := legal(rest, in.replaced)
+		n, found := legalPrefix(rest, in.replaced)
 		out = append(out, rest[:n]...)
 		rest = rest[n:]
 		if !found {
@@ -227,8 +227,8 @@ func (in *input) mend() (good int, bad bool, faults []fault, more int) {
 	return len(out), bad, faults, more
 }
 
-// room makes room in the buffer.
-func (in *input) room() {
+// makeRoom makes room in the buffer.
+func (in *input) makeRoom() {
 	if in.filled < len(in.buf) {
 		return
 	}

@@ -11,7 +11,7 @@ type reference struct {
 	hasAuthority, hasQuery, hasFragment      bool
 }
 
-// resolve makes a reference absolute. It is not ok if the reference is relative
+// resolveReference makes a reference absolute. It is not ok if the reference is relative
 // and base is not absolute.
 //
 // It stands beside [net/url.URL.ResolveReference] because that gives an empty
@@ -19,8 +19,8 @@ type reference struct {
 // refuses, and writes what it resolved in its own way, so that one address
 // could have two spellings. Here nothing is rewritten but dot segments, and the
 // characters that no URI has: they are percent-encoded, as in IRIs.
-func resolve(base, ref string) (absolute string, ok bool) {
-	ref = encode(trim(ref))
+func resolveReference(base, ref string) (absolute string, ok bool) {
+	ref = percentEncode(trimSpace(ref))
 	r := splitReference(ref)
 	if r.scheme != "" && !strings.Contains(r.path, "/.") {
 		return ref, true
@@ -141,9 +141,9 @@ func removeDots(path string) string {
 	return strings.Join(out, "/")
 }
 
-// encode percent-encodes what no URI has. A % that begins no escape stays: which
+// percentEncode percent-encodes what no URI has. A % that begins no escape stays: which
 // character was meant cannot be told.
-func encode(s string) string {
+func percentEncode(s string) string {
 	clean := true
 	for i := 0; clean && i < len(s); i++ {
 		clean = !isUnfit[s[i]]

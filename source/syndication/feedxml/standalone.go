@@ -27,7 +27,7 @@ type inheritance struct {
 func newInheritance(s *scope) inheritance {
 	var all []inherited
 	from := 0
-	for _, b := range s.effective() {
+	for _, b := range s.effectiveBindings() {
 		name := "xmlns:" + b.prefix
 		if b.prefix == "" {
 			name, from = "xmlns", 1
@@ -106,7 +106,7 @@ func (h *inheritance) standalone(b []byte, t tag, own []attr, base string) []byt
 	}
 	done := t.nameEnd
 	for _, a := range own {
-		if string(a.name) == "xml:base" && schemeLength(string(trim(a.value))) == 0 && schemeLength(base) > 0 {
+		if string(a.name) == "xml:base" && schemeLength(string(trimSpace(a.value))) == 0 && schemeLength(base) > 0 {
 			pieces = append(pieces, b[done:a.at], []byte(attrText(base, b[a.at-1])))
 			done = a.at + len(a.value)
 		}

@@ -35,14 +35,14 @@ type violationLog struct {
 	list []feed.Violation
 }
 
-func (r *violationLog) violation(kind, format string, args ...any) {
+func (r *violationLog) violationf(kind, format string, args ...any) {
 	if len(r.list) < mostViolations {
 		r.list = append(r.list, feed.Violation{Kind: kind, Page: r.page, Detail: fmt.Sprintf(format, args...)})
 	}
 }
 
-// take returns what was collected, and forgets it.
-func (r *violationLog) take() []feed.Violation {
+// takeAll returns what was collected, and forgets it.
+func (r *violationLog) takeAll() []feed.Violation {
 	list := r.list
 	r.list = nil
 	return list
