@@ -89,7 +89,7 @@ func (r *Redactor) Excerpt(text string, most int) string {
 }
 
 func (r *Redactor) redact(text string, isURL bool) string {
-	if strings.IndexAny(text, `=@%\`) < 0 && !strings.Contains(text, "//") {
+	if !strings.ContainsAny(text, `=@%\`) && !strings.Contains(text, "//") {
 		return text
 	}
 	if r == nil {

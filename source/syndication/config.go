@@ -14,17 +14,17 @@ import (
 // Kind names this kind of source in checkpoints and in the configuration.
 const Kind = "syndication"
 
-// Config says which feed to read, from where, and how to understand it. Start
-// from [Defaults].
+// Config is the configuration of a feed: its URL and how to interpret it. Start from
+// [Defaults].
 type Config struct {
-	// Config says how to speak to the upstream. Its limits.entity bounds an
+	// Config configures the requests to upstream. Its limits.entity bounds an
 	// entry, in UTF-8.
 	source.Config `yaml:",inline"`
-	// Settings say how to understand the feed.
+	// Settings configure how the feed is interpreted.
 	Settings `yaml:",inline"`
 	// Start is where reading starts when the topic has no checkpoint.
 	Start Start `yaml:"start"`
-	// Format is the only one that is read, where RSS stands for RDF too. If it
+	// Format is the only one that is read, where RSS means RDF too. If it
 	// is empty, that is the format which the feed has at the first poll. A feed
 	// that changes it has other IDs, and all of its entries would be published
 	// again.
@@ -36,7 +36,7 @@ type Config struct {
 	BatchEntities int `yaml:"-"`
 	BatchBytes    int `yaml:"-"`
 	// Redact hides the secrets of the URLs in the headers that the source adds. Nil
-	// stands for one that knows the usual names of parameters.
+	// means one that knows the usual names of parameters.
 	Redact *safetext.Redactor `yaml:"-"`
 	// Budget is shared with other sources and bounds what all of them hold of documents.
 	// Each may hold BatchBytes besides, so none stops because of others. Nil means that
@@ -44,14 +44,14 @@ type Config struct {
 	Budget Budget `yaml:"-"`
 }
 
-// Settings say how to understand a feed. Their yaml tags are the keys of the
+// Settings configure how a feed is interpreted. Their yaml tags are the keys of the
 // configuration file.
 type Settings struct {
-	// Dialect says how the feed keeps what its document has no room for: "auto",
+	// Dialect is how the feed keeps what its document has no room for: "auto",
 	// which finds out, or one of complete, archived, paged, window, fh-00 to
 	// fh-05, pace, atomhopper, ict4h, kurrent.
 	Dialect DialectName `yaml:"dialect"`
-	// EntryOrder is the order of a document's entries: "auto" goes by their
+	// EntryOrder is the order of a document's entries: "auto" uses their
 	// update times, the others are newest_first, oldest_first, and updated,
 	// which sorts them.
 	EntryOrder OrderName `yaml:"entry_order"`
@@ -67,47 +67,47 @@ type Settings struct {
 	// entry, such as counters: "comments", or "{namespace}comments" for the one
 	// of that namespace.
 	IgnoreChangesIn []string `yaml:"ignore_changes_in"`
-	// MaxDeleteRatio is the part of a complete feed of 20 entries or more that
-	// may vanish at once. More than that is held back until the same is seen
-	// again after a quarter of an hour, or after Every or what the feed asks to
-	// wait, if that is longer. Default 0.5; 1 holds nothing back.
+	// MaxDeleteRatio is the part of a complete feed of 20 entries or more that may
+	// vanish at once. More than that is held back until the same entries are missing
+	// again after a quarter of an hour, or after Every or the wait that the feed asks
+	// for, if that is longer. Default 0.5; 1 holds nothing back.
 	MaxDeleteRatio float64 `yaml:"max_delete_ratio"`
-	// TombstoneUnknown says what to do with a tombstone of an entry that the
+	// TombstoneUnknown sets how to handle a tombstone of an entry that the
 	// topic does not have: "ignore" or "publish".
 	TombstoneUnknown TombstonePolicy `yaml:"tombstone_unknown"`
 	// FullEvery is how long "not modified" is believed, and how often all pages
 	// of a paged feed are read. Default 24h.
 	FullEvery time.Duration `yaml:"full_every"`
-	// Hints says what to do with what the feed says of when to poll
-	// (Cache-Control, Expires, ttl, skipHours, skipDays, updatePeriod): "heed" or
-	// "ignore". A Retry-After is always heeded.
+	// Hints sets whether the polling hints of the feed are followed (Cache-Control,
+	// Expires, ttl, skipHours, skipDays, updatePeriod): "heed" or "ignore". A
+	// Retry-After is always followed.
 	Hints HintPolicy `yaml:"hints"`
 	// RecheckArchives reads archives again that should not change.
 	RecheckArchives Recheck `yaml:"recheck_archives"`
 	// TrustAhead is how far in the future an update time may be for it to be
 	// compared with others. Default 24h.
 	TrustAhead time.Duration `yaml:"trust_ahead"`
-	// Identity says what identifies an item or an entry: "guid", the guid of RSS and
-	// the id of Atom; "link"; or "content", a hash of all that a reader would show. What
-	// an item lacks is replaced by the next of them. "auto" is guid, and holds a
-	// document back in which most guids have changed while titles, links and dates have
-	// not.
+	// Identity sets the first choice for the ID of an item or entry: "guid", the guid
+	// of RSS and the id of Atom; "link"; or "content", a hash of all that a reader
+	// would show. If an item lacks it, the next of them is used. "auto" is guid, and
+	// holds a document back in which most guids have changed while titles, links and
+	// dates have not.
 	Identity feedxml.Identity `yaml:"identity"`
 	// Lenient sets whether documents are read that are not well-formed: "true",
 	// "false", or "auto", which does so for windows and paged feeds. Those of a complete
 	// feed never are, and nothing is deleted on the evidence of such a document.
 	Lenient Leniency `yaml:"lenient"`
-	// Bounds bound what the feed may make this program do.
+	// Bounds limit the work and memory that the feed can cause.
 	Bounds Bounds `yaml:"bounds"`
 }
 
 // Leniency is "auto", "true" or "false".
 type Leniency string
 
-// DialectName is what the configuration calls a dialect, or "auto".
+// DialectName is the name of a dialect in the configuration, or "auto".
 type DialectName string
 
-// OrderName is what the configuration calls an order, or "auto".
+// OrderName is the name of an order in the configuration, or "auto".
 type OrderName string
 
 // Mode is "poll" or "tail".
@@ -119,7 +119,7 @@ type TombstonePolicy string
 // HintPolicy is "heed" or "ignore".
 type HintPolicy string
 
-// Recheck says which archives to read again, and how often.
+// Recheck configures which archives are read again, and how often.
 type Recheck struct {
 	// Newest is how many of the newest archives; 0 for none.
 	Newest int `yaml:"newest"`
@@ -127,10 +127,10 @@ type Recheck struct {
 	Every time.Duration `yaml:"every"`
 }
 
-// Bounds bound what a feed may make this program do.
+// Bounds limit the work and memory that a feed can cause.
 type Bounds struct {
-	// Documents is how many documents one walk back may take. Default 10,000.
-	// What lies behind them is a gap that is read later.
+	// Documents is how many documents one walk back may read. Default 10,000. Older
+	// documents are a gap that is read later.
 	Documents int `yaml:"documents"`
 	// Entries is how many entries a document may have. Default 1,000,000.
 	Entries int `yaml:"entries"`

@@ -14,13 +14,13 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// cursor is how far a feed has been read, besides what the topic itself says of
-// each entry. Its stored form is JSON with a version, of no more than
-// maxCursor bytes.
+// cursor is how far a feed has been read, besides the versions of entries that the
+// topic itself holds. Its stored form is JSON with a version, of at most maxCursor
+// bytes.
 type cursor struct {
 	Version int `json:"v"`
 
-	// Start is what has to be done at the first poll; "" once it is done.
+	// Start is the start position until the first poll has used it; "" afterwards.
 	Start string `json:"start,omitempty"`
 	// Since leaves out entries of before that time that the topic does not
 	// have, and Seen those that were there when reading started: short hashes
@@ -28,13 +28,13 @@ type cursor struct {
 	Since instant `json:"since,omitempty"`
 	Seen  []byte  `json:"seen,omitempty"`
 
-	// Dialect, Format and Order are what was found out of the feed.
+	// Dialect, Format and Order are the properties of the feed that were detected.
 	Dialect Dialect        `json:"dialect,omitempty"`
 	Format  feedxml.Format `json:"format,omitempty"`
 	Order   feedxml.Order  `json:"order,omitempty"`
 
 	// URL is where the subscription document has moved to from the one whose
-	// hash is From. Moved says how often that was seen.
+	// hash is From. Moved counts how often it was seen.
 	URL   string `json:"url,omitempty"`
 	From  string `json:"from,omitempty"`
 	Moved *moved `json:"moved,omitempty"`
@@ -69,8 +69,8 @@ type cursor struct {
 	// Walk counts the older documents that were published, until the
 	// subscription document is.
 	Walk int `json:"walk,omitempty"`
-	// Rewalk says that the walk goes through what was published before, as
-	// after a reset, until the subscription document is published.
+	// Rewalk reports that the walk reads documents that were published before, as after
+	// a reset, until the subscription document is published.
 	Rewalk bool `json:"rewalk,omitempty"`
 	// Doc is how far the document that is being published has been.
 	Doc *position `json:"doc,omitempty"`
@@ -88,7 +88,7 @@ type position struct {
 	Key   publishOrder  `json:"key"`
 	Part  int           `json:"part"` // counts the batches
 	// Live is how many entries the topic had before the document, and Approved
-	// says that what vanished may be deleted.
+	// reports that what vanished may be deleted.
 	Live     int  `json:"live,omitempty"`
 	Approved bool `json:"approved,omitempty"`
 }
@@ -109,12 +109,12 @@ const (
 	maxArchives  = 1000
 	archiveBytes = 8
 	maxGaps      = 20
-	// maxSeen is how many entries "start: now" can tell from later ones by
-	// their contents, and seenBytes how much of each is kept.
+	// maxSeen is how many entries "start: now" can distinguish from later ones by their
+	// contents, and seenBytes how much of each is kept.
 	maxSeen   = 1000
 	seenBytes = 6
-	// longestURL and longestValidator, which is no more, are how long what the cursor keeps may
-	// be, in bytes. Longer ones are not kept, which costs requests.
+	// longestURL and longestValidator are the longest URL and validator that the cursor
+	// keeps, in bytes. Longer ones are not kept, which costs requests.
 	longestURL       = 500
 	longestValidator = 500
 )
@@ -139,7 +139,7 @@ func decodeCursor(c feed.Cursor, start Start) (cursor, error) {
 	return cur, nil
 }
 
-// isSound says whether a cursor is one that this program could have written: it
+// isSound reports whether a cursor is one that this program could have written: it
 // may come from a person.
 func (cur *cursor) isSound() bool {
 	_, err := ParseStart(cur.Start)
@@ -191,7 +191,7 @@ func (cur *cursor) encode() feed.Cursor {
 	}
 }
 
-// hasArchive says whether an archive is published.
+// hasArchive reports whether an archive is published.
 func (cur *cursor) hasArchive(url string) bool {
 	k := keyOf(url)
 	for i := 0; i < len(cur.Archives); i += archiveBytes {
@@ -213,7 +213,7 @@ func (cur *cursor) addArchive(url string) {
 	cur.Newest = shortURL(url)
 }
 
-// sawEntry says whether the entry was there when reading started.
+// sawEntry reports whether the entry was there when reading started.
 func (cur *cursor) sawEntry(id string, hash [16]byte) bool {
 	if len(cur.Seen) == 0 {
 		return false
@@ -262,8 +262,8 @@ func equivalent(a, b cursor) bool {
 	return bytes.Equal(a.encode(), b.encode())
 }
 
-// hold is deletes that are held back, until the same are seen at a later time. It
-// is in the cursor, so that it makes no difference who looks.
+// hold is a set of deletes that are held back until the same are seen at a later time.
+// It is in the cursor, so any copy of the program can decide about it.
 type hold struct {
 	Deletes  string `json:"deletes"` // hash of their IDs
 	Vanished int    `json:"vanished"`
@@ -289,7 +289,7 @@ type awaited struct {
 	Since int64  `json:"since"` // Unix seconds
 }
 
-// hints are what a document says of when to poll, as the cursor keeps it.
+// hints are the polling hints of a document, as the cursor keeps them.
 type hints struct {
 	// Period is in seconds: the ttl of RSS, or else what sy:updatePeriod and its
 	// like say.
@@ -299,12 +299,12 @@ type hints struct {
 	Days  uint32 `json:"skip_days,omitempty"`
 }
 
-// isOverdue says whether a document has been waited for long enough.
+// isOverdue reports whether a document has been waited for long enough.
 func (cur *cursor) isOverdue(now time.Time) bool {
 	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
 }
 
-// endWait takes note that a document could be read.
+// endWait records that a document could be read.
 func (cur *cursor) endWait(url string) {
 	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
 		cur.Awaited = nil
@@ -339,7 +339,8 @@ func hashOf(url string) string {
 	return hex.EncodeToString(k[:8])
 }
 
-// resolveStart turns a start that needs no document into what the cursor keeps of it.
+// resolveStart moves a start position that needs no document to the cursor's other
+// fields.
 func (cur *cursor) resolveStart() error {
 	start, err := ParseStart(cur.Start)
 	if err != nil {
@@ -354,7 +355,7 @@ func (cur *cursor) resolveStart() error {
 	return nil
 }
 
-// isDue says whether the document has to be seen again: the time has come, or the
+// isDue reports whether the document has to be seen again: the time has come, or the
 // configuration allows so many deletes by now.
 func (h *hold) isDue(ratio float64, now time.Time) bool {
 	return h != nil && (now.Unix() >= h.Until || !tooMany(h.Vanished, h.Of, ratio))

@@ -11,24 +11,24 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// Held is what the topic holds of a feed, and what was returned by Next and is
-// not committed yet: the newest mark of each entity, whoever published it.
+// Held gives the newest fingerprint of each entity of a feed that the topic holds, or
+// that Next has returned and that is not committed yet, whichever copy published it.
 type Held interface {
 	Mark(id string) (mark string, held bool)
 	Marks() iter.Seq2[string, string]
 }
 
-// decider decides what is published, by the configuration, the feed, and what the topic
-// holds. It asks nobody.
+// decider decides which entries are published, from the configuration, the feed, and the contents
+// of the topic. It makes no requests.
 type decider struct {
 	cfg     Config
 	profile profile
 	held    Held
-	// job is what is left of a poll; nil if there is nothing to publish.
+	// job is the rest of a poll; nil if there is nothing to publish.
 	job *job
 }
 
-// mayWant says whether an entry may have to be published, before the end of its
+// mayWant reports whether an entry may have to be published, before the end of its
 // document is known. It is true too often rather than not often enough.
 func (s *decider) mayWant(cur *cursor, it *item) bool {
 	raw, held := s.held.Mark(it.ID)
@@ -46,7 +46,7 @@ func (s *decider) mayWant(cur *cursor, it *item) bool {
 	return m.deleted || m.hash != it.hash
 }
 
-// isSkipped says whether reading started behind an entry that the topic does not
+// isSkipped reports whether reading started behind an entry that the topic does not
 // have.
 func (s *decider) isSkipped(cur *cursor, it *item) bool {
 	if cur.Since != 0 {
@@ -96,7 +96,7 @@ func (s *decider) decide(cur *cursor, d *document, it *item) feed.Operation {
 	case m.hash == it.hash:
 		return ""
 	case complete:
-		// What a complete document has is the state, whatever its dates say.
+		// A complete document is the state of the feed, whatever its dates are.
 		if c != 0 && was != 0 && c < was {
 			d.seen.add(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", feedxml.Excerpt(it.ID), it.Updated.Raw)
 		}
@@ -119,7 +119,7 @@ func (s *decider) decide(cur *cursor, d *document, it *item) feed.Operation {
 	case d.updated != 0 && before != 0 && d.updated < before:
 		return stale()
 	case d.old && m.page != keyOf(d.url).page():
-		return stale() // it comes before what is published, and not behind it
+		return stale() // it precedes the published version, and does not follow it
 	}
 	return feed.Put
 }
@@ -145,7 +145,8 @@ func (s *decider) decideTombstone(d *document, it *item, m fingerprint, held boo
 	return feed.Delete
 }
 
-// classify finds out what follows from the whole of a document.
+// classify sets the properties of a document that depend on all of it: dialect, order,
+// update time.
 func (s *decider) classify(cur *cursor, d *document) {
 	d.updated = s.trustedTime(instantOf(d.meta.Updated.Time), d.now)
 	if d.updated == 0 && d.meta.Format != feedxml.Atom {
@@ -211,10 +212,10 @@ func (s *decider) trustedTime(t instant, now time.Time) instant {
 	return t
 }
 
-// isSuperseded says whether a newer document of the walk has what the topic held of
-// an entry when the walk began, so that this one would take the topic back to an
-// older version. If no document has that, and the walk goes through what was
-// published before, only the version that counts in the end is published.
+// isSuperseded reports whether a newer document of the walk has the version of an entry
+// that the topic held when the walk began, so that this document would take the topic
+// back to an older version. If no document has it, and the walk reads published
+// documents again, only the last version is published.
 func (s *decider) isSuperseded(cur *cursor, d *document, it *item) bool {
 	if d.depth == 0 || s.job == nil {
 		return false
@@ -246,7 +247,7 @@ func (s *decider) countLive() int {
 	return n
 }
 
-// holdsAny says whether the feed ever had an entry.
+// holdsAny reports whether the feed ever had an entry.
 func (s *decider) holdsAny(cur *cursor) bool {
 	for range s.held.Marks() {
 		return true
@@ -254,7 +255,7 @@ func (s *decider) holdsAny(cur *cursor) bool {
 	return len(cur.Seen) > 0
 }
 
-// wantsAny says whether anything of a document is to be published.
+// wantsAny reports whether anything of a document is to be published.
 func (s *decider) wantsAny(cur *cursor, d *document) bool {
 	if d.window.cut != nil {
 		return true

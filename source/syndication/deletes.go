@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// leastHold is how long deletes are held back at least. A shop whose database
-	// is down shows an empty document for minutes, to whoever asks: and another
-	// copy, or this one after a restart, may ask within the same second.
+	// leastHold is how long deletes are held back at least. A shop whose database is
+	// down shows an empty document to every client for minutes; another copy, or this
+	// one after a restart, may read it again within the same second.
 	leastHold = 15 * time.Minute
 	// mostFresh is how much longer a feed can make that by saying for how long its
 	// document is fresh. A bridge does not wait longer either.
@@ -34,7 +34,7 @@ func (r publisher) takeDeletes(d *document, pos *position, room int) (ids []stri
 	return ids, false
 }
 
-// holdBack says whether deletes are held back: until the same entries are missing
+// holdBack reports whether deletes are held back: until the same entries are missing
 // from a document that was read when the wait was over.
 func (r publisher) holdBack(d *document, ids []string, of int) bool {
 	these := hashOf(strings.Join(ids, "\x00"))

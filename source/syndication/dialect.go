@@ -40,13 +40,13 @@ const (
 	NoHistory      = "history_not_reachable"
 )
 
-// dialectOf returns the dialect that a document which was read to its end is of. deletes
-// says that what a complete document does not have is no longer in the feed; it
-// is false where the document speaks against that too, because a wrong delete
-// does more harm than a late one. odd is what an operator should know.
+// dialectOf returns the dialect of a document that was read to its end. deletes reports
+// that entries which a complete document lacks are no longer in the feed. It is false
+// if the document also contradicts that, because a wrong delete does more harm than a
+// late one. odd lists contradictions for the operator.
 //
-// The links previous and current of draft 05 are not told from those of a paged
-// feed.
+// The links previous and current of draft 05 are not distinguished from those of a
+// paged feed.
 func dialectOf(m *feedxml.Meta) (dialect Dialect, deletes bool, odd []feed.Violation) {
 	tell := func(kind, format string, args ...any) {
 		odd = append(odd, feed.Violation{Kind: kind, Page: m.URL, Detail: fmt.Sprintf(format, args...)})
@@ -107,7 +107,7 @@ func mayDelete(m *feedxml.Meta, has func(...string) string, tell func(kind, form
 	if m.Complete {
 		links = append(links, "prev")
 	} else if has("prev") != "" || m.PrevRaw != "" {
-		// Draft 00 forbids it and says what the flag means all the same.
+		// Draft 00 forbids it, but defines the meaning of the flag in this case too.
 		tell(MixedDialects, "the document is the whole feed and links to an older one, which is ignored")
 	}
 	current, _ := m.Link("current")
@@ -165,7 +165,7 @@ func withoutFragment(url string) string {
 	return url
 }
 
-// profile is what a configured dialect stands for.
+// profile is the meaning of a configured dialect.
 type profile struct {
 	forced Dialect // "" finds out
 	// older and newer are relations, of older the first counts that a document has;

@@ -10,17 +10,17 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// question is what is asked of a URL, and how the answer is read.
+// question is a request for a document, with how the answer is read.
 type question struct {
 	url string
 	// etag and modified make it conditional.
 	etag, modified string
 	// strict has the document read by encoding/xml too.
 	strict bool
-	// archive says that it is not the subscription document, and old that its
+	// archive reports that it is not the subscription document, and old that its
 	// entries may have been replaced by later ones already.
 	archive, old bool
-	// late says that it was missing when what is newer was published.
+	// late reports that the document was missing when newer ones were published.
 	late bool
 	// believe is the update time of the subscription document. An archive that
 	// says it is as new or newer is not believed.
@@ -28,7 +28,7 @@ type question struct {
 	// from leaves out the entries up to a position, if the body is still the
 	// same.
 	from *position
-	// order is what the entries' is expected to be.
+	// order is the expected order of the entries.
 	order feedxml.Order
 }
 
@@ -37,10 +37,10 @@ type document struct {
 	question
 	meta     feedxml.Meta
 	response *source.Response
-	// unmodified says that there is no document: the server says that it has
+	// unmodified reports that there is no document: the server answers that it has
 	// not changed, or that it has none.
 	unmodified bool
-	// partial says that it has only a part of its entries (RFC 3229).
+	// partial reports that it has only a part of its entries (RFC 3229).
 	partial bool
 	// hash is over all that matters of the document: not when it was written, or
 	// by what. digest makes it.
@@ -56,11 +56,11 @@ type document struct {
 	// broken reports that it is not well-formed, so that nothing is deleted on its
 	// evidence, and repair that its entries are published well-formed all the same.
 	broken, repair bool
-	// truncated reports that it breaks off, and unsure that it may lack what it says of
-	// itself, as its links to older documents.
+	// truncated reports that the document breaks off, and unsure that elements which
+	// describe it may be missing, such as its links to older documents.
 	truncated, unsure bool
-	// deletes says that what it does not have was deleted, and withheld that it
-	// would be if the document were well-formed.
+	// deletes reports that entries which it lacks were deleted, and withheld that they
+	// would be deleted if the document were well-formed.
 	deletes, withheld bool
 	// updated is when it was changed, as far as that is to be believed, and
 	// now when it was read.
@@ -78,8 +78,7 @@ type document struct {
 	seen  violationSet
 }
 
-// weight is about what a document takes in memory while it waits to be published,
-// in bytes.
+// weight is the estimated memory of a document that waits to be published, in bytes.
 func (d *document) weight() int {
 	n := d.window.size + len(d.url) + len(d.meta.ID) + len(d.meta.Title) + 2000
 	for _, l := range d.meta.Links {

@@ -41,7 +41,7 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 	}
 	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modifiedTime(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
 	if it.Undefined != "" && d.repair {
-		// The hash stays that of what was written, which the topic knows it by.
+		// The hash stays that of the original, which the topic has for it.
 		e.Body = feedxml.ReplaceUndefined(e.Body)
 	}
 	if d.repair && op == feed.Put {
@@ -71,7 +71,7 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 	return e
 }
 
-// vanishedEntity makes the entity that says that an entry is no longer in a complete
+// vanishedEntity returns the delete of an entry that is no longer in a complete
 // feed.
 func (d *document) vanishedEntity(id string) feed.Entity {
 	m := fingerprint{deleted: true, document: d.updated, page: keyOf(d.url).page()}
@@ -106,7 +106,7 @@ func (d *document) modifiedTime(updated, published time.Time) time.Time {
 	return d.response.Date.UTC()
 }
 
-// feedFormat names what the body of an entry is written in; "" for Atom 1.0.
+// feedFormat returns the format of an entry's body; "" for Atom 1.0.
 func (d *document) feedFormat(it *item) string {
 	switch {
 	case d.meta.Format == feedxml.Atom && (it.Updated.From == "modified" || strings.Contains(startTag(it.Body), feedxml.Atom03Namespace)):
@@ -130,10 +130,10 @@ func startTag(body []byte) string {
 // longestFeedHeader is how long a header may be that describes the feed, in bytes.
 const longestFeedHeader = 1 << 10
 
-// originHeaders returns what an entry cannot say itself: the ID, title and authors of
-// its feed, and the base of its relative references if that is not the URL of its
-// document. They are no part of the body or of its hash, so that an entry does not
-// change with its feed.
+// originHeaders returns properties of the feed that an entry does not contain: the ID,
+// title and authors of its feed, and the base of its relative references if that is not
+// the URL of its document. They are not part of the body or of its hash, so that an
+// entry does not change with its feed.
 func (d *document) originHeaders(redact *safetext.Redactor) (h feed.Header) {
 	add := func(name, value string) {
 		value = headerSafe(strings.Join(strings.Fields(value), " "))

@@ -25,9 +25,9 @@ func instantOf(t time.Time) instant {
 	return instant(t.UnixNano())
 }
 
-// fingerprint is what is kept of an entry with its message: all that it takes to decide
-// about the next version of it. Its stored form has a version, and is read back
-// from the topic.
+// fingerprint describes the version of an entry that a message has: enough to decide
+// about the next version. Its stored form has a version number, and is read back from
+// the topic.
 type fingerprint struct {
 	deleted bool
 	// updated is the entry's update time, or when it was deleted; 0 if it is not
@@ -36,7 +36,7 @@ type fingerprint struct {
 	// document is the update time of the document that it was in.
 	document instant
 	hash     [16]byte
-	// page tells one document from another.
+	// page identifies the document.
 	page uint32
 }
 

@@ -22,7 +22,7 @@ const (
 	notFeedTimes = 3
 )
 
-// gapKind says whether an error means that a document is not to be had, and not
+// gapKind reports whether an error means that a document is not available, and not
 // just at the moment. "" means that it is worth waiting for.
 func gapKind(err error) string {
 	if status, ok := errors.AsType[*source.StatusError](err); ok {
@@ -46,7 +46,7 @@ func gapKind(err error) string {
 	return ""
 }
 
-// awaitOrSkip says whether a document that could not be read is not waited for any
+// awaitOrSkip reports whether a document that could not be read is not waited for any
 // more, and returns what kind of gap it is then. If it is waited for, kind is "" and
 // wait is the error to fail with.
 func (r *turn) awaitOrSkip(ctx context.Context, url string, err error) (kind string, wait error) {
@@ -57,7 +57,8 @@ func (r *turn) awaitOrSkip(ctx context.Context, url string, err error) (kind str
 		r.cur.Awaited = &awaited{URL: hashOf(url), Since: time.Now().Unix()}
 		r.noted = true
 	}
-	// It may be the network that is down: somebody has to be there.
+	// The network may be down. Give up only if the server answered for another
+	// document.
 	if r.cur.isOverdue(time.Now()) && r.asked {
 		return ArchiveUnreadable, err
 	}
@@ -74,7 +75,7 @@ func retryAt(err error, times int, now time.Time) int64 {
 	return now.Add(wait).Unix()
 }
 
-// recordGap takes note of an archive that is not waited for.
+// recordGap records an archive that is not waited for.
 func (r *turn) recordGap(url, kind string, err error) {
 	now := time.Now()
 	if i := r.cur.gapIndex(url); i >= 0 {
@@ -106,7 +107,7 @@ func (r *turn) closeGap(url string) {
 	r.cur.Walk = 0
 }
 
-// postponeGap puts off a gap that is not to be had at the moment.
+// postponeGap puts off a gap that cannot be read at the moment.
 func (r *turn) postponeGap(url string, err error) {
 	if i := r.cur.gapIndex(url); i >= 0 {
 		r.cur.Gaps = slices.Clone(r.cur.Gaps)

@@ -32,9 +32,9 @@ func hintsOf(m *feedxml.Meta) *hints {
 	return &h
 }
 
-// askedToWait is how long upstream asks not to be asked again: by the header of the
-// answer, or else by what the document says; 0 if neither does, or if nobody heeds
-// it.
+// askedToWait returns how long upstream asks to wait until the next request: from the
+// header of the answer, or else from the document; 0 if neither asks, or if the policy
+// is to ignore it.
 func askedToWait(policy HintPolicy, resp *source.Response, h *hints, now time.Time) time.Duration {
 	if policy == "ignore" {
 		return 0
@@ -88,7 +88,7 @@ func (h *hints) skipFor(now time.Time) time.Duration {
 	return 0 // all of them: it cannot be meant
 }
 
-// recordValidators takes note of the validators of what is published.
+// recordValidators records the validators of the document that was published.
 func (cur *cursor) recordValidators(d *document) {
 	cur.At = hashOf(d.url)
 	cur.ETag = validator(d.response.Header.Get("ETag"))

@@ -1,8 +1,8 @@
 package syndication
 
-// job is a poll that has something to publish: older documents, and behind them
-// the subscription document. It lives in memory alone. Without it, as after a
-// crash, the walk is made again, and ends at what the cursor has as published.
+// job is a poll that has something to publish: older documents, and then the
+// subscription document. It is kept in memory only. After a crash the walk is repeated,
+// and ends at the archives that the cursor has as published.
 type job struct {
 	// steps are the documents to publish, newest first: the last comes next.
 	steps []*step
@@ -21,15 +21,15 @@ type job struct {
 	url, hash         string
 	believe           instant
 	deletes, withheld bool
-	// late and healing are set while what is behind a gap is read.
+	// late and healing are set while documents behind a gap are read.
 	late    bool
 	healing string
 	// recheck is how many published archives are still to be read again, and
-	// full says that all pages of a paged feed are.
+	// full reports that all pages of a paged feed are.
 	recheck int
 	full    bool
 	again   bool // a paged feed has changed during the walk once
-	// shifted says that it has changed while its pages were published, and walked
+	// shifted reports that it has changed while its pages were published, and walked
 	// is when all of them were read last.
 	shifted bool
 	walked  int64
@@ -39,8 +39,9 @@ type job struct {
 	// torn reports that a page may lack its link to the next older one.
 	torn bool
 	// shared reports that a document has an entry that the topic has, or that the walk
-	// has got to what is published or to a gap; fresh counts the entries that the topic has not,
-	// and watched says that a poll without a shared entry is to be reported.
+	// has reached a published document or a gap. fresh counts the entries that the
+	// topic lacks, and watched reports that a poll without a shared entry is to be
+	// reported.
 	shared, watched bool
 	fresh           int
 	// at is the document that is being published.
@@ -50,7 +51,7 @@ type job struct {
 }
 
 const (
-	// stepBytes is about what a document takes in a job without its entries and
+	// stepBytes is the estimated memory of a document in a job without its entries and
 	// its URL, in bytes.
 	stepBytes = 300
 	// leastWalk is how many bytes the URLs of a walk may always take.
@@ -60,7 +61,7 @@ const (
 // step is a document to publish. It is read again if it was not kept.
 type step struct {
 	url string
-	// key is what the cursor knows it by.
+	// key is the URL under which the cursor remembers it.
 	key string
 	doc *document
 	old bool
@@ -101,17 +102,17 @@ func (j *job) dialectOf(d *document) Dialect {
 	return d.dialect
 }
 
-// topicVersion is the version of an ID at which the documents of a walk get to what the
-// topic had when the walk began: the newest that is the same, or if there is none,
-// the one that counts of all of them. What is before it is in the topic already, or
-// was replaced there.
+// topicVersion is the version of an ID at which the documents of a walk reach the
+// version that the topic had when the walk began: the newest that is equal, or else the
+// last of all versions. Older versions are in the topic already, or were replaced
+// there.
 type topicVersion struct {
 	depth             int
 	same              bool
 	updated, document instant
 }
 
-// recordVersions takes note of the entries of a document that the topic has. Documents come
+// recordVersions records the entries of a document that the topic has. Documents come
 // from the newest on, and before anything of the walk is published.
 func (j *job) recordVersions(d *document) {
 	for id, in := range d.fold.ids {
@@ -133,7 +134,7 @@ func (j *job) recordVersions(d *document) {
 	}
 }
 
-// supersedes says whether a version counts before one of an older document.
+// supersedes reports whether a version counts before one of an older document.
 func (l topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
 	switch {
 	case dialect == Snapshots:

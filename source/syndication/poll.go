@@ -61,7 +61,7 @@ func (r poller) unreadable(err error) error {
 	return feed.Permanent(fmt.Errorf("the document could not be read %d times in a row, so its provider has to act: %w", r.s.unread, err))
 }
 
-// goneError says that the feed has ended: 410, which providers send on purpose.
+// goneError reports that the feed has ended: 410, which providers send on purpose.
 type goneError struct{ err error }
 
 func (e *goneError) Error() string {
@@ -74,7 +74,7 @@ func (e *goneError) Unwrap() error { return e.err }
 // whose server has said so by mistake.
 func (e *goneError) RetryAfter() time.Duration { return 24 * time.Hour }
 
-// keepValidators takes note of an answer without a document.
+// keepValidators records an answer without a document.
 func (r poller) keepValidators(d *document) {
 	if d.response.Status != http.StatusNotModified || r.cur.At != hashOf(d.url) && r.cur.URL != d.response.URL.String() {
 		return
@@ -89,7 +89,7 @@ func (r poller) keepValidators(d *document) {
 	}
 }
 
-// isUnchanged says whether a document is the one that was published last.
+// isUnchanged reports whether a document is the one that was published last.
 func (r poller) isUnchanged(d *document, now time.Time) bool {
 	return r.cur.Body == d.hash && !d.partial && r.cur.Doc == nil && !r.cur.Held.isDue(r.s.cfg.MaxDeleteRatio, now) && r.cur.At != "" && !r.isRecheckDue(now)
 }
@@ -137,7 +137,7 @@ func (r poller) checkFormat(d *document) error {
 	return nil
 }
 
-// recordDialect takes note of what the feed is.
+// recordDialect records the detected format, dialect and order of the feed.
 func (r poller) recordDialect(d *document) {
 	cur := &r.cur
 	if cur.Dialect == "" && !d.unsure {
@@ -145,7 +145,7 @@ func (r poller) recordDialect(d *document) {
 		cur.Rewalk = r.s.holdsAny(cur)
 	}
 	if d.unsure {
-		// Its links to older documents may be missing; the next one will tell.
+		// Its links to older documents may be missing; the next document decides.
 		cur.Format = d.meta.Format
 		return
 	}
@@ -185,7 +185,7 @@ const (
 	movedTimes = 3
 )
 
-// recordRedirect takes note of a permanent redirect of the subscription document, or
+// recordRedirect records a permanent redirect of the subscription document, or
 // that there is none any more.
 func (r poller) recordRedirect(url string, resp *source.Response) {
 	s, cur := r.s, &r.cur
@@ -215,15 +215,15 @@ func (r poller) recordRedirect(url string, resp *source.Response) {
 }
 
 // pollFeed asks for the subscription document, and for the older ones that it leads
-// to. done says that there is nothing to publish.
+// to. done reports that there is nothing to publish.
 func (r poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err error) {
 	s := r.s
 	if s.job != nil {
-		return feed.Batch{}, false, walker{r.turn}.walkUntilStable(ctx)
+		return feed.Batch{}, false, walker(r).walkUntilStable(ctx)
 	}
 	now := time.Now()
 	if g, due := r.cur.dueGap(now); due && r.cur.Doc == nil {
-		if err := (walker{r.turn}).retryGap(ctx, g); err != nil {
+		if err := walker(r).retryGap(ctx, g); err != nil {
 			s.log.Warn("a missing archive is still not to be had", "url", g.URL, "error", err)
 			r.postponeGap(g.URL, err)
 		} else if s.job != nil {
@@ -263,9 +263,9 @@ func (r poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 	if started, err := r.startReading(d); err != nil || started {
 		return feed.Batch{Fresh: wait()}, started, err
 	}
-	walker{r.turn}.startJob(d)
+	walker(r).startJob(d)
 	s.job.watched = watched && !d.partial && d.dialect != Complete
-	return feed.Batch{}, false, walker{r.turn}.walkUntilStable(ctx)
+	return feed.Batch{}, false, walker(r).walkUntilStable(ctx)
 }
 
 // rereadStrictly reads a complete document once more, strictly, if something has vanished
@@ -291,8 +291,8 @@ func (r poller) rereadStrictly(ctx context.Context, d *document) (*document, err
 	return d, nil
 }
 
-// startReading does what has to be done at the first poll, if reading starts now. done
-// says that there is nothing to publish.
+// startReading handles the first poll if reading starts now. done reports that there is
+// nothing to publish.
 func (r poller) startReading(d *document) (done bool, err error) {
 	if r.cur.Start == "" {
 		return false, nil
@@ -315,7 +315,7 @@ func (r poller) startReading(d *document) (done bool, err error) {
 	return true, nil
 }
 
-// skipAll takes note of the entries of a document, so that none of them is taken
+// skipAll records the entries of a document, so that none of them is taken
 // for a new one later. It remembers those with the newest dates, and leaves out
 // everything that is older.
 func (cur *cursor) skipAll(d *document) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// mostQuiet is how many documents without anything to publish are gone through
+// mostQuiet is how many documents without anything to publish are read
 // in one turn. They move the cursor, so they are worth a commit now and then.
 const mostQuiet = 50
 
@@ -36,8 +36,8 @@ func (r publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 			r.cur.dropValidators()
 		}
 		if len(j.steps) > 0 && j.dialect == Paged {
-			// Pages shift. If this is not carried through at once, what is known
-			// no longer ends a walk.
+			// Pages shift. If this walk is not finished at once, known entries no
+			// longer end a walk.
 			r.cur.Walked = 0
 		}
 		entities, more := r.publishPart(d)
@@ -62,7 +62,7 @@ func (r publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 	return feed.Batch{More: true}, true, nil
 }
 
-// hasDueGap says whether there is something to ask for at once.
+// hasDueGap reports whether there is something to ask for at once.
 func (r publisher) hasDueGap(*document) bool {
 	_, due := r.cur.dueGap(time.Now())
 	return due
@@ -95,7 +95,7 @@ func (r publisher) nextDocument(ctx context.Context) (*document, error) {
 		}
 	}
 	if err != nil || d.unmodified {
-		// What is older is published; this one went away meanwhile.
+		// Older documents are published; this one has disappeared meanwhile.
 		if err != nil && j.dialect != Paged {
 			r.recordGap(st.url, kind, err)
 		}
@@ -130,14 +130,14 @@ func (r publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 	}
 	r.resume(d)
 	r.recordTorn(d)
-	// What it has not was looked at strictly, or found to be all there.
+	// Its missing entries were checked strictly already, or there were none.
 	d.deletes, d.withheld = d.deletes && j.deletes, j.withheld
 	d.forgetIDs()
 	return d, nil
 }
 
-// publishPart takes from a document what the next batch has room for. more says that
-// the document has more, or that it is to be read again for that.
+// publishPart takes from a document the entities for which the next batch has room.
+// more reports that the document has more, or that it has to be read again for them.
 func (r publisher) publishPart(d *document) (entities []feed.Entity, more bool) {
 	s := r.s
 	d.dialect = s.job.dialectOf(d)
@@ -202,7 +202,7 @@ func (r publisher) finishArchive() {
 	j.at = nil
 }
 
-// finishSubscription takes note that the subscription document has been published, and all
+// finishSubscription records that the subscription document has been published, and all
 // that is older. It returns how long upstream asks not to be asked again.
 func (r publisher) finishSubscription(d *document) time.Duration {
 	cur, j := &r.cur, r.s.job

@@ -162,9 +162,9 @@ func (s *documentReader) withCure(cur *cursor, d *document, err error) error {
 	return err
 }
 
-// mayBeBroken reports whether a document is published although it is not
-// well-formed. What the feed was before counts too: a document that breaks off may
-// lack what it says of itself.
+// mayBeBroken reports whether a document is published although it is not well-formed.
+// The earlier dialect of the feed counts too: a document that breaks off may lack the
+// elements that describe it.
 func (s *documentReader) mayBeBroken(cur *cursor, d *document) bool {
 	if s.cfg.Lenient == "false" || d.unsure && (cur.Start != "" || s.profile.tail) {
 		return false
@@ -218,7 +218,7 @@ func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document
 // takeEntry folds an entry with those before it and puts it into the window.
 func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wanted func(*item) bool) {
 	if e.ID == "" || e.Deleted && e.Updated.Time.IsZero() {
-		return // the reader has told of it
+		return // reported by the reader
 	}
 	fmt.Fprintf(d.digest, "%q %v %x\n", e.ID, e.Deleted, e.Hash)
 	e.ID = headerSafe(e.ID)
@@ -252,7 +252,7 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	d.window.take(it, wanted)
 }
 
-// errNotFeed says how often a URL has answered with something else in a row.
+// errNotFeed counts how often a URL has answered with something else in a row.
 type errNotFeed struct {
 	err   error
 	times int
@@ -265,12 +265,12 @@ func (e *errNotFeed) Unwrap() error { return e.err }
 // mostNotFeed is how many URLs are remembered that answer with something else.
 const mostNotFeed = 1000
 
-// isParse says whether a document that came was not good enough.
+// isParse reports whether a document that came was not good enough.
 func isParse(err error) bool {
 	return errors.Is(err, feedxml.ErrMalformed) || errors.Is(err, feedxml.ErrTrailing) || errors.Is(err, feedxml.ErrCharset)
 }
 
-// isUnreadable reports whether an error is about what a document consists of.
+// isUnreadable reports whether an error is about the content of a document.
 func isUnreadable(err error) bool {
 	for _, kind := range []error{feedxml.ErrNotFeed, feedxml.ErrTruncated, feedxml.ErrMalformed, feedxml.ErrTrailing, feedxml.ErrTooLarge, feedxml.ErrCharset} {
 		if errors.Is(err, kind) {

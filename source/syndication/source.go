@@ -13,17 +13,16 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// Source polls one feed. Next keeps the contract of a bridge's Source: what a
-// Source remembers between calls saves requests and decides nothing. It is for
-// one goroutine at a time.
+// Source polls one feed. Next keeps the contract of a bridge's Source: the state that a
+// Source keeps between calls saves requests and decides nothing. It is for one
+// goroutine at a time.
 //
-// What is published depends on three things: the feed, the cursor, and what the
-// topic holds of each entry ([Held]). The older documents of a feed are found by
-// walking back from the subscription document, and published from the oldest on.
-// A document that has more to publish than fits into memory is read more than
-// once, each time for the part that comes next.
+// Three things decide what is published: the feed, the cursor, and the entries in the
+// topic ([Held]). The older documents of a feed are found by walking back from the
+// subscription document, and published from the oldest on. A document that has more to
+// publish than fits into memory is read more than once, each time for the next part.
 //
-// IDs are those of the feed, verbatim, but for control characters, which headers
+// IDs are those of the feed, verbatim, except for control characters, which headers
 // cannot carry: those are written as a percent sign and two hexadecimal digits.
 type Source struct {
 	state
@@ -35,14 +34,14 @@ type Source struct {
 // failure is how the last call failed. It counts as long as its job is the current one.
 type failure struct {
 	job *job
-	// err is what the next call fails with.
+	// err is returned by the next call.
 	err error
 	// turn is the turn in which the job could not go on.
 	turn *turn
 }
 
-// New returns a Source for the feed that cfg names. held must have what the topic
-// holds of the feed, and with it what Next has returned before it is called
+// New returns a Source for the feed that cfg names. held must have the entries of the
+// feed that the topic holds, and those that Next has returned before Next is called
 // again.
 func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source {
 	cfg.BatchEntities, cfg.BatchBytes = cmp.Or(cfg.BatchEntities, 999), cmp.Or(cfg.BatchBytes, 1<<20)
@@ -159,7 +158,7 @@ func (s *Source) Release() {
 	switch j := s.job; {
 	case j == nil:
 	case j.at != nil:
-		// It is published in part. What comes next is in the cursor.
+		// It is published in part. The cursor has the place where it goes on.
 		s.job, s.round = nil, nil
 	default:
 		j.sub = nil

@@ -53,7 +53,7 @@ func (r tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 		s.job = pageJob(d)
 	}
 	d := s.job.at
-	entities, more := publisher{r.turn}.publishPart(d)
+	entities, more := publisher(r).publishPart(d)
 	s.newest = max(s.newest, d.newest)
 	if more {
 		if len(d.window.items) == 0 {
@@ -92,13 +92,13 @@ func pageJob(d *document) *job {
 }
 
 // followNewer goes on to the next newer page, if it is there: a link may be written
-// before its page is. more says that there is something to read at once.
+// before its page is. more reports that there is something to read at once.
 func (r tailer) followNewer(ctx context.Context, d *document, next string) (more bool, err error) {
 	s, cur := r.s, &r.cur
 	page, err := s.readDocument(ctx, cur, question{url: next, order: r.expectedOrder()})
 	if isGone(err) {
-		// The page that has the link is the end for now, and is asked for in full
-		// each time. At is empty and Body is not once that was told.
+		// The page that has the link is the end for now, and is requested in full each
+		// time. At is empty and Body is not once the violation was reported.
 		told := cur.At == "" && cur.Body == d.hash
 		cur.dropValidators()
 		cur.Body = d.hash
@@ -112,8 +112,8 @@ func (r tailer) followNewer(ctx context.Context, d *document, next string) (more
 	cur.Tail = next
 	cur.dropValidators()
 	if err == nil && !page.unmodified && page.window.whole {
-		// If it were not whole, it could lack what is wanted once this turn's
-		// entries are published, and is read again then.
+		// A page that is not whole could lack wanted entries once this turn's entries
+		// are published, so it is read again then.
 		s.job = pageJob(page)
 	}
 	// A chain of pages without an end is read in parts.
@@ -124,7 +124,8 @@ func (r tailer) followNewer(ctx context.Context, d *document, next string) (more
 func (r tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) {
 	s, cur := r.s, &r.cur
 	gone := cur.Tail
-	// What the topic has is known, so reading from the start again repeats nothing.
+	// Reading from the start again repeats nothing, because the topic's entries are
+	// known.
 	s.log.Warn("the page at the end of the feed is gone; reading from the start of the feed again", "url", gone, "error", err)
 	r.seen.add(PageGone, gone, "the page at the end of the feed is gone: %v", err)
 	cur.Tail, cur.Doc = "", nil
@@ -133,7 +134,7 @@ func (r tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) 
 	if again == nil && cur.Tail == gone {
 		return feed.Batch{}, err
 	}
-	// A round begins anew once at most: two pages may take turns in being gone.
+	// A round restarts once at most: two pages may be missing alternately.
 	batch.More = batch.More && s.round == nil
 	s.round = map[key]bool{} // which lacks the page: a link to it is no circle
 	return batch, again
@@ -148,21 +149,21 @@ func isGone(err error) bool {
 // starts now.
 func (r tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 	s, cur := r.s, &r.cur
-	d, err := poller{r.turn}.readSubscription(ctx, time.Now())
+	d, err := poller(r).readSubscription(ctx, time.Now())
 	if err != nil {
 		return feed.Batch{}, err
 	}
 	if d.unmodified {
 		return feed.Batch{}, nil
 	}
-	if err := (poller{r.turn}).checkFormat(d); err != nil {
+	if err := poller(r).checkFormat(d); err != nil {
 		return feed.Batch{}, err
 	}
-	poller{r.turn}.recordDialect(d)
+	poller(r).recordDialect(d)
 	r.seen.addAll(d.seen.all())
 	page := d.url
 	if cur.Start == "now" {
-		if _, err := (poller{r.turn}).startReading(d); err != nil {
+		if _, err := poller(r).startReading(d); err != nil {
 			return feed.Batch{}, err
 		}
 		cur.dropValidators()
@@ -173,7 +174,7 @@ func (r tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 		}
 		return r.startAt(page)
 	}
-	if _, err := (poller{r.turn}).startReading(d); err != nil {
+	if _, err := poller(r).startReading(d); err != nil {
 		return feed.Batch{}, err
 	}
 	if last, n := d.meta.Link("last"); n > 0 {

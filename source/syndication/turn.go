@@ -6,7 +6,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// state is what a Source remembers between calls. It saves requests and decides nothing.
+// state is kept by a Source between calls. It saves requests and decides nothing.
 type state struct {
 	documentReader
 	newest instant
@@ -21,19 +21,19 @@ type turn struct {
 	s    *state
 	cur  cursor
 	seen violationSet
-	// asked says that the subscription document was there, and noted that the
+	// asked reports that the subscription document was there, and noted that the
 	// cursor has news though the call fails.
 	asked, noted bool
 }
 
-// resume forgets what was told of a document with its first part.
+// resume drops violations that were already reported with the first part of a document.
 func (r *turn) resume(d *document) {
 	if p := r.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
 		d.seen = violationSet{}
 	}
 }
 
-// isRecheckDue says whether archives that are published, or all pages, are to be
+// isRecheckDue reports whether archives that are published, or all pages, are to be
 // read again.
 func (r *turn) isRecheckDue(now time.Time) bool {
 	every := r.s.cfg.RecheckArchives.Every
@@ -61,7 +61,7 @@ func (r *turn) expectedOrder() feedxml.Order {
 	return feedxml.NewestFirst
 }
 
-// recordTorn takes note of a page that may lack the link to what is older.
+// recordTorn records a page that may lack the link to the older one.
 func (r *turn) recordTorn(d *document) {
 	j := r.s.job
 	if !d.unsure || j.dialect != Paged && r.cur.Dialect != Paged {

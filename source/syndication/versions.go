@@ -2,10 +2,10 @@ package syndication
 
 import "github.com/feedbridge/feedbridge/source/syndication/feedxml"
 
-// versions makes one of what a document has of the same ID: of its versions the one
-// that was updated last, or the first in the document if that does not tell; of
-// its tombstones the last; and of an entry and its tombstone, that which is later
-// (RFC 6721, section 3: at the same time, it was deleted).
+// versions reduces the entries of a document that have the same ID to one: of its
+// versions the one that was updated last, or the first in the document if the dates do
+// not decide; of its tombstones the last; and of an entry and its tombstone the later
+// one (RFC 6721, section 3: at the same time, it was deleted).
 type versions struct {
 	ids map[key]version
 	// repeated is the first ID of which there are several entries, and times how
@@ -14,11 +14,11 @@ type versions struct {
 	times    int
 }
 
-// version is what a document has of an ID.
+// version is the state of an ID in a document.
 type version struct {
 	updated, when    instant
 	entry, tombstone int32 // their places; -1 for none
-	// held says that the topic has the ID, and same that it has it as it counts
+	// held reports that the topic has the ID, and same that it has it as it counts
 	// here.
 	held, same bool
 }
@@ -27,7 +27,7 @@ func (f *version) deleted() bool {
 	return f.tombstone >= 0 && (f.entry < 0 || f.updated == 0 || f.when >= f.updated)
 }
 
-// addEntry takes an entry, and says whether it counts, and which place of the document
+// addEntry takes an entry, and reports whether it counts, and which place of the document
 // does not count any more; -1 for none. updated is 0 if it is not to be believed.
 func (f *versions) addEntry(id string, e *feedxml.Entry, updated instant) (counts bool, instead int) {
 	k := keyOf(id)
@@ -71,7 +71,8 @@ func (f *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 	return isDeleted == e.Deleted, instead
 }
 
-// recordHeld takes note of how what counts of an ID stands to what the topic has.
+// recordHeld records whether the topic already holds an ID, and whether it holds this
+// version of it.
 func (f *versions) recordHeld(id string, held, same bool) {
 	k := keyOf(id)
 	had := f.ids[k]
@@ -79,7 +80,7 @@ func (f *versions) recordHeld(id string, held, same bool) {
 	f.ids[k] = had
 }
 
-// hasEntry says whether the document has an entry of that ID that is not deleted.
+// hasEntry reports whether the document has an entry of that ID that is not deleted.
 func (f *versions) hasEntry(id string) bool {
 	had, ok := f.ids[keyOf(id)]
 	return ok && had.entry >= 0 && !had.deleted()

@@ -38,7 +38,7 @@ const (
 	ArchiveTooNew    = "archive_newer_than_feed"
 	NotPermanent     = "this_is_not_permanent"
 	Trailing         = "trailing_content"
-	Partial          = "partial_document" // 226, which nobody asked for
+	Partial          = "partial_document" // 226, although the request did not ask for it
 )
 
 // violationSet collects violations, one of a kind and page, with the number of
@@ -65,7 +65,7 @@ func (s *violationSet) addAll(list []feed.Violation) {
 	}
 }
 
-// all returns what was collected, and forgets it.
+// all returns the collected violations, and removes them.
 func (s *violationSet) all() []feed.Violation {
 	for i, n := range s.times {
 		if n > 1 {

@@ -10,7 +10,7 @@ import (
 type walker struct{ *turn }
 
 // walkBack looks for older documents until there are none, or none that are not
-// published. It fails where one is not to be had at the moment, and can be called
+// published. It fails where one cannot be read at the moment, and can be called
 // again then.
 func (r walker) walkBack(ctx context.Context) error {
 	s, j := r.s, r.s.job
@@ -84,7 +84,7 @@ func (r walker) walkBack(ctx context.Context) error {
 	return nil
 }
 
-// setFrontier has the walk go on at what a document links to as the next older one.
+// setFrontier continues the walk at the next older document that a document links to.
 func (r walker) setFrontier(d *document) {
 	j := r.s.job
 	url, rel := r.s.profile.olderLink(&d.meta, j.dialect)
@@ -103,10 +103,10 @@ func (r walker) reportOverrun() {
 	r.seen.add(PossibleOverrun, j.url, "none of the %d entries was there at the last poll, and no link leads to what was: some may have come and gone; poll more often", j.fresh)
 }
 
-// pushStep adds a document to those to publish, and lets go of some if there are too
-// many in memory: those that are published last. It lets go of those, too, of which
-// only what the topic has not is held, for the topic will have something else when
-// it is their turn.
+// pushStep adds a document to those to publish, and drops the contents of documents
+// that are published last if there are too many in memory. It also drops documents of
+// which only the entries that the topic lacks are held, because the topic will have
+// changed when it is their turn.
 func (r walker) pushStep(d *document, old bool) {
 	j := r.s.job
 	st := &step{url: d.url, key: d.url, doc: d, old: old}
@@ -256,7 +256,7 @@ func (r walker) walkUntilStable(ctx context.Context) error {
 	}
 }
 
-// retryGap asks for a gap again. What is behind it is published late.
+// retryGap requests a missing archive again. The entries behind it are published late.
 func (r walker) retryGap(ctx context.Context, g gap) error {
 	s := r.s
 	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[key]bool{}, dialect: r.cur.Dialect}

@@ -35,7 +35,7 @@ type item struct {
 	at   int // in the heap
 }
 
-// weight is about what an item takes in memory.
+// weight is the estimated memory of an item, in bytes.
 func (it *item) weight() int {
 	return len(it.Body) + len(it.ID) + len(it.By) + len(it.Comment) + len(it.Updated.Raw) + len(it.Published.Raw) + 400
 }
@@ -49,9 +49,9 @@ type window struct {
 	byIndex map[int]*item
 	size    int
 	limit   int
-	// covered reports whether there is budget for what is held; nil for no bound.
+	// covered reports whether there is budget for the held entries; nil for no bound.
 	covered func() bool
-	// whole says that every entry was taken, be it to publish or not. cut is the
+	// whole reports that every entry was taken, be it to publish or not. cut is the
 	// lowest rank of those that had no room.
 	whole bool
 	cut   *publishOrder
@@ -61,7 +61,7 @@ func newWindow(o feedxml.Order, limit int) *window {
 	return &window{order: o, byIndex: map[int]*item{}, limit: limit, whole: true}
 }
 
-// take adds an entry. wanted says whether an entry has to be published: when
+// take adds an entry. wanted reports whether an entry has to be published: when
 // there is no room for all, only those are held.
 func (w *window) take(it *item, wanted func(*item) bool) {
 	if !w.whole && !wanted(it) {

@@ -5,7 +5,7 @@ import "bytes"
 // attr is an attribute of a tag. It is good until more is read.
 type attr struct {
 	name, value []byte // as written
-	at          int    // of the value, in what the tag was read from
+	at          int    // offset of the value in the bytes of the tag
 }
 
 // attributes cuts out the attributes of a tag that [scanner.tag] has read.

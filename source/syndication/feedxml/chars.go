@@ -18,10 +18,11 @@ func init() {
 	}
 }
 
-// legalPrefix returns how many bytes b starts with that are whole characters of
-// UTF-8 which XML allows. The rest is not, if bad; else it is the first bytes
-// of a character, or nothing. Where b was made by a decoder that writes
-// U+FFFD for what it does not know, replaced, that is bad too.
+// legalPrefix returns the length of the longest prefix of b that consists of whole
+// UTF-8 characters which XML allows. If bad, the next character is not allowed;
+// otherwise the rest is empty or the beginning of a character. replaced is set if b
+// comes from a decoder that writes U+FFFD for unknown bytes: that character is bad
+// then.
 func legalPrefix(b []byte, replaced bool) (n int, bad bool) {
 	for n < len(b) {
 		// Eight bytes at once, for as long as all are printable ASCII.
@@ -63,7 +64,7 @@ func unusualBytes(b []byte) uint64 {
 	return (w | (w-blank)&^w) & high
 }
 
-// isChar says whether XML 1.0 has the character.
+// isChar reports whether XML 1.0 has the character.
 func isChar(c rune) bool {
 	return c == '\t' || c == '\n' || c == '\r' || c >= 0x20 && c <= 0xd7ff || c >= 0xe000 && c <= 0xfffd || c >= 0x10000 && c <= 0x10ffff
 }

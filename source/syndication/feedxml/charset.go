@@ -19,7 +19,7 @@ import (
 const declarationBytes = 1024
 
 // declared matches the encoding of an XML declaration, and declaredLate that of one
-// that something stands before.
+// that something is before.
 var (
 	declared     = regexp.MustCompile(`^\s*` + declaredLate.String())
 	declaredLate = regexp.MustCompile(`<\?xml\s[^>]*?\bencoding\s*=\s*["']\s*([A-Za-z0-9._:-]+)\s*["']`)
@@ -39,12 +39,12 @@ type decodedDocument struct {
 	mixed bool
 }
 
-// decodeDocument finds out the encoding of r. It is that of the byte order mark, else of
-// the Content-Type, else of the XML declaration, else UTF-8 (RFC 7303, section 3).
-// If lenient, one that is not known is taken for UTF-8.
+// decodeDocument detects the encoding of r: that of the byte order mark, else of the
+// Content-Type, else of the XML declaration, else UTF-8 (RFC 7303, section 3). If
+// lenient, an unknown encoding is read as UTF-8.
 //
-// A document is never read in an encoding that its bytes speak against: with
-// "<?xml" in single bytes it cannot be UTF-16, whoever says so.
+// A document is never read in an encoding that its bytes contradict: with "<?xml" in
+// single bytes it is not UTF-16, whatever the labels are.
 func decodeDocument(r io.Reader, contentType string, lenient bool) (d decodedDocument, err error) {
 	b := bufio.NewReaderSize(r, declarationBytes)
 	// An error comes again when the document is read.
@@ -124,8 +124,8 @@ func knownLabel(label string) string {
 	return label
 }
 
-// seenCharset tells an encoding by a byte order mark, which has mark bytes, or by
-// the zeros around the first character. It returns "" if there is neither.
+// seenCharset detects an encoding by a byte order mark of mark bytes, or by the zeros
+// around the first character. It returns "" if there is neither.
 func seenCharset(head []byte) (charset string, mark int) {
 	for _, known := range []struct {
 		begins, charset string

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// checkPiece has encoding/xml read the first n unread bytes, which stand in the given
+// checkPiece has encoding/xml read the first n unread bytes, which are in the given
 // scope, and looks for what that overlooks: attributes that repeat, and prefixes
 // that are not declared. That tags match, and that there is one root, is known
 // already.
@@ -65,7 +65,7 @@ type checker struct {
 	declared [][]string          // prefixes, by element
 }
 
-// startElement returns what is wrong with a tag.
+// startElement returns a description of the error in a tag; "" if it has none.
 func (c *checker) startElement(t xml.StartElement) (detail string) {
 	var prefixes []string
 	for _, a := range t.Attr {
@@ -121,7 +121,7 @@ func (c *checker) isDeclared(prefix string) bool {
 	return prefix == "" || len(c.uris[prefix]) > 0
 }
 
-// declaredPrefix says whether an attribute declares a namespace, and for which prefix.
+// declaredPrefix reports whether an attribute declares a namespace, and for which prefix.
 func declaredPrefix(name xml.Name) (prefix string, ok bool) {
 	switch {
 	case name.Space == "xmlns":

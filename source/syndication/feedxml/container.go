@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// readNext reads what comes next in the innermost container. found says that it was
-// an entry.
+// readNext reads the next child, text or end tag in the innermost container. found
+// reports that it was an entry.
 func (r *Reader) readNext() (e Entry, found bool, err error) {
 	if err := r.skipText(); err != nil {
 		return Entry{}, false, r.repairOr(err)
@@ -155,9 +155,9 @@ func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, e
 	return e, nil
 }
 
-// expandHere expands the declared entities in the n unread bytes that were read as
-// an element or as a tag. It reports whether there were any; then these bytes have to
-// be read again. It fails if an entity would change what the element consists of.
+// expandHere expands the declared entities in the n unread bytes that were read as an
+// element or as a tag. It reports whether there were any; then these bytes have to be
+// read again. It fails if an entity would change the structure of the element.
 func (r *Reader) expandHere(n int) (again bool, err error) {
 	if r.scan.undefined == "" || len(r.entities.declared) == 0 {
 		return false, nil

@@ -58,7 +58,7 @@ func dateName(local string) string {
 	return strings.Clone(local)
 }
 
-// parseDate reads a date, and tells of one that cannot be read.
+// parseDate parses a date, and reports one that it cannot parse.
 func (r *violationLog) parseDate(from, raw string) Date {
 	raw = trimSpace(raw)
 	if raw == "" {
@@ -72,8 +72,8 @@ func (r *violationLog) parseDate(from, raw string) Date {
 	return Date{Time: t, Raw: raw, From: from}
 }
 
-// updateRank says how good a date tells when an entry was changed; 0 if it does
-// not.
+// updateRank ranks the elements that can have the time of the last change; 0 for
+// others.
 func updateRank(in space, local string) int {
 	switch {
 	case in == atom && (local == "updated" || local == "modified"):

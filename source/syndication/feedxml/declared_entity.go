@@ -99,7 +99,7 @@ func withoutNumeric(value []byte) string {
 
 // expand returns an element with the references to declared entities expanded;
 // changed is false if it has none of them. The element is read again afterwards, so
-// what stands for an entity must be complete elements and text: fault names an entity
+// the replacement text of an entity must be complete elements and text: fault names an entity
 // for which that is not so, and whose value is taken for text.
 func (r *entityTable) expand(b []byte) (expanded []byte, changed bool, fault string) {
 	x := expansion{entities: r.declared, left: mostExpanded - r.expanded}
@@ -121,7 +121,7 @@ type entityTable struct {
 // declaredEntity is an entity that the document declares.
 type declaredEntity struct {
 	value string
-	// isContent reports whether value can stand between tags: complete elements, text
+	// isContent reports whether value is content of an element: complete elements, text
 	// and references.
 	isContent bool
 }
@@ -136,7 +136,7 @@ type expansion struct {
 	fault string
 }
 
-// entityText returns what stands for a reference to an entity. It is not ok if the entity is
+// entityText returns the replacement text of a reference to an entity. It is not ok if the entity is
 // not declared, refers to itself, or needs more than is left.
 func (x *expansion) entityText(name string, inTag bool, depth int) (text string, ok bool) {
 	e, ok := x.entities[name]

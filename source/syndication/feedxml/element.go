@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// mostChildren is how many children of an element are remembered. It bounds what
-// an element made of nothing but ids can take.
+// mostChildren is how many children of an element are remembered. It bounds the memory
+// for an element that consists of ids only.
 const mostChildren = 10_000
 
 // element is an element that was read as a whole. Its positions, and those of
@@ -81,7 +81,7 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 }
 
 // readTag reads the tag or other markup at b[i:], which has two bytes at least.
-// done says that it ends the element. Nothing is changed if end is 0.
+// done reports that it ends the element. Nothing is changed if end is 0.
 func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxError) {
 	c := b[i+1]
 	depth := len(r.names)
@@ -140,7 +140,7 @@ func (r *tokenizer) rememberChild(b []byte, i int, t tag) *syntaxError {
 	return nil
 }
 
-// isExcluded says whether children of that local name may be among those that do
+// isExcluded reports whether children of that local name may be among those that do
 // not count.
 func (r *tokenizer) isExcluded(local []byte) bool {
 	return slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == string(local) })

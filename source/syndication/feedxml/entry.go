@@ -13,17 +13,17 @@ import (
 // Entry is an entry of a document, an item, or a tombstone. It shares no memory
 // with the reader.
 type Entry struct {
-	// ID is what the entry is identified by, as written and without white space
-	// around it. It is "" only for a tombstone that does not name its entry.
+	// ID identifies the entry, as written and without white space around it. It is ""
+	// only for a tombstone that does not name its entry.
 	ID string
-	// IDFrom says what ID was taken from.
+	// IDFrom is what ID was taken from.
 	IDFrom IDSource
 	// Look is a short hash of the title, the link and the date: that of publication, or
 	// else of the last change. It is 0 if the entry has no date, or neither a title nor
 	// a link, or is not among the first of the document. It detects an entry whose ID
 	// has changed.
 	Look uint32
-	// Deleted says that this is a tombstone: the entry ID was deleted when
+	// Deleted reports that this is a tombstone: the entry ID was deleted when
 	// Updated says.
 	Deleted bool
 	// Updated is when the entry was changed last. RSS has no such time, and a
@@ -51,8 +51,8 @@ type Entry struct {
 // MaxLooks is how many entries of a document have a [Entry.Look], the first ones.
 const MaxLooks int = 100
 
-// IDSource says what an entry's ID was taken from. Those that are not the
-// format's own are weak: the ID may change although the entry does not.
+// IDSource names the element or attribute that an entry's ID comes from. Those that are
+// not the format's own are weak: the ID may change although the entry does not.
 type IDSource string
 
 // The sources of IDs, in the order in which they are tried. An element that is
@@ -66,7 +66,7 @@ const (
 	FromHash      IDSource = "hash"      // the SHA-256 of all that a reader would show
 )
 
-// Weak says whether the ID is not the format's own.
+// Weak reports whether the ID is not the format's own.
 func (s IDSource) Weak() bool { return s == FromAttribute || s == FromLink || s == FromHash }
 
 // entryReader reads entries, items and tombstones.
@@ -78,8 +78,9 @@ type entryReader struct {
 	count       int // of entries that were read
 }
 
-// readEntry returns the Entry that an element of b is, which begins at an offset of the
-// document. inherit is what it inherits, and s the scope within it.
+// readEntry returns the Entry of an element of b, which begins at an offset of the
+// document. inherit has the declarations that it inherits, and s is the scope within
+// it.
 func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *scope, deleted bool, offset int64) Entry {
 	b = b[:el.end]
 	e := Entry{Deleted: deleted, Index: r.count, Offset: offset}
@@ -124,13 +125,13 @@ func (r *entryReader) tombstone(e *Entry, s *scope) {
 	}
 }
 
-// entryParts are what an entry can be identified by.
+// entryParts are the parts of an entry that can identify it.
 type entryParts struct {
 	id, attribute, guid, about string
-	// link is as written, and base what it is relative to, in Atom.
+	// link is as written, and base is its base URL, in Atom.
 	link, base string
 	hasLink    bool
-	// What the last resort is made of: contents of elements, and the URL of the
+	// The inputs of the hash of the content: contents of elements, and the URL of the
 	// enclosure.
 	title, description, published []byte
 	encoded                       []byte

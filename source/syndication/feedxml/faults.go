@@ -13,8 +13,8 @@ type Faults struct {
 	// Count is how many there were, and Lost how many entries could not be read
 	// whole, and were left out.
 	Count, Lost int
-	// Truncated reports that the document breaks off, and HeadLost that a part of what it
-	// says of itself could not be read: links may be missing then.
+	// Truncated reports that the document breaks off, and HeadLost that elements which
+	// describe it could not be read: links may be missing then.
 	Truncated, HeadLost bool
 	// first are the first of them, in the order of the document.
 	first []placedFault
@@ -68,15 +68,15 @@ func (f *Faults) count(offset int64) bool {
 	return len(f.first) < mostFaults || offset < f.first[mostFaults-1].offset
 }
 
-// insert takes note of a fault. Characters are repaired before the elements that they
-// stand in, so faults do not come in the order of the document.
+// insert records a fault. Characters are repaired before the elements that they
+// are in, so faults do not come in the order of the document.
 func (f *Faults) insert(one placedFault) {
 	f.first = append(f.first, one)
 	slices.SortStableFunc(f.first, func(a, b placedFault) int { return cmp.Compare(a.offset, b.offset) })
 	f.first = f.first[:min(len(f.first), mostFaults)]
 }
 
-// faultLog records what a lenient reader repairs.
+// faultLog records the repairs of a lenient reader.
 type faultLog struct {
 	at         *tokenizer
 	faults     Faults
@@ -92,7 +92,7 @@ func (r *faultLog) recordRepair(kind error, at int, detail string) {
 	}
 }
 
-// recordCharacter takes note of a character that the input has repaired. It does
+// recordCharacter records a character that the input has repaired. It does
 // not quote the text there, which has not been read yet.
 func (r *faultLog) recordCharacter(at int, detail string) {
 	offset := r.at.in.offsetOf(at)
@@ -104,7 +104,7 @@ func (r *faultLog) recordCharacter(at int, detail string) {
 	r.faults.insert(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
 }
 
-// recordRepairs takes note of the faults of a piece that the unread bytes start
+// recordRepairs records the faults of a piece that the unread bytes start
 // with.
 func (r *faultLog) recordRepairs(p *repairer) {
 	for _, one := range p.first {

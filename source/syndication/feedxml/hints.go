@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// longestHint is what no hint goes beyond. A publisher who asks for more has
-// made a mistake.
+// longestHint is the longest wait that a hint can ask for. A publisher who asks for
+// more has made a mistake.
 const longestHint = 366 * 24 * time.Hour
 
 // readHint reads an element of RSS that says when to poll.

@@ -37,7 +37,7 @@ func (r *Reader) repairChild(c childState, cause error) error {
 	}
 	tooLarge := false
 	for {
-		// What is behind the limit has no part in it, however much of it is here.
+		// Bytes behind the limit are ignored, however many of them are in the buffer.
 		p.b = r.in.unread()
 		p.b = p.b[:min(len(p.b), limit)]
 		end := 0
@@ -92,9 +92,9 @@ func (p *repairer) retry(whole bool) repairer {
 	return repairer{entry: p.entry, maxDepth: p.maxDepth, maxAttributes: p.maxAttributes, outer: p.outer, whole: whole}
 }
 
-// repairBetween skips what stands in the innermost container between its children
-// and is not well-formed: text, an end tag, a comment or the like. It returns
-// cause if it cannot.
+// repairBetween skips markup between the children of the innermost container that is
+// not well-formed: text, an end tag, a comment or the like. It returns cause if it
+// cannot.
 func (r *Reader) repairBetween(cause error) error {
 	if errors.Is(cause, ErrTooLarge) {
 		return cause
@@ -194,8 +194,8 @@ func (r *Reader) skipEndTag(cause error) error {
 	return nil
 }
 
-// hidesEntries matches the start of what may contain the text of an entry that is none of
-// the feed: a comment, a CDATA section, a script.
+// hidesEntries matches the start of markup that may contain entries which are not part
+// of the feed: a comment, a CDATA section, a script.
 var hidesEntries = regexp.MustCompile(`(?i)<!|<(?:script|style)\b`)
 
 // reopenRoot reports whether entries follow the root element, so that its end tag came

@@ -23,8 +23,8 @@ type Link struct {
 	Length int64
 }
 
-// relationPrefix may stand before the name of a registered relation (RFC 4287,
-// section 4.2.7.2).
+// relationPrefix may precede the name of a registered relation (RFC 4287, section
+// 4.2.7.2).
 const relationPrefix = "http://www.iana.org/assignments/relation/"
 
 // readLink adds the link in r.attrs, which is an Atom link's, to the document's.
@@ -156,7 +156,7 @@ func mediaTypeText(mediaType []byte) string {
 	return attrValue(mediaType)
 }
 
-// isFeedType says whether a link of that media type may lead to a feed.
+// isFeedType reports whether a link of that media type may lead to a feed.
 func isFeedType(mediaType string) bool {
 	name, _, err := mime.ParseMediaType(mediaType)
 	if err != nil {

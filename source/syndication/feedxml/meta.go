@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Meta is what a document says of itself: what stands in atom:feed, in a channel
-// or in the atom:head of early drafts, and not in an entry.
+// Meta describes a document: the elements in atom:feed, in a channel or in the
+// atom:head of early drafts that are not in an entry.
 type Meta struct {
 	// URL is the document's, as given in [Options].
 	URL    string
 	Format Format
 	// Version is the version attribute of an element rss.
 	Version string
-	// Single says that the root element is an entry or a tombstone itself.
+	// Single reports that the root element is an entry or a tombstone itself.
 	Single bool
 	// ID is the feed's atom:id, or the rdf:about of its channel. It is no
 	// identity of the feed: there are servers that make up another one for each
@@ -37,7 +37,7 @@ type Meta struct {
 	// absolute; PrevRaw is as written.
 	Prev, PrevRaw string
 
-	// Hints say how often to poll.
+	// Hints are the polling hints.
 	Hints Hints
 
 	// Order is how the update times of the entries run so far, and
@@ -51,7 +51,7 @@ type Meta struct {
 // Flag is an element that is true or false, or that the document does not have.
 type Flag string
 
-// The values of a flag. What is neither counts as absent.
+// The values of a flag. Any other text counts as absent.
 const (
 	Unset Flag = ""
 	Yes   Flag = "true"
@@ -77,7 +77,7 @@ func (m *Meta) Link(rel string) (link Link, count int) {
 	return link, count
 }
 
-// metaReader reads what a document says of itself.
+// metaReader reads the elements that describe a document.
 type metaReader struct {
 	*vocabulary
 	meta        Meta
@@ -98,7 +98,7 @@ func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in 
 	isOwn := in == r.own && m.Format != Atom
 	switch {
 	case depth == 1 && m.Format != Atom:
-		// What stands beside a channel does not describe it.
+		// Elements beside a channel do not describe it.
 	case !declared:
 		if isFlag(name) || name == "link" || name == "prev" {
 			r.violationf(UndeclaredPrefix, "the prefix of %s is not declared; the element is ignored", Excerpt(b[1:el.tag.nameEnd]))
@@ -144,8 +144,8 @@ func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in 
 	}
 }
 
-// documentRank says how good a date tells when a document was changed; 0 if it
-// does not.
+// documentRank ranks the elements that can have the time at which a document was
+// changed; 0 for others.
 func documentRank(in space, local string, isOwn bool) int {
 	switch {
 	case in == atom && (local == "updated" || local == "modified"), isOwn && local == "lastBuildDate":
@@ -201,7 +201,7 @@ func (r *metaReader) readHistory(s *scope, local string, content []byte) {
 	}
 }
 
-// Hints are how often a publisher asks to be polled. What is zero was not said.
+// Hints are how often a publisher asks to be polled. Hints that are not given are zero.
 type Hints struct {
 	// TTL is for how long the document may be kept.
 	TTL time.Duration

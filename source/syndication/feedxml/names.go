@@ -69,7 +69,7 @@ type binding struct {
 	space       space
 }
 
-// scope is what an element inherits and hands on.
+// scope has the declarations that an element inherits and passes on.
 type scope struct {
 	bindings []binding // inner ones last
 	base     string    // absolute, if the document's URL is
@@ -120,7 +120,7 @@ func (s *scope) effectiveBindings() []binding {
 	return seen
 }
 
-// isMeaningful says whether a child of that local name is remembered.
+// isMeaningful reports whether a child of that local name is remembered.
 func isMeaningful(local []byte) bool {
 	switch string(local) {
 	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",

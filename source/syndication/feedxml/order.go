@@ -6,7 +6,7 @@ import "time"
 // of entries no meaning, and publishers put theirs either way round.
 type Order string
 
-// The orders. Dates that are all equal, missing or not to be read tell none.
+// The orders. Dates that are all equal, missing or unreadable have none.
 const (
 	NoOrder     Order = ""
 	NewestFirst Order = "newest_first"

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// A repairer makes well-formed XML of one element of a document that is not. Like
-// the feed readers that people use, it takes the mistakes for what they mostly
-// are: an ampersand that was not escaped, an end tag that was forgotten, a quote
-// that is missing. What it writes is what the [scanner] accepts, and the result
-// does not depend on what follows the element.
+// A repairer makes well-formed XML of one element of a document that is not. Like the
+// feed readers that people use, it assumes the most likely mistakes: an ampersand that
+// was not escaped, an end tag that was forgotten, a quote that is missing. The
+// [scanner] accepts its output, which does not depend on the text behind the element.
 type repairer struct {
 	b []byte // begins with the start tag of the element
 	// whole reports that nothing follows b.
@@ -23,7 +22,8 @@ type repairer struct {
 	entry                   bool
 	maxDepth, maxAttributes int
 
-	// out is the element as it is repaired so far, and stack what is open in it.
+	// out is the repaired part of the element, and stack has the elements that are open
+	// in it.
 	out   []byte
 	stack []openTag
 	// next is the next entry in it, and cut reports that it ends there.
@@ -43,8 +43,8 @@ type repairer struct {
 // openTag is an element that has begun.
 type openTag struct {
 	name string
-	// closed is whether an end tag follows before the entry ends: 0 if nobody has
-	// looked.
+	// closed is whether an end tag follows before the entry ends: 0 if that is not
+	// known yet.
 	closed int8
 }
 
@@ -120,7 +120,7 @@ func (p *repairer) repairAtEnd() int {
 func (p *repairer) finishElement(at int) (end int) {
 	detail := "the end tag of " + Excerpt(p.stack[0].name) + " is missing"
 	if p.next != nil {
-		// What is behind it is repaired when it is read.
+		// The rest is repaired when it is read.
 		p.faults, p.first, p.lost = p.next.faults, p.first[:p.next.first], p.next.lost
 		p.addFault(p.next.at, detail)
 		p.cut = true
@@ -250,8 +250,8 @@ func (p *repairer) repairStartTag(i int) (end int) {
 	return end
 }
 
-// placeTag decides where in the element the start tag at b[i:] stands. It returns
-// false if b ends before that is known.
+// placeTag decides to which element the start tag at b[i:] belongs. It returns false if
+// b ends before that is known.
 func (p *repairer) placeTag(i int, name string) bool {
 	_, local := cutPrefix([]byte(name))
 	isEntry := string(local) == "item" || string(local) == "entry"
@@ -289,8 +289,8 @@ func isEntryChild(local []byte) bool {
 	return isMeaningful(local)
 }
 
-// isClosed reports whether an end tag of the element at depth k of the stack stands
-// behind b[i:] and in the entry.
+// isClosed reports whether an end tag of the element at depth k of the stack is behind
+// b[i:] and in the entry.
 func (p *repairer) isClosed(i, k int) (closed, known bool) {
 	tag := &p.stack[k]
 	if tag.closed != 0 {
@@ -466,7 +466,7 @@ func (p *repairer) copyValue(from, to int, quote byte) {
 }
 
 // repairEndTag repairs the end tag at b[i:], and returns where it ends; 0 if b ends
-// before. ended says that it is that of an element around this one.
+// before. ended reports that it is that of an element around this one.
 func (p *repairer) repairEndTag(i int) (end int, ended bool) {
 	j := i + 2
 	for j < len(p.b) && isName[p.b[j]] {

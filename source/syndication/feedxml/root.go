@@ -26,8 +26,8 @@ func (r *Reader) readRoot() (e Entry, found bool, err error) {
 	}
 }
 
-// repairRoot repairs the start tag of the root element, or skips what stands before
-// it, so that reading can start over. It returns cause if it cannot.
+// repairRoot repairs the start tag of the root element, or skips text before it, so
+// that reading can start over. It returns cause if it cannot.
 func (r *Reader) repairRoot(cause error) error {
 	if !r.opts.Lenient || r.format != "" {
 		return cause
@@ -40,12 +40,12 @@ func (r *Reader) repairRoot(cause error) error {
 	return r.skipJunk(cause)
 }
 
-// readRootElement is [Reader.readRoot] behind what is known of the encoding.
+// readRootElement is [Reader.readRoot] once the encoding is known.
 func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	if err := r.readProlog(); err != nil {
 		return Entry{}, false, err
 	}
-	// HTML is told by the name alone: the rest of its tag need not be XML.
+	// HTML is recognised by its name only: the rest of its tag need not be XML.
 	nameEnd, err := r.readToken(r.opts.Limits.Head, func(b []byte) (int, *syntaxError) {
 		for i := 1; i < len(b); i++ {
 			if !isName[b[i]] {
@@ -141,7 +141,7 @@ func (r *Reader) detectCharset() error {
 	return nil
 }
 
-// readProlog skips what may come before the root element.
+// readProlog skips the declarations, comments and instructions before the root element.
 func (r *Reader) readProlog() error {
 	limit := r.opts.Limits.Head
 	for {

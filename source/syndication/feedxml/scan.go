@@ -2,9 +2,9 @@ package feedxml
 
 import "bytes"
 
-// A scanner finds where the tokens of XML end. Its functions look at b from i
-// on. They return 0 where b ends before the token does; what they find or refuse
-// does not depend on what follows the token.
+// A scanner finds the ends of XML tokens. Its functions look at b from i on. They
+// return 0 if b ends before the token does. The result does not depend on the text
+// behind the token.
 type scanner struct {
 	maxAttributes int
 	// undefined is the first entity that XML does not define and that was
@@ -138,7 +138,7 @@ var (
 )
 
 // scanMarkup reads what begins at i with "<!" or "<?": a comment, a CDATA section, a
-// processing instruction. Nothing else may stand in an element.
+// processing instruction. Nothing else may are in an element.
 func scanMarkup(b []byte, i int) (end int, err *syntaxError) {
 	rest := b[i:]
 	switch {

@@ -64,7 +64,7 @@ func attrValue(b []byte) string {
 	if plain {
 		return string(b)
 	}
-	// References to white space stand for themselves.
+	// References to white space are kept.
 	blank := bytes.ReplaceAll(b, []byte("\r\n"), []byte(" "))
 	for i := range blank {
 		if isSpace[blank[i]] {

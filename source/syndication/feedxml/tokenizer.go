@@ -39,7 +39,8 @@ func (r *tokenizer) readToken(limit int, scan func(b []byte) (end int, err *synt
 	}
 }
 
-// readTrailer reads what follows the root element: nothing, or comments.
+// readTrailer reads the rest of the document behind the root element: nothing, or
+// comments.
 func (r *tokenizer) readTrailer() error {
 	for {
 		b := r.in.unread()
@@ -122,7 +123,7 @@ func (r *tokenizer) readMore(from, limit int) error {
 	return r.endError(err)
 }
 
-// endError is what the end of the input means before that of the document.
+// endError returns the error for an input that ends before the document does.
 func (r *tokenizer) endError(err error) error {
 	at := len(r.in.unread())
 	var char illegalByte
@@ -174,8 +175,8 @@ func (r *tokenizer) position(at int) string {
 	return fmt.Sprintf("line %d, column %d: ", line, column)
 }
 
-// quoteNear quotes the text at an unread byte, for errors, with a little of what is
-// before it. It does not depend on how the bytes arrive.
+// quoteNear quotes the text at an unread byte, for errors, with a few characters before
+// it. The result does not depend on how the bytes arrive.
 func (r *tokenizer) quoteNear(at int) string {
 	const before, ahead = 20, 256
 	end := at + longestExcerpt + ahead
@@ -187,7 +188,7 @@ func (r *tokenizer) quoteNear(at int) string {
 	for at > 0 && at < len(b) && !utf8.RuneStart(b[at]) {
 		at--
 	}
-	// A secret is recognised by what is before it in its URL.
+	// A secret is recognised by the text before it in its URL.
 	word := at
 	for word > max(0, at-longestAddress) && !isSpace[b[word-1]] && (word == len(b) || b[word] != '<') {
 		word--
@@ -202,15 +203,15 @@ func (r *tokenizer) quoteNear(at int) string {
 	return ""
 }
 
-// quoteAhead quotes what comes next.
+// quoteAhead quotes the next unread text.
 func (r *tokenizer) quoteAhead() string {
 	for len(r.in.unread()) <= longestExcerpt && r.in.readOnce() == nil {
 	}
 	return Excerpt(r.in.unread())
 }
 
-// moreJunk reads more of what is not well-formed. It reports false at the end of the
-// document, or if there are [mostJunk] bytes.
+// moreJunk reads more of a part that is not well-formed. It reports false at the end of
+// the document, or if there are [mostJunk] bytes.
 func (r *tokenizer) moreJunk() bool {
 	return len(r.in.unread()) < mostJunk && r.in.readMore(0, mostJunk) == nil
 }

@@ -9,7 +9,7 @@ import (
 // The kinds of violation that are seen while a document is read and that do not
 // stop the reading.
 const (
-	NotWellFormed    = "not_well_formed" // what a lenient reader repaired
+	NotWellFormed    = "not_well_formed" // repaired by a lenient reader
 	UndefinedEntity  = "undefined_entity"
 	UndeclaredPrefix = "undeclared_prefix"
 	CharsetMismatch  = "charset_mismatch"
@@ -29,7 +29,7 @@ const (
 // mostViolations is how many violations are kept until they are asked for.
 const mostViolations = 100
 
-// violationLog collects what is wrong with a document and does not stop the reading.
+// violationLog collects violations, which do not stop the reading.
 type violationLog struct {
 	page string // the URL of the document
 	list []feed.Violation
@@ -41,7 +41,7 @@ func (r *violationLog) violationf(kind, format string, args ...any) {
 	}
 }
 
-// takeAll returns what was collected, and forgets it.
+// takeAll returns the collected violations, and removes them.
 func (r *violationLog) takeAll() []feed.Violation {
 	list := r.list
 	r.list = nil
