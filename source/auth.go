@@ -56,8 +56,8 @@ func (c *credentials) add(ctx context.Context, header http.Header) (*token, erro
 	return used, nil
 }
 
-// secrets returns what was sent to a server and must not show in what that server
-// writes.
+// secrets returns the secrets that were sent to a server. They must not be shown in
+// quotes of its answers.
 func (c *credentials) secrets(sent http.Header) (secrets []string) {
 	for name := range sent {
 		if _, ours := c.headers[name]; !ours && name != "Authorization" {
@@ -78,8 +78,8 @@ func oneOf(value secret.String, key, file string) (secret.String, error) {
 	return readSecret(key, file)
 }
 
-// readSecret reads the file at every call: it is small, and whoever rotates it
-// need not tell anyone. key is what the configuration calls it.
+// readSecret reads the file at every call: it is small, and a rotated secret is used
+// without a signal. key is its name in the configuration.
 func readSecret(key, file string) (secret.String, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // token is an access token on its way into a request.
 type token struct {
 	*oauth2.Token
-	// fresh says that it was fetched for this request: if it is refused,
-	// another one would be too.
+	// fresh reports that it was fetched for this request: if it is refused, another one
+	// would be too.
 	fresh bool
 }
 
@@ -91,8 +91,8 @@ func (t *tokens) drop(refused *token) {
 	}
 }
 
-// explain says what went wrong at the token's server. What that server wrote
-// is shown without the secret, which it may have repeated.
+// explain describes an error of the token's server. Its answer is quoted without the
+// secret, which it may have repeated.
 func (t *tokens) explain(err error, secret string) error {
 	const what = "fetching a token (auth.oauth2)"
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {

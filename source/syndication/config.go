@@ -175,24 +175,24 @@ func (c Settings) Validate() []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if _, ok := profiles[c.Dialect]; !ok {
-		fail("dialect: %q is none: want auto, complete, archived, paged, window, fh-00 to fh-05, pace, atomhopper, ict4h or kurrent", c.Dialect)
+		fail("dialect: invalid value %q: want auto, complete, archived, paged, window, fh-00 to fh-05, pace, atomhopper, ict4h or kurrent", c.Dialect)
 	}
 	if _, ok := orders[c.EntryOrder]; !ok {
-		fail("entry_order: %q is none: want auto, newest_first, oldest_first or updated", c.EntryOrder)
+		fail("entry_order: invalid value %q: want auto, newest_first, oldest_first or updated", c.EntryOrder)
 	}
 	switch p := c.profile(); {
 	case c.Mode != "poll" && c.Mode != "tail":
-		fail("mode: %q is none: want poll or tail", c.Mode)
+		fail("mode: invalid value %q: want poll or tail", c.Mode)
 	case p.tail && p.newer == "":
 		fail("newer_rel: is missing: mode tail needs the relation that leads to the next newer page, such as previous or next-archive")
 	case !p.tail && c.NewerRel != "" && p.forced == Window:
 		fail("newer_rel: has no meaning where no links are followed (dialect: window)")
 	}
 	if c.TombstoneUnknown != "ignore" && c.TombstoneUnknown != "publish" {
-		fail("tombstone_unknown: %q is none: want ignore or publish", c.TombstoneUnknown)
+		fail("tombstone_unknown: invalid value %q: want ignore or publish", c.TombstoneUnknown)
 	}
 	if c.Hints != "heed" && c.Hints != "ignore" {
-		fail("hints: %q is none: want heed or ignore", c.Hints)
+		fail("hints: invalid value %q: want heed or ignore", c.Hints)
 	}
 	switch c.Identity {
 	case "auto", "guid", "link", "content":
