@@ -175,11 +175,15 @@ func (r *tokenizer) position(at int) string {
 	return fmt.Sprintf("line %d, column %d: ", line, column)
 }
 
+// excerptAhead is how many bytes behind an excerpt are read to decide whether it ends
+// within a secret. It is fixed, so that errors do not depend on how the bytes arrive.
+const excerptAhead = 256
+
 // quoteNear quotes the text at an unread byte, for errors, with a few characters before
 // it. The result does not depend on how the bytes arrive.
 func (r *tokenizer) quoteNear(at int) string {
-	const before, ahead = 20, 256
-	end := at + longestExcerpt + ahead
+	const before = 20
+	end := at + longestExcerpt + excerptAhead
 	for len(r.in.unread()) <= end && r.in.readOnce() == nil {
 	}
 	b := r.in.unread()
@@ -205,9 +209,11 @@ func (r *tokenizer) quoteNear(at int) string {
 
 // quoteAhead quotes the next unread text.
 func (r *tokenizer) quoteAhead() string {
-	for len(r.in.unread()) <= longestExcerpt && r.in.readOnce() == nil {
+	const most = longestExcerpt + excerptAhead
+	for len(r.in.unread()) <= most && r.in.readOnce() == nil {
 	}
-	return Excerpt(r.in.unread())
+	b := r.in.unread()
+	return Excerpt(b[:min(len(b), most)])
 }
 
 // moreJunk reads more of a part that is not well-formed. It reports false at the end of
