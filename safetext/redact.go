@@ -89,13 +89,32 @@ func (r *Redactor) Excerpt(text string, most int) string {
 }
 
 func (r *Redactor) redact(text string, isURL bool) string {
-	if strings.IndexAny(text, `=@%\`) < 0 && !strings.Contains(text, "//") {
+	if !strings.ContainsAny(text, `=@%\`) && !mayHavePassword(text) {
 		return text
 	}
 	if r == nil {
 		r = standard
 	}
 	return r.hide(text, split(text), isURL)
+}
+
+// mayHavePassword reports whether an authority in a text without @ has a colon that no
+// port follows. It exists because most texts are URLs without a secret.
+func mayHavePassword(text string) bool {
+	for {
+		_, rest, ok := strings.Cut(text, "//")
+		if !ok {
+			return false
+		}
+		colon := false
+		for i := 0; i < len(rest) && strings.IndexByte("/?# ", rest[i]) < 0; i++ {
+			if colon && (rest[i] < '0' || rest[i] > '9') {
+				return true
+			}
+			colon = colon || rest[i] == ':'
+		}
+		text = rest
+	}
 }
 
 // hide replaces the secrets of a text, which has the given characters.
@@ -141,8 +160,8 @@ func (r *Redactor) hide(text string, chars []char, isURL bool) string {
 	return out.String()
 }
 
-// isSecretName reports whether the name of a secret parameter stands before the
-// equals sign at chars[equals].
+// isSecretName reports whether the name of a secret parameter is before the equals sign
+// at chars[equals].
 func (r *Redactor) isSecretName(chars []char, equals int) bool {
 	start := equals
 	for ; start > 0; start-- {
@@ -230,10 +249,10 @@ func (r *Redactor) secretFollows(chars []char, i int) bool {
 }
 
 // userinfoEnd returns the place of the @ that ends the user name and password of the
-// authority that begins at chars[i]; -1 if it has none. A password may have an @ in
-// it, and if what is before the first slash cannot be a host and a port, a slash, a
-// question mark and a number sign too. If such an authority has no @, all of it is
-// hidden.
+// authority that begins at chars[i]; -1 if it has none. A password may have an @ in it.
+// If the text before the first slash cannot be a host and a port, the password may also
+// have a slash, a question mark and a number sign in it. If such an authority has no @,
+// all of it is hidden.
 func userinfoEnd(chars []char, i int, isURL bool) int {
 	if i >= len(chars) {
 		return -1
@@ -287,7 +306,7 @@ func ends(chars []char, i int) bool {
 	return c.level == 0 && (isSpace(c.c) || isForeign(c.c) && (i+1 == len(chars) || !isWord(chars[i+1].c)))
 }
 
-// isSeparator reports whether the name of a parameter may stand behind c.
+// isSeparator reports whether the name of a parameter may follow c.
 func isSeparator(c byte) bool {
 	return c == '?' || c == '&' || c == ';' || c == '#' || c == '/' || c == '!'
 }

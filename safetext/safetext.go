@@ -105,8 +105,8 @@ func surrogates(r rune) (high, low rune) {
 	return 0xD800 + r>>10, 0xDC00 + r&0x3FF
 }
 
-// needsEscape reports whether r is not printable. Blanks and line ends stand
-// between the values of JSON.
+// needsEscape reports whether r is not printable. Blanks and line ends are allowed,
+// because they separate the values of JSON.
 func needsEscape(r rune) bool {
 	return r >= utf8.RuneSelf && r != utf8.RuneError && !strconv.IsPrint(r) || r == 0x7F
 }

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// bombFloor and bombRatio bound what a compressed body may become: after
-	// the first 16 MiB, text of real feeds has never shrunk to a 500th, while
-	// a body made to exhaust its reader shrinks to a 1000th.
+	// bombFloor and bombRatio bound the size of a decompressed body: after the first 16
+	// MiB, text of real feeds has never shrunk to a 500th, while a body made to exhaust
+	// its reader shrinks to a 1000th.
 	bombFloor = 16 << 20
 	bombRatio = 500
 	// drainBytes and drainTime bound the effort to read a body to its end, so

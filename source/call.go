@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// maxWait bounds a Retry-After, lest a typing error stops a feed for good.
+	// maxWait bounds a Retry-After, so that a typing error does not stop a feed for
+	// good.
 	maxWait = time.Hour
 	// maxExcerpt is how much of an error's body is shown, in characters. More is
 	// read, so that no secret is cut in half before it is masked.
@@ -43,7 +44,7 @@ func (c *call) String() string {
 	return c.request.Method + " " + c.client.redact.URL(c.request.URL.String())
 }
 
-// close gives up what is left of the call, its connection if need be.
+// close drops the rest of the call, and its connection if necessary.
 func (c *call) close() {
 	_ = newBody(c, false, nil).Close()
 }
@@ -149,7 +150,7 @@ func (c *call) result(r Request) (*Response, error) {
 	return nil, c.fail("")
 }
 
-// packed says whether the body is compressed by gzip.
+// packed reports whether the body is compressed by gzip.
 func (c *call) packed() (bool, error) {
 	switch encoding := strings.ToLower(strings.TrimSpace(strings.Join(c.response.Header.Values("Content-Encoding"), ","))); encoding {
 	case "", "identity":
@@ -190,8 +191,8 @@ func excerpt(redact *safetext.Redactor, text string, secrets ...string) string {
 	return redact.Excerpt(credential.Mask(text, secrets...), maxExcerpt)
 }
 
-// retryAfter reads Retry-After in both its forms, the second of them by the
-// server's own clock. What it cannot read is no wait.
+// retryAfter parses Retry-After in both its forms, a date relative to the server's own
+// clock. An invalid value is no wait.
 func retryAfter(header http.Header, date time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	if value == "" {
@@ -210,7 +211,7 @@ func retryAfter(header http.Header, date time.Time) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// observed tells of each exchange that a transport makes.
+// observed reports each exchange that a transport makes.
 type observed struct {
 	transport http.RoundTripper
 	observe   func(Exchange)

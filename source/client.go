@@ -1,13 +1,12 @@
-// Package source has what the sources share: an HTTP client with good manners.
+// Package source is the HTTP client of the sources.
 //
-// A [Client] reads one feed. It sends conditional requests when it is asked
-// to, keeps to a rate for each host, heeds Retry-After, bounds what the
-// upstream may make it hold and how long it may keep it waiting, and sends
-// credentials nowhere but to the origin that they were configured for.
+// A [Client] reads one feed. It sends conditional requests, keeps to a rate for each
+// host, follows Retry-After, bounds the memory and the time that an upstream can take,
+// and sends credentials only to the origin that they were configured for.
 //
-// It never repeats a request. Whoever uses it backs off after an error, for
-// which errors say whether they need a person ([feed.ErrPermanent]) and how
-// long to wait at least (RetryAfter).
+// It never repeats a request. Its caller backs off after an error: errors report
+// whether a person has to act ([feed.ErrPermanent]) and how long to wait at least
+// (RetryAfter).
 package source
 
 import (
@@ -25,16 +24,15 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// Options are what a client has from the program and not from the feed's
-// configuration.
+// Options are the settings of a client that do not come from the feed's configuration.
 type Options struct {
-	// UserAgent tells upstreams who asks, and where to complain. Default
-	// "feedbridge (+https://github.com/feedbridge/feedbridge)".
+	// UserAgent identifies the client to upstreams, with an address for complaints.
+	// Default "feedbridge (+https://github.com/feedbridge/feedbridge)".
 	UserAgent string
 	// Observe is called after each exchange with a server, for metrics. It
 	// may be called by several goroutines at a time.
 	Observe func(Exchange)
-	// Hosts is what the clients of a process share. Nil shares nothing.
+	// Hosts is shared by the clients of a process. Nil shares nothing.
 	Hosts *Hosts
 	// Redact hides the secrets of the URLs and of the answers that errors quote. Nil
 	// knows the usual names of parameters only.
@@ -125,8 +123,8 @@ type Request struct {
 	// IfNoneMatch and IfModifiedSince are sent if they are set. They make 304
 	// a good answer.
 	IfNoneMatch, IfModifiedSince string
-	// Partial makes 226 (RFC 3229) a good answer to a GET. Its body has only
-	// what is new.
+	// Partial makes 226 (RFC 3229) a good answer to a GET. Its body has only the new
+	// entries.
 	Partial bool
 }
 
@@ -140,7 +138,7 @@ type Response struct {
 	// URL is where the answer came from, after redirects. It is what relative
 	// links start from.
 	URL *url.URL
-	// Moved says that there were redirects, all of them permanent (301, 308).
+	// Moved reports that there were redirects, all of them permanent (301, 308).
 	Moved bool
 	// Body is decoded, and empty unless a GET was answered with 200 or 226. The
 	// caller reads it from one goroutine and must close it. Its errors name
@@ -206,7 +204,8 @@ var followed = []int{
 	http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
 }
 
-// permit says whether a link or a redirect may lead from one URL to another.
+// permit returns an error unless a link or a redirect may lead from one URL to the
+// other.
 func (c *Client) permit(from, to *url.URL) error {
 	refuse := func(format string, args ...any) error { return feed.Permanent(fmt.Errorf(format, args...)) }
 	switch {

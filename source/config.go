@@ -6,9 +6,9 @@ import (
 	"github.com/feedbridge/feedbridge/credential"
 )
 
-// Config says how to speak to one feed's upstream. Its yaml tags are the keys
-// of the configuration file. Start from [Defaults]: a limit or a timeout of
-// zero is refused, not taken for "none".
+// Config configures the requests to the upstream of one feed. Its yaml tags are the
+// keys of the configuration file. Start from [Defaults]: a limit or a timeout of zero
+// is refused, and does not mean "none".
 type Config struct {
 	// URL is the feed's entry point: http or https, and absolute. Its scheme,
 	// host and port are the origin that headers and credentials go to.
@@ -25,12 +25,12 @@ type Config struct {
 	AllowHosts []string `yaml:"allow_hosts"`
 	// Timeouts bound how long the upstream may keep a request waiting.
 	Timeouts Timeouts `yaml:"timeouts"`
-	// Limits bound what the upstream may make this program hold.
+	// Limits bound the memory that the upstream can take.
 	Limits Limits `yaml:"limits"`
 }
 
-// Auth has the ways to prove who asks: at most one of Bearer, BearerFile,
-// Basic and OAuth2, and a client certificate in TLS beside any of them.
+// Auth has the credentials: at most one of Bearer, BearerFile, Basic and OAuth2, and a
+// client certificate in TLS beside any of them.
 type Auth struct {
 	// Bearer is a token for "Authorization: Bearer".
 	Bearer credential.Secret `yaml:"bearer"`
@@ -80,11 +80,10 @@ type Timeouts struct {
 	Idle time.Duration `yaml:"idle"`
 }
 
-// Limits bound what the upstream may make this program hold or do.
+// Limits bound the memory and the work that the upstream can cause.
 type Limits struct {
-	// Page is the largest page, in bytes, after decompression. What comes
-	// over the wire may not be larger either. Default 1 GiB: pages are read as a
-	// stream and never held whole.
+	// Page is the largest page, in bytes, after decompression. It bounds the bytes on
+	// the wire too. Default 1 GiB: pages are read as a stream and never held whole.
 	Page int64 `yaml:"page"`
 	// Header is the largest response header, in bytes. Default 64 KiB.
 	Header int64 `yaml:"header"`

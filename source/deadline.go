@@ -14,9 +14,9 @@ type deadline struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu    sync.Mutex // guards what follows; the timer runs in a goroutine of its own
+	mu    sync.Mutex // guards the fields below; the timer runs in a goroutine of its own
 	timer *time.Timer
-	wait  *timeoutError // what is being waited for, nil if nothing is
+	wait  *timeoutError // the current wait; nil without one
 }
 
 func newDeadline(ctx context.Context) *deadline {

@@ -15,17 +15,17 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// ErrTooLarge is matched, beside [feed.ErrPermanent], by the errors that say
-// that a page or a header is larger than the configured limit.
+// ErrTooLarge is matched, beside [feed.ErrPermanent], by the errors about a page or a
+// header that is larger than the configured limit.
 var ErrTooLarge = errors.New("larger than the limit")
 
 func tooLarge(format string, args ...any) error {
 	return feed.Permanent(fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrTooLarge))
 }
 
-// StatusError says that the upstream answered with a status that does not
-// carry what was asked for. It matches [feed.ErrPermanent] unless the status
-// is a 5xx or one of 408, 421, 425 and 429, which pass by themselves.
+// StatusError is the error for a status without the requested content. It matches
+// [feed.ErrPermanent] unless the status is a 5xx or one of 408, 421, 425 and 429, which
+// pass by themselves.
 type StatusError struct {
 	Method string
 	URL    string // without credentials
@@ -36,7 +36,7 @@ type StatusError struct {
 	// Excerpt is the start of a textual body, in one line.
 	Excerpt string
 
-	note      string // what the status alone does not say
+	note      string // the cause, if the status does not explain it
 	transient bool   // passes by itself, whatever the status
 }
 
@@ -61,8 +61,8 @@ func (e *StatusError) Error() string {
 	return b.String()
 }
 
-// cure is what an operator can do about a status. Whether it is asked for again, and
-// when, only who has asked can say.
+// cure returns what an operator can do about a status. It does not mention retries,
+// which only the caller knows of.
 func cure(status int) string {
 	switch {
 	case status == http.StatusNotFound, status == http.StatusGone:
@@ -94,7 +94,7 @@ func passes(status int) bool {
 	return status >= 500
 }
 
-// timeoutError says which of the configured timeouts has passed.
+// timeoutError is the error for a configured timeout that has passed.
 type timeoutError struct {
 	what   string
 	limit  time.Duration

@@ -14,16 +14,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Hosts is what the clients of a process share, so that a thousand feeds of
-// one host are one polite visitor: the rate of requests to a host, the pause
-// that a host has asked for, and the connections. The zero Hosts is ready for
-// use.
+// Hosts is shared by the clients of a process, so that a thousand feeds of one host are
+// as polite as one: the rate of requests to a host, the pause that a host has asked
+// for, and the connections. The zero Hosts is ready for use.
 type Hosts struct {
-	// Dial makes the connections. Nil stands for a [net.Dialer]. It must be
-	// set before the first client is made.
+	// Dial makes the connections. Nil means a [net.Dialer]. It must be set before the
+	// first client is made.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	limiters   map[limiterKey]*rate.Limiter
 	pauses     map[string]time.Time // by host, until when it wants no requests
 	transports map[transportKey]*http.Transport
@@ -77,8 +76,8 @@ func (h *Hosts) pause(host string, d time.Duration) {
 	}
 }
 
-// pausedError says that a request was not made because its host asked, in
-// answer to an earlier one, to be left alone for a while.
+// pausedError is the error for a request that was not made because its host has asked,
+// in answer to an earlier one, for a pause.
 type pausedError struct {
 	host string
 	wait time.Duration
@@ -88,7 +87,7 @@ func (e *pausedError) Error() string {
 	return fmt.Sprintf("not asked: %s wants no requests for another %v (Retry-After)", e.host, e.wait.Round(100*time.Millisecond))
 }
 
-// RetryAfter says how much of the pause is left.
+// RetryAfter returns the rest of the pause.
 func (e *pausedError) RetryAfter() time.Duration { return e.wait }
 
 // hostPort is u's host and port in the one form that hosts are compared in.

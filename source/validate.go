@@ -150,7 +150,7 @@ func CheckURL(raw string) error {
 	return fmt.Errorf("%q has the scheme %s: feeds are read over https and http", raw, u.Scheme)
 }
 
-// parseError is what is wrong with a URL, without the URL.
+// parseError returns the cause of an error about a URL, without the URL.
 func parseError(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

@@ -84,7 +84,11 @@ func TestCommandsHideTheParametersOfTheConfiguration(t *testing.T) {
 		"FEEDBRIDGE_BUSES_MAIN_NATS_URL=nats://127.0.0.1:1",
 	}
 	for _, args := range [][]string{
-		{"inspect", "orders"}, {"inspect", "orders", "--json"}, {"tail", "orders"}, {"check", "--connect"}, {"check", "--connect", "--json"},
+		{"inspect", "orders"},
+		{"inspect", "orders", "--json"},
+		{"tail", "orders"},
+		{"check", "--connect"},
+		{"check", "--connect", "--json"},
 		{"verify", "--feed", "orders", "--feed", "orders", "--retry-for", "0s"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// foldedBytes is about what an ID of a document takes while the document is read.
+// foldedBytes is the estimated memory for an ID of a document while the document is
+// read.
 const foldedBytes = 100
 
 // longestWait is for how long a source waits for budget before it reads on without.
@@ -14,21 +15,21 @@ const foldedBytes = 100
 const longestWait = 5 * time.Minute
 
 // A Budget bounds the memory that several sources hold together, in bytes. It is safe
-// for concurrent use. A source returns what it has taken when it no longer needs it, and
-// at the latest in [Source.Release].
+// for concurrent use. A source returns its share when it no longer needs it, and at the
+// latest in [Source.Release].
 type Budget interface {
 	// Acquire takes n bytes, or all if the budget is smaller, and returns how many. It
 	// waits until they are free, or until ctx ends; then it takes none and returns the
 	// error of ctx.
 	Acquire(ctx context.Context, n int64) (int64, error)
-	// TryAcquire takes n bytes if they are free and nobody waits for any, and reports
+	// TryAcquire takes n bytes if they are free and no Acquire is waiting, and reports
 	// whether it did.
 	TryAcquire(n int64) bool
 	// Release returns n bytes that were taken.
 	Release(n int64)
 }
 
-// share is what one source has of a Budget. It is for one goroutine.
+// share is the part of a Budget that one source holds. It is for one goroutine.
 type share struct {
 	budget Budget // nil for no bound
 	free   int64  // bytes that may be held without budget
@@ -36,7 +37,8 @@ type share struct {
 	// want is how many bytes the document that is being read, part by part, was last
 	// found to need; 0 if there was enough without waiting.
 	want int64
-	// scarce is set when waiting does not help: the document is read with what there is.
+	// scarce is set when waiting does not help: the document is read with the memory
+	// that there is.
 	scarce bool
 }
 
@@ -57,9 +59,9 @@ func (s *share) covers(n int64) bool {
 	return true
 }
 
-// await takes the budget for what is wanted, besides n bytes that are held. It waits for
-// longestWait at most. A source that has some does not wait for more, because two of them
-// could wait for each other. The error is that of ctx.
+// await acquires the budget that is wanted, besides n bytes that are held. It waits for
+// longestWait at most. A source that already has budget does not wait for more, because
+// two of them could wait for each other. The error is that of ctx.
 func (s *share) await(ctx context.Context, n int64) error {
 	if s.keep(n); s.taken > 0 {
 		s.scarce = true
@@ -82,49 +84,4 @@ func (s *share) keep(n int64) {
 		s.budget.Release(excess)
 		s.taken -= excess
 	}
-}
-
-// Release returns all budget. Documents that are held are dropped, and are read again if
-// they are needed. It is called when Next will not be called for a while, and not during
-// Next.
-func (s *Source) Release() {
-	switch j := s.job; {
-	case j == nil:
-	case j.at != nil:
-		// It is published in part. What comes next is in the cursor.
-		s.job, s.round = nil, nil
-	default:
-		j.sub = nil
-		for _, st := range j.steps {
-			st.doc = nil
-		}
-	}
-	s.share.keep(0)
-}
-
-// held returns about how many bytes the entries of the job's documents take.
-func (j *job) held() int64 {
-	if j == nil {
-		return 0
-	}
-	n, at := int64(0), j.at
-	for _, st := range j.steps {
-		if st.doc != nil {
-			n += st.doc.held()
-		}
-		if st.doc == at {
-			at = nil // it counts once
-		}
-	}
-	for _, d := range append([]*document{j.sub, at}, j.found...) {
-		if d != nil {
-			n += d.held()
-		}
-	}
-	return n
-}
-
-// held returns about how many bytes the entries of a document take, and its IDs.
-func (d *document) held() int64 {
-	return int64(d.window.size) + int64(len(d.fold.ids))*foldedBytes
 }

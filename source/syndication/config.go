@@ -15,17 +15,17 @@ import (
 // Kind names this kind of source in checkpoints and in the configuration.
 const Kind = "syndication"
 
-// Config says which feed to read, from where, and how to understand it. Start
-// from [Defaults].
+// Config is the configuration of a feed: its URL and how to interpret it. Start from
+// [Defaults].
 type Config struct {
-	// Config says how to speak to the upstream. Its limits.entity bounds an
+	// Config configures the requests to upstream. Its limits.entity bounds an
 	// entry, in UTF-8.
 	source.Config `yaml:",inline"`
-	// Settings say how to understand the feed.
+	// Settings configure how the feed is interpreted.
 	Settings `yaml:",inline"`
 	// Start is where reading starts when the topic has no checkpoint.
 	Start Start `yaml:"start"`
-	// Format is the only one that is read, where RSS stands for RDF too. If it
+	// Format is the only one that is read, where RSS means RDF too. If it
 	// is empty, that is the format which the feed has at the first poll. A feed
 	// that changes it has other IDs, and all of its entries would be published
 	// again.
@@ -37,7 +37,7 @@ type Config struct {
 	BatchEntities int `yaml:"-"`
 	BatchBytes    int `yaml:"-"`
 	// Redact hides the secrets of the URLs in the headers that the source adds. Nil
-	// stands for one that knows the usual names of parameters.
+	// means one that knows the usual names of parameters.
 	Redact *safetext.Redactor `yaml:"-"`
 	// Budget is shared with other sources and bounds what all of them hold of documents.
 	// Each may hold BatchBytes besides, so none stops because of others. Nil means that
@@ -45,14 +45,14 @@ type Config struct {
 	Budget Budget `yaml:"-"`
 }
 
-// Settings say how to understand a feed. Their yaml tags are the keys of the
+// Settings configure how a feed is interpreted. Their yaml tags are the keys of the
 // configuration file.
 type Settings struct {
-	// Dialect says how the feed keeps what its document has no room for: "auto",
+	// Dialect is how the feed keeps what its document has no room for: "auto",
 	// which finds out, or one of complete, archived, paged, window, fh-00 to
 	// fh-05, pace, atomhopper, ict4h, kurrent.
 	Dialect DialectName `yaml:"dialect"`
-	// EntryOrder is the order of a document's entries: "auto" goes by their
+	// EntryOrder is the order of a document's entries: "auto" uses their
 	// update times, the others are newest_first, oldest_first, and updated,
 	// which sorts them.
 	EntryOrder OrderName `yaml:"entry_order"`
@@ -68,37 +68,37 @@ type Settings struct {
 	// entry, such as counters: "comments", or "{namespace}comments" for the one
 	// of that namespace.
 	IgnoreChangesIn []string `yaml:"ignore_changes_in"`
-	// MaxDeleteRatio is the part of a complete feed of 20 entries or more that
-	// may vanish at once. More than that is held back until the same is seen
-	// again after a quarter of an hour, or after Every or what the feed asks to
-	// wait, if that is longer. Default 0.5; 1 holds nothing back.
+	// MaxDeleteRatio is the part of a complete feed of 20 entries or more that may
+	// vanish at once. More than that is held back until the same entries are missing
+	// again after a quarter of an hour, or after Every or the wait that the feed asks
+	// for, if that is longer. Default 0.5; 1 holds nothing back.
 	MaxDeleteRatio float64 `yaml:"max_delete_ratio"`
-	// TombstoneUnknown says what to do with a tombstone of an entry that the
+	// TombstoneUnknown sets how to handle a tombstone of an entry that the
 	// topic does not have: "ignore" or "publish".
 	TombstoneUnknown TombstonePolicy `yaml:"tombstone_unknown"`
 	// FullEvery is how long "not modified" is believed, and how often all pages
 	// of a paged feed are read. Default 24h.
 	FullEvery time.Duration `yaml:"full_every"`
-	// Hints says what to do with what the feed says of when to poll
-	// (Cache-Control, Expires, ttl, skipHours, skipDays, updatePeriod): "heed" or
-	// "ignore". A Retry-After is always heeded.
+	// Hints sets whether the polling hints of the feed are followed (Cache-Control,
+	// Expires, ttl, skipHours, skipDays, updatePeriod): "heed" or "ignore". A
+	// Retry-After is always followed.
 	Hints HintPolicy `yaml:"hints"`
 	// RecheckArchives reads archives again that should not change.
 	RecheckArchives Recheck `yaml:"recheck_archives"`
 	// TrustAhead is how far in the future an update time may be for it to be
 	// compared with others. Default 24h.
 	TrustAhead time.Duration `yaml:"trust_ahead"`
-	// Identity says what identifies an item or an entry: "guid", the guid of RSS and
-	// the id of Atom; "link"; or "content", a hash of all that a reader would show. What
-	// an item lacks is replaced by the next of them. "auto" is guid, and holds a
-	// document back in which most guids have changed while titles, links and dates have
-	// not.
+	// Identity sets the first choice for the ID of an item or entry: "guid", the guid
+	// of RSS and the id of Atom; "link"; or "content", a hash of all that a reader
+	// would show. If an item lacks it, the next of them is used. "auto" is guid, and
+	// holds a document back in which most guids have changed while titles, links and
+	// dates have not.
 	Identity feedxml.Identity `yaml:"identity"`
 	// Lenient sets whether documents are read that are not well-formed: "true",
 	// "false", or "auto", which does so for windows and paged feeds. Those of a complete
 	// feed never are, and nothing is deleted on the evidence of such a document.
 	Lenient Leniency `yaml:"lenient"`
-	// Bounds bound what the feed may make this program do.
+	// Bounds limit the work and memory that the feed can cause.
 	Bounds Bounds `yaml:"bounds"`
 }
 
@@ -152,10 +152,10 @@ type Recheck struct {
 	Every time.Duration `yaml:"every"`
 }
 
-// Bounds bound what a feed may make this program do.
+// Bounds limit the work and memory that a feed can cause.
 type Bounds struct {
-	// Documents is how many documents one walk back may take. Default 10,000.
-	// What lies behind them is a gap that is read later.
+	// Documents is how many documents one walk back may read. Default 10,000. Older
+	// documents are a gap that is read later.
 	Documents int `yaml:"documents"`
 	// Entries is how many entries a document may have. Default 1,000,000.
 	Entries int `yaml:"entries"`
@@ -254,58 +254,4 @@ func childName(text string) xml.Name {
 		return xml.Name{Space: space[1:], Local: local}
 	}
 	return xml.Name{Space: "*", Local: text}
-}
-
-// profile is what a configured dialect stands for.
-type profile struct {
-	forced Dialect // "" finds out
-	// older and newer are relations, of older the first counts that a document has;
-	// without one it is that of the dialect which was found.
-	older []string
-	newer string
-	order feedxml.Order
-	tail  bool
-	// steady reports that pages do not shift: a link to one names the entry that it
-	// begins behind.
-	steady bool
-}
-
-// pagedOlder are the relations to the next older page. Atom Hopper links its live
-// pages with next, and the last of them with next-archive to its archives, which
-// have next-archive too, where RFC 5005 has prev-archive.
-var pagedOlder = []string{"next", "next-archive"}
-
-var profiles = map[DialectName]profile{
-	"auto":       {},
-	"complete":   {forced: Complete},
-	"archived":   {forced: Archived},
-	"paged":      {forced: Paged},
-	"window":     {forced: Window},
-	"fh-00":      {forced: Snapshots},
-	"fh-01":      {forced: ArchivedElement},
-	"fh-02":      {forced: ArchivedElement},
-	"fh-03":      {forced: ArchivedElement},
-	"fh-04":      {forced: ArchivedElement},
-	"fh-05":      {forced: Archived, older: []string{"previous"}},
-	"pace":       {forced: Snapshots},
-	"atomhopper": {forced: Paged, older: pagedOlder, newer: "prev-archive", steady: true},
-	"ict4h":      {forced: Archived, order: feedxml.OldestFirst, newer: "next-archive"},
-	"kurrent":    {forced: Paged, older: []string{"next"}, newer: "previous", tail: true},
-}
-
-var orders = map[OrderName]feedxml.Order{"auto": feedxml.NoOrder, "newest_first": feedxml.NewestFirst, "oldest_first": feedxml.OldestFirst, "updated": feedxml.Mixed}
-
-func (c Settings) profile() profile {
-	p := profiles[c.Dialect]
-	if c.OlderRel != "" {
-		p.older = []string{c.OlderRel}
-	}
-	if c.NewerRel != "" {
-		p.newer = c.NewerRel
-	}
-	if o := orders[c.EntryOrder]; o != feedxml.NoOrder {
-		p.order = o
-	}
-	p.tail = p.tail || c.Mode == "tail"
-	return p
 }

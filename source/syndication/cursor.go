@@ -2,23 +2,25 @@ package syndication
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// cursor is how far a feed has been read, besides what the topic itself says of
-// each entry. Its stored form is JSON with a version, of no more than
-// maxCursor bytes.
+// cursor is how far a feed has been read, besides the versions of entries that the
+// topic itself holds. Its stored form is JSON with a version, of at most maxCursor
+// bytes.
 type cursor struct {
 	Version int `json:"v"`
 
-	// Start is what has to be done at the first poll; "" once it is done.
+	// Start is the start position until the first poll has used it; "" afterwards.
 	Start string `json:"start,omitempty"`
 	// Since leaves out entries of before that time that the topic does not
 	// have, and Seen those that were there when reading started: short hashes
@@ -26,13 +28,13 @@ type cursor struct {
 	Since instant `json:"since,omitempty"`
 	Seen  []byte  `json:"seen,omitempty"`
 
-	// Dialect, Format and Order are what was found out of the feed.
+	// Dialect, Format and Order are the properties of the feed that were detected.
 	Dialect Dialect        `json:"dialect,omitempty"`
 	Format  feedxml.Format `json:"format,omitempty"`
 	Order   feedxml.Order  `json:"order,omitempty"`
 
 	// URL is where the subscription document has moved to from the one whose
-	// hash is From. Moved says how often that was seen.
+	// hash is From. Moved counts how often it was seen.
 	URL   string `json:"url,omitempty"`
 	From  string `json:"from,omitempty"`
 	Moved *moved `json:"moved,omitempty"`
@@ -67,8 +69,8 @@ type cursor struct {
 	// Walk counts the older documents that were published, until the
 	// subscription document is.
 	Walk int `json:"walk,omitempty"`
-	// Rewalk says that the walk goes through what was published before, as
-	// after a reset, until the subscription document is published.
+	// Rewalk reports that the walk reads documents that were published before, as after
+	// a reset, until the subscription document is published.
 	Rewalk bool `json:"rewalk,omitempty"`
 	// Doc is how far the document that is being published has been.
 	Doc *position `json:"doc,omitempty"`
@@ -83,10 +85,10 @@ type position struct {
 	URL   string        `json:"url"`  // hash
 	Hash  string        `json:"hash"` // of the body
 	Order feedxml.Order `json:"order"`
-	Key   rank          `json:"key"`
+	Key   publishOrder  `json:"key"`
 	Part  int           `json:"part"` // counts the batches
 	// Live is how many entries the topic had before the document, and Approved
-	// says that what vanished may be deleted.
+	// reports that what vanished may be deleted.
 	Live     int  `json:"live,omitempty"`
 	Approved bool `json:"approved,omitempty"`
 }
@@ -107,12 +109,12 @@ const (
 	maxArchives  = 1000
 	archiveBytes = 8
 	maxGaps      = 20
-	// maxSeen is how many entries "start: now" can tell from later ones by
-	// their contents, and seenBytes how much of each is kept.
+	// maxSeen is how many entries "start: now" can distinguish from later ones by their
+	// contents, and seenBytes how much of each is kept.
 	maxSeen   = 1000
 	seenBytes = 6
-	// longestURL and longestValidator, which is no more, are how long what the cursor keeps may
-	// be, in bytes. Longer ones are not kept, which costs requests.
+	// longestURL and longestValidator are the longest URL and validator that the cursor
+	// keeps, in bytes. Longer ones are not kept, which costs requests.
 	longestURL       = 500
 	longestValidator = 500
 )
@@ -137,7 +139,7 @@ func decodeCursor(c feed.Cursor, start Start) (cursor, error) {
 	return cur, nil
 }
 
-// isSound says whether a cursor is one that this program could have written: it
+// isSound reports whether a cursor is one that this program could have written: it
 // may come from a person.
 func (cur *cursor) isSound() bool {
 	_, err := ParseStart(cur.Start)
@@ -189,8 +191,8 @@ func (cur *cursor) encode() feed.Cursor {
 	}
 }
 
-// has says whether an archive is published.
-func (cur *cursor) has(url string) bool {
+// hasArchive reports whether an archive is published.
+func (cur *cursor) hasArchive(url string) bool {
 	k := keyOf(url)
 	for i := 0; i < len(cur.Archives); i += archiveBytes {
 		if bytes.Equal(cur.Archives[i:i+archiveBytes], k[:archiveBytes]) {
@@ -200,19 +202,19 @@ func (cur *cursor) has(url string) bool {
 	return false
 }
 
-// add takes an archive as published.
-func (cur *cursor) add(url string) {
-	if cur.has(url) {
+// addArchive takes an archive as published.
+func (cur *cursor) addArchive(url string) {
+	if cur.hasArchive(url) {
 		return
 	}
 	k := keyOf(url)
 	all := append(slices.Clone(cur.Archives), k[:archiveBytes]...)
 	cur.Archives = all[max(0, len(all)-maxArchives*archiveBytes):]
-	cur.Newest = short(url)
+	cur.Newest = shortURL(url)
 }
 
-// saw says whether the entry was there when reading started.
-func (cur *cursor) saw(id string, hash [16]byte) bool {
+// sawEntry reports whether the entry was there when reading started.
+func (cur *cursor) sawEntry(id string, hash [16]byte) bool {
 	if len(cur.Seen) == 0 {
 		return false
 	}
@@ -230,13 +232,13 @@ func seenKey(id string, hash [16]byte) []byte {
 	return k[:seenBytes]
 }
 
-// unsettle forgets what would let the next poll end early.
-func (cur *cursor) unsettle() {
+// dropValidators forgets what would let the next poll end early.
+func (cur *cursor) dropValidators() {
 	cur.At, cur.ETag, cur.Modified, cur.Body = "", "", "", ""
 }
 
-// short is a URL that the cursor keeps; "" if it is too long for that.
-func short(url string) string {
+// shortURL is a URL that the cursor keeps; "" if it is too long for that.
+func shortURL(url string) string {
 	if len(url) > longestURL {
 		return ""
 	}
@@ -259,3 +261,110 @@ func equivalent(a, b cursor) bool {
 	}
 	return bytes.Equal(a.encode(), b.encode())
 }
+
+// hold is a set of deletes that are held back until the same are seen at a later time.
+// It is in the cursor, so any copy of the program can decide about it.
+type hold struct {
+	Deletes  string `json:"deletes"` // hash of their IDs
+	Vanished int    `json:"vanished"`
+	Of       int    `json:"of"`
+	Since    int64  `json:"since"` // Unix seconds
+	Until    int64  `json:"until"`
+}
+
+// gap is an archive that could not be read, and that is no longer waited for. It
+// hides everything older than itself.
+type gap struct {
+	URL   string `json:"url"`
+	Kind  string `json:"kind"`
+	Since int64  `json:"since"` // Unix seconds
+	Retry int64  `json:"retry"` // when to ask again
+	Times int    `json:"times"`
+}
+
+// awaited is a document that could not be read, though it may be there. Nothing is
+// published while it is waited for.
+type awaited struct {
+	URL   string `json:"url"`   // hash
+	Since int64  `json:"since"` // Unix seconds
+}
+
+// hints are the polling hints of a document, as the cursor keeps them.
+type hints struct {
+	// Period is in seconds: the ttl of RSS, or else what sy:updatePeriod and its
+	// like say.
+	Period int64 `json:"period,omitempty"`
+	// Hours and Days are sets in which nothing is to be expected, a bit for each.
+	Hours uint32 `json:"skip_hours,omitempty"`
+	Days  uint32 `json:"skip_days,omitempty"`
+}
+
+// isOverdue reports whether a document has been waited for long enough.
+func (cur *cursor) isOverdue(now time.Time) bool {
+	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
+}
+
+// endWait records that a document could be read.
+func (cur *cursor) endWait(url string) {
+	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
+		cur.Awaited = nil
+	}
+}
+
+// gapIndex returns the index of a gap; -1 if the URL is none.
+func (cur *cursor) gapIndex(url string) int {
+	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
+}
+
+// dueGap returns the first gap that is to be asked for again.
+func (cur *cursor) dueGap(now time.Time) (gap, bool) {
+	for _, g := range cur.Gaps {
+		if g.Retry <= now.Unix() {
+			return g, true
+		}
+	}
+	return gap{}, false
+}
+
+const (
+	// patience is how long a document is awaited. Servers that are down are mostly
+	// back by then, and the order stays; a document that no reader can read must
+	// not hold back the feed for ever.
+	patience = 6 * time.Hour
+)
+
+// hashOf is a hash of a URL as the cursor keeps it.
+func hashOf(url string) string {
+	k := keyOf(url)
+	return hex.EncodeToString(k[:8])
+}
+
+// resolveStart moves a start position that needs no document to the cursor's other
+// fields.
+func (cur *cursor) resolveStart() error {
+	start, err := ParseStart(cur.Start)
+	if err != nil {
+		return feed.Permanent(err)
+	}
+	if cur.Start != "" && !start.Now {
+		cur.Start = ""
+		if !start.At.IsZero() {
+			cur.Since = instantOf(start.At)
+		}
+	}
+	return nil
+}
+
+// isDue reports whether the document has to be seen again: the time has come, or the
+// configuration allows so many deletes by now.
+func (h *hold) isDue(ratio float64, now time.Time) bool {
+	return h != nil && (now.Unix() >= h.Until || !tooMany(h.Vanished, h.Of, ratio))
+}
+
+func tooMany(vanished, of int, ratio float64) bool {
+	return of >= fewEntries && float64(vanished) > ratio*float64(of)
+}
+
+// fewEntries is how many entries a complete feed has to have for its deletes to
+// be guarded.
+const fewEntries = 20

@@ -27,10 +27,10 @@ func fullCursor() cursor {
 		Hints: &hints{Period: 60, Hours: 3, Days: 1}, Walked: 4,
 		Gaps:    []gap{{URL: "https://feed.example/a1", Kind: ArchiveGone, Since: 5, Retry: 6, Times: 1}},
 		Awaited: &awaited{URL: hashOf("https://feed.example/a0"), Since: 9}, Walk: 8, Rewalk: true,
-		Doc:  &position{URL: "u", Hash: "h", Order: feedxml.Mixed, Key: rank{1, -2}, Part: 3, Live: 4, Approved: true},
+		Doc:  &position{URL: "u", Hash: "h", Order: feedxml.Mixed, Key: publishOrder{1, -2}, Part: 3, Live: 4, Approved: true},
 		Held: &hold{Deletes: "h", Vanished: 9, Of: 10, Since: 11, Until: 12}, Tail: "https://feed.example/tail",
 	}
-	cur.add("https://feed.example/a2")
+	cur.addArchive("https://feed.example/a2")
 	cur.Seen = seenKey("id", [16]byte{1})
 	return cur
 }
@@ -73,7 +73,7 @@ func TestCursorIsBounded(t *testing.T) {
 		return "https://feed.example/" + strings.Repeat("x", 450) + time.Duration(i).String()
 	}
 	for i := range 2000 {
-		cur.add(url(i))
+		cur.addArchive(url(i))
 		cur.Gaps = append(cur.Gaps, gap{URL: url(i)})[max(0, len(cur.Gaps)-maxGaps+1):]
 	}
 	cur.Seen = make([]byte, maxSeen*seenBytes)
@@ -83,7 +83,7 @@ func TestCursorIsBounded(t *testing.T) {
 	if err != nil || len(data) > maxCursor {
 		t.Fatalf("%d bytes, %v", len(data), err)
 	}
-	if !got.has(url(1999)) || !got.has(url(1700)) || got.has(url(900)) || len(got.Gaps) != maxGaps {
+	if !got.hasArchive(url(1999)) || !got.hasArchive(url(1700)) || got.hasArchive(url(900)) || len(got.Gaps) != maxGaps {
 		t.Errorf("it has %d archives and %d gaps", len(got.Archives)/archiveBytes, len(got.Gaps))
 	}
 }
@@ -102,9 +102,9 @@ func FuzzCursor(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s: %v", cur.encode(), err)
 		}
-		_ = cur.has("x")
-		cur.add("x")
-		if _, err := Describe(feed.Cursor(data)); err != nil || !cur.has("x") {
+		_ = cur.hasArchive("x")
+		cur.addArchive("x")
+		if _, err := Describe(feed.Cursor(data)); err != nil || !cur.hasArchive("x") {
 			t.Errorf("%v", err)
 		}
 		_ = again
@@ -113,7 +113,7 @@ func FuzzCursor(f *testing.F) {
 
 func TestMark(t *testing.T) {
 	t.Parallel()
-	tests := map[string]mark{
+	tests := map[string]fingerprint{
 		"1;p;1700000000000000001;1700000000000000002;0102030405060708090a0b0c0d0e0f10;00000007": {
 			updated: 1700000000000000001, document: 1700000000000000002,
 			hash: [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, page: 7,
@@ -124,12 +124,12 @@ func TestMark(t *testing.T) {
 		if m.String() != text {
 			t.Errorf("%+v is written %s", m, m)
 		}
-		if got, ok := parseMark(text); !ok || got != m {
+		if got, ok := parseFingerprint(text); !ok || got != m {
 			t.Errorf("%s reads as %+v", text, got)
 		}
 	}
 	for _, text := range []string{"", "2;p;;;00000000000000000000000000000000;00000000", "1;p;;;00;00000000", "1;x;;;;", "1;p;a;;00000000000000000000000000000000;00000000"} {
-		if m, ok := parseMark(text); ok {
+		if m, ok := parseFingerprint(text); ok {
 			t.Errorf("%q reads as %+v", text, m)
 		}
 	}
@@ -138,11 +138,11 @@ func TestMark(t *testing.T) {
 func FuzzMark(f *testing.F) {
 	f.Add("1;p;1;2;0102030405060708090a0b0c0d0e0f10;00000007")
 	f.Fuzz(func(t *testing.T, text string) {
-		m, ok := parseMark(text)
+		m, ok := parseFingerprint(text)
 		if !ok {
 			return
 		}
-		if again, ok := parseMark(m.String()); !ok || again != m {
+		if again, ok := parseFingerprint(m.String()); !ok || again != m {
 			t.Errorf("%q, %q", text, m)
 		}
 	})

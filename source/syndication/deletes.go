@@ -1,55 +1,29 @@
 package syndication
 
 import (
-	"context"
-	"slices"
 	"strings"
 	"time"
 )
 
-// fewEntries is how many entries a complete feed has to have for its deletes to
-// be guarded.
-const fewEntries = 20
-
 const (
-	// leastHold is how long deletes are held back at least. A shop whose database
-	// is down shows an empty document for minutes, to whoever asks: and another
-	// copy, or this one after a restart, may ask within the same second.
+	// leastHold is how long deletes are held back at least. A shop whose database is
+	// down shows an empty document to every client for minutes; another copy, or this
+	// one after a restart, may read it again within the same second.
 	leastHold = 15 * time.Minute
 	// mostFresh is how much longer a feed can make that by saying for how long its
 	// document is fresh. A bridge does not wait longer either.
 	mostFresh = time.Hour
 )
 
-// hold is deletes that are held back, until the same are seen at a later time. It
-// is in the cursor, so that it makes no difference who looks.
-type hold struct {
-	Deletes  string `json:"deletes"` // hash of their IDs
-	Vanished int    `json:"vanished"`
-	Of       int    `json:"of"`
-	Since    int64  `json:"since"` // Unix seconds
-	Until    int64  `json:"until"`
-}
-
-// due says whether the document has to be seen again: the time has come, or the
-// configuration allows so many deletes by now.
-func (h *hold) due(ratio float64, now time.Time) bool {
-	return h != nil && (now.Unix() >= h.Until || !tooMany(h.Vanished, h.Of, ratio))
-}
-
-func tooMany(vanished, of int, ratio float64) bool {
-	return of >= fewEntries && float64(vanished) > ratio*float64(of)
-}
-
-// deletes are the entries that have vanished from a complete document, as many as
+// takeDeletes are the entries that have vanished from a complete document, as many as
 // there is room for. They come in the order of their IDs.
-func (r *turn) deletes(d *document, pos *position, room int) (ids []string, more bool) {
-	ids = r.s.missing(d)
+func (r publisher) takeDeletes(d *document, pos *position, room int) (ids []string, more bool) {
+	ids = r.s.missingIDs(d)
 	if len(ids) == 0 {
 		r.cur.Held = nil
 		return nil, false
 	}
-	if !pos.Approved && tooMany(len(ids), pos.Live, r.s.cfg.MaxDeleteRatio) && r.held(d, ids, pos.Live) {
+	if !pos.Approved && tooMany(len(ids), pos.Live, r.s.cfg.MaxDeleteRatio) && r.holdBack(d, ids, pos.Live) {
 		return nil, false
 	}
 	if room = max(room, 0); len(ids) > room {
@@ -60,65 +34,19 @@ func (r *turn) deletes(d *document, pos *position, room int) (ids []string, more
 	return ids, false
 }
 
-// held says whether deletes are held back: until the same entries are missing
+// holdBack reports whether deletes are held back: until the same entries are missing
 // from a document that was read when the wait was over.
-func (r *turn) held(d *document, ids []string, of int) bool {
+func (r publisher) holdBack(d *document, ids []string, of int) bool {
 	these := hashOf(strings.Join(ids, "\x00"))
 	if h := r.cur.Held; h != nil && h.Deletes == these {
 		return d.now.Unix() < h.Until
 	}
 	// A copy that is shown from a cache is no second look.
-	wait := max(leastHold, r.s.cfg.Every, min(r.s.fresh(d.response, hintsOf(&d.meta), d.now), mostFresh))
+	wait := max(leastHold, r.s.cfg.Every, min(askedToWait(r.s.cfg.Hints, d.response, hintsOf(&d.meta), d.now), mostFresh))
 	until := d.now.Add(wait)
 	d.seen.add(DeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",
 		len(ids), of, r.s.cfg.MaxDeleteRatio, until.UTC().Format(time.RFC3339))
 	r.s.log.Warn("most of the feed has vanished; waiting to see whether it stays so", "url", d.url, "vanished", len(ids), "of", of, "until", until.UTC())
 	r.cur.Held = &hold{Deletes: these, Vanished: len(ids), Of: of, Since: d.now.Unix(), Until: until.Unix()}
 	return true
-}
-
-// missing are the entries that the topic has and the document has not, sorted.
-func (s *Source) missing(d *document) []string {
-	var ids []string
-	for id, raw := range s.held.Marks() {
-		if m, ok := parseMark(raw); ok && !m.deleted && !d.fold.has(id) {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// live counts the entries that the topic has.
-func (s *Source) live() int {
-	n := 0
-	for _, raw := range s.held.Marks() {
-		if m, ok := parseMark(raw); ok && !m.deleted {
-			n++
-		}
-	}
-	return n
-}
-
-// strict reads a complete document once more, strictly, if something has vanished
-// from it: nothing is deleted on the word of a document that not every parser
-// reads.
-func (r *turn) strict(ctx context.Context, d *document) (*document, error) {
-	for try := 0; d.deletes && !d.strict && len(r.s.missing(d)) > 0 && try < 3; try++ {
-		q := d.question
-		q.strict, q.etag, q.modified = true, "", ""
-		again, err := r.s.read(ctx, &r.cur, q)
-		switch {
-		case err != nil && !isParse(err):
-			return nil, err
-		case err != nil:
-			d.deletes, d.withheld = false, true
-			d.seen.add(DeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
-			return d, nil
-		case again.unmodified:
-			continue
-		}
-		d = again
-	}
-	return d, nil
 }

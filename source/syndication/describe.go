@@ -10,7 +10,7 @@ import (
 
 // Place is a cursor put into words, for people.
 type Place struct {
-	// Dialect and Format are what the feed was recognised as.
+	// Dialect and Format are the detected properties of the feed.
 	Dialect Dialect        `json:"dialect,omitempty"`
 	Format  feedxml.Format `json:"format,omitempty"`
 	// Start is what reading will start with, if it has not.
@@ -23,9 +23,9 @@ type Place struct {
 	Newest   string `json:"newest_archive,omitempty"`
 	// Gaps are the archives that are missing.
 	Gaps []string `json:"gaps,omitempty"`
-	// Publishing says that a document is published in part.
+	// Publishing reports that a document is published in part.
 	Publishing bool `json:"publishing,omitempty"`
-	// DeletesHeld says that deletes are held back, HeldDeletes how many, and
+	// DeletesHeld reports that deletes are held back, HeldDeletes how many, and
 	// HeldSince and HeldUntil between which times: they are published if the
 	// same entries are missing then.
 	DeletesHeld bool      `json:"deletes_held,omitempty"`
@@ -39,7 +39,7 @@ type Place struct {
 // Lacks returns how many archives are missing, and how many deletes are held back.
 func (p Place) Lacks() (gaps, deletes int) { return len(p.Gaps), p.HeldDeletes }
 
-// Describe says what place a cursor of this source means.
+// Describe returns the place that a cursor of this source means.
 func Describe(c feed.Cursor) (Place, error) {
 	cur, err := decodeCursor(c, Start{})
 	if err != nil {
@@ -59,9 +59,9 @@ func Describe(c feed.Cursor) (Place, error) {
 	return p, nil
 }
 
-// ParseCursor returns the cursor for a position that a person names: one that
-// [ParseStart] reads, or a cursor as it is stored. From the beginning, all that
-// can be reached is read again; what the topic holds already is not repeated.
+// ParseCursor returns the cursor for a position: one that [ParseStart] reads, or a
+// cursor as it is stored. From the beginning, everything that can be reached is read
+// again; versions that the topic already holds are not published again.
 func ParseCursor(position string) (feed.Cursor, error) {
 	if strings.HasPrefix(position, "{") {
 		if _, err := decodeCursor(feed.Cursor(position), Start{}); err != nil {

@@ -2,6 +2,7 @@ package syndication
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -39,13 +40,13 @@ const (
 	NoHistory      = "history_not_reachable"
 )
 
-// dialectOf returns the dialect that a document which was read to its end is of. deletes
-// says that what a complete document does not have is no longer in the feed; it
-// is false where the document speaks against that too, because a wrong delete
-// does more harm than a late one. odd is what an operator should know.
+// dialectOf returns the dialect of a document that was read to its end. deletes reports
+// that entries which a complete document lacks are no longer in the feed. It is false
+// if the document also contradicts that, because a wrong delete does more harm than a
+// late one. odd lists contradictions for the operator.
 //
-// The links previous and current of draft 05 are not told from those of a paged
-// feed.
+// The links previous and current of draft 05 are not distinguished from those of a
+// paged feed.
 func dialectOf(m *feedxml.Meta) (dialect Dialect, deletes bool, odd []feed.Violation) {
 	tell := func(kind, format string, args ...any) {
 		odd = append(odd, feed.Violation{Kind: kind, Page: m.URL, Detail: fmt.Sprintf(format, args...)})
@@ -106,7 +107,7 @@ func mayDelete(m *feedxml.Meta, has func(...string) string, tell func(kind, form
 	if m.Complete {
 		links = append(links, "prev")
 	} else if has("prev") != "" || m.PrevRaw != "" {
-		// Draft 00 forbids it and says what the flag means all the same.
+		// Draft 00 forbids it, but defines the meaning of the flag in this case too.
 		tell(MixedDialects, "the document is the whole feed and links to an older one, which is ignored")
 	}
 	current, _ := m.Link("current")
@@ -119,4 +120,101 @@ func mayDelete(m *feedxml.Meta, has func(...string) string, tell func(kind, form
 		return false
 	}
 	return true
+}
+
+// olderURL returns the URL of the next older document; "" if there is none.
+func (p *profile) olderURL(m *feedxml.Meta, dialect Dialect) string {
+	url, _ := p.olderLink(m, dialect)
+	return url
+}
+
+// olderLink returns the URL of the next older document, and the relation that leads
+// there.
+func (p *profile) olderLink(m *feedxml.Meta, dialect Dialect) (url, rel string) {
+	rels := p.older
+	if rels == nil {
+		switch dialect {
+		case Archived:
+			rels = []string{"prev-archive"}
+		case ArchivedElement:
+			if m.Prev != "" {
+				return withoutFragment(m.Prev), ""
+			}
+			rels = []string{"prev-archive"}
+		case Snapshots:
+			rels = []string{"prev"}
+		case Paged:
+			rels = pagedOlder
+		default:
+			return "", ""
+		}
+	}
+	for _, rel := range rels {
+		if link, n := m.Link(rel); n > 0 {
+			return withoutFragment(link.Href), rel
+		}
+	}
+	if dialect == Archived {
+		return withoutFragment(m.Prev), ""
+	}
+	return "", ""
+}
+
+func withoutFragment(url string) string {
+	url, _, _ = strings.Cut(url, "#")
+	return url
+}
+
+// profile is the meaning of a configured dialect.
+type profile struct {
+	forced Dialect // "" finds out
+	// older and newer are relations, of older the first counts that a document has;
+	// without one it is that of the dialect which was found.
+	older []string
+	newer string
+	order feedxml.Order
+	tail  bool
+	// steady reports that pages do not shift: a link to one names the entry that it
+	// begins behind.
+	steady bool
+}
+
+// pagedOlder are the relations to the next older page. Atom Hopper links its live
+// pages with next, and the last of them with next-archive to its archives, which
+// have next-archive too, where RFC 5005 has prev-archive.
+var pagedOlder = []string{"next", "next-archive"}
+
+var profiles = map[DialectName]profile{
+	"auto":       {},
+	"complete":   {forced: Complete},
+	"archived":   {forced: Archived},
+	"paged":      {forced: Paged},
+	"window":     {forced: Window},
+	"fh-00":      {forced: Snapshots},
+	"fh-01":      {forced: ArchivedElement},
+	"fh-02":      {forced: ArchivedElement},
+	"fh-03":      {forced: ArchivedElement},
+	"fh-04":      {forced: ArchivedElement},
+	"fh-05":      {forced: Archived, older: []string{"previous"}},
+	"pace":       {forced: Snapshots},
+	"atomhopper": {forced: Paged, older: pagedOlder, newer: "prev-archive", steady: true},
+	"ict4h":      {forced: Archived, order: feedxml.OldestFirst, newer: "next-archive"},
+	"kurrent":    {forced: Paged, older: []string{"next"}, newer: "previous", tail: true},
+}
+
+var orders = map[OrderName]feedxml.Order{"auto": feedxml.NoOrder, "newest_first": feedxml.NewestFirst, "oldest_first": feedxml.OldestFirst, "updated": feedxml.Mixed}
+
+func (c Settings) profile() profile {
+	p := profiles[c.Dialect]
+	if c.OlderRel != "" {
+		p.older = []string{c.OlderRel}
+	}
+	if c.NewerRel != "" {
+		p.newer = c.NewerRel
+	}
+	if o := orders[c.EntryOrder]; o != feedxml.NoOrder {
+		p.order = o
+	}
+	p.tail = p.tail || c.Mode == "tail"
+	return p
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -32,15 +33,15 @@ func headerSafe(id string) string {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7F }
 
-// entity makes an entity of an entry.
-func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
-	m := mark{
+// newEntity makes an entity of an entry.
+func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redactor) feed.Entity {
+	m := fingerprint{
 		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.updated,
 		hash: it.hash, page: keyOf(d.url).page(),
 	}
-	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modified(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
+	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modifiedTime(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
 	if it.Undefined != "" && d.repair {
-		// The hash stays that of what was written, which the topic knows it by.
+		// The hash stays that of the original, which the topic has for it.
 		e.Body = feedxml.ReplaceUndefined(e.Body)
 	}
 	if d.repair && op == feed.Put {
@@ -53,7 +54,7 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 	if op == feed.Delete {
 		contentType = "application/atomdeleted+xml"
 	}
-	e.Header = header(e, contentType)
+	e.Header = entityHeader(e, contentType)
 	add := func(name, value string) { e.Header = append(e.Header, feed.Field{Name: name, Value: value}) }
 	if format := d.feedFormat(it); format != "" && op == feed.Put {
 		add("Feed-Format", format)
@@ -65,21 +66,21 @@ func (s *Source) entity(d *document, it *item, op feed.Operation) feed.Entity {
 		add("Late", "true")
 	}
 	if op == feed.Put {
-		e.Header = append(e.Header, d.originHeaders(s.cfg.Redact)...)
+		e.Header = append(e.Header, d.originHeaders(redact)...)
 	}
 	return e
 }
 
-// vanished makes the entity that says that an entry is no longer in a complete
+// vanishedEntity returns the delete of an entry that is no longer in a complete
 // feed.
-func (s *Source) vanished(d *document, id string) feed.Entity {
-	m := mark{deleted: true, document: d.updated, page: keyOf(d.url).page()}
-	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modified(time.Time{}, time.Time{}), Page: d.url, Mark: m.String()}
-	e.Header = header(e, "")
+func (d *document) vanishedEntity(id string) feed.Entity {
+	m := fingerprint{deleted: true, document: d.updated, page: keyOf(d.url).page()}
+	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modifiedTime(time.Time{}, time.Time{}), Page: d.url, Mark: m.String()}
+	e.Header = entityHeader(e, "")
 	return e
 }
 
-func header(e feed.Entity, contentType string) feed.Header {
+func entityHeader(e feed.Entity, contentType string) feed.Header {
 	h := make(feed.Header, 0, 7)
 	h = append(h, feed.Field{Name: message.ContentID, Value: e.ID})
 	if contentType != "" {
@@ -91,9 +92,9 @@ func header(e feed.Entity, contentType string) feed.Header {
 	)
 }
 
-// modified is when an entry was changed: when it says, or else its document. A date
+// modifiedTime is when an entry was changed: when it says, or else its document. A date
 // of publication is less than that, and the server's clock is the last resort.
-func (d *document) modified(updated, published time.Time) time.Time {
+func (d *document) modifiedTime(updated, published time.Time) time.Time {
 	switch {
 	case instantOf(updated) != 0:
 		return updated.UTC()
@@ -105,7 +106,7 @@ func (d *document) modified(updated, published time.Time) time.Time {
 	return d.response.Date.UTC()
 }
 
-// feedFormat names what the body of an entry is written in; "" for Atom 1.0.
+// feedFormat returns the format of an entry's body; "" for Atom 1.0.
 func (d *document) feedFormat(it *item) string {
 	switch {
 	case d.meta.Format == feedxml.Atom && (it.Updated.From == "modified" || strings.Contains(startTag(it.Body), feedxml.Atom03Namespace)):
@@ -124,4 +125,29 @@ func (d *document) feedFormat(it *item) string {
 func startTag(body []byte) string {
 	tag, _, _ := strings.Cut(string(body[:min(len(body), 1000)]), ">")
 	return tag
+}
+
+// longestFeedHeader is how long a header may be that describes the feed, in bytes.
+const longestFeedHeader = 1 << 10
+
+// originHeaders returns properties of the feed that an entry does not contain: the ID,
+// title and authors of its feed, and the base of its relative references if that is not
+// the URL of its document. They are not part of the body or of its hash, so that an
+// entry does not change with its feed.
+func (d *document) originHeaders(redact *safetext.Redactor) (h feed.Header) {
+	add := func(name, value string) {
+		value = headerSafe(strings.Join(strings.Fields(value), " "))
+		if value != "" && len(value) <= longestFeedHeader {
+			h = append(h, feed.Field{Name: name, Value: value})
+		}
+	}
+	add("Feed-Id", d.meta.ID)
+	add("Feed-Title", d.meta.Title)
+	for _, author := range d.meta.Authors {
+		add("Feed-Author", author)
+	}
+	if d.meta.URL != d.url {
+		add("Content-Location", redact.URL(d.meta.URL))
+	}
+	return h
 }

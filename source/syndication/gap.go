@@ -12,28 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-// gap is an archive that could not be read, and that is no longer waited for. It
-// hides everything older than itself.
-type gap struct {
-	URL   string `json:"url"`
-	Kind  string `json:"kind"`
-	Since int64  `json:"since"` // Unix seconds
-	Retry int64  `json:"retry"` // when to ask again
-	Times int    `json:"times"`
-}
-
-// awaited is a document that could not be read, though it may be there. Nothing is
-// published while it is waited for.
-type awaited struct {
-	URL   string `json:"url"`   // hash
-	Since int64  `json:"since"` // Unix seconds
-}
-
 const (
-	// patience is how long a document is awaited. Servers that are down are mostly
-	// back by then, and the order stays; a document that no reader can read must
-	// not hold back the feed for ever.
-	patience = 6 * time.Hour
 	// firstRetry and lastRetry bound the wait until a missing archive is asked
 	// for again. It doubles.
 	firstRetry = time.Hour
@@ -43,7 +22,7 @@ const (
 	notFeedTimes = 3
 )
 
-// gapKind says whether an error means that a document is not to be had, and not
+// gapKind reports whether an error means that a document is not available, and not
 // just at the moment. "" means that it is worth waiting for.
 func gapKind(err error) string {
 	if status, ok := errors.AsType[*source.StatusError](err); ok {
@@ -67,10 +46,10 @@ func gapKind(err error) string {
 	return ""
 }
 
-// missing says whether a document that could not be read is not waited for any
+// awaitOrSkip reports whether a document that could not be read is not waited for any
 // more, and returns what kind of gap it is then. If it is waited for, kind is "" and
 // wait is the error to fail with.
-func (r *turn) missing(ctx context.Context, url string, err error) (kind string, wait error) {
+func (r *turn) awaitOrSkip(ctx context.Context, url string, err error) (kind string, wait error) {
 	if kind := gapKind(err); kind != "" || ctx.Err() != nil {
 		return kind, err
 	}
@@ -78,24 +57,13 @@ func (r *turn) missing(ctx context.Context, url string, err error) (kind string,
 		r.cur.Awaited = &awaited{URL: hashOf(url), Since: time.Now().Unix()}
 		r.noted = true
 	}
-	// It may be the network that is down: somebody has to be there.
+	// The network may be down. Give up only if the server answered for another
+	// document.
 	if r.cur.isOverdue(time.Now()) && r.asked {
 		return ArchiveUnreadable, err
 	}
 	until := time.Unix(r.cur.Awaited.Since, 0).Add(patience).UTC()
 	return "", fmt.Errorf("an older document is awaited until %s, and then left out: %w", until.Format(time.RFC3339), err)
-}
-
-// isOverdue says whether a document has been waited for long enough.
-func (cur *cursor) isOverdue(now time.Time) bool {
-	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
-}
-
-// arrived takes note that a document could be read.
-func (cur *cursor) arrived(url string) {
-	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
-		cur.Awaited = nil
-	}
 }
 
 // retryAt is when to ask for a gap again that has been asked for some times.
@@ -107,10 +75,10 @@ func retryAt(err error, times int, now time.Time) int64 {
 	return now.Add(wait).Unix()
 }
 
-// skip takes note of an archive that is not waited for.
-func (r *turn) skip(url, kind string, err error) {
+// recordGap records an archive that is not waited for.
+func (r *turn) recordGap(url, kind string, err error) {
 	now := time.Now()
-	if i := r.cur.gap(url); i >= 0 {
+	if i := r.cur.gapIndex(url); i >= 0 {
 		g := r.cur.Gaps[i]
 		told := g.Kind == kind
 		g.Times++
@@ -123,44 +91,28 @@ func (r *turn) skip(url, kind string, err error) {
 	}
 	r.seen.add(kind, url, "an archive is missing, and with it what is older: %v", err)
 	r.s.log.Error("an archive of the feed is missing; going on without it", "url", url, "kind", kind, "reason", err)
-	if short(url) == "" || r.cur.gap(url) >= 0 {
+	if shortURL(url) == "" || r.cur.gapIndex(url) >= 0 {
 		return
 	}
 	all := append(slices.Clone(r.cur.Gaps), gap{URL: url, Kind: kind, Since: now.Unix(), Retry: retryAt(err, 0, now)})
 	r.cur.Gaps = all[max(0, len(all)-maxGaps):]
 }
 
-// gap returns the index of a gap; -1 if the URL is none.
-func (cur *cursor) gap(url string) int {
-	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
-}
-
-// due returns the first gap that is to be asked for again.
-func (cur *cursor) due(now time.Time) (gap, bool) {
-	for _, g := range cur.Gaps {
-		if g.Retry <= now.Unix() {
-			return g, true
-		}
-	}
-	return gap{}, false
-}
-
-// heal asks for a gap again. What is behind it is published late.
-func (r *turn) heal(ctx context.Context, g gap) error {
-	s := r.s
-	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[key]bool{}, dialect: r.cur.Dialect}
-	err := r.walk(ctx)
-	if err != nil || len(s.job.steps) == 0 {
-		s.job = nil
-	}
-	return err
-}
-
-// healed forgets a gap.
-func (r *turn) healed(url string) {
-	if i := r.cur.gap(url); i >= 0 {
+// closeGap forgets a gap.
+func (r *turn) closeGap(url string) {
+	if i := r.cur.gapIndex(url); i >= 0 {
 		r.s.log.Info("a missing archive is there again, and published", "url", url)
 		r.cur.Gaps = slices.Delete(slices.Clone(r.cur.Gaps), i, i+1)
 	}
 	r.cur.Walk = 0
+}
+
+// postponeGap puts off a gap that cannot be read at the moment.
+func (r *turn) postponeGap(url string, err error) {
+	if i := r.cur.gapIndex(url); i >= 0 {
+		r.cur.Gaps = slices.Clone(r.cur.Gaps)
+		g := &r.cur.Gaps[i]
+		g.Times++
+		g.Retry = retryAt(err, g.Times, time.Now())
+	}
 }

@@ -96,7 +96,7 @@ func (p *publisher) render(list []version) string {
 	return strings.Join(specs, " ")
 }
 
-func (p *publisher) publish() {
+func (p *publisher) publishPart() {
 	head := fmt.Sprintf("@%d", p.clock)
 	switch p.kind {
 	case "complete":
@@ -158,7 +158,7 @@ func (p *publisher) act(t *rapid.T) {
 			p.rename()
 		}
 	}
-	p.publish()
+	p.publishPart()
 }
 
 // TestHistories publishes and reads at random, with crashes, and wants every
@@ -173,7 +173,7 @@ func TestHistories(t *testing.T) {
 		}
 		p.dated = p.kind == "tombstones" || rapid.Bool().Draw(t, "dated")
 		p.oldestFirst = rapid.Bool().Draw(t, "oldest first")
-		p.publish()
+		p.publishPart()
 		r := p.u.read(t, func(c *syndication.Config) {
 			c.Bounds.Memory = rapid.SampledFrom([]int64{1, 1500, 8 << 20}).Draw(t, "window")
 			c.BatchEntities = rapid.IntRange(1, 5).Draw(t, "batch")

@@ -2,22 +2,12 @@ package syndication
 
 import (
 	"encoding/binary"
-	"fmt"
 
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// IdentitiesChanged is the kind of violation that holds a document back in which most
-// IDs have changed while the entries have not.
-const IdentitiesChanged = "identities_changed"
-
-const (
-	// lookBytes is how much is remembered of each of the first entries of a document.
-	lookBytes = 8
-	// fewLooks is how many entries have to have changed their ID at least.
-	fewLooks = 3
-)
+// lookBytes is how much is remembered of each of the first entries of a document.
+const lookBytes = 8
 
 // looks are the first entries of a document: of each a hash of its title, link and
 // date, and one of its ID. The cursor keeps those of the subscription document.
@@ -49,25 +39,4 @@ func (l looks) byLook() map[uint32]uint32 {
 		}
 	}
 	return ids
-}
-
-// newIdentities returns an error if most entries of a document are those of the one
-// that was published last, and have other IDs: all of them would be published again.
-func (r *turn) newIdentities(d *document) error {
-	if r.s.cfg.Identity != "auto" || r.cur.Doc != nil {
-		return nil
-	}
-	before, now := r.cur.Looks.byLook(), d.looks.byLook()
-	changed := 0
-	for look, id := range now {
-		if was, ok := before[look]; ok && was != id {
-			changed++
-		}
-	}
-	if changed < fewLooks || 2*changed <= len(now) {
-		return nil
-	}
-	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids go on changing, to link or content, "+
-		"which publishes all entries once more, under ids that are made of their links or contents",
-		&feed.Violation{Kind: IdentitiesChanged, Page: d.url, Detail: fmt.Sprintf("%d of %d entries have another id than before, and the same title, link and date", changed, len(now))}))
 }

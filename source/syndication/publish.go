@@ -7,13 +7,16 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// mostQuiet is how many documents without anything to publish are gone through
+// mostQuiet is how many documents without anything to publish are read
 // in one turn. They move the cursor, so they are worth a commit now and then.
 const mostQuiet = 50
 
-// work publishes the next part of the job. done is false if the feed has to be
+// publisher publishes the documents of the job.
+type publisher struct{ *turn }
+
+// publishNext publishes the next part of the job. done is false if the feed has to be
 // polled again before there is anything to say.
-func (r *turn) work(ctx context.Context) (batch feed.Batch, done bool, err error) {
+func (r publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool, err error) {
 	s, j := r.s, r.s.job
 	for range mostQuiet {
 		if j.at == nil {
@@ -30,14 +33,14 @@ func (r *turn) work(ctx context.Context) (batch feed.Batch, done bool, err error
 		}
 		d := j.at
 		if len(j.steps) > 0 || d.partial || r.cur.Doc != nil {
-			r.cur.unsettle()
+			r.cur.dropValidators()
 		}
 		if len(j.steps) > 0 && j.dialect == Paged {
-			// Pages shift. If this is not carried through at once, what is known
-			// no longer ends a walk.
+			// Pages shift. If this walk is not finished at once, known entries no
+			// longer end a walk.
 			r.cur.Walked = 0
 		}
-		entities, more := r.publish(d)
+		entities, more := r.publishPart(d)
 		s.newest = max(s.newest, d.newest)
 		switch {
 		case more && len(d.window.items) == 0 && d.window.cut != nil:
@@ -49,8 +52,8 @@ func (r *turn) work(ctx context.Context) (batch feed.Batch, done bool, err error
 		case len(j.steps) > 0:
 			r.finishArchive()
 		default:
-			wait := r.finish(d)
-			return feed.Batch{Entities: entities, More: r.again(d), Fresh: wait}, true, nil
+			wait := r.finishSubscription(d)
+			return feed.Batch{Entities: entities, More: r.hasDueGap(d), Fresh: wait}, true, nil
 		}
 		if len(entities) > 0 {
 			return feed.Batch{Entities: entities, More: true}, true, nil
@@ -59,106 +62,90 @@ func (r *turn) work(ctx context.Context) (batch feed.Batch, done bool, err error
 	return feed.Batch{More: true}, true, nil
 }
 
-// again says whether there is something to ask for at once.
-func (r *turn) again(*document) bool {
-	_, due := r.cur.due(time.Now())
+// hasDueGap reports whether there is something to ask for at once.
+func (r publisher) hasDueGap(*document) bool {
+	_, due := r.cur.dueGap(time.Now())
 	return due
 }
 
 // nextDocument returns the document to publish next; nil if it has to be found
 // first.
-func (r *turn) nextDocument(ctx context.Context) (*document, error) {
+func (r publisher) nextDocument(ctx context.Context) (*document, error) {
 	s, j := r.s, r.s.job
 	if len(j.steps) == 0 {
 		if j.healing != "" {
-			r.healed(j.healing)
+			r.closeGap(j.healing)
 			return nil, nil
 		}
-		return r.subDocument(ctx)
+		return r.subscriptionDocument(ctx)
 	}
 	st := j.steps[len(j.steps)-1]
 	if st.doc != nil {
 		return st.doc, nil
 	}
-	q := question{url: st.url, archive: true, old: st.old, late: j.late, believe: j.believe, order: r.expected()}
+	q := question{url: st.url, archive: true, old: st.old, late: j.late, believe: j.believe, order: r.expectedOrder()}
 	if r.cur.Doc != nil && r.cur.Doc.URL == hashOf(q.url) {
 		q.from, q.order = r.cur.Doc, r.cur.Doc.Order
 	}
-	d, err := s.read(ctx, &r.cur, q)
+	d, err := s.readDocument(ctx, &r.cur, q)
 	kind := ""
 	if err != nil {
-		if kind, err = r.missing(ctx, st.url, err); kind == "" {
+		if kind, err = r.awaitOrSkip(ctx, st.url, err); kind == "" {
 			return nil, err
 		}
 	}
 	if err != nil || d.unmodified {
-		// What is older is published; this one went away meanwhile.
+		// Older documents are published; this one has disappeared meanwhile.
 		if err != nil && j.dialect != Paged {
-			r.skip(st.url, kind, err)
+			r.recordGap(st.url, kind, err)
 		}
 		j.lacking = true
 		j.steps = j.steps[:len(j.steps)-1]
 		return nil, nil
 	}
-	r.goOn(d)
-	r.noteTorn(d)
+	r.resume(d)
+	r.recordTorn(d)
 	d.dialect, d.depth = j.dialectOf(d), len(j.steps)
 	d.forgetIDs()
 	st.doc = d
 	return d, nil
 }
 
-// subDocument returns the subscription document, read again if it was not kept;
+// subscriptionDocument returns the subscription document, read again if it was not kept;
 // nil if it is another by now, and the feed has to be polled again.
-func (r *turn) subDocument(ctx context.Context) (*document, error) {
+func (r publisher) subscriptionDocument(ctx context.Context) (*document, error) {
 	j := r.s.job
 	if d := j.sub; d != nil {
 		j.sub = nil
 		return d, nil
 	}
-	q := question{url: j.url, order: r.expected()}
+	q := question{url: j.url, order: r.expectedOrder()}
 	if p := r.cur.Doc; p != nil && p.URL == hashOf(q.url) {
 		q.from, q.order = p, p.Order
 	}
-	d, err := r.s.read(ctx, &r.cur, q)
+	d, err := r.s.readDocument(ctx, &r.cur, q)
 	j.shifted = err == nil && d.hash != j.hash && j.dialect == Paged
 	if err != nil || d.unmodified || d.hash != j.hash && !j.shifted {
 		return nil, err
 	}
-	r.goOn(d)
-	r.noteTorn(d)
-	// What it has not was looked at strictly, or found to be all there.
+	r.resume(d)
+	r.recordTorn(d)
+	// Its missing entries were checked strictly already, or there were none.
 	d.deletes, d.withheld = d.deletes && j.deletes, j.withheld
 	d.forgetIDs()
 	return d, nil
 }
 
-// goOn forgets what was told of a document with its first part.
-func (r *turn) goOn(d *document) {
-	if p := r.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
-		d.seen = sightings{}
-	}
-}
-
-// dialectOf is the dialect that a document is read by: an archive is never
-// complete, whatever it says.
-func (j *job) dialectOf(d *document) Dialect {
-	if d.archive {
-		return j.dialect
-	}
-	return d.dialect
-}
-
-// publish takes from a document what the next batch has room for. more says that
-// the document has more, or that it is to be read again for that.
-func (r *turn) publish(d *document) (entities []feed.Entity, more bool) {
+// publishPart takes from a document the entities for which the next batch has room.
+// more reports that the document has more, or that it has to be read again for them.
+func (r publisher) publishPart(d *document) (entities []feed.Entity, more bool) {
 	s := r.s
 	d.dialect = s.job.dialectOf(d)
 	pos := position{URL: hashOf(d.url), Hash: d.hash, Order: d.order}
 	if p := r.cur.Doc; p != nil && p.URL == pos.URL && p.Hash == pos.Hash {
 		pos = *p
 	} else if d.deletes {
-		pos.Live = s.live()
+		pos.Live = s.countLive()
 	}
 	size := 0
 	full := func() bool { return len(entities) >= s.cfg.BatchEntities || size >= s.cfg.BatchBytes }
@@ -170,7 +157,7 @@ func (r *turn) publish(d *document) (entities []feed.Entity, more bool) {
 			if full() {
 				break
 			}
-			e := s.entity(d, it, op)
+			e := d.newEntity(it, op, s.cfg.Redact)
 			entities, size = append(entities, e), size+e.Size()
 		}
 		pos.Key = it.rank
@@ -179,9 +166,9 @@ func (r *turn) publish(d *document) (entities []feed.Entity, more bool) {
 	more = len(w.items) > 0 || w.cut != nil
 	if !more && d.deletes {
 		var deletes []string
-		deletes, more = r.deletes(d, &pos, s.cfg.BatchEntities-len(entities))
+		deletes, more = r.takeDeletes(d, &pos, s.cfg.BatchEntities-len(entities))
 		for _, id := range deletes {
-			entities = append(entities, s.vanished(d, id))
+			entities = append(entities, d.vanishedEntity(id))
 		}
 	}
 	r.seen.addAll(d.seen.all())
@@ -194,20 +181,20 @@ func (r *turn) publish(d *document) (entities []feed.Entity, more bool) {
 
 // finishArchive takes the document that has been published out of the job. From
 // here on a walk ends at it: all older ones are published, or gaps.
-func (r *turn) finishArchive() {
+func (r publisher) finishArchive() {
 	j := r.s.job
 	st := j.steps[len(j.steps)-1]
 	r.cur.Walk++
 	if j.dialect != Paged && !st.old {
-		r.cur.add(st.key)
+		r.cur.addArchive(st.key)
 		if j.dialect != Snapshots {
-			r.cur.Newest = short(st.url)
+			r.cur.Newest = shortURL(st.url)
 		}
 	} else if st.permanent && !j.lacking {
-		r.cur.add(st.key)
+		r.cur.addArchive(st.key)
 	} else if j.late {
 		newest := r.cur.Newest
-		r.cur.add(st.key)
+		r.cur.addArchive(st.key)
 		r.cur.Newest = newest
 	}
 	j.steps[len(j.steps)-1] = nil
@@ -215,16 +202,16 @@ func (r *turn) finishArchive() {
 	j.at = nil
 }
 
-// finish takes note that the subscription document has been published, and all
+// finishSubscription records that the subscription document has been published, and all
 // that is older. It returns how long upstream asks not to be asked again.
-func (r *turn) finish(d *document) time.Duration {
+func (r publisher) finishSubscription(d *document) time.Duration {
 	cur, j := &r.cur, r.s.job
 	r.s.job = nil
 	cur.Doc, cur.Walk, cur.Rewalk = nil, 0, false
 	if j.dialect != Paged {
 		cur.Awaited = nil // it is a gap, or nothing leads to it any more
 	}
-	cur.settle(d)
+	cur.recordValidators(d)
 	cur.Looks = nil
 	if r.s.cfg.Identity == "auto" {
 		cur.Looks = d.looks
@@ -239,14 +226,14 @@ func (r *turn) finish(d *document) time.Duration {
 		cur.Held = nil // it is not complete any more
 	}
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
-		cur.add(withoutFragment(this.Href))
+		cur.addArchive(withoutFragment(this.Href))
 	}
 	switch {
 	case j.shifted:
-		cur.unsettle()
+		cur.dropValidators()
 	case j.torn:
 		// All pages are read again at the next poll.
-		cur.unsettle()
+		cur.dropValidators()
 		cur.Walked = 0
 	case j.full:
 		cur.Walked = d.now.Unix()
@@ -258,5 +245,5 @@ func (r *turn) finish(d *document) time.Duration {
 		cur.ETag, cur.Modified = "", ""
 	}
 	cur.Hints = hintsOf(&d.meta)
-	return r.s.fresh(d.response, cur.Hints, d.now)
+	return askedToWait(r.s.cfg.Hints, d.response, cur.Hints, d.now)
 }

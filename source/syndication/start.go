@@ -8,10 +8,10 @@ import (
 // Start is where the reading of a feed starts when there is no checkpoint yet.
 // The zero Start is the beginning: everything that can be reached.
 type Start struct {
-	// Now publishes nothing of what the feed has at the first poll.
+	// Now publishes none of the entries that the feed has at the first poll.
 	Now bool
 	// At publishes the entries that were updated at that time or later. For
-	// those that do not say, it goes by their date of publication.
+	// those that do not say, it uses their date of publication.
 	At time.Time
 }
 

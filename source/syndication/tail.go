@@ -12,45 +12,48 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// tail reads the next page of a feed whose pages only change by growing, and
+// tailer reads a feed in mode tail.
+type tailer struct{ *turn }
+
+// readOn reads the next page of a feed whose pages only change by growing, and
 // follows the links to newer ones. The page at the end is asked for again and
 // again.
-func (r *turn) tail(ctx context.Context) (feed.Batch, error) {
-	batch, err := r.nextPage(ctx)
+func (r tailer) readOn(ctx context.Context) (feed.Batch, error) {
+	batch, err := r.publishPage(ctx)
 	if err != nil || !batch.More {
 		r.s.round = nil
 	}
 	return batch, err
 }
 
-func (r *turn) nextPage(ctx context.Context) (feed.Batch, error) {
+func (r tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	s, cur := r.s, &r.cur
 	if cur.Tail == "" {
-		return r.findTail(ctx)
+		return r.findFirstPage(ctx)
 	}
 	if s.job == nil {
 		now := time.Now()
-		q := question{url: cur.Tail, order: r.expected()}
+		q := question{url: cur.Tail, order: r.expectedOrder()}
 		if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
 			q.from, q.order = cur.Doc, cur.Doc.Order
 		} else if cur.At == hashOf(q.url) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
 			q.etag, q.modified = cur.ETag, cur.Modified
 		}
-		d, err := s.read(ctx, cur, q)
+		d, err := s.readDocument(ctx, cur, q)
 		if isGone(err) {
-			return r.tailGone(ctx, err)
+			return r.restartTail(ctx, err)
 		}
 		if err != nil {
 			return feed.Batch{}, err
 		}
-		r.goOn(d)
+		r.resume(d)
 		if d.unmodified || cur.At == hashOf(q.url) && cur.Body == d.hash && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
-			return feed.Batch{Fresh: s.fresh(d.response, cur.Hints, now)}, nil
+			return feed.Batch{Fresh: askedToWait(s.cfg.Hints, d.response, cur.Hints, now)}, nil
 		}
 		s.job = pageJob(d)
 	}
 	d := s.job.at
-	entities, more := r.publish(d)
+	entities, more := publisher(r).publishPart(d)
 	s.newest = max(s.newest, d.newest)
 	if more {
 		if len(d.window.items) == 0 {
@@ -65,21 +68,21 @@ func (r *turn) nextPage(ctx context.Context) (feed.Batch, error) {
 	s.round[keyOf(cur.Tail)] = true
 	newer, _ := d.meta.Link(s.profile.newer)
 	next := withoutFragment(newer.Href)
-	if next != "" && (s.round[keyOf(next)] || short(next) == "") {
+	if next != "" && (s.round[keyOf(next)] || shortURL(next) == "") {
 		r.seen.add(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", feedxml.Excerpt(next))
 		next = ""
 	}
 	if next != "" {
-		more, err := r.follow(ctx, d, next)
-		return feed.Batch{Entities: entities, More: more, Fresh: s.fresh(d.response, hintsOf(&d.meta), d.now)}, err
+		more, err := r.followNewer(ctx, d, next)
+		return feed.Batch{Entities: entities, More: more, Fresh: askedToWait(s.cfg.Hints, d.response, hintsOf(&d.meta), d.now)}, err
 	}
 	if cur.At != hashOf(d.url) || cur.Body != d.hash || d.now.Sub(time.Unix(cur.Full, 0)) >= s.cfg.FullEvery {
 		cur.Full = d.now.Unix()
 	}
-	cur.settle(d)
+	cur.recordValidators(d)
 	cur.Body = d.hash
 	cur.Hints = hintsOf(&d.meta)
-	return feed.Batch{Entities: entities, Fresh: s.fresh(d.response, cur.Hints, d.now)}, nil
+	return feed.Batch{Entities: entities, Fresh: askedToWait(s.cfg.Hints, d.response, cur.Hints, d.now)}, nil
 }
 
 func pageJob(d *document) *job {
@@ -88,16 +91,16 @@ func pageJob(d *document) *job {
 	return &job{dialect: d.dialect, at: d}
 }
 
-// follow goes on to the next newer page, if it is there: a link may be written
-// before its page is. more says that there is something to read at once.
-func (r *turn) follow(ctx context.Context, d *document, next string) (more bool, err error) {
+// followNewer goes on to the next newer page, if it is there: a link may be written
+// before its page is. more reports that there is something to read at once.
+func (r tailer) followNewer(ctx context.Context, d *document, next string) (more bool, err error) {
 	s, cur := r.s, &r.cur
-	page, err := s.read(ctx, cur, question{url: next, order: r.expected()})
+	page, err := s.readDocument(ctx, cur, question{url: next, order: r.expectedOrder()})
 	if isGone(err) {
-		// The page that has the link is the end for now, and is asked for in full
-		// each time. At is empty and Body is not once that was told.
+		// The page that has the link is the end for now, and is requested in full each
+		// time. At is empty and Body is not once the violation was reported.
 		told := cur.At == "" && cur.Body == d.hash
-		cur.unsettle()
+		cur.dropValidators()
 		cur.Body = d.hash
 		if !told {
 			s.log.Warn("the next newer page is missing; asking for it again at each poll", "url", next, "error", err)
@@ -107,30 +110,31 @@ func (r *turn) follow(ctx context.Context, d *document, next string) (more bool,
 	}
 	// Any other error is that of the next turn.
 	cur.Tail = next
-	cur.unsettle()
+	cur.dropValidators()
 	if err == nil && !page.unmodified && page.window.whole {
-		// If it were not whole, it could lack what is wanted once this turn's
-		// entries are published, and is read again then.
+		// A page that is not whole could lack wanted entries once this turn's entries
+		// are published, so it is read again then.
 		s.job = pageJob(page)
 	}
 	// A chain of pages without an end is read in parts.
 	return len(s.round) < s.cfg.Bounds.Documents, nil
 }
 
-// tailGone begins again where the page that is asked for is not there any more.
-func (r *turn) tailGone(ctx context.Context, err error) (feed.Batch, error) {
+// restartTail begins again where the page that is asked for is not there any more.
+func (r tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) {
 	s, cur := r.s, &r.cur
 	gone := cur.Tail
-	// What the topic has is known, so reading from the start again repeats nothing.
+	// Reading from the start again repeats nothing, because the topic's entries are
+	// known.
 	s.log.Warn("the page at the end of the feed is gone; reading from the start of the feed again", "url", gone, "error", err)
 	r.seen.add(PageGone, gone, "the page at the end of the feed is gone: %v", err)
 	cur.Tail, cur.Doc = "", nil
-	cur.unsettle()
-	batch, again := r.findTail(ctx)
+	cur.dropValidators()
+	batch, again := r.findFirstPage(ctx)
 	if again == nil && cur.Tail == gone {
 		return feed.Batch{}, err
 	}
-	// A round begins anew once at most: two pages may take turns in being gone.
+	// A round restarts once at most: two pages may be missing alternately.
 	batch.More = batch.More && s.round == nil
 	s.round = map[key]bool{} // which lacks the page: a link to it is no circle
 	return batch, again
@@ -141,49 +145,49 @@ func isGone(err error) bool {
 	return ok && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
-// findTail finds the page to begin with: the oldest, or the newest if reading
+// findFirstPage finds the page to begin with: the oldest, or the newest if reading
 // starts now.
-func (r *turn) findTail(ctx context.Context) (feed.Batch, error) {
+func (r tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 	s, cur := r.s, &r.cur
-	d, err := r.ask(ctx, time.Now())
+	d, err := poller(r).readSubscription(ctx, time.Now())
 	if err != nil {
 		return feed.Batch{}, err
 	}
 	if d.unmodified {
 		return feed.Batch{}, nil
 	}
-	if err := r.foreign(d); err != nil {
+	if err := poller(r).checkFormat(d); err != nil {
 		return feed.Batch{}, err
 	}
-	r.verdict(d)
+	poller(r).recordDialect(d)
 	r.seen.addAll(d.seen.all())
 	page := d.url
 	if cur.Start == "now" {
-		if _, err := r.start(d); err != nil {
+		if _, err := poller(r).startReading(d); err != nil {
 			return feed.Batch{}, err
 		}
-		cur.unsettle()
+		cur.dropValidators()
 		if newer, n := d.meta.Link(s.profile.newer); n > 0 {
 			page = withoutFragment(newer.Href)
 		} else if self, n := d.meta.Link("self"); n > 0 {
 			page = withoutFragment(self.Href)
 		}
-		return r.tailFrom(page)
+		return r.startAt(page)
 	}
-	if _, err := r.start(d); err != nil {
+	if _, err := poller(r).startReading(d); err != nil {
 		return feed.Batch{}, err
 	}
 	if last, n := d.meta.Link("last"); n > 0 {
-		return r.tailFrom(withoutFragment(last.Href))
+		return r.startAt(withoutFragment(last.Href))
 	}
 	visited := map[key]bool{keyOf(page): true}
 	for range s.cfg.Bounds.Documents {
-		older := s.older(&d.meta, d.dialect)
+		older := s.profile.olderURL(&d.meta, d.dialect)
 		if older == "" || visited[keyOf(older)] {
-			return r.tailFrom(page)
+			return r.startAt(page)
 		}
 		visited[keyOf(older)] = true
-		if d, err = s.read(ctx, cur, question{url: older, archive: true, order: r.expected()}); err != nil {
+		if d, err = s.readDocument(ctx, cur, question{url: older, archive: true, order: r.expectedOrder()}); err != nil {
 			return feed.Batch{}, err
 		}
 		if d.unmodified {
@@ -194,8 +198,8 @@ func (r *turn) findTail(ctx context.Context) (feed.Batch, error) {
 	return feed.Batch{}, feed.Permanent(fmt.Errorf("the oldest page of the feed is more than %d pages back; raise bounds.documents", s.cfg.Bounds.Documents))
 }
 
-func (r *turn) tailFrom(page string) (feed.Batch, error) {
-	if short(page) == "" {
+func (r tailer) startAt(page string) (feed.Batch, error) {
+	if shortURL(page) == "" {
 		return feed.Batch{}, feed.Permanent(fmt.Errorf("the page to begin with has no url, or one that is too long: %s", feedxml.Excerpt(page)))
 	}
 	r.cur.Tail = page

@@ -38,17 +38,17 @@ const (
 	ArchiveTooNew    = "archive_newer_than_feed"
 	NotPermanent     = "this_is_not_permanent"
 	Trailing         = "trailing_content"
-	Partial          = "partial_document" // 226, which nobody asked for
+	Partial          = "partial_document" // 226, although the request did not ask for it
 )
 
-// sightings collects violations, one of a kind and page, with the number of
+// violationSet collects violations, one of a kind and page, with the number of
 // times that it was seen.
-type sightings struct {
+type violationSet struct {
 	list  []feed.Violation
 	times []int
 }
 
-func (s *sightings) add(kind, page, format string, args ...any) {
+func (s *violationSet) add(kind, page, format string, args ...any) {
 	for i := range s.list {
 		if s.list[i].Kind == kind && s.list[i].Page == page {
 			s.times[i]++
@@ -59,20 +59,24 @@ func (s *sightings) add(kind, page, format string, args ...any) {
 	s.times = append(s.times, 1)
 }
 
-func (s *sightings) addAll(list []feed.Violation) {
+func (s *violationSet) addAll(list []feed.Violation) {
 	for _, v := range list {
 		s.add(v.Kind, v.Page, "%s", v.Detail)
 	}
 }
 
-// all returns what was collected, and forgets it.
-func (s *sightings) all() []feed.Violation {
+// all returns the collected violations, and removes them.
+func (s *violationSet) all() []feed.Violation {
 	for i, n := range s.times {
 		if n > 1 {
 			s.list[i].Detail += fmt.Sprintf(" (and %d more)", n-1)
 		}
 	}
 	list := s.list
-	*s = sightings{}
+	*s = violationSet{}
 	return list
 }
+
+// IdentitiesChanged is the kind of violation that holds a document back in which most
+// IDs have changed while the entries have not.
+const IdentitiesChanged = "identities_changed"

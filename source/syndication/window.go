@@ -8,34 +8,34 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// rank says when an entry of a document is published: those of lower rank first.
-type rank [2]int64
+// publishOrder says when an entry of a document is published: those of lower rank first.
+type publishOrder [2]int64
 
-func (r rank) compare(other rank) int {
+func (r publishOrder) compare(other publishOrder) int {
 	return cmp.Or(cmp.Compare(r[0], other[0]), cmp.Compare(r[1], other[1]))
 }
 
 // rankOf returns the rank of an entry in a document of the given order.
-func rankOf(e *feedxml.Entry, o feedxml.Order) rank {
+func rankOf(e *feedxml.Entry, o feedxml.Order) publishOrder {
 	switch at := int64(e.Index); o {
 	case feedxml.OldestFirst:
-		return rank{0, at}
+		return publishOrder{0, at}
 	case feedxml.Mixed:
-		return rank{int64(instantOf(e.Updated.Time)), -at}
+		return publishOrder{int64(instantOf(e.Updated.Time)), -at}
 	default:
-		return rank{0, -at}
+		return publishOrder{0, -at}
 	}
 }
 
 // item is an entry that is held.
 type item struct {
 	feedxml.Entry
-	rank rank
+	rank publishOrder
 	hash [16]byte
 	at   int // in the heap
 }
 
-// weight is about what an item takes in memory.
+// weight is the estimated memory of an item, in bytes.
 func (it *item) weight() int {
 	return len(it.Body) + len(it.ID) + len(it.By) + len(it.Comment) + len(it.Updated.Raw) + len(it.Published.Raw) + 400
 }
@@ -49,19 +49,19 @@ type window struct {
 	byIndex map[int]*item
 	size    int
 	limit   int
-	// covered reports whether there is budget for what is held; nil for no bound.
+	// covered reports whether there is budget for the held entries; nil for no bound.
 	covered func() bool
-	// whole says that every entry was taken, be it to publish or not. cut is the
+	// whole reports that every entry was taken, be it to publish or not. cut is the
 	// lowest rank of those that had no room.
 	whole bool
-	cut   *rank
+	cut   *publishOrder
 }
 
 func newWindow(o feedxml.Order, limit int) *window {
 	return &window{order: o, byIndex: map[int]*item{}, limit: limit, whole: true}
 }
 
-// take adds an entry. wanted says whether an entry has to be published: when
+// take adds an entry. wanted reports whether an entry has to be published: when
 // there is no room for all, only those are held.
 func (w *window) take(it *item, wanted func(*item) bool) {
 	if !w.whole && !wanted(it) {

@@ -27,16 +27,16 @@ func resolveLink(base, ref string) (absolute string, ok bool) {
 	if len(ref) > longestAddress || len(base) > longestAddress {
 		return "", false
 	}
-	absolute, ok = resolve(base, ref)
+	absolute, ok = resolveReference(base, ref)
 	if len(absolute) > longestAddress {
 		return "", false
 	}
 	return absolute, ok
 }
 
-// clip returns the first bytes of a text: whole characters, and no more than
+// clipBytes returns the first bytes of a text: whole characters, and no more than
 // limit bytes.
-func clip(s string, limit int) string {
+func clipBytes(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
@@ -46,18 +46,18 @@ func clip(s string, limit int) string {
 	return s[:limit]
 }
 
-func first(at *string, content []byte) {
+func keepFirst(at *string, content []byte) {
 	if *at == "" {
-		*at = text(content)
+		*at = plainText(content)
 	}
 }
 
-// firstClipped is [first] for what describes a document, which is held longer than
+// keepFirstClipped is [first] for what describes a document, which is held longer than
 // an entry.
-func firstClipped(at *string, content []byte) {
+func keepFirstClipped(at *string, content []byte) {
 	if *at == "" {
-		*at = clipText(text(content))
+		*at = clipText(plainText(content))
 	}
 }
 
-func clipText(s string) string { return strings.Clone(clip(s, longestAddress)) }
+func clipText(s string) string { return strings.Clone(clipBytes(s, longestAddress)) }

@@ -5,7 +5,7 @@ import "bytes"
 // attr is an attribute of a tag. It is good until more is read.
 type attr struct {
 	name, value []byte // as written
-	at          int    // of the value, in what the tag was read from
+	at          int    // offset of the value in the bytes of the tag
 }
 
 // attributes cuts out the attributes of a tag that [scanner.tag] has read.
@@ -55,7 +55,7 @@ func (r *vocabulary) attribute(in *scope, space space, local string) (value stri
 			if space != noSpace {
 				continue
 			}
-		} else if b, declared := in.lookup(prefix); !declared || b.space != space {
+		} else if b, declared := in.lookupPrefix(prefix); !declared || b.space != space {
 			continue
 		}
 		return attrValue(a.value), true
@@ -63,8 +63,8 @@ func (r *vocabulary) attribute(in *scope, space space, local string) (value stri
 	return "", false
 }
 
-// inner returns the scope within an element whose parent's is outer.
-func (r *vocabulary) inner(outer *scope, b []byte, t tag) scope {
+// innerScope returns the scope within an element whose parent's is outer.
+func (r *vocabulary) innerScope(outer *scope, b []byte, t tag) scope {
 	s := *outer
 	s.bindings = s.bindings[:len(s.bindings):len(s.bindings)]
 	if t.attributes == 0 {
@@ -77,11 +77,11 @@ func (r *vocabulary) inner(outer *scope, b []byte, t tag) scope {
 		}
 		switch string(a.name) {
 		case "xmlns":
-			s.bindings = append(s.bindings, r.bind("", attrValue(a.value)))
+			s.bindings = append(s.bindings, r.bindPrefix("", attrValue(a.value)))
 		case "xml:base":
 			base, ok := resolveLink(s.base, attrValue(a.value))
 			if !ok {
-				r.violation(BadHref, "the xml:base %q is no URI, or one of more than %d bytes, and is ignored", Excerpt(a.value), longestAddress)
+				r.violationf(BadHref, "the xml:base %q is no URI, or one of more than %d bytes, and is ignored", Excerpt(a.value), longestAddress)
 				continue
 			}
 			s.base, s.based = base, true
@@ -89,14 +89,14 @@ func (r *vocabulary) inner(outer *scope, b []byte, t tag) scope {
 			s.lang = attrValue(a.value)
 		default:
 			if prefix, ok := bytes.CutPrefix(a.name, []byte("xmlns:")); ok {
-				s.bindings = append(s.bindings, r.bind(string(prefix), attrValue(a.value)))
+				s.bindings = append(s.bindings, r.bindPrefix(string(prefix), attrValue(a.value)))
 			}
 		}
 	}
 	return s
 }
 
-func (r *vocabulary) bind(prefix, uri string) binding {
+func (r *vocabulary) bindPrefix(prefix, uri string) binding {
 	b := binding{prefix: prefix, uri: uri, space: spaceOf(uri)}
 	if b.space == foreign && uri == r.rssURI && uri != "" {
 		b.space = rss

@@ -18,21 +18,22 @@ func init() {
 	}
 }
 
-// legal returns how many bytes b starts with that are whole characters of
-// UTF-8 which XML allows. The rest is not, if bad; else it is the first bytes
-// of a character, or nothing. Where b was made by a decoder that writes
-// U+FFFD for what it does not know, replaced, that is bad too.
-func legal(b []byte, replaced bool) (n int, bad bool) {
+// legalPrefix returns the length of the longest prefix of b that consists of whole
+// UTF-8 characters which XML allows. If bad, the next character is not allowed;
+// otherwise the rest is empty or the beginning of a character. replaced is set if b
+// comes from a decoder that writes U+FFFD for unknown bytes: that character is bad
+// then.
+func legalPrefix(b []byte, replaced bool) (n int, bad bool) {
 	for n < len(b) {
 		// Eight bytes at once, for as long as all are printable ASCII.
 		for n+32 <= len(b) {
 			w := b[n : n+32]
-			if unusual(w)|unusual(w[8:])|unusual(w[16:])|unusual(w[24:]) != 0 {
+			if unusualBytes(w)|unusualBytes(w[8:])|unusualBytes(w[16:])|unusualBytes(w[24:]) != 0 {
 				break
 			}
 			n += 32
 		}
-		for n+8 <= len(b) && unusual(b[n:]) == 0 {
+		for n+8 <= len(b) && unusualBytes(b[n:]) == 0 {
 			n += 8
 		}
 		for end := min(n+8, len(b)); n < end; {
@@ -56,14 +57,14 @@ func legal(b []byte, replaced bool) (n int, bad bool) {
 	return n, false
 }
 
-// unusual is 0 if the first eight bytes of b are printable ASCII.
-func unusual(b []byte) uint64 {
+// unusualBytes is 0 if the first eight bytes of b are printable ASCII.
+func unusualBytes(b []byte) uint64 {
 	const high, blank = 0x8080808080808080, 0x2020202020202020
 	w := binary.LittleEndian.Uint64(b)
 	return (w | (w-blank)&^w) & high
 }
 
-// isChar says whether XML 1.0 has the character.
+// isChar reports whether XML 1.0 has the character.
 func isChar(c rune) bool {
 	return c == '\t' || c == '\n' || c == '\r' || c >= 0x20 && c <= 0xd7ff || c >= 0xe000 && c <= 0xfffd || c >= 0x10000 && c <= 0x10ffff
 }
@@ -77,8 +78,8 @@ func isBlank(b []byte) bool {
 	return true
 }
 
-// trim removes the white space of XML, and no other, from both ends.
-func trim[T string | []byte](s T) T {
+// trimSpace removes the white space of XML, and no other, from both ends.
+func trimSpace[T string | []byte](s T) T {
 	for len(s) > 0 && isSpace[s[0]] {
 		s = s[1:]
 	}

@@ -19,7 +19,7 @@ import (
 const declarationBytes = 1024
 
 // declared matches the encoding of an XML declaration, and declaredLate that of one
-// that something stands before.
+// that something is before.
 var (
 	declared     = regexp.MustCompile(`^\s*` + declaredLate.String())
 	declaredLate = regexp.MustCompile(`<\?xml\s[^>]*?\bencoding\s*=\s*["']\s*([A-Za-z0-9._:-]+)\s*["']`)
@@ -27,8 +27,8 @@ var (
 
 var errNoSuchCharset = errors.New("this encoding is not known")
 
-// decoded is a document in UTF-8, without a byte order mark.
-type decoded struct {
+// decodedDocument is a document in UTF-8, without a byte order mark.
+type decodedDocument struct {
 	r io.Reader
 	// charset is the name of the encoding that it had. mismatch is not empty if
 	// that is not the one which the document declares, and fault if it is none
@@ -39,13 +39,13 @@ type decoded struct {
 	mixed bool
 }
 
-// decode finds out the encoding of r. It is that of the byte order mark, else of
-// the Content-Type, else of the XML declaration, else UTF-8 (RFC 7303, section 3).
-// If lenient, one that is not known is taken for UTF-8.
+// decodeDocument detects the encoding of r: that of the byte order mark, else of the
+// Content-Type, else of the XML declaration, else UTF-8 (RFC 7303, section 3). If
+// lenient, an unknown encoding is read as UTF-8.
 //
-// A document is never read in an encoding that its bytes speak against: with
-// "<?xml" in single bytes it cannot be UTF-16, whoever says so.
-func decode(r io.Reader, contentType string, lenient bool) (d decoded, err error) {
+// A document is never read in an encoding that its bytes contradict: with "<?xml" in
+// single bytes it is not UTF-16, whatever the labels are.
+func decodeDocument(r io.Reader, contentType string, lenient bool) (d decodedDocument, err error) {
 	b := bufio.NewReaderSize(r, declarationBytes)
 	// An error comes again when the document is read.
 	head, _ := b.Peek(declarationBytes)
@@ -67,7 +67,7 @@ func decode(r io.Reader, contentType string, lenient bool) (d decoded, err error
 		if label == "utf-16be" {
 			order = unicode.BigEndian
 		}
-		return decoded{r: unicode.UTF16(order, unicode.IgnoreBOM).NewDecoder().Reader(b), charset: label}, nil
+		return decodedDocument{r: unicode.UTF16(order, unicode.IgnoreBOM).NewDecoder().Reader(b), charset: label}, nil
 	case "":
 		if label = sentCharset(contentType); label != "" {
 			by = "its Content-Type"
@@ -80,19 +80,19 @@ func decode(r io.Reader, contentType string, lenient bool) (d decoded, err error
 	if isASCII(label) {
 		label, d.mixed = "utf-8", true
 	}
-	enc, charset, err := lookup(label)
+	enc, charset, err := lookupCharset(label)
 	switch {
 	case err != nil && lenient && label != "utf-32":
-		return decoded{r: b, charset: "utf-8", fault: fmt.Sprintf("the encoding is %q, as %s says, which is not known; the document is read as UTF-8", Excerpt(label), by)}, nil
+		return decodedDocument{r: b, charset: "utf-8", fault: fmt.Sprintf("the encoding is %q, as %s says, which is not known; the document is read as UTF-8", Excerpt(label), by)}, nil
 	case err != nil:
-		return decoded{}, fmt.Errorf("%q, as %s says: %w", label, by, err)
+		return decodedDocument{}, fmt.Errorf("%q, as %s says: %w", label, by, err)
 	}
 	if strings.HasPrefix(charset, "utf-16") {
-		return decoded{
+		return decodedDocument{
 			r: b, charset: "utf-8", mismatch: fmt.Sprintf("the document is %s according to %s, but its bytes are not; it is read as UTF-8", charset, by),
 		}, nil
 	}
-	if _, other, err := lookup(written); err == nil && other != charset && !isASCII(written) {
+	if _, other, err := lookupCharset(written); err == nil && other != charset && !isASCII(written) {
 		d.mismatch = fmt.Sprintf("the document is %s according to %s, which counts, and %s according to its XML declaration", charset, by, other)
 	}
 	if d.r, d.charset = b, charset; charset != "utf-8" {
@@ -124,8 +124,8 @@ func knownLabel(label string) string {
 	return label
 }
 
-// seenCharset tells an encoding by a byte order mark, which has mark bytes, or by
-// the zeros around the first character. It returns "" if there is neither.
+// seenCharset detects an encoding by a byte order mark of mark bytes, or by the zeros
+// around the first character. It returns "" if there is neither.
 func seenCharset(head []byte) (charset string, mark int) {
 	for _, known := range []struct {
 		begins, charset string
@@ -148,9 +148,9 @@ func seenCharset(head []byte) (charset string, mark int) {
 	return "", 0
 }
 
-// lookup finds an encoding by any of its names. As browsers do, it takes
+// lookupCharset finds an encoding by any of its names. As browsers do, it takes
 // ISO-8859-1 and US-ASCII for windows-1252, which they are part of.
-func lookup(label string) (encoding.Encoding, string, error) {
+func lookupCharset(label string) (encoding.Encoding, string, error) {
 	enc, err := htmlindex.Get(label)
 	if err != nil {
 		return nil, "", errNoSuchCharset

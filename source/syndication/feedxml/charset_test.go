@@ -120,7 +120,7 @@ func TestLegal(t *testing.T) {
 	for c := range rune(0x800) {
 		for pad := range 9 {
 			s := strings.Repeat("a", pad) + string(c) + strings.Repeat("b", 9)
-			n, bad := legal([]byte(s), false)
+			n, bad := legalPrefix([]byte(s), false)
 			if bad == isChar(c) || !bad && n != len(s) || bad && n != pad {
 				t.Fatalf("U+%04X at %d: got %d, %v", c, pad, n, bad)
 			}
@@ -131,10 +131,10 @@ func TestLegal(t *testing.T) {
 			continue
 		}
 		s := string(c)
-		if n, bad := legal([]byte(s), false); bad == isChar(c) || !bad && n != len(s) {
+		if n, bad := legalPrefix([]byte(s), false); bad == isChar(c) || !bad && n != len(s) {
 			t.Fatalf("U+%04X: got %d, %v", c, n, bad)
 		}
-		if n, bad := legal([]byte(s[:len(s)-1]), false); bad || n != 0 {
+		if n, bad := legalPrefix([]byte(s[:len(s)-1]), false); bad || n != 0 {
 			t.Fatalf("half of U+%04X: got %d, %v", c, n, bad)
 		}
 	}

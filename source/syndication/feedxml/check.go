@@ -7,11 +7,11 @@ import (
 	"io"
 )
 
-// check has encoding/xml read the first n unread bytes, which stand in the given
+// checkPiece has encoding/xml read the first n unread bytes, which are in the given
 // scope, and looks for what that overlooks: attributes that repeat, and prefixes
 // that are not declared. That tags match, and that there is one root, is known
 // already.
-func (r *tokenizer) check(n int, outer *scope) error {
+func (r *tokenizer) checkPiece(n int, outer *scope) error {
 	if !r.opts.Check {
 		return nil
 	}
@@ -30,19 +30,19 @@ func (r *tokenizer) check(n int, outer *scope) error {
 		if err != nil {
 			var wrong *xml.SyntaxError
 			if errors.As(err, &wrong) {
-				return r.failed(ErrMalformed, int(d.InputOffset()), "%s", wrong.Msg)
+				return r.errorAt(ErrMalformed, int(d.InputOffset()), "%s", wrong.Msg)
 			}
-			return r.failed(ErrMalformed, int(d.InputOffset()), "%s", err.Error())
+			return r.errorAt(ErrMalformed, int(d.InputOffset()), "%s", err.Error())
 		}
 		detail := ""
 		switch t := token.(type) {
 		case xml.StartElement:
-			detail = c.start(t)
+			detail = c.startElement(t)
 		case xml.EndElement:
-			c.end()
+			c.endElement()
 		}
 		if detail != "" {
-			return r.failed(ErrMalformed, at, "%s", detail)
+			return r.errorAt(ErrMalformed, at, "%s", detail)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func (r *tokenizer) checkDoctype(n int) error {
 	}
 	d := xml.NewDecoder(bytes.NewReader(r.in.unread()[:n]))
 	if _, err := d.RawToken(); err != nil || d.InputOffset() != int64(n) {
-		return r.failed(ErrMalformed, 0, "the document type declaration is none")
+		return r.errorAt(ErrMalformed, 0, "the document type declaration is none")
 	}
 	return nil
 }
@@ -65,11 +65,11 @@ type checker struct {
 	declared [][]string          // prefixes, by element
 }
 
-// start returns what is wrong with a tag.
-func (c *checker) start(t xml.StartElement) (detail string) {
+// startElement returns a description of the error in a tag; "" if it has none.
+func (c *checker) startElement(t xml.StartElement) (detail string) {
 	var prefixes []string
 	for _, a := range t.Attr {
-		prefix, ok := declares(a.Name)
+		prefix, ok := declaredPrefix(a.Name)
 		if !ok {
 			continue
 		}
@@ -90,7 +90,7 @@ func (c *checker) start(t xml.StartElement) (detail string) {
 	seen := make(map[xml.Name]bool, len(t.Attr))
 	for _, a := range t.Attr {
 		name := a.Name
-		if prefix, ok := declares(name); ok {
+		if prefix, ok := declaredPrefix(name); ok {
 			name = xml.Name{Space: "xmlns", Local: prefix}
 		} else if name.Space != "" {
 			if !c.isDeclared(name.Space) {
@@ -106,7 +106,7 @@ func (c *checker) start(t xml.StartElement) (detail string) {
 	return ""
 }
 
-func (c *checker) end() {
+func (c *checker) endElement() {
 	last := len(c.declared) - 1
 	if last < 0 {
 		return // the end tag of a container
@@ -121,8 +121,8 @@ func (c *checker) isDeclared(prefix string) bool {
 	return prefix == "" || len(c.uris[prefix]) > 0
 }
 
-// declares says whether an attribute declares a namespace, and for which prefix.
-func declares(name xml.Name) (prefix string, ok bool) {
+// declaredPrefix reports whether an attribute declares a namespace, and for which prefix.
+func declaredPrefix(name xml.Name) (prefix string, ok bool) {
 	switch {
 	case name.Space == "xmlns":
 		return name.Local, true

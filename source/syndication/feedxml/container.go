@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// step reads what comes next in the innermost container. found says that it was
-// an entry.
-func (r *Reader) step() (e Entry, found bool, err error) {
+// readNext reads the next child, text or end tag in the innermost container. found
+// reports that it was an entry.
+func (r *Reader) readNext() (e Entry, found bool, err error) {
 	if err := r.skipText(); err != nil {
 		return Entry{}, false, r.repairOr(err)
 	}
 	if isNameStart[r.in.unread()[1]] {
-		return r.child()
+		return r.readAndRepairChild()
 	}
-	return Entry{}, false, r.repairOr(r.between())
+	return Entry{}, false, r.repairOr(r.readBetween())
 }
 
 // repairOr skips what could not be read between the children of a container, if
@@ -27,24 +27,24 @@ func (r *Reader) repairOr(err error) error {
 	return r.repairBetween(err)
 }
 
-// between reads an end tag, or markup that is no tag, in the innermost container.
-func (r *Reader) between() error {
+// readBetween reads an end tag, or markup that is no tag, in the innermost container.
+func (r *Reader) readBetween() error {
 	limit := r.opts.Limits.Head
 	in := &r.open[len(r.open)-1]
 	switch r.in.unread()[1] {
 	case '/':
-		end, err := r.token(limit, func(b []byte) (int, *syntaxError) { return endTag(b, 0, []byte(in.name)) })
+		end, err := r.readToken(limit, func(b []byte) (int, *syntaxError) { return scanEndTag(b, 0, []byte(in.name)) })
 		if err != nil {
 			return err
 		}
 		r.in.skip(end)
 		r.open = r.open[:len(r.open)-1]
 	default:
-		end, err := r.token(limit, func(b []byte) (int, *syntaxError) { return markup(b, 0) })
+		end, err := r.readToken(limit, func(b []byte) (int, *syntaxError) { return scanMarkup(b, 0) })
 		if err != nil {
 			return err
 		}
-		if err := r.check(end, &in.scope); err != nil {
+		if err := r.checkPiece(end, &in.scope); err != nil {
 			return err
 		}
 		r.in.skip(end)
@@ -52,9 +52,9 @@ func (r *Reader) between() error {
 	return nil
 }
 
-// child reads a child of the innermost container. If the reader is lenient, a
+// readAndRepairChild reads a child of the innermost container. If the reader is lenient, a
 // child that is not well-formed is repaired, its start tag first, and read again.
-func (r *Reader) child() (e Entry, found bool, err error) {
+func (r *Reader) readAndRepairChild() (e Entry, found bool, err error) {
 	for range 3 {
 		violations := len(r.list)
 		var c childState
@@ -83,8 +83,8 @@ type childState struct{ tagRead, isEntry bool }
 func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err error) {
 	var t tag
 	limits := r.opts.Limits
-	if _, err := r.token(max(limits.Entry, limits.Head), func(b []byte) (end int, err *syntaxError) {
-		t, err = r.scan.tag(b, 0)
+	if _, err := r.readToken(max(limits.Entry, limits.Head), func(b []byte) (end int, err *syntaxError) {
+		t, err = r.scan.scanTag(b, 0)
 		return t.end, err
 	}); err != nil {
 		return Entry{}, false, err
@@ -94,21 +94,21 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	}
 	c.tagRead = true
 	if len(r.open) >= limits.Depth {
-		return Entry{}, false, r.malformed(&syntaxError{detail: tooDeep}, limits.Entry)
+		return Entry{}, false, r.malformedError(&syntaxError{detail: tooDeep}, limits.Entry)
 	}
 	outer := &r.open[len(r.open)-1]
 	b := r.in.unread()
-	scope := r.inner(&outer.scope, b, t)
-	in, local, declared := scope.resolve(b[1:t.nameEnd])
+	scope := r.innerScope(&outer.scope, b, t)
+	in, local, declared := scope.resolveName(b[1:t.nameEnd])
 	switch {
 	case r.isContainer(len(r.open), in.space, local):
 		r.named = true
 		if meta := &r.about.meta; r.own != atom && meta.ID == "" {
 			r.attrs = attributes(r.attrs[:0], b, t)
 			about, _ := r.attribute(&scope, rdf, "about")
-			meta.ID = clipText(trim(about))
+			meta.ID = clipText(trimSpace(about))
 		}
-		err = r.enter(t, scope)
+		err = r.enterContainer(t, scope)
 		return Entry{}, false, err
 	case r.isEntry(len(r.open), in.space, local):
 		deleted := in.space == tombstones
@@ -119,7 +119,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 		if *again, err = r.expandHere(r.element.end); *again || err != nil {
 			return Entry{}, false, err
 		}
-		e, err = r.entry(outer, &scope, deleted)
+		e, err = r.finishEntry(outer, &scope, deleted)
 		return e, err == nil, err
 	}
 	if err := r.readElement(t, limits.Head-r.head, len(r.open)); err != nil {
@@ -129,24 +129,24 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 		return Entry{}, false, err
 	}
 	r.head += r.element.end
-	if err := r.check(r.element.end, &outer.scope); err != nil {
+	if err := r.checkPiece(r.element.end, &outer.scope); err != nil {
 		return Entry{}, false, err
 	}
 	b = r.in.unread()
 	_, local = cutPrefix(b[1:t.nameEnd])
-	r.about.describe(b, &r.element, len(r.open), &scope, in.space, local, declared)
+	r.about.readElement(b, &r.element, len(r.open), &scope, in.space, local, declared)
 	r.about.addUndefined(&r.scan, r.in.offset)
 	r.in.skip(r.element.end)
 	return Entry{}, false, nil
 }
 
-// entry returns the entry that the element which was read last is.
-func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) {
+// finishEntry returns the entry that the element which was read last is.
+func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, error) {
 	end := r.element.end
-	if err := r.check(end, &outer.scope); err != nil {
+	if err := r.checkPiece(end, &outer.scope); err != nil {
 		return Entry{}, err
 	}
-	e := r.entries.read(r.in.unread(), &r.element, &outer.inherit, s, deleted, r.in.offset)
+	e := r.entries.readEntry(r.in.unread(), &r.element, &outer.inherit, s, deleted, r.in.offset)
 	e.Undefined = r.scan.undefined
 	meta, dates := &r.about.meta, &r.entries.dates
 	meta.Order, meta.PublishedOrder = dates.updated.order(), dates.published.order()
@@ -155,9 +155,9 @@ func (r *Reader) entry(outer *container, s *scope, deleted bool) (Entry, error) 
 	return e, nil
 }
 
-// expandHere expands the declared entities in the n unread bytes that were read as
-// an element or as a tag. It reports whether there were any; then these bytes have to
-// be read again. It fails if an entity would change what the element consists of.
+// expandHere expands the declared entities in the n unread bytes that were read as an
+// element or as a tag. It reports whether there were any; then these bytes have to be
+// read again. It fails if an entity would change the structure of the element.
 func (r *Reader) expandHere(n int) (again bool, err error) {
 	if r.scan.undefined == "" || len(r.entities.declared) == 0 {
 		return false, nil
@@ -166,9 +166,9 @@ func (r *Reader) expandHere(n int) (again bool, err error) {
 	if fault != "" {
 		detail := "the value of the entity &" + Excerpt(fault) + "; is no text and no complete element"
 		if !r.opts.Lenient {
-			return false, r.failed(ErrMalformed, 0, "%s", detail)
+			return false, r.errorAt(ErrMalformed, 0, "%s", detail)
 		}
-		r.repaired(ErrMalformed, 0, detail+"; its markup is taken for text")
+		r.recordRepair(ErrMalformed, 0, detail+"; its markup is taken for text")
 	}
 	if !changed {
 		return false, nil
@@ -178,16 +178,16 @@ func (r *Reader) expandHere(n int) (again bool, err error) {
 	return true, nil
 }
 
-// enter goes into the element whose tag the unread bytes start with.
-func (r *Reader) enter(t tag, s scope) error {
-	if err := r.check(t.end, &s); err != nil {
+// enterContainer goes into the element whose tag the unread bytes start with.
+func (r *Reader) enterContainer(t tag, s scope) error {
+	if err := r.checkPiece(t.end, &s); err != nil {
 		return err
 	}
 	r.about.addUndefined(&r.scan, r.in.offset)
 	if !t.empty {
 		inherit := newInheritance(&s)
 		if size := inherit.size(); size > mostInherited {
-			return r.failed(ErrTooLarge, 0, "the entries would inherit %d bytes of namespaces, xml:base and xml:lang, where %d are the most", size, mostInherited)
+			return r.errorAt(ErrTooLarge, 0, "the entries would inherit %d bytes of namespaces, xml:base and xml:lang, where %d are the most", size, mostInherited)
 		}
 		if r.root == nil {
 			defer func() { r.root = slices.Clone(r.open) }()
@@ -207,21 +207,21 @@ func (r *Reader) skipText() error {
 		n := bytes.IndexByte(b, '<')
 		if n >= 0 && n+1 < len(b) {
 			if n > limit {
-				return r.tooLarge(limit)
+				return r.tooLargeError(limit)
 			}
-			if err := r.scan.references(b, 0, n); err != nil {
-				return r.malformed(err, limit)
+			if err := r.scan.scanReferences(b, 0, n); err != nil {
+				return r.malformedError(err, limit)
 			}
 			r.about.addUndefined(&r.scan, r.in.offset)
 			if !isBlank(b[:n]) {
-				if err := r.check(n, &r.open[len(r.open)-1].scope); err != nil {
+				if err := r.checkPiece(n, &r.open[len(r.open)-1].scope); err != nil {
 					return err
 				}
 			}
 			r.in.skip(n)
 			return nil
 		}
-		if err := r.more(max(n, 0), limit); err != nil {
+		if err := r.readMore(max(n, 0), limit); err != nil {
 			return err
 		}
 	}

@@ -17,9 +17,9 @@ type Date struct {
 	Raw, From string
 }
 
-// number reads decimal digits, nine at most; it is negative if there is anything
+// parseNumber reads decimal digits, nine at most; it is negative if there is anything
 // else.
-func number(s string) int {
+func parseNumber(s string) int {
 	if s == "" || len(s) > 9 {
 		return -1
 	}
@@ -33,12 +33,12 @@ func number(s string) int {
 	return n
 }
 
-// better keeps a date if it is better than the one that was found before.
-func (r *violationLog) better(at *Date, had *int, rank int, from string, content []byte) {
+// keepBetter keeps a date if it is better than the one that was found before.
+func (r *violationLog) keepBetter(at *Date, had *int, rank int, from string, content []byte) {
 	if rank <= *had {
 		return
 	}
-	d := r.date(dateName(from), text(content))
+	d := r.parseDate(dateName(from), plainText(content))
 	// One that cannot be read is kept until there is another.
 	if !d.Time.IsZero() || at.Raw == "" {
 		*at = d
@@ -58,22 +58,22 @@ func dateName(local string) string {
 	return strings.Clone(local)
 }
 
-// date reads a date, and tells of one that cannot be read.
-func (r *violationLog) date(from, raw string) Date {
-	raw = trim(raw)
+// parseDate parses a date, and reports one that it cannot parse.
+func (r *violationLog) parseDate(from, raw string) Date {
+	raw = trimSpace(raw)
 	if raw == "" {
 		return Date{}
 	}
 	t, _, ok := message.ParseDate(raw)
 	if !ok {
-		r.violation(BadDate, "%s is no date: %s", Excerpt(from), Excerpt(raw))
-		raw = strings.Clone(clip(raw, longestDate))
+		r.violationf(BadDate, "%s is no date: %s", Excerpt(from), Excerpt(raw))
+		raw = strings.Clone(clipBytes(raw, longestDate))
 	}
 	return Date{Time: t, Raw: raw, From: from}
 }
 
-// updateRank says how good a date tells when an entry was changed; 0 if it does
-// not.
+// updateRank ranks the elements that can have the time of the last change; 0 for
+// others.
 func updateRank(in space, local string) int {
 	switch {
 	case in == atom && (local == "updated" || local == "modified"):

@@ -17,10 +17,10 @@ const (
 	mostExpanded = 256 << 10
 )
 
-// read reads the general entities that the internal subset of a document
+// readDoctype reads the general entities that the internal subset of a document
 // type declaration defines. Those that are elsewhere are never fetched, and
 // parameter entities are not used.
-func (r *entityTable) read(doctype []byte) {
+func (r *entityTable) readDoctype(doctype []byte) {
 	_, subset, ok := bytes.Cut(doctype, []byte("["))
 	if !ok {
 		return
@@ -33,18 +33,18 @@ func (r *entityTable) read(doctype []byte) {
 		i += n
 		switch rest := subset[i:]; {
 		case bytes.HasPrefix(rest, openComment) || bytes.HasPrefix(rest, []byte("<?")):
-			end, _ := markup(rest, 0)
+			end, _ := scanMarkup(rest, 0)
 			i += max(end, 1)
 		case bytes.HasPrefix(rest, []byte("<!ENTITY")):
-			i += r.readOne(rest)
+			i += r.readDeclaration(rest)
 		default:
 			i++
 		}
 	}
 }
 
-// readOne reads one declaration, and returns how many bytes of it were read.
-func (r *entityTable) readOne(b []byte) int {
+// readDeclaration reads one declaration, and returns how many bytes of it were read.
+func (r *entityTable) readDeclaration(b []byte) int {
 	i := len("<!ENTITY")
 	skip := func(class *[256]bool) []byte {
 		start := i
@@ -99,12 +99,12 @@ func withoutNumeric(value []byte) string {
 
 // expand returns an element with the references to declared entities expanded;
 // changed is false if it has none of them. The element is read again afterwards, so
-// what stands for an entity must be complete elements and text: fault names an entity
+// the replacement text of an entity must be complete elements and text: fault names an entity
 // for which that is not so, and whose value is taken for text.
 func (r *entityTable) expand(b []byte) (expanded []byte, changed bool, fault string) {
 	x := expansion{entities: r.declared, left: mostExpanded - r.expanded}
 	expanded = mapReferences(b, func(name string, inTag bool) (string, bool) {
-		text, ok := x.text(name, inTag, 0)
+		text, ok := x.entityText(name, inTag, 0)
 		changed = changed || ok
 		return text, ok
 	})
@@ -121,7 +121,7 @@ type entityTable struct {
 // declaredEntity is an entity that the document declares.
 type declaredEntity struct {
 	value string
-	// isContent reports whether value can stand between tags: complete elements, text
+	// isContent reports whether value is content of an element: complete elements, text
 	// and references.
 	isContent bool
 }
@@ -136,9 +136,9 @@ type expansion struct {
 	fault string
 }
 
-// text returns what stands for a reference to an entity. It is not ok if the entity is
+// entityText returns the replacement text of a reference to an entity. It is not ok if the entity is
 // not declared, refers to itself, or needs more than is left.
-func (x *expansion) text(name string, inTag bool, depth int) (text string, ok bool) {
+func (x *expansion) entityText(name string, inTag bool, depth int) (text string, ok bool) {
 	e, ok := x.entities[name]
 	if !ok || depth > 8 {
 		return "", false
@@ -156,7 +156,7 @@ func (x *expansion) text(name string, inTag bool, depth int) (text string, ok bo
 			return "", false
 		}
 		var inner string
-		inner, ok = x.text(name, inTag, depth+1)
+		inner, ok = x.entityText(name, inTag, depth+1)
 		return inner, ok
 	}
 	if inTag {
@@ -172,7 +172,7 @@ var attributeEscaper = strings.NewReplacer("<", "&lt;", `"`, "&quot;", "'", "&ap
 // asText escapes the markup of a value, and its references to entities.
 func asText(value string) string {
 	p := repairer{b: []byte(strings.ReplaceAll(value, "<", "&lt;"))}
-	p.references(0, len(p.b))
+	p.escapeReferences(0, len(p.b))
 	return string(appendReferences(nil, p.out, false, func(name string, _ bool) (string, bool) { return "&amp;" + name + ";", true }))
 }
 
@@ -186,7 +186,7 @@ func isContent(b []byte) bool {
 		if n < 0 {
 			n = len(b) - i
 		}
-		if s.references(b, i, i+n) != nil {
+		if s.scanReferences(b, i, i+n) != nil {
 			return false
 		}
 		if i += n; i == len(b) {
@@ -199,15 +199,15 @@ func isContent(b []byte) bool {
 		switch c := b[i+1]; {
 		case isNameStart[c]:
 			var t tag
-			if t, err = s.tag(b, i); t.end > 0 && !t.empty {
+			if t, err = s.scanTag(b, i); t.end > 0 && !t.empty {
 				open = append(open, b[i+1:t.nameEnd])
 			}
 			end = t.end
 		case c == '/' && len(open) > 0:
-			end, err = endTag(b, i, open[len(open)-1])
+			end, err = scanEndTag(b, i, open[len(open)-1])
 			open = open[:len(open)-1]
 		case c == '!' || c == '?':
-			end, err = markup(b, i)
+			end, err = scanMarkup(b, i)
 		}
 		if end == 0 || err != nil {
 			return false

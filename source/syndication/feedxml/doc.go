@@ -5,36 +5,36 @@
 //
 // A [Reader] returns one [Entry] after the other: its ID, its dates, and its own XML,
 // with everything that it inherits, so that it can be read without the document.
-// [Reader.Meta] is what the document says of itself; it is complete when Next has
-// returned [io.EOF], because such elements may be behind the entries.
+// [Reader.Meta] describes the document; it is complete when Next has returned [io.EOF],
+// because such elements may follow the entries.
 //
 // # Limits
 //
-// A reader holds one entry in memory, however large the document is. [Limits] bound
-// the entry, the elements around the entries, the depth and the attributes; what is
-// beyond them is an error that matches [ErrTooLarge]. IDs, URLs and other short texts
-// have 8 KiB at most, links 1,000. The time is proportional to the size of the document,
-// for documents that have to be repaired too. Declared entities (XML 1.0, section 4) are
+// A reader holds one entry in memory, however large the document is. [Limits] bound the
+// entry, the elements around the entries, the depth and the attributes; larger ones are
+// an error that matches [ErrTooLarge]. IDs, URLs and other short texts have 8 KiB at
+// most, links 1,000. The time is proportional to the size of the document, for
+// documents that have to be repaired too. Declared entities (XML 1.0, section 4) are
 // expanded up to 256 KiB; external ones are never fetched.
 //
 // # Errors
 //
-// Errors name the line and the column, and quote the text there without the secrets
-// of URLs. They match one of [ErrNotFeed], [ErrTruncated], [ErrMalformed],
-// [ErrTrailing], [ErrTooLarge] and [ErrCharset], or are those of the underlying
-// reader. None of them is permanent: the next request may get a correct document.
-// What is wrong and does not stop the reading is in [Reader.Violations].
+// Errors name the line and the column, and quote the text there without the secrets of
+// URLs. They match one of [ErrNotFeed], [ErrTruncated], [ErrMalformed], [ErrTrailing],
+// [ErrTooLarge] and [ErrCharset], or are those of the underlying reader. None of them
+// is permanent: the next request may get a correct document. Errors that do not stop
+// the reading are in [Reader.Violations].
 //
 // A lenient reader repairs documents that are not well-formed, as feed readers for
-// people do, and lists what it repaired in [Reader.Faults]. A fault costs at most the
-// entry that it is in. [Check] reads as strictly as a validating namespace-aware parser
-// without a DTD does: it refuses attributes that repeat and prefixes that are not
-// declared, which encoding/xml accepts.
+// people do, and lists its repairs in [Reader.Faults]. A fault costs at most the entry
+// that it is in. [Check] reads as strictly as a namespace-aware parser does: it refuses
+// attributes that repeat and prefixes that are not declared, which encoding/xml
+// accepts.
 //
 // # Names
 //
 // A name is a namespace and a local name; prefixes have no meaning. An fh:complete with
-// an undeclared prefix is not a flag. What an entry inherits is part of its body only
-// if the entry uses it. Otherwise all entries of an archive that declares one prefix
-// more would differ from those of the subscription document.
+// an undeclared prefix is not a flag. Inherited declarations are part of an entry's
+// body only if the entry uses them. Otherwise all entries of an archive that declares
+// one prefix more would differ from those of the subscription document.
 package feedxml

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// mostChildren is how many children of an element are remembered. It bounds what
-// an element made of nothing but ids can take.
+// mostChildren is how many children of an element are remembered. It bounds the memory
+// for an element that consists of ids only.
 const mostChildren = 10_000
 
 // element is an element that was read as a whole. Its positions, and those of
@@ -37,7 +37,7 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 	el := &r.element
 	*el = element{tag: t, close: t.end, end: t.end, children: el.children[:0]}
 	if t.end > limit {
-		return r.tooLarge(limit)
+		return r.tooLargeError(limit)
 	}
 	if t.empty {
 		return nil
@@ -48,29 +48,29 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 		// Text up to the next tag.
 		n := bytes.IndexByte(b[i:], '<')
 		if n < 0 || i+n+1 == len(b) {
-			if err := r.more(i, limit); err != nil {
+			if err := r.readMore(i, limit); err != nil {
 				return err
 			}
 			b = r.in.unread()
 			continue
 		}
 		if n > 0 {
-			if err := r.scan.references(b, i, i+n); err != nil {
-				return r.malformed(err, limit)
+			if err := r.scan.scanReferences(b, i, i+n); err != nil {
+				return r.malformedError(err, limit)
 			}
 			i += n
 		}
 		end, done, err := r.readTag(b, i)
 		switch {
 		case err != nil:
-			return r.malformed(err, limit)
+			return r.malformedError(err, limit)
 		case end == 0:
-			if err := r.more(i, limit); err != nil {
+			if err := r.readMore(i, limit); err != nil {
 				return err
 			}
 			b = r.in.unread()
 		case end > limit:
-			return r.tooLarge(limit)
+			return r.tooLargeError(limit)
 		case done:
 			el.close, el.end = i, end
 			return nil
@@ -81,18 +81,18 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 }
 
 // readTag reads the tag or other markup at b[i:], which has two bytes at least.
-// done says that it ends the element. Nothing is changed if end is 0.
+// done reports that it ends the element. Nothing is changed if end is 0.
 func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxError) {
 	c := b[i+1]
 	depth := len(r.names)
 	switch {
 	case isNameStart[c]:
-		t, err := r.scan.tag(b, i)
+		t, err := r.scan.scanTag(b, i)
 		if t.end == 0 || err != nil {
 			return 0, false, err
 		}
 		if depth == 1 {
-			if err := r.remember(b, i, t); err != nil {
+			if err := r.rememberChild(b, i, t); err != nil {
 				return 0, false, err
 			}
 		}
@@ -106,7 +106,7 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 		return t.end, false, nil
 	case c == '/':
 		name := r.names[depth-1]
-		end, err := endTag(b, i, b[name.start:name.end])
+		end, err := scanEndTag(b, i, b[name.start:name.end])
 		if end == 0 || err != nil {
 			return 0, false, err
 		}
@@ -118,15 +118,15 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 		}
 		return end, depth == 1, nil
 	case c == '!' || c == '?':
-		end, err := markup(b, i)
+		end, err := scanMarkup(b, i)
 		return end, false, err
 	}
-	return 0, false, syntax(i, "there is a < that begins no tag")
+	return 0, false, syntaxErrorf(i, "there is a < that begins no tag")
 }
 
-// remember keeps the child at b[i:] if it may mean something.
-func (r *tokenizer) remember(b []byte, i int, t tag) *syntaxError {
-	if _, local := cutPrefix(b[i+1 : t.nameEnd]); !means(local) && !r.excluded(local) {
+// rememberChild keeps the child at b[i:] if it may mean something.
+func (r *tokenizer) rememberChild(b []byte, i int, t tag) *syntaxError {
+	if _, local := cutPrefix(b[i+1 : t.nameEnd]); !isMeaningful(local) && !r.isExcluded(local) {
 		return nil
 	}
 	if len(r.element.children) == mostChildren {
@@ -140,8 +140,8 @@ func (r *tokenizer) remember(b []byte, i int, t tag) *syntaxError {
 	return nil
 }
 
-// excluded says whether children of that local name may be among those that do
+// isExcluded reports whether children of that local name may be among those that do
 // not count.
-func (r *tokenizer) excluded(local []byte) bool {
+func (r *tokenizer) isExcluded(local []byte) bool {
 	return slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == string(local) })
 }

@@ -13,17 +13,17 @@ import (
 // Entry is an entry of a document, an item, or a tombstone. It shares no memory
 // with the reader.
 type Entry struct {
-	// ID is what the entry is identified by, as written and without white space
-	// around it. It is "" only for a tombstone that does not name its entry.
+	// ID identifies the entry, as written and without white space around it. It is ""
+	// only for a tombstone that does not name its entry.
 	ID string
-	// IDFrom says what ID was taken from.
+	// IDFrom is what ID was taken from.
 	IDFrom IDSource
 	// Look is a short hash of the title, the link and the date: that of publication, or
 	// else of the last change. It is 0 if the entry has no date, or neither a title nor
 	// a link, or is not among the first of the document. It detects an entry whose ID
 	// has changed.
 	Look uint32
-	// Deleted says that this is a tombstone: the entry ID was deleted when
+	// Deleted reports that this is a tombstone: the entry ID was deleted when
 	// Updated says.
 	Deleted bool
 	// Updated is when the entry was changed last. RSS has no such time, and a
@@ -51,8 +51,8 @@ type Entry struct {
 // MaxLooks is how many entries of a document have a [Entry.Look], the first ones.
 const MaxLooks int = 100
 
-// IDSource says what an entry's ID was taken from. Those that are not the
-// format's own are weak: the ID may change although the entry does not.
+// IDSource names the element or attribute that an entry's ID comes from. Those that are
+// not the format's own are weak: the ID may change although the entry does not.
 type IDSource string
 
 // The sources of IDs, in the order in which they are tried. An element that is
@@ -66,7 +66,7 @@ const (
 	FromHash      IDSource = "hash"      // the SHA-256 of all that a reader would show
 )
 
-// Weak says whether the ID is not the format's own.
+// Weak reports whether the ID is not the format's own.
 func (s IDSource) Weak() bool { return s == FromAttribute || s == FromLink || s == FromHash }
 
 // entryReader reads entries, items and tombstones.
@@ -78,14 +78,15 @@ type entryReader struct {
 	count       int // of entries that were read
 }
 
-// read returns the Entry that an element of b is, which begins at an offset of the
-// document. inherit is what it inherits, and s the scope within it.
-func (r *entryReader) read(b []byte, el *element, inherit *inheritance, s *scope, deleted bool, offset int64) Entry {
+// readEntry returns the Entry of an element of b, which begins at an offset of the
+// document. inherit has the declarations that it inherits, and s is the scope within
+// it.
+func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *scope, deleted bool, offset int64) Entry {
 	b = b[:el.end]
 	e := Entry{Deleted: deleted, Index: r.count, Offset: offset}
 	r.attrs = attributes(r.attrs[:0], b, el.tag)
 	e.Body = inherit.standalone(b, el.tag, r.attrs, s.base)
-	own := parts{}
+	own := entryParts{}
 	if deleted {
 		r.tombstone(&e, s)
 	} else {
@@ -94,16 +95,16 @@ func (r *entryReader) read(b []byte, el *element, inherit *inheritance, s *scope
 		}
 		own.about, _ = r.attribute(s, rdf, "about")
 	}
-	without := r.children(&e, &own, b, el, s)
+	without := r.readChildren(&e, &own, b, el, s)
 	e.Hash = contentHash(e.Body, without)
 	if !deleted {
-		r.identify(&e, &own)
+		r.setID(&e, &own)
 		if e.Index < MaxLooks {
-			e.Look = own.look(e.Updated.Raw)
+			e.Look = own.lookHash(e.Updated.Raw)
 		}
-		r.dates.add(e.Updated, e.Published)
+		r.dates.addDates(e.Updated, e.Published)
 		if e.IDFrom.Weak() {
-			r.violation(WeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
+			r.violationf(WeakID, "entry %d, at byte %d, has no id of its own; its %s is used", e.Index, e.Offset, e.IDFrom)
 		}
 	}
 	r.count++
@@ -113,24 +114,24 @@ func (r *entryReader) read(b []byte, el *element, inherit *inheritance, s *scope
 // tombstone reads the attributes of an at:deleted-entry (RFC 6721, section 3).
 func (r *entryReader) tombstone(e *Entry, s *scope) {
 	ref, _ := r.attribute(s, noSpace, "ref")
-	e.ID, e.IDFrom = r.shortID(trim(ref)), FromID
+	e.ID, e.IDFrom = r.shortID(trimSpace(ref)), FromID
 	if e.ID == "" {
-		r.violation(MissingRef, "the tombstone at byte %d does not say what was deleted", e.Offset)
+		r.violationf(MissingRef, "the tombstone at byte %d does not say what was deleted", e.Offset)
 	}
 	when, ok := r.attribute(s, noSpace, "when")
-	e.Updated = r.date("when", when)
+	e.Updated = r.parseDate("when", when)
 	if !ok {
-		r.violation(MissingWhen, "the tombstone of %s does not say when", Excerpt(e.ID))
+		r.violationf(MissingWhen, "the tombstone of %s does not say when", Excerpt(e.ID))
 	}
 }
 
-// parts are what an entry can be identified by.
-type parts struct {
+// entryParts are the parts of an entry that can identify it.
+type entryParts struct {
 	id, attribute, guid, about string
-	// link is as written, and base what it is relative to, in Atom.
+	// link is as written, and base is its base URL, in Atom.
 	link, base string
 	hasLink    bool
-	// What the last resort is made of: contents of elements, and the URL of the
+	// The inputs of the hash of the content: contents of elements, and the URL of the
 	// enclosure.
 	title, description, published []byte
 	encoded                       []byte
@@ -139,7 +140,7 @@ type parts struct {
 	updatedRank, publishedRank int
 }
 
-func (r *entryReader) identify(e *Entry, p *parts) {
+func (r *entryReader) setID(e *Entry, p *entryParts) {
 	link := p.link
 	if p.hasLink && (p.guid == "" && p.id == "" || r.identity == "link") {
 		link, _ = resolveLink(p.base, link)
@@ -148,7 +149,7 @@ func (r *entryReader) identify(e *Entry, p *parts) {
 		id   string
 		from IDSource
 	}
-	all := []candidate{{p.guid, FromGUID}, {p.id, FromID}, {trim(p.attribute), FromAttribute}, {trim(p.about), FromAbout}, {link, FromLink}}
+	all := []candidate{{p.guid, FromGUID}, {p.id, FromID}, {trimSpace(p.attribute), FromAttribute}, {trimSpace(p.about), FromAbout}, {link, FromLink}}
 	switch r.identity {
 	case "link":
 		all = slices.Insert(all, 0, candidate{link, FromLink})
@@ -164,24 +165,24 @@ func (r *entryReader) identify(e *Entry, p *parts) {
 	e.ID, e.IDFrom = p.hash(), FromHash
 }
 
-// look returns [Entry.Look]. Without a date, entries that are new each time and look
+// lookHash returns [Entry.Look]. Without a date, entries that are new each time and look
 // alike, such as the readings of sensors, would count as old ones with other IDs.
-func (p *parts) look(updated string) uint32 {
-	date := cmp.Or(text(p.published), updated)
+func (p *entryParts) lookHash(updated string) uint32 {
+	date := cmp.Or(plainText(p.published), updated)
 	if date == "" || p.title == nil && p.link == "" {
 		return 0
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{text(p.title), p.link, date}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{plainText(p.title), p.link, date}, "\x00")))
 	return max(binary.BigEndian.Uint32(sum[:]), 1)
 }
 
 // hash is the SHA-256 of all that a reader would show.
-func (p *parts) hash() string {
-	shown := []string{text(p.title), text(p.description), text(p.published)}
+func (p *entryParts) hash() string {
+	shown := []string{plainText(p.title), plainText(p.description), plainText(p.published)}
 	// What used not to count is left out where it is missing: the hashes of other
 	// items stay as they were.
 	if p.encoded != nil || p.enclosure != "" {
-		shown = append(shown, text(p.encoded), p.enclosure)
+		shown = append(shown, plainText(p.encoded), p.enclosure)
 	}
 	sum := sha256.Sum256([]byte(strings.Join(shown, "\x00")))
 	return hex.EncodeToString(sum[:])
@@ -193,7 +194,7 @@ func (r *entryReader) shortID(id string) string {
 	if len(id) <= longestAddress {
 		return id
 	}
-	r.violation(LongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
+	r.violationf(LongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
 	sum := sha256.Sum256([]byte(id))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }

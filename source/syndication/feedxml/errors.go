@@ -11,20 +11,20 @@ import (
 // What ends the reading of a document. None of them is permanent by itself: the
 // next request may get a whole document.
 var (
-	// ErrNotFeed says that the document is something else, such as an error
+	// ErrNotFeed reports that the document is something else, such as an error
 	// page that came with status 200.
 	ErrNotFeed = errors.New("check that the url is a feed's; if it is, the provider answers with something else")
-	// ErrTruncated says that the document broke off before the end tag of its
+	// ErrTruncated reports that the document broke off before the end tag of its
 	// root element.
 	ErrTruncated = fmt.Errorf("the document breaks off before it is complete; it is read again, and if it stays so the provider writes broken documents: %w", io.ErrUnexpectedEOF)
-	// ErrMalformed says that the document is not well-formed XML.
+	// ErrMalformed reports that the document is not well-formed XML.
 	ErrMalformed = errors.New("nothing behind it is read until the provider has mended it")
-	// ErrTrailing says that something follows the root element. All of the
+	// ErrTrailing reports that something follows the root element. All of the
 	// document's entries were read before.
 	ErrTrailing = errors.New("the provider has to end the document there")
-	// ErrTooLarge says that a part of the document is above its limit.
+	// ErrTooLarge reports that a part of the document is above its limit.
 	ErrTooLarge = errors.New("raise the limit if the provider's documents are so large")
-	// ErrCharset says that the document's encoding is not known, or that it has
+	// ErrCharset reports that the document's encoding is not known, or that it has
 	// bytes that this encoding has not.
 	ErrCharset = errors.New("the provider has to send UTF-8, or to name the encoding that it uses")
 )
@@ -37,16 +37,16 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return e.detail }
 
-func syntax(at int, format string, args ...any) *syntaxError {
+func syntaxErrorf(at int, format string, args ...any) *syntaxError {
 	return &syntaxError{at: at, detail: fmt.Sprintf(format, args...)}
 }
 
 // longestExcerpt is how much of a document an error quotes, in characters.
 const longestExcerpt = 60
 
-// excerpt quotes a little of a document, without the secrets of URLs. What it shows
-// begins where text does, so that the names of parameters are part of it, and those
-// that the user has named can be hidden later.
+// Excerpt quotes the beginning of a text of a document, without the secrets of URLs. It
+// begins where the text does, so the names of parameters are part of it, and those that
+// the user has named can be hidden later.
 func Excerpt[T string | []byte](text T) string {
 	var redact *safetext.Redactor
 	return redact.Excerpt(string(text[:min(len(text), longestAddress)]), longestExcerpt)

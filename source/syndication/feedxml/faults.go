@@ -13,8 +13,8 @@ type Faults struct {
 	// Count is how many there were, and Lost how many entries could not be read
 	// whole, and were left out.
 	Count, Lost int
-	// Truncated reports that the document breaks off, and HeadLost that a part of what it
-	// says of itself could not be read: links may be missing then.
+	// Truncated reports that the document breaks off, and HeadLost that elements which
+	// describe it could not be read: links may be missing then.
 	Truncated, HeadLost bool
 	// first are the first of them, in the order of the document.
 	first []placedFault
@@ -61,54 +61,54 @@ func (f *Faults) String() string {
 	return s + ": " + strings.Join(details, "; ") + "; ask the provider to mend it"
 }
 
-// counts counts a fault, and reports whether it is one of the first. To describe all
+// count counts a fault, and reports whether it is one of the first. To describe all
 // of them would take longer than to read the document.
-func (f *Faults) counts(offset int64) bool {
+func (f *Faults) count(offset int64) bool {
 	f.Count++
 	return len(f.first) < mostFaults || offset < f.first[mostFaults-1].offset
 }
 
-// add takes note of a fault. Characters are repaired before the elements that they
-// stand in, so faults do not come in the order of the document.
-func (f *Faults) add(one placedFault) {
+// insert records a fault. Characters are repaired before the elements that they
+// are in, so faults do not come in the order of the document.
+func (f *Faults) insert(one placedFault) {
 	f.first = append(f.first, one)
 	slices.SortStableFunc(f.first, func(a, b placedFault) int { return cmp.Compare(a.offset, b.offset) })
 	f.first = f.first[:min(len(f.first), mostFaults)]
 }
 
-// faultLog records what a lenient reader repairs.
+// faultLog records the repairs of a lenient reader.
 type faultLog struct {
 	at         *tokenizer
 	faults     Faults
 	repairWork int64 // bytes that were looked at for repairs
 }
 
-// repaired records a fault at an unread byte.
-func (r *faultLog) repaired(kind error, at int, detail string) {
+// recordRepair records a fault at an unread byte.
+func (r *faultLog) recordRepair(kind error, at int, detail string) {
 	r.faults.Truncated = r.faults.Truncated || errors.Is(kind, ErrTruncated)
 	offset := r.at.in.offsetOf(at)
-	if r.faults.counts(offset) {
-		r.faults.add(placedFault{offset, r.at.where(at) + detail + r.at.near(at), r.at.failed(kind, at, "%s", detail)})
+	if r.faults.count(offset) {
+		r.faults.insert(placedFault{offset, r.at.position(at) + detail + r.at.quoteNear(at), r.at.errorAt(kind, at, "%s", detail)})
 	}
 }
 
-// repairedCharacter takes note of a character that the input has repaired. It does
+// recordCharacter records a character that the input has repaired. It does
 // not quote the text there, which has not been read yet.
-func (r *faultLog) repairedCharacter(at int, detail string) {
+func (r *faultLog) recordCharacter(at int, detail string) {
 	offset := r.at.in.offsetOf(at)
-	if !r.faults.counts(offset) {
+	if !r.faults.count(offset) {
 		return
 	}
 	page := cmp.Or(r.at.opts.URL, "the document")
-	text := r.at.where(at) + detail
-	r.faults.add(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
+	text := r.at.position(at) + detail
+	r.faults.insert(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
 }
 
-// repairedAll takes note of the faults of a piece that the unread bytes start
+// recordRepairs records the faults of a piece that the unread bytes start
 // with.
-func (r *faultLog) repairedAll(p *repairer) {
+func (r *faultLog) recordRepairs(p *repairer) {
 	for _, one := range p.first {
-		r.repaired(ErrMalformed, one.at, one.detail)
+		r.recordRepair(ErrMalformed, one.at, one.detail)
 	}
 	r.faults.Count += p.faults - len(p.first)
 	r.faults.Lost += p.lost

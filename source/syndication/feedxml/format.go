@@ -9,11 +9,11 @@ const (
 	Atom Format = "atom"
 	// RSS is RSS 2.0 or 0.9x: an element rss with a channel that has the items.
 	RSS Format = "rss"
-	// RDF is RSS 1.0 or 0.90, where the items stand beside the channel.
+	// RDF is RSS 1.0 or 0.90, where the items are beside the channel.
 	RDF Format = "rdf"
 )
 
-// ContentType is what the body of an entry of the format is.
+// ContentType returns the media type of the body of an entry of the format.
 func (f Format) ContentType() string {
 	if f == Atom {
 		return "application/atom+xml;type=entry"
@@ -37,7 +37,7 @@ func formatOf(in binding, local string) (format Format, single bool) {
 	return "", false
 }
 
-// isContainer says whether an element of the innermost container is one too.
+// isContainer reports whether an element of the innermost container is one too.
 func (r *vocabulary) isContainer(depth int, in space, local []byte) bool {
 	if depth != 1 {
 		return false
@@ -50,7 +50,7 @@ func (r *vocabulary) isContainer(depth int, in space, local []byte) bool {
 	return in == r.own && string(local) == "channel"
 }
 
-// isEntry says whether an element of the innermost container is an entry or a
+// isEntry reports whether an element of the innermost container is an entry or a
 // tombstone.
 func (r *vocabulary) isEntry(depth int, in space, local []byte) bool {
 	switch string(local) {

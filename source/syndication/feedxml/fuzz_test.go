@@ -139,7 +139,7 @@ func isStricter(err error) bool {
 }
 
 func charsetOf(doc string) string {
-	d, err := decode(strings.NewReader(doc), "", false)
+	d, err := decodeDocument(strings.NewReader(doc), "", false)
 	if err != nil {
 		return ""
 	}
@@ -187,7 +187,7 @@ func readEveryWay(t *testing.T, doc string, opts Options) ([]Entry, error) {
 		again := NewReader(strings.NewReader(doc), opts)
 		// The first bytes are looked at together, so it is what comes out of
 		// the decoder that is cut.
-		if again.decode() == nil {
+		if again.detectCharset() == nil {
 			decoded, err := io.ReadAll(again.in.r)
 			if err != nil {
 				t.Fatal(err)

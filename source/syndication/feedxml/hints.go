@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// longestHint is what no hint goes beyond. A publisher who asks for more has
-// made a mistake.
+// longestHint is the longest wait that a hint can ask for. A publisher who asks for
+// more has made a mistake.
 const longestHint = 366 * 24 * time.Hour
 
 // readHint reads an element of RSS that says when to poll.
@@ -14,7 +14,7 @@ func (r *metaReader) readHint(b []byte, el *element, local string, content []byt
 	h := &r.meta.Hints
 	switch local {
 	case "ttl":
-		if minutes, ok := r.hintNumber(local, text(content)); ok && h.TTL == 0 {
+		if minutes, ok := r.hintNumber(local, plainText(content)); ok && h.TTL == 0 {
 			h.TTL = min(time.Duration(minutes)*time.Minute, longestHint)
 		}
 	case "skipHours":
@@ -32,7 +32,7 @@ func (r *metaReader) readHint(b []byte, el *element, local string, content []byt
 					return
 				}
 			}
-			r.violation(BadHint, "skipDays has a day that is none: %s", Excerpt(raw))
+			r.violationf(BadHint, "skipDays has a day that is none: %s", Excerpt(raw))
 		})
 	}
 }
@@ -42,15 +42,15 @@ func (r *metaReader) readHint(b []byte, el *element, local string, content []byt
 func eachChild(b []byte, el *element, local string, f func(text string)) {
 	for _, c := range el.children {
 		if _, name := cutPrefix(b[c.start+1 : c.nameEnd]); string(name) == local {
-			f(text(b[c.tagEnd:c.close]))
+			f(plainText(b[c.tagEnd:c.close]))
 		}
 	}
 }
 
 func (r *metaReader) hintNumber(local, raw string) (int, bool) {
-	n := number(raw)
+	n := parseNumber(raw)
 	if n < 0 {
-		r.violation(BadHint, "%s is no number: %s", local, Excerpt(raw))
+		r.violationf(BadHint, "%s is no number: %s", local, Excerpt(raw))
 	}
 	return n, n >= 0
 }
@@ -59,7 +59,7 @@ func (r *metaReader) hintNumber(local, raw string) (int, bool) {
 // has defaults: an update once a day.
 func (r *metaReader) readSyndication(local string, content []byte) {
 	h := &r.meta.Hints
-	raw := text(content)
+	raw := plainText(content)
 	switch local {
 	case "updatePeriod":
 		r.syPeriod = map[string]time.Duration{
@@ -67,7 +67,7 @@ func (r *metaReader) readSyndication(local string, content []byte) {
 			"monthly": 30 * 24 * time.Hour, "yearly": 365 * 24 * time.Hour,
 		}[strings.ToLower(raw)]
 		if r.syPeriod == 0 {
-			r.violation(BadHint, "updatePeriod is no period: %s", Excerpt(raw))
+			r.violationf(BadHint, "updatePeriod is no period: %s", Excerpt(raw))
 			return
 		}
 	case "updateFrequency":
@@ -77,7 +77,7 @@ func (r *metaReader) readSyndication(local string, content []byte) {
 		}
 		r.syFrequency = n
 	case "updateBase":
-		h.Base = r.date(local, raw)
+		h.Base = r.parseDate(local, raw)
 		return
 	default:
 		return

@@ -149,7 +149,7 @@ func TestLargeTagsThatComeByteByByte(t *testing.T) {
 	t.Parallel()
 	doc := `<feed xmlns="http://www.w3.org/2005/Atom"><entry` + strings.Repeat(" ", 1<<20) + `><id>1</id></entry></feed>`
 	r := NewReader(strings.NewReader(doc), Options{})
-	if err := r.decode(); err != nil {
+	if err := r.detectCharset(); err != nil {
 		t.Fatal(err)
 	}
 	r.in.r = iotest.OneByteReader(r.in.r)

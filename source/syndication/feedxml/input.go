@@ -19,10 +19,9 @@ const (
 	usualBuffer = 64 << 10
 )
 
-// input is a stream of legal XML characters in UTF-8, and the part of it that
-// was read and not yet left behind. The buffer is used again for what comes
-// next, so a slice of it is good until the next fill. It grows to twice the
-// largest piece at most.
+// input is a stream of legal XML characters in UTF-8, with a buffer of the part that
+// was read and not yet skipped. The buffer is reused, so a slice of it is good until
+// the next read. It grows to twice the largest piece at most.
 type input struct {
 	r io.Reader
 	// buf[start:end] was read and is legal. buf[end:filled] is the beginning
@@ -34,26 +33,26 @@ type input struct {
 	// stream the last one does.
 	line      int
 	lineStart int64
-	replaced  bool  // r writes U+FFFD for what it cannot decode
-	err       error // what comes behind buf[end]; r is not read after it
+	replaced  bool  // r writes U+FFFD for bytes that it cannot decode
+	err       error // the error behind buf[end]; r is not read after it
 
 	// mixed reports that bytes which are not UTF-8 are windows-1252, and repair that
-	// characters which XML does not have are left out. tell is called for each
-	// repair with the place in the unread bytes.
+	// characters which XML does not have are left out. report is called for each repair
+	// with the place in the unread bytes.
 	mixed, repair bool
-	tell          func(at int, detail string)
-	// tellMore is called with the number of repairs that tell is not called for.
-	tellMore func(n int)
-	// The first replacedBytes unread ones stand for others, which were owed fewer.
+	report        func(at int, detail string)
+	// reportMore is called with the number of repairs for which report is not called.
+	reportMore func(n int)
+	// The first replacedBytes unread ones replace owed fewer bytes of the stream.
 	replacedBytes, owed int
 }
 
-// illegal is what an input fails with at a byte that XML does not have.
-type illegal struct{ first byte }
+// illegalByte is the error of an input at a byte that XML does not have.
+type illegalByte struct{ first byte }
 
-func (illegal) Error() string { return "there is a character that XML does not have" }
+func (illegalByte) Error() string { return "there is a character that XML does not have" }
 
-// errHalfCharacter is what an input fails with if it ends within a character.
+// errHalfCharacter is the error of an input that ends within a character.
 var errHalfCharacter = errors.New("the document ends within a character")
 
 func (in *input) unread() []byte { return in.buf[in.start:in.end] }
@@ -113,14 +112,14 @@ func (in *input) replace(n int, with []byte) {
 	in.replacedBytes = len(with)
 }
 
-// more reads until what is unread behind from has doubled, so that a token that
-// is looked at again after each reading is not looked at too often, or until
-// there is more than limit. It fails only if it got nothing.
-func (in *input) more(from, limit int) error {
+// readMore reads until the unread bytes behind from have doubled, so that a token that
+// is scanned again after each reading is not scanned too often, or until there are more
+// than limit. It fails only if it got nothing.
+func (in *input) readMore(from, limit int) error {
 	had := in.end - in.start
 	enough := min(had+max(had-from, 1), max(had, limit)+1)
 	for in.end-in.start < enough {
-		if err := in.fill(); err != nil {
+		if err := in.readOnce(); err != nil {
 			if in.end-in.start > had {
 				return nil
 			}
@@ -130,33 +129,33 @@ func (in *input) more(from, limit int) error {
 	return nil
 }
 
-// fill reads once. It returns nil only if it got something.
-func (in *input) fill() error {
+// readOnce reads once. It returns nil only if it got something.
+func (in *input) readOnce() error {
 	for range 100 {
 		if in.err != nil {
 			return in.err
 		}
-		in.room()
+		in.makeRoom()
 		n, err := in.r.Read(in.buf[in.filled:])
 		in.filled += n
-		good, bad := legal(in.buf[in.end:in.filled], in.replaced)
+		good, bad := legalPrefix(in.buf[in.end:in.filled], in.replaced)
 		var faults []fault
 		more := 0
 		if bad && (in.mixed || in.repair) {
-			good, bad, faults, more = in.mend()
+			good, bad, faults, more = in.repairBytes()
 		}
 		in.end += good
 		for _, one := range faults {
-			in.tell(one.at, one.detail)
+			in.report(one.at, one.detail)
 		}
 		if more > 0 {
-			in.tellMore(more)
+			in.reportMore(more)
 		}
 		switch {
 		case bad:
-			in.err = illegal{in.buf[in.end]}
+			in.err = illegalByte{in.buf[in.end]}
 		case err == io.EOF && in.end < in.filled && in.repair:
-			in.tell(in.end-in.start, "the document ends within a character")
+			in.report(in.end-in.start, "the document ends within a character")
 			in.filled, in.err = in.end, err
 		case err == io.EOF && in.end < in.filled:
 			in.err = errHalfCharacter
@@ -173,9 +172,9 @@ func (in *input) fill() error {
 	return in.err
 }
 
-// mend replaces what is not legal behind buf[end], and returns how many bytes are
-// legal then, the first things that were wrong, and how many more there were.
-func (in *input) mend() (good int, bad bool, faults []fault, more int) {
+// repairBytes replaces illegal bytes behind buf[end], and returns how many bytes are
+// legal then, the first faults, and how many more there were.
+func (in *input) repairBytes() (good int, bad bool, faults []fault, more int) {
 	rest := bytes.Clone(in.buf[in.end:in.filled])
 	var out []byte
 	tell := func(at int, format string, args ...any) {
@@ -186,7 +185,7 @@ func (in *input) mend() (good int, bad bool, faults []fault, more int) {
 		faults = append(faults, fault{at, fmt.Sprintf(format, args...)})
 	}
 	for {
-		n, found := legal(rest, in.replaced)
+		n, found := legalPrefix(rest, in.replaced)
 		out = append(out, rest[:n]...)
 		rest = rest[n:]
 		if !found {
@@ -227,8 +226,8 @@ func (in *input) mend() (good int, bad bool, faults []fault, more int) {
 	return len(out), bad, faults, more
 }
 
-// room makes room in the buffer.
-func (in *input) room() {
+// makeRoom makes room in the buffer.
+func (in *input) makeRoom() {
 	if in.filled < len(in.buf) {
 		return
 	}

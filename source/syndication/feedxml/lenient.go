@@ -37,14 +37,14 @@ func (r *Reader) repairChild(c childState, cause error) error {
 	}
 	tooLarge := false
 	for {
-		// What is behind the limit has no part in it, however much of it is here.
+		// Bytes behind the limit are ignored, however many of them are in the buffer.
 		p.b = r.in.unread()
 		p.b = p.b[:min(len(p.b), limit)]
 		end := 0
 		if c.tagRead {
-			end = p.element()
+			end = p.repairElement()
 		} else {
-			end = p.startTag(0)
+			end = p.repairStartTag(0)
 		}
 		r.repairWork += p.work + int64(end)
 		if end == 0 {
@@ -58,16 +58,16 @@ func (r *Reader) repairChild(c childState, cause error) error {
 				return cause
 			}
 			r.faults.HeadLost = r.faults.HeadLost || c.tagRead && !c.isEntry && p.cut
-			r.repairedAll(&p)
+			r.recordRepairs(&p)
 			r.in.replace(end, p.out)
 			return nil
 		case p.whole && tooLarge:
 			return cause
 		case !p.whole && len(r.in.unread()) > limit:
-			p, tooLarge = p.again(true), true
+			p, tooLarge = p.retry(true), true
 			continue
 		case p.whole:
-			r.repaired(ErrTruncated, len(p.b), "the document ends")
+			r.recordRepair(ErrTruncated, len(p.b), "the document ends")
 			if c.isEntry {
 				r.faults.Lost++
 			}
@@ -76,25 +76,25 @@ func (r *Reader) repairChild(c childState, cause error) error {
 			return nil
 		}
 		whole := false
-		if err := r.in.more(0, limit); err != nil {
-			if err = r.ended(err); !errors.Is(err, ErrTruncated) {
+		if err := r.in.readMore(0, limit); err != nil {
+			if err = r.endError(err); !errors.Is(err, ErrTruncated) {
 				return err
 			}
 			whole = true
 		}
-		p = p.again(whole)
+		p = p.retry(whole)
 	}
 }
 
-// again returns a repairer for the same element, of which there is more, or nothing
+// retry returns a repairer for the same element, of which there is more, or nothing
 // more if whole.
-func (p *repairer) again(whole bool) repairer {
+func (p *repairer) retry(whole bool) repairer {
 	return repairer{entry: p.entry, maxDepth: p.maxDepth, maxAttributes: p.maxAttributes, outer: p.outer, whole: whole}
 }
 
-// repairBetween skips what stands in the innermost container between its children
-// and is not well-formed: text, an end tag, a comment or the like. It returns
-// cause if it cannot.
+// repairBetween skips markup between the children of the innermost container that is
+// not well-formed: text, an end tag, a comment or the like. It returns cause if it
+// cannot.
 func (r *Reader) repairBetween(cause error) error {
 	if errors.Is(cause, ErrTooLarge) {
 		return cause
@@ -105,12 +105,12 @@ func (r *Reader) repairBetween(cause error) error {
 		if r.repairWork > mostRepairWork+repairWorkPerByte*r.in.offset {
 			return cause
 		}
-		r.repaired(ErrMalformed, 0, unendedMarkup(b)+" does not end")
+		r.recordRepair(ErrMalformed, 0, unendedMarkup(b)+" does not end")
 		r.in.skip(len("<!"))
 		return nil
 	}
 	if errors.Is(cause, ErrTruncated) {
-		r.repaired(ErrTruncated, len(b), "the document ends")
+		r.recordRepair(ErrTruncated, len(b), "the document ends")
 		r.faults.Lost += countEntries(b)
 		r.in.skip(len(b))
 		r.open = nil
@@ -126,23 +126,23 @@ func (r *Reader) repairBetween(cause error) error {
 		if n < 0 {
 			return cause
 		}
-		p.text(0, n)
-		r.repairedAll(&p)
+		p.repairText(0, n)
+		r.recordRepairs(&p)
 		r.in.skip(n)
 	case len(b) > 1 && b[1] == '/':
 		return r.skipEndTag(cause)
 	case len(b) > 1 && (b[1] == '!' || b[1] == '?'):
 		p.whole = false
 		end := 0
-		for end = p.markup(0); end == 0; end = p.markup(0) {
+		for end = p.repairMarkup(0); end == 0; end = p.repairMarkup(0) {
 			p.whole = !r.moreJunk()
 			p.b = r.in.unread()
 			p.b = p.b[:min(len(p.b), mostJunk)]
 		}
-		r.repairedAll(&p)
+		r.recordRepairs(&p)
 		r.in.skip(end)
 	default:
-		r.repaired(ErrMalformed, 0, "there is a < that begins no tag")
+		r.recordRepair(ErrMalformed, 0, "there is a < that begins no tag")
 		r.in.skip(1)
 	}
 	return nil
@@ -183,7 +183,7 @@ func (r *Reader) skipEndTag(cause error) error {
 	if end = 2 + n; b[end] == '>' {
 		end++
 	}
-	r.repaired(ErrMalformed, 0, fmt.Sprintf("the element %s ends with </%s", Excerpt(r.open[len(r.open)-1].name), Excerpt(name)))
+	r.recordRepair(ErrMalformed, 0, fmt.Sprintf("the element %s ends with </%s", Excerpt(r.open[len(r.open)-1].name), Excerpt(name)))
 	for k := len(r.open) - 1; k >= 0; k-- {
 		if strings.EqualFold(r.open[k].name, name) {
 			r.open = r.open[:k]
@@ -194,13 +194,13 @@ func (r *Reader) skipEndTag(cause error) error {
 	return nil
 }
 
-// hidesEntries matches the start of what may contain the text of an entry that is none of
-// the feed: a comment, a CDATA section, a script.
+// hidesEntries matches the start of markup that may contain entries which are not part
+// of the feed: a comment, a CDATA section, a script.
 var hidesEntries = regexp.MustCompile(`(?i)<!|<(?:script|style)\b`)
 
-// reopen reports whether entries follow the root element, so that its end tag came
+// reopenRoot reports whether entries follow the root element, so that its end tag came
 // too early. Then reading goes on in it.
-func (r *Reader) reopen(err error) bool {
+func (r *Reader) reopenRoot(err error) bool {
 	if !r.opts.Lenient || !errors.Is(err, ErrTrailing) || len(r.root) == 0 {
 		return false
 	}
@@ -211,7 +211,7 @@ func (r *Reader) reopen(err error) bool {
 	if at == nil || hidesEntries.Match(b[:at[0]]) {
 		return false
 	}
-	r.repaired(ErrTrailing, 0, "entries follow the end tag of the root element")
+	r.recordRepair(ErrTrailing, 0, "entries follow the end tag of the root element")
 	r.in.skip(at[0])
 	r.open = slices.Clone(r.root)
 	return true
@@ -237,7 +237,7 @@ func (r *Reader) skipJunk(cause error) error {
 	if at == nil {
 		return cause
 	}
-	r.repaired(ErrMalformed, 0, "something stands before the root element")
+	r.recordRepair(ErrMalformed, 0, "something stands before the root element")
 	r.in.skip(1 + at[0])
 	return nil
 }

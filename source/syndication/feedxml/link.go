@@ -23,8 +23,8 @@ type Link struct {
 	Length int64
 }
 
-// relationPrefix may stand before the name of a registered relation (RFC 4287,
-// section 4.2.7.2).
+// relationPrefix may precede the name of a registered relation (RFC 4287, section
+// 4.2.7.2).
 const relationPrefix = "http://www.iana.org/assignments/relation/"
 
 // readLink adds the link in r.attrs, which is an Atom link's, to the document's.
@@ -35,21 +35,21 @@ func (r *metaReader) readLink(in *scope) {
 	for _, a := range r.attrs {
 		switch string(a.name) {
 		case "rel":
-			rel = relations(trim(a.value))
+			rel = relationText(trimSpace(a.value))
 			if len(rel) > longestAddress {
-				r.violation(BadHref, "a link has a rel of %d bytes, and is ignored", len(rel))
+				r.violationf(BadHref, "a link has a rel of %d bytes, and is ignored", len(rel))
 				return
 			}
 		case "href":
-			l.Raw, hasHref = trim(attrValue(a.value)), true
+			l.Raw, hasHref = trimSpace(attrValue(a.value)), true
 		case "type":
-			l.Type = clip(known(trim(a.value)), longestAddress)
+			l.Type = clipBytes(mediaTypeText(trimSpace(a.value)), longestAddress)
 		case "title":
-			l.Title = clip(attrValue(a.value), longestAddress)
+			l.Title = clipBytes(attrValue(a.value), longestAddress)
 		case "hreflang":
-			l.Lang = clip(trim(attrValue(a.value)), longestAddress)
+			l.Lang = clipBytes(trimSpace(attrValue(a.value)), longestAddress)
 		case "length":
-			if n, err := strconv.ParseInt(trim(attrValue(a.value)), 10, 64); err == nil && n > 0 {
+			if n, err := strconv.ParseInt(trimSpace(attrValue(a.value)), 10, 64); err == nil && n > 0 {
 				l.Length = n
 			}
 		}
@@ -67,7 +67,7 @@ func (r *metaReader) readLink(in *scope) {
 	n := 0
 	for one := range strings.FieldsSeq(rel) {
 		if n++; n > mostRelations {
-			r.violation(TooManyLinks, "the link %q has more than %d relations; the others are ignored", Excerpt(l.Raw), mostRelations)
+			r.violationf(TooManyLinks, "the link %q has more than %d relations; the others are ignored", Excerpt(l.Raw), mostRelations)
 			return
 		}
 		l.Rel = normalRelation(one)
@@ -87,7 +87,7 @@ func (r *metaReader) addLink(l Link, in *scope) {
 	m := &r.meta
 	if len(m.Links) == mostLinks {
 		if !r.manyLinks {
-			r.violation(TooManyLinks, "the document has more than %d links; the others are ignored", mostLinks)
+			r.violationf(TooManyLinks, "the document has more than %d links; the others are ignored", mostLinks)
 		}
 		r.manyLinks = true
 		return
@@ -106,15 +106,15 @@ func (r *metaReader) addLink(l Link, in *scope) {
 // badLink reports a reference that could not be resolved.
 func (r *metaReader) badLink(what, raw string, in *scope) {
 	if len(raw) > longestAddress || len(in.base) > 0 {
-		r.violation(BadHref, "the %s %q leads to a URL of more than %d bytes, and is ignored", what, Excerpt(raw), longestAddress)
+		r.violationf(BadHref, "the %s %q leads to a URL of more than %d bytes, and is ignored", what, Excerpt(raw), longestAddress)
 		return
 	}
-	r.violation(BadHref, "the %s %q is relative, and to what is not known", what, Excerpt(raw))
+	r.violationf(BadHref, "the %s %q is relative, and to what is not known", what, Excerpt(raw))
 }
 
-// relations returns the value of an attribute rel: one relation in the form that
+// relationText returns the value of an attribute rel: one relation in the form that
 // it is compared in, or several with white space between them.
-func relations(written []byte) string {
+func relationText(written []byte) string {
 	switch string(written) { // without an allocation
 	case "":
 		return ""
@@ -129,7 +129,7 @@ func relations(written []byte) string {
 	case "enclosure":
 		return "enclosure"
 	}
-	return normalRelation(trim(attrValue(written)))
+	return normalRelation(trimSpace(attrValue(written)))
 }
 
 // normalRelation returns a relation in the form that it is compared in.
@@ -143,8 +143,8 @@ func normalRelation(rel string) string {
 	return strings.ToLower(rel)
 }
 
-// known returns a media type, the usual ones without an allocation.
-func known(mediaType []byte) string {
+// mediaTypeText returns a media type, the usual ones without an allocation.
+func mediaTypeText(mediaType []byte) string {
 	switch string(mediaType) {
 	case "text/html":
 		return "text/html"
@@ -156,7 +156,7 @@ func known(mediaType []byte) string {
 	return attrValue(mediaType)
 }
 
-// isFeedType says whether a link of that media type may lead to a feed.
+// isFeedType reports whether a link of that media type may lead to a feed.
 func isFeedType(mediaType string) bool {
 	name, _, err := mime.ParseMediaType(mediaType)
 	if err != nil {
@@ -169,18 +169,18 @@ func isFeedType(mediaType string) bool {
 	return false
 }
 
-// alternate returns the href of the link in r.attrs, as written, if it is an
+// alternateLink returns the href of the link in r.attrs, as written, if it is an
 // "alternate", by the last of its relations.
-func (r *vocabulary) alternate() (href string, ok bool) {
+func (r *vocabulary) alternateLink() (href string, ok bool) {
 	last := "alternate"
 	for _, a := range r.attrs {
 		switch string(a.name) {
 		case "rel":
-			for rel := range strings.FieldsSeq(relations(trim(a.value))) {
+			for rel := range strings.FieldsSeq(relationText(trimSpace(a.value))) {
 				last = normalRelation(rel)
 			}
 		case "href":
-			href, ok = trim(attrValue(a.value)), true
+			href, ok = trimSpace(attrValue(a.value)), true
 		}
 	}
 	return href, ok && last == "alternate"

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Meta is what a document says of itself: what stands in atom:feed, in a channel
-// or in the atom:head of early drafts, and not in an entry.
+// Meta describes a document: the elements in atom:feed, in a channel or in the
+// atom:head of early drafts that are not in an entry.
 type Meta struct {
 	// URL is the document's, as given in [Options].
 	URL    string
 	Format Format
 	// Version is the version attribute of an element rss.
 	Version string
-	// Single says that the root element is an entry or a tombstone itself.
+	// Single reports that the root element is an entry or a tombstone itself.
 	Single bool
 	// ID is the feed's atom:id, or the rdf:about of its channel. It is no
 	// identity of the feed: there are servers that make up another one for each
@@ -37,7 +37,7 @@ type Meta struct {
 	// absolute; PrevRaw is as written.
 	Prev, PrevRaw string
 
-	// Hints say how often to poll.
+	// Hints are the polling hints.
 	Hints Hints
 
 	// Order is how the update times of the entries run so far, and
@@ -51,7 +51,7 @@ type Meta struct {
 // Flag is an element that is true or false, or that the document does not have.
 type Flag string
 
-// The values of a flag. What is neither counts as absent.
+// The values of a flag. Any other text counts as absent.
 const (
 	Unset Flag = ""
 	Yes   Flag = "true"
@@ -77,7 +77,7 @@ func (m *Meta) Link(rel string) (link Link, count int) {
 	return link, count
 }
 
-// metaReader reads what a document says of itself.
+// metaReader reads the elements that describe a document.
 type metaReader struct {
 	*vocabulary
 	meta        Meta
@@ -88,9 +88,9 @@ type metaReader struct {
 	syFrequency int
 }
 
-// describe reads an element of b that is not an entry. Of those that repeat, the
+// readElement reads an element of b that is not an entry. Of those that repeat, the
 // first counts. depth is how many elements are around it.
-func (r *metaReader) describe(b []byte, el *element, depth int, s *scope, in space, local []byte, declared bool) {
+func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in space, local []byte, declared bool) {
 	b = b[:el.end]
 	content := b[el.tag.end:el.close]
 	r.attrs = attributes(r.attrs[:0], b, el.tag)
@@ -98,10 +98,10 @@ func (r *metaReader) describe(b []byte, el *element, depth int, s *scope, in spa
 	isOwn := in == r.own && m.Format != Atom
 	switch {
 	case depth == 1 && m.Format != Atom:
-		// What stands beside a channel does not describe it.
+		// Elements beside a channel do not describe it.
 	case !declared:
 		if isFlag(name) || name == "link" || name == "prev" {
-			r.violation(UndeclaredPrefix, "the prefix of %s is not declared; the element is ignored", Excerpt(b[1:el.tag.nameEnd]))
+			r.violationf(UndeclaredPrefix, "the prefix of %s is not declared; the element is ignored", Excerpt(b[1:el.tag.nameEnd]))
 		}
 	case in == history:
 		r.readHistory(s, name, content)
@@ -110,19 +110,19 @@ func (r *metaReader) describe(b []byte, el *element, depth int, s *scope, in spa
 	case in == atom && name == "link" && (!isOwn || len(r.attrs) > 0):
 		r.readLink(s)
 	case isOwn && name == "link":
-		r.readPlainLink(text(content), s)
+		r.readPlainLink(plainText(content), s)
 	case in == atom && name == "id":
-		firstClipped(&m.ID, content)
+		keepFirstClipped(&m.ID, content)
 	case in == atom && name == "author" || isOwn && name == "managingEditor" || in == dc && name == "creator":
 		author := readAuthor(content)
 		if in != atom {
-			author = text(content)
+			author = plainText(content)
 		}
 		if author != "" && len(m.Authors) < mostAuthors {
 			m.Authors = append(m.Authors, author)
 		}
 	case (in == atom || isOwn) && name == "title":
-		firstClipped(&m.Title, content)
+		keepFirstClipped(&m.Title, content)
 	case (in == atom || isOwn) && name == "generator":
 		if m.Generator == (Generator{}) {
 			uri, _ := r.attribute(s, noSpace, "uri")
@@ -130,22 +130,22 @@ func (r *metaReader) describe(b []byte, el *element, depth int, s *scope, in spa
 				uri, _ = r.attribute(s, noSpace, "url") // Atom 0.3
 			}
 			version, _ := r.attribute(s, noSpace, "version")
-			m.Generator = Generator{Name: clipText(text(content)), URI: clipText(trim(uri)), Version: clipText(trim(version))}
+			m.Generator = Generator{Name: clipText(plainText(content)), URI: clipText(trimSpace(uri)), Version: clipText(trimSpace(version))}
 		}
 	case in == admin && name == "generatorAgent":
 		if m.Generator == (Generator{}) {
 			uri, _ := r.attribute(s, rdf, "resource")
-			m.Generator.URI = clipText(trim(uri))
+			m.Generator.URI = clipText(trimSpace(uri))
 		}
 	case documentRank(in, name, isOwn) > 0:
-		r.better(&m.Updated, &r.updatedRank, documentRank(in, name, isOwn), name, content)
+		r.keepBetter(&m.Updated, &r.updatedRank, documentRank(in, name, isOwn), name, content)
 	case isOwn:
 		r.readHint(b, el, name, content)
 	}
 }
 
-// documentRank says how good a date tells when a document was changed; 0 if it
-// does not.
+// documentRank ranks the elements that can have the time at which a document was
+// changed; 0 for others.
 func documentRank(in space, local string, isOwn bool) int {
 	switch {
 	case in == atom && (local == "updated" || local == "modified"), isOwn && local == "lastBuildDate":
@@ -174,22 +174,22 @@ func (r *metaReader) readHistory(s *scope, local string, content []byte) {
 		m.Archive = true
 	case "incremental", "stateful", "Stateful": // the last as in draft 00
 		var flag Flag
-		switch raw := text(content); {
+		switch raw := plainText(content); {
 		case raw == "1" || strings.EqualFold(raw, "true"):
 			flag = Yes
 		case raw == "0" || strings.EqualFold(raw, "false"):
 			flag = No
 		default:
-			r.violation(BadFlag, "fh:%s is neither true nor false, and is ignored: %s", local, Excerpt(raw))
+			r.violationf(BadFlag, "fh:%s is neither true nor false, and is ignored: %s", local, Excerpt(raw))
 			return
 		}
 		if m.Incremental != Unset && m.Incremental != flag {
-			r.violation(RepeatedFlag, "fh:%s says something else than the flag before it, which counts", local)
+			r.violationf(RepeatedFlag, "fh:%s says something else than the flag before it, which counts", local)
 			return
 		}
 		m.Incremental = flag
 	case "prev":
-		raw := text(content)
+		raw := plainText(content)
 		if raw == "" || m.PrevRaw != "" {
 			return
 		}
@@ -201,7 +201,7 @@ func (r *metaReader) readHistory(s *scope, local string, content []byte) {
 	}
 }
 
-// Hints are how often a publisher asks to be polled. What is zero was not said.
+// Hints are how often a publisher asks to be polled. Hints that are not given are zero.
 type Hints struct {
 	// TTL is for how long the document may be kept.
 	TTL time.Duration
@@ -225,5 +225,5 @@ func (r *metaReader) addUndefined(s *scanner, offset int64) {
 	if r.meta.Undefined == "" {
 		r.meta.Undefined = name
 	}
-	r.violation(UndefinedEntity, "what begins at byte %d has the entity &%s;, which XML does not define; strict readers refuse it", offset, name)
+	r.violationf(UndefinedEntity, "what begins at byte %d has the entity &%s;, which XML does not define; strict readers refuse it", offset, name)
 }

@@ -56,7 +56,7 @@ var spaces = map[string]space{
 }
 
 func spaceOf(uri string) space {
-	uri = trim(uri)
+	uri = trimSpace(uri)
 	if strings.HasPrefix(uri, atomDraftURI) {
 		return atom
 	}
@@ -69,7 +69,7 @@ type binding struct {
 	space       space
 }
 
-// scope is what an element inherits and hands on.
+// scope has the declarations that an element inherits and passes on.
 type scope struct {
 	bindings []binding // inner ones last
 	base     string    // absolute, if the document's URL is
@@ -77,8 +77,8 @@ type scope struct {
 	lang     string
 }
 
-// lookup returns the namespace of a prefix.
-func (s *scope) lookup(prefix []byte) (b binding, declared bool) {
+// lookupPrefix returns the namespace of a prefix.
+func (s *scope) lookupPrefix(prefix []byte) (b binding, declared bool) {
 	for i := len(s.bindings) - 1; i >= 0; i-- {
 		if s.bindings[i].prefix == string(prefix) {
 			return s.bindings[i], true
@@ -87,10 +87,10 @@ func (s *scope) lookup(prefix []byte) (b binding, declared bool) {
 	return binding{space: noSpace}, len(prefix) == 0
 }
 
-// resolve splits the name of an element.
-func (s *scope) resolve(name []byte) (in binding, local []byte, declared bool) {
+// resolveName splits the name of an element.
+func (s *scope) resolveName(name []byte) (in binding, local []byte, declared bool) {
 	prefix, local := cutPrefix(name)
-	in, declared = s.lookup(prefix)
+	in, declared = s.lookupPrefix(prefix)
 	if !declared {
 		in.space = foreign
 	}
@@ -104,10 +104,10 @@ func cutPrefix(name []byte) (prefix, local []byte) {
 	return nil, name
 }
 
-// effective are the bindings that are not hidden by inner ones, the default
+// effectiveBindings are the bindings that are not hidden by inner ones, the default
 // namespace first and then by prefix, so that two documents which declare the
 // same in another order have the same entries.
-func (s *scope) effective() []binding {
+func (s *scope) effectiveBindings() []binding {
 	var seen []binding
 	for i := len(s.bindings) - 1; i >= 0; i-- {
 		b := s.bindings[i]
@@ -120,8 +120,8 @@ func (s *scope) effective() []binding {
 	return seen
 }
 
-// means says whether a child of that local name is remembered.
-func means(local []byte) bool {
+// isMeaningful reports whether a child of that local name is remembered.
+func isMeaningful(local []byte) bool {
 	switch string(local) {
 	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",
 		"title", "description", "summary", "content", "comment", "by", "hour", "day", "enclosure", "encoded":

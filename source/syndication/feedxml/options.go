@@ -6,23 +6,23 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// Options say how a document is read.
+// Options configure how a document is read.
 type Options struct {
 	// URL is where the document is, after redirects; a Content-Location goes
 	// before that. References in the document are relative to it.
 	URL string
-	// ContentType is the field of that name, as received. Only its charset
-	// matters: what the document is, its root element says.
+	// ContentType is the header field of that name, as received. Only its charset is
+	// used: the root element decides about the format.
 	ContentType string
-	// Limits bound what a document may take.
+	// Limits bound the parts of a document.
 	Limits Limits
-	// Check has all of the document read by encoding/xml too, and refuses what
-	// that refuses and what it overlooks. Reading takes some seven times as long.
+	// Check also reads the whole document with encoding/xml, and refuses documents that
+	// it refuses and some that it wrongly accepts. Reading takes about seven times as
+	// long.
 	Check bool
-	// Lenient has documents read that are not well-formed: what is wrong is repaired,
-	// and costs at most the entry that it stands in. [Reader.Faults] says what was.
-	// Entries are well-formed all the same, but for
-	// entities that XML does not define. Check has to be off.
+	// Lenient repairs documents that are not well-formed; a fault costs at most the
+	// entry that it is in. [Reader.Faults] lists the repairs. Entries are well-formed
+	// all the same, except for entities that XML does not define. Check has to be off.
 	Lenient bool
 	// Redact hides the secrets of URLs in the text that errors quote. Nil knows the usual
 	// names of parameters only.
@@ -34,7 +34,7 @@ type Options struct {
 	HashWithout []xml.Name
 }
 
-// Limits bound what a document may take. What is zero has its default.
+// Limits bound the parts of a document. Zero means the default.
 type Limits struct {
 	// Entry is how many bytes an entry may have, in UTF-8; 8 MiB by default.
 	Entry int
@@ -49,7 +49,7 @@ type Limits struct {
 }
 
 // Identity is what entries are identified by first: "guid", which the empty Identity and
-// "auto" stand for too, "link" or "content".
+// "auto" mean too, "link" or "content".
 type Identity string
 
 // Values returns the valid values.

@@ -63,7 +63,7 @@ func oracleEntries(doc []byte) (entries []found, err error) {
 			if current != nil && t.Name.Space == tombstoneURI && t.Name.Local == "deleted-entry" && len(path) == entryDepth {
 				for _, a := range t.Attr {
 					if a.Name.Local == "ref" && a.Name.Space == "" && current.id == "" {
-						current.id = trim(oracleAttr(a.Value))
+						current.id = trimSpace(oracleAttr(a.Value))
 					}
 				}
 			}
@@ -77,7 +77,7 @@ func oracleEntries(doc []byte) (entries []found, err error) {
 		}
 		if _, ok := token.(xml.EndElement); ok {
 			if current != nil && len(path) == entryDepth+1 && path[entryDepth] == oracleID(path[:entryDepth]) {
-				current.id = trim(current.id) + "\x00" // no other element counts
+				current.id = trimSpace(current.id) + "\x00" // no other element counts
 			}
 			if current != nil && len(path) == entryDepth {
 				current.id, _, _ = strings.Cut(current.id, "\x00")
@@ -151,7 +151,7 @@ func (w *treeWriter) add(token xml.Token) {
 		line := fmt.Sprintf("<%s %s", t.Name.Space, t.Name.Local)
 		for _, a := range t.Attr {
 			inherits := a.Name.Space == xmlURI && (a.Name.Local == "base" || a.Name.Local == "lang")
-			if _, ok := declares(a.Name); ok || w.depth == 0 && inherits {
+			if _, ok := declaredPrefix(a.Name); ok || w.depth == 0 && inherits {
 				continue
 			}
 			line += fmt.Sprintf(" %s %s=%q", a.Name.Space, a.Name.Local, a.Value)

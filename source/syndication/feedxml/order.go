@@ -6,7 +6,7 @@ import "time"
 // of entries no meaning, and publishers put theirs either way round.
 type Order string
 
-// The orders. Dates that are all equal, missing or not to be read tell none.
+// The orders. Dates that are all equal, missing or unreadable have none.
 const (
 	NoOrder     Order = ""
 	NewestFirst Order = "newest_first"
@@ -15,19 +15,19 @@ const (
 )
 
 // dateOrder watches the dates of entries.
-type dateOrder struct{ updated, published run }
+type dateOrder struct{ updated, published dateRun }
 
-func (o *dateOrder) add(updated, published Date) {
-	o.updated.add(updated.Time)
-	o.published.add(published.Time)
+func (o *dateOrder) addDates(updated, published Date) {
+	o.updated.addDate(updated.Time)
+	o.published.addDate(published.Time)
 }
 
-type run struct {
+type dateRun struct {
 	last     time.Time
 	up, down bool
 }
 
-func (r *run) add(t time.Time) {
+func (r *dateRun) addDate(t time.Time) {
 	if t.IsZero() {
 		return
 	}
@@ -38,7 +38,7 @@ func (r *run) add(t time.Time) {
 	r.last = t
 }
 
-func (r *run) order() Order {
+func (r *dateRun) order() Order {
 	switch {
 	case r.up && r.down:
 		return Mixed

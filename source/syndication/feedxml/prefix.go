@@ -54,7 +54,7 @@ func DeclarePrefixes(b []byte) (declared []byte, prefixes []string) {
 			i += skipToken(b[i:])
 			continue
 		}
-		t, err := s.tag(b, i)
+		t, err := s.scanTag(b, i)
 		if err != nil || t.end == 0 {
 			return b, nil
 		}

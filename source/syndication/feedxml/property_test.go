@@ -137,7 +137,7 @@ func (w *writer) document() []Entry {
 		w.text()
 		w.foreign(2)
 		fmt.Fprintf(w, "<%s>%d.", id, i)
-		e.ID = trim(fmt.Sprintf("%d.%s", i, w.text()))
+		e.ID = trimSpace(fmt.Sprintf("%d.%s", i, w.text()))
 		fmt.Fprintf(w, "</%s>", id)
 		w.foreign(2)
 		w.WriteString("</" + entry + ">")

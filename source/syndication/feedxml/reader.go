@@ -54,22 +54,22 @@ func NewReader(r io.Reader, opts Options) *Reader {
 		entries:    entryReader{vocabulary: words, identity: opts.Identity, hashWithout: opts.HashWithout},
 	}
 	reader.at = &reader.tokenizer
-	reader.in.tell = reader.repairedCharacter
-	reader.in.tellMore = func(n int) { reader.faults.Count += n }
+	reader.in.report = reader.recordCharacter
+	reader.in.reportMore = func(n int) { reader.faults.Count += n }
 	return reader
 }
 
-// Meta returns what the document has said of itself so far. Its format is known
+// Meta returns the description of the document as read so far. Its format is known
 // after the first call of Next, the rest when Next has returned [io.EOF].
 func (r *Reader) Meta() *Meta { return &r.about.meta }
 
-// Faults returns what was repaired so far, if the reader is lenient.
+// Faults returns the repairs so far, if the reader is lenient.
 func (r *Reader) Faults() *Faults { return &r.faults }
 
-// Violations returns what was seen since it was last called, and did not stop
-// the reading. It keeps the first hundred.
+// Violations returns the violations since its last call. They do not stop the reading.
+// It keeps the first hundred.
 func (r *Reader) Violations() []feed.Violation {
-	return r.take()
+	return r.takeAll()
 }
 
 // Next returns the next entry. It returns [io.EOF] once the root element has
@@ -80,11 +80,11 @@ func (r *Reader) Next() (Entry, error) {
 		return Entry{}, r.err
 	}
 	var next Entry
-	next, r.err = r.next()
+	next, r.err = r.nextEntry()
 	return next, r.err
 }
 
-func (r *Reader) next() (Entry, error) {
+func (r *Reader) nextEntry() (Entry, error) {
 	if !r.begun {
 		r.begun = true
 		if e, found, err := r.readRoot(); found || err != nil {
@@ -93,27 +93,27 @@ func (r *Reader) next() (Entry, error) {
 	}
 	for {
 		for len(r.open) > 0 {
-			if e, found, err := r.step(); found || err != nil {
+			if e, found, err := r.readNext(); found || err != nil {
 				return e, err
 			}
 		}
-		err := r.end()
-		if !r.reopen(err) {
+		err := r.finish()
+		if !r.reopenRoot(err) {
 			return Entry{}, err
 		}
 	}
 }
 
-// end reads what follows the root element.
-func (r *Reader) end() error {
+// finish reads the rest of the document behind the root element.
+func (r *Reader) finish() error {
 	if !r.named && r.opts.Lenient && r.entries.count > 0 {
 		r.named = true
-		r.repaired(ErrMalformed, 0, "the document has no channel")
+		r.recordRepair(ErrMalformed, 0, "the document has no channel")
 	}
 	if !r.named {
-		return r.failed(ErrNotFeed, 0, "the document has no channel")
+		return r.errorAt(ErrNotFeed, 0, "the document has no channel")
 	}
-	return r.trailer()
+	return r.readTrailer()
 }
 
 // Check reads a whole document strictly and returns the first thing that is wrong
@@ -130,11 +130,10 @@ func Check(doc io.Reader, opts Options) error {
 	}
 }
 
-// Detect says what a document is, by its root element. Of the options only URL
-// and ContentType matter. It reads no further than it needs to, which is a few
-// thousand bytes mostly, and 1 MiB at most. If the document ends before the root's start tag
-// does, the error matches [ErrTruncated]; if it is no feed, it matches
-// [ErrNotFeed].
+// Detect returns the format of a document, by its root element. Of the options only URL
+// and ContentType matter. It reads no further than necessary: mostly a few thousand
+// bytes, and 1 MiB at most. If the document ends before the root's start tag does, the
+// error matches [ErrTruncated]; if it is no feed, it matches [ErrNotFeed].
 func Detect(document io.Reader, opts Options) (Format, error) {
 	opts.Limits, opts.Lenient = Limits{Head: 1 << 20, Entry: 1 << 20}, true
 	r := NewReader(document, opts)

@@ -8,9 +8,9 @@ import (
 // longestReference is how long the name in a reference may be, in bytes.
 const longestReference = 64
 
-// references checks the references in b[i:end], which is text. One to an entity
+// scanReferences checks the references in b[i:end], which is text. One to an entity
 // that XML does not define is remembered, and no reason to stop.
-func (s *scanner) references(b []byte, i, end int) *syntaxError {
+func (s *scanner) scanReferences(b []byte, i, end int) *syntaxError {
 	for i < end {
 		if b[i] != '&' {
 			n := bytes.IndexByte(b[i:end], '&')
@@ -30,17 +30,17 @@ func (s *scanner) references(b []byte, i, end int) *syntaxError {
 		}
 		n := bytes.IndexByte(rest, ';')
 		if n <= 0 || !isNameStart[rest[0]] && rest[0] != '#' {
-			return syntax(i, "there is a & that is no reference")
+			return syntaxErrorf(i, "there is a & that is no reference")
 		}
 		switch name := string(rest[:n]); {
 		case name[0] == '#':
 			if _, ok := numeric(name); !ok {
-				return syntax(i, "&%s; is not a character that XML has", Excerpt(name))
+				return syntaxErrorf(i, "&%s; is not a character that XML has", Excerpt(name))
 			}
 		case predefined(name) == 0:
 			for _, c := range rest[:n] {
 				if !isName[c] {
-					return syntax(i, "there is a & that is no reference")
+					return syntaxErrorf(i, "there is a & that is no reference")
 				}
 			}
 			if s.undefined == "" {

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// A repairer makes well-formed XML of one element of a document that is not. Like
-// the feed readers that people use, it takes the mistakes for what they mostly
-// are: an ampersand that was not escaped, an end tag that was forgotten, a quote
-// that is missing. What it writes is what the [scanner] accepts, and the result
-// does not depend on what follows the element.
+// A repairer makes well-formed XML of one element of a document that is not. Like the
+// feed readers that people use, it assumes the most likely mistakes: an ampersand that
+// was not escaped, an end tag that was forgotten, a quote that is missing. The
+// [scanner] accepts its output, which does not depend on the text behind the element.
 type repairer struct {
 	b []byte // begins with the start tag of the element
 	// whole reports that nothing follows b.
@@ -23,7 +22,8 @@ type repairer struct {
 	entry                   bool
 	maxDepth, maxAttributes int
 
-	// out is the element as it is repaired so far, and stack what is open in it.
+	// out is the repaired part of the element, and stack has the elements that are open
+	// in it.
 	out   []byte
 	stack []openTag
 	// next is the next entry in it, and cut reports that it ends there.
@@ -43,8 +43,8 @@ type repairer struct {
 // openTag is an element that has begun.
 type openTag struct {
 	name string
-	// closed is whether an end tag follows before the entry ends: 0 if nobody has
-	// looked.
+	// closed is whether an end tag follows before the entry ends: 0 if that is not
+	// known yet.
 	closed int8
 }
 
@@ -61,68 +61,68 @@ type nextEntry struct {
 // It bounds the work for an element that consists of nothing but start tags.
 const mostScans = 50
 
-func (p *repairer) fault(at int, detail string) {
+func (p *repairer) addFault(at int, detail string) {
 	p.faults++
 	if len(p.first) < mostFaults {
 		p.first = append(p.first, fault{at, detail})
 	}
 }
 
-// element repairs the element that b starts with, and returns where it ends; 0 if
+// repairElement repairs the element that b starts with, and returns where it ends; 0 if
 // b ends before, so that more of the document is needed, or there is no more.
-func (p *repairer) element() (end int) {
+func (p *repairer) repairElement() (end int) {
 	i := 0
 	for {
 		n := bytes.IndexByte(p.b[i:], '<')
 		if n < 0 || i+n+1 == len(p.b) {
-			return p.atEnd()
+			return p.repairAtEnd()
 		}
-		p.text(i, i+n)
+		p.repairText(i, i+n)
 		i += n
 		at := i
 		switch c := p.b[i+1]; {
 		case isNameStart[c]:
-			i = p.startTag(i)
+			i = p.repairStartTag(i)
 		case c == '/':
 			var ended bool
-			if i, ended = p.endTag(i); ended {
-				return p.finish(at)
+			if i, ended = p.repairEndTag(i); ended {
+				return p.finishElement(at)
 			}
 		case c == '!' || c == '?':
-			i = p.markup(i)
+			i = p.repairMarkup(i)
 		default:
-			p.fault(i, "there is a < that begins no tag")
+			p.addFault(i, "there is a < that begins no tag")
 			p.out = append(p.out, "&lt;"...)
 			i++
 		}
 		if i == 0 {
-			return p.atEnd()
+			return p.repairAtEnd()
 		}
 		switch {
 		case len(p.stack) == 0:
 			return i
 		case p.ended:
-			return p.finish(at)
+			return p.finishElement(at)
 		}
 	}
 }
 
-// atEnd is called where b ends before the element does.
-func (p *repairer) atEnd() int {
+// repairAtEnd is called where b ends before the element does.
+func (p *repairer) repairAtEnd() int {
 	if p.whole && p.next != nil {
-		return p.finish(len(p.b))
+		return p.finishElement(len(p.b))
 	}
 	return 0
 }
 
-// finish ends the element although its end tag is missing: where the next entry
+// finishElement ends the element although its end tag is missing: where the next entry
 // begins in it, or else at at.
-func (p *repairer) finish(at int) (end int) {
+func (p *repairer) finishElement(at int) (end int) {
 	detail := "the end tag of " + Excerpt(p.stack[0].name) + " is missing"
 	if p.next != nil {
-		// What is behind it is repaired when it is read.
+		// The rest is repaired when it is read.
 		p.faults, p.first, p.lost = p.next.faults, p.first[:p.next.first], p.next.lost
-		p.fault(p.next.at, detail)
+		p.addFault(p.next.at, detail)
 		p.cut = true
 		p.out = p.out[:p.next.out]
 		for _, name := range slices.Backward(p.next.open) {
@@ -130,7 +130,7 @@ func (p *repairer) finish(at int) (end int) {
 		}
 		return p.next.at
 	}
-	p.fault(at, detail)
+	p.addFault(at, detail)
 	p.closeTo(0)
 	return at
 }
@@ -147,22 +147,22 @@ func (p *repairer) closeTo(depth int) {
 	}
 }
 
-// text copies b[i:end], which is text between tags.
-func (p *repairer) text(i, end int) {
+// repairText copies b[i:end], which is text between tags.
+func (p *repairer) repairText(i, end int) {
 	for i < end {
 		n := bytes.Index(p.b[i:end], endCDATA)
 		if n < 0 {
 			break
 		}
-		p.references(i, i+n)
+		p.escapeReferences(i, i+n)
 		p.out = append(p.out, "]]&gt;"...)
 		i += n + len(endCDATA)
 	}
-	p.references(i, end)
+	p.escapeReferences(i, end)
 }
 
-// references copies b[i:end] and escapes each & that begins no reference.
-func (p *repairer) references(i, end int) {
+// escapeReferences copies b[i:end] and escapes each & that begins no reference.
+func (p *repairer) escapeReferences(i, end int) {
 	for i < end {
 		n := bytes.IndexByte(p.b[i:end], '&')
 		if n < 0 {
@@ -175,9 +175,9 @@ func (p *repairer) references(i, end int) {
 		case ok:
 			p.out = append(p.out, p.b[i:i+length]...)
 		case length > 0:
-			p.fault(i, "there is a reference to a character that XML does not have")
+			p.addFault(i, "there is a reference to a character that XML does not have")
 		default:
-			p.fault(i, "there is a & that is no reference")
+			p.addFault(i, "there is a & that is no reference")
 			p.out = append(p.out, "&amp;"...)
 			length = 1
 		}
@@ -214,9 +214,9 @@ func referenceLength(b []byte) (length int, ok bool) {
 	return n + 2, true
 }
 
-// startTag repairs the start tag at b[i:], and returns where it ends; 0 if b ends
+// repairStartTag repairs the start tag at b[i:], and returns where it ends; 0 if b ends
 // before.
-func (p *repairer) startTag(i int) (end int) {
+func (p *repairer) repairStartTag(i int) (end int) {
 	nameEnd := i + 1
 	for nameEnd < len(p.b) && isName[p.b[nameEnd]] {
 		nameEnd++
@@ -224,18 +224,18 @@ func (p *repairer) startTag(i int) (end int) {
 	name := string(p.b[i+1 : nameEnd])
 	before := len(p.out)
 	p.out = append(append(p.out, '<'), name...)
-	end, empty := p.attributes(nameEnd)
+	end, empty := p.repairAttributes(nameEnd)
 	if end == 0 {
 		return 0
 	}
 	if len(p.stack) > 0 {
 		tag := string(p.out[before:])
 		p.out = p.out[:before]
-		if !p.place(i, name) {
+		if !p.placeTag(i, name) {
 			return 0
 		}
 		if len(p.outer)+len(p.stack) >= p.maxDepth && !empty {
-			p.fault(i, tooDeep)
+			p.addFault(i, tooDeep)
 			p.ended = p.next != nil
 			return end
 		}
@@ -250,9 +250,9 @@ func (p *repairer) startTag(i int) (end int) {
 	return end
 }
 
-// place decides where in the element the start tag at b[i:] stands. It returns
-// false if b ends before that is known.
-func (p *repairer) place(i int, name string) bool {
+// placeTag decides to which element the start tag at b[i:] belongs. It returns false if
+// b ends before that is known.
+func (p *repairer) placeTag(i int, name string) bool {
 	_, local := cutPrefix([]byte(name))
 	isEntry := string(local) == "item" || string(local) == "entry"
 	if p.next == nil && (p.entry && name == p.stack[0].name || !p.entry && isEntry) {
@@ -271,7 +271,7 @@ func (p *repairer) place(i int, name string) bool {
 		return false
 	}
 	if !closed {
-		p.fault(i, "the end tag of "+Excerpt(p.stack[1].name)+" is missing")
+		p.addFault(i, "the end tag of "+Excerpt(p.stack[1].name)+" is missing")
 		p.closeTo(1)
 	}
 	return true
@@ -286,11 +286,11 @@ func isEntryChild(local []byte) bool {
 	case "author", "category", "enclosure", "comments", "rights", "creator", "encoded":
 		return true
 	}
-	return means(local)
+	return isMeaningful(local)
 }
 
-// isClosed reports whether an end tag of the element at depth k of the stack stands
-// behind b[i:] and in the entry.
+// isClosed reports whether an end tag of the element at depth k of the stack is behind
+// b[i:] and in the entry.
 func (p *repairer) isClosed(i, k int) (closed, known bool) {
 	tag := &p.stack[k]
 	if tag.closed != 0 {
@@ -330,9 +330,9 @@ func (p *repairer) indexEndTag(i int, name string) int {
 	}
 }
 
-// attributes repairs the attributes of a tag, from b[j:] on. It returns where the
+// repairAttributes repairs the attributes of a tag, from b[j:] on. It returns where the
 // tag ends; 0 if b ends before.
-func (p *repairer) attributes(j int) (end int, empty bool) {
+func (p *repairer) repairAttributes(j int) (end int, empty bool) {
 	var names []string
 	for {
 		spaces := j
@@ -346,31 +346,31 @@ func (p *repairer) attributes(j int) (end int, empty bool) {
 		case c == '>':
 			return j + 1, false
 		case c == '<':
-			p.fault(j, "a tag does not end")
+			p.addFault(j, "a tag does not end")
 			return j, false
 		case c == '/' && j+1 == len(p.b):
 			return 0, false
 		case c == '/' && p.b[j+1] == '>':
 			return j + 2, true
 		case !isNameStart[c]:
-			p.fault(j, "a tag goes on with "+Excerpt(p.b[j:j+1]))
+			p.addFault(j, "a tag goes on with "+Excerpt(p.b[j:j+1]))
 			j++
 			continue
 		case spaces == j:
-			p.fault(j, "there is no blank before an attribute")
+			p.addFault(j, "there is no blank before an attribute")
 		}
 		start := j
 		for j < len(p.b) && isName[p.b[j]] {
 			j++
 		}
 		name := string(p.b[start:j])
-		from, to, next, quote := p.value(j)
+		from, to, next, quote := p.findValue(j)
 		if next == 0 {
 			return 0, false
 		}
 		j = next
 		if slices.Contains(names, name) || len(names) == p.maxAttributes {
-			p.fault(start, "the attribute "+Excerpt(name)+" repeats, or there are too many")
+			p.addFault(start, "the attribute "+Excerpt(name)+" repeats, or there are too many")
 			continue
 		}
 		names = append(names, name)
@@ -378,15 +378,15 @@ func (p *repairer) attributes(j int) (end int, empty bool) {
 		if from < 0 {
 			p.out = append(p.out, name...)
 		} else {
-			p.attributeValue(from, to, quote)
+			p.copyValue(from, to, quote)
 		}
 		p.out = append(p.out, quote)
 	}
 }
 
-// value finds the value of the attribute whose name ends at j, and where the tag
+// findValue finds the value of the attribute whose name ends at j, and where the tag
 // goes on: 0 if b ends before. from is negative if there is no value.
-func (p *repairer) value(j int) (from, to, next int, quote byte) {
+func (p *repairer) findValue(j int) (from, to, next int, quote byte) {
 	k := j
 	for k < len(p.b) && isSpace[p.b[k]] {
 		k++
@@ -395,7 +395,7 @@ func (p *repairer) value(j int) (from, to, next int, quote byte) {
 		return 0, 0, 0, 0
 	}
 	if p.b[k] != '=' {
-		p.fault(j, "an attribute has no value")
+		p.addFault(j, "an attribute has no value")
 		return -1, -1, j, '"'
 	}
 	for k++; k < len(p.b) && isSpace[p.b[k]]; {
@@ -405,7 +405,7 @@ func (p *repairer) value(j int) (from, to, next int, quote byte) {
 		return 0, 0, 0, 0
 	}
 	if quote = p.b[k]; quote != '"' && quote != '\'' {
-		p.fault(k, "an attribute has no quotes")
+		p.addFault(k, "an attribute has no quotes")
 		end := k
 		for end < len(p.b) && !isSpace[p.b[end]] && p.b[end] != '>' && p.b[end] != '<' {
 			end++
@@ -434,25 +434,25 @@ func (p *repairer) value(j int) (from, to, next int, quote byte) {
 	}
 	// The quote that follows may be that of another tag.
 	if greater := bytes.IndexByte(value, '>'); greater >= 0 && (n < 0 || greater < less) {
-		p.fault(k, "an attribute has no quote at its end")
+		p.addFault(k, "an attribute has no quote at its end")
 		return from, from + greater, from + greater, quote
 	}
 	if n < 0 {
 		return 0, 0, 0, 0
 	}
-	p.fault(from+less, "an attribute has a < in its value")
+	p.addFault(from+less, "an attribute has a < in its value")
 	return from, from + n, from + n + 1, quote
 }
 
-// attributeValue copies a value.
-func (p *repairer) attributeValue(from, to int, quote byte) {
+// copyValue copies a value.
+func (p *repairer) copyValue(from, to int, quote byte) {
 	for {
 		n := bytes.IndexAny(p.b[from:to], `<"'`)
 		if n < 0 {
-			p.references(from, to)
+			p.escapeReferences(from, to)
 			return
 		}
-		p.references(from, from+n)
+		p.escapeReferences(from, from+n)
 		switch c := p.b[from+n]; c {
 		case '<':
 			p.out = append(p.out, "&lt;"...)
@@ -465,9 +465,9 @@ func (p *repairer) attributeValue(from, to int, quote byte) {
 	}
 }
 
-// endTag repairs the end tag at b[i:], and returns where it ends; 0 if b ends
-// before. ended says that it is that of an element around this one.
-func (p *repairer) endTag(i int) (end int, ended bool) {
+// repairEndTag repairs the end tag at b[i:], and returns where it ends; 0 if b ends
+// before. ended reports that it is that of an element around this one.
+func (p *repairer) repairEndTag(i int) (end int, ended bool) {
 	j := i + 2
 	for j < len(p.b) && isName[p.b[j]] {
 		j++
@@ -499,20 +499,20 @@ func (p *repairer) endTag(i int) (end int, ended bool) {
 	}
 	switch {
 	case k < 0:
-		p.fault(i, "there is an end tag </"+Excerpt(name)+" without a start tag")
+		p.addFault(i, "there is an end tag </"+Excerpt(name)+" without a start tag")
 		return end, false
 	case k < len(p.stack)-1:
-		p.fault(i, "the element "+Excerpt(p.stack[len(p.stack)-1].name)+" ends with </"+Excerpt(name))
+		p.addFault(i, "the element "+Excerpt(p.stack[len(p.stack)-1].name)+" ends with </"+Excerpt(name))
 	case faulty:
-		p.fault(i, "the end tag of "+Excerpt(name)+" is not well-formed")
+		p.addFault(i, "the end tag of "+Excerpt(name)+" is not well-formed")
 	}
 	p.closeTo(k)
 	return end, false
 }
 
-// markup repairs a comment, a CDATA section, a processing instruction or a
+// repairMarkup repairs a comment, a CDATA section, a processing instruction or a
 // declaration at b[i:], and returns where it ends; 0 if b ends before.
-func (p *repairer) markup(i int) (end int) {
+func (p *repairer) repairMarkup(i int) (end int) {
 	rest := p.b[i:]
 	switch {
 	case !p.whole && len(rest) < len(openCDATA):
@@ -520,11 +520,11 @@ func (p *repairer) markup(i int) (end int) {
 	case bytes.HasPrefix(rest, openComment):
 		n := bytes.Index(rest[len(openComment):], []byte("-->"))
 		if n < 0 {
-			return p.unended(i, "a comment")
+			return p.repairUnended(i, "a comment")
 		}
 		end = i + len(openComment) + n + len("-->")
 		if text := rest[len(openComment):][:n]; bytes.Contains(text, dashes) || bytes.HasSuffix(text, dashes[:1]) {
-			p.fault(i, "a comment has -- in it")
+			p.addFault(i, "a comment has -- in it")
 			p.lost += countEntries(text)
 			return end
 		}
@@ -536,7 +536,7 @@ func (p *repairer) markup(i int) (end int) {
 			if !p.whole {
 				return 0
 			}
-			p.fault(i, "a CDATA section does not end")
+			p.addFault(i, "a CDATA section does not end")
 			return i + len(openCDATA)
 		}
 		end = i + n + len(endCDATA)
@@ -545,11 +545,11 @@ func (p *repairer) markup(i int) (end int) {
 	case rest[1] == '?':
 		n := bytes.Index(rest, endPI)
 		if n < 0 {
-			return p.unended(i, "a processing instruction")
+			return p.repairUnended(i, "a processing instruction")
 		}
 		end = i + n + len(endPI)
 		if len(rest) < 3 || !isNameStart[rest[2]] || bytes.HasPrefix(rest, []byte("<?xml")) {
-			p.fault(i, "there is a processing instruction where none may be")
+			p.addFault(i, "there is a processing instruction where none may be")
 			return end
 		}
 		p.out = append(p.out, p.b[i:end]...)
@@ -557,18 +557,18 @@ func (p *repairer) markup(i int) (end int) {
 	}
 	n := bytes.IndexByte(rest, '>')
 	if n < 0 {
-		return p.unended(i, "a declaration")
+		return p.repairUnended(i, "a declaration")
 	}
-	p.fault(i, "there is a declaration where none may be")
+	p.addFault(i, "there is a declaration where none may be")
 	return i + n + 1
 }
 
-// unended is called where markup at b[i:] does not end in b.
-func (p *repairer) unended(i int, what string) (end int) {
+// repairUnended is called where markup at b[i:] does not end in b.
+func (p *repairer) repairUnended(i int, what string) (end int) {
 	if !p.whole {
 		return 0
 	}
-	p.fault(i, what+" does not end")
+	p.addFault(i, what+" does not end")
 	p.out = append(p.out, "&lt;"...)
 	return i + 1
 }

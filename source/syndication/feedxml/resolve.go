@@ -11,16 +11,15 @@ type reference struct {
 	hasAuthority, hasQuery, hasFragment      bool
 }
 
-// resolve makes a reference absolute. It is not ok if the reference is relative
-// and base is not absolute.
+// resolveReference makes a reference absolute. It is not ok if the reference is
+// relative and base is not absolute.
 //
-// It stands beside [net/url.URL.ResolveReference] because that gives an empty
-// reference the fragment of its base, resolves nothing that [net/url.Parse]
-// refuses, and writes what it resolved in its own way, so that one address
-// could have two spellings. Here nothing is rewritten but dot segments, and the
-// characters that no URI has: they are percent-encoded, as in IRIs.
-func resolve(base, ref string) (absolute string, ok bool) {
-	ref = encode(trim(ref))
+// [net/url.URL.ResolveReference] is not used because it gives an empty reference the
+// fragment of its base, refuses every reference that [net/url.Parse] refuses, and
+// rewrites its result, so that one address could have two spellings. This function only
+// removes dot segments, and percent-encodes characters that no URI has, as in IRIs.
+func resolveReference(base, ref string) (absolute string, ok bool) {
+	ref = percentEncode(trimSpace(ref))
 	r := splitReference(ref)
 	if r.scheme != "" && !strings.Contains(r.path, "/.") {
 		return ref, true
@@ -141,9 +140,9 @@ func removeDots(path string) string {
 	return strings.Join(out, "/")
 }
 
-// encode percent-encodes what no URI has. A % that begins no escape stays: which
-// character was meant cannot be told.
-func encode(s string) string {
+// percentEncode percent-encodes characters that no URI has. A % that begins no escape
+// is kept, because the intended character is unknown.
+func percentEncode(s string) string {
 	clean := true
 	for i := 0; clean && i < len(s); i++ {
 		clean = !isUnfit[s[i]]
@@ -162,7 +161,7 @@ func encode(s string) string {
 	return b.String()
 }
 
-// isUnfit holds for the bytes that stand in no URI.
+// isUnfit holds for the bytes that are in no URI.
 var isUnfit [256]bool
 
 func init() {

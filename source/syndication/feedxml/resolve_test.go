@@ -61,7 +61,7 @@ func TestResolve(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := resolve(tt.base, tt.ref)
+			got, ok := resolveReference(tt.base, tt.ref)
 			if got != tt.want || ok != (tt.want != "") {
 				t.Errorf("resolve(%q, %q) = %q, %v, want %q", tt.base, tt.ref, got, ok, tt.want)
 			}
@@ -75,8 +75,8 @@ func FuzzResolve(f *testing.F) {
 		f.Add("http://a", s)
 	}
 	f.Fuzz(func(t *testing.T, base, ref string) {
-		base, _ = resolve("", base) // as every base is
-		got, ok := resolve(base, ref)
+		base, _ = resolveReference("", base) // as every base is
+		got, ok := resolveReference(base, ref)
 		if strings.ContainsFunc(got, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 			t.Fatalf("resolve(%q, %q) = %q", base, ref, got)
 		}
@@ -90,7 +90,7 @@ func FuzzResolve(f *testing.F) {
 			t.Fatalf("resolve(%q, %q) = %q is not absolute", base, ref, got)
 		}
 		// What is absolute stays as it is.
-		if again, ok := resolve("http://x.example/", got); !ok || again != got {
+		if again, ok := resolveReference("http://x.example/", got); !ok || again != got {
 			t.Fatalf("resolve(%q, %q) = %q, and that resolves to %q", base, ref, got, again)
 		}
 		compareWithNetURL(t, base, ref, got)

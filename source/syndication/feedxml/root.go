@@ -11,7 +11,7 @@ import (
 // the document's format. If the root is an entry itself, that is found.
 func (r *Reader) readRoot() (e Entry, found bool, err error) {
 	if r.charset == "" {
-		if err := r.decode(); err != nil {
+		if err := r.detectCharset(); err != nil {
 			return Entry{}, false, err
 		}
 	}
@@ -26,8 +26,8 @@ func (r *Reader) readRoot() (e Entry, found bool, err error) {
 	}
 }
 
-// repairRoot repairs the start tag of the root element, or skips what stands before
-// it, so that reading can start over. It returns cause if it cannot.
+// repairRoot repairs the start tag of the root element, or skips text before it, so
+// that reading can start over. It returns cause if it cannot.
 func (r *Reader) repairRoot(cause error) error {
 	if !r.opts.Lenient || r.format != "" {
 		return cause
@@ -40,13 +40,13 @@ func (r *Reader) repairRoot(cause error) error {
 	return r.skipJunk(cause)
 }
 
-// readRootElement is [Reader.readRoot] behind what is known of the encoding.
+// readRootElement is [Reader.readRoot] once the encoding is known.
 func (r *Reader) readRootElement() (e Entry, found bool, err error) {
-	if err := r.prolog(); err != nil {
+	if err := r.readProlog(); err != nil {
 		return Entry{}, false, err
 	}
-	// HTML is told by the name alone: the rest of its tag need not be XML.
-	nameEnd, err := r.token(r.opts.Limits.Head, func(b []byte) (int, *syntaxError) {
+	// HTML is recognised by its name only: the rest of its tag need not be XML.
+	nameEnd, err := r.readToken(r.opts.Limits.Head, func(b []byte) (int, *syntaxError) {
 		for i := 1; i < len(b); i++ {
 			if !isName[b[i]] {
 				return i, nil
@@ -58,11 +58,11 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 		return Entry{}, false, err
 	}
 	if _, local := cutPrefix(r.in.unread()[1:nameEnd]); strings.EqualFold(string(local), "html") {
-		return Entry{}, false, isHTML(&r.tokenizer)
+		return Entry{}, false, htmlError(&r.tokenizer)
 	}
 	var t tag
-	if _, err := r.token(r.opts.Limits.Head, func(b []byte) (end int, err *syntaxError) {
-		t, err = r.scan.tag(b, 0)
+	if _, err := r.readToken(r.opts.Limits.Head, func(b []byte) (end int, err *syntaxError) {
+		t, err = r.scan.scanTag(b, 0)
 		return t.end, err
 	}); err != nil {
 		return Entry{}, false, err
@@ -72,20 +72,20 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	} else if again {
 		return r.readRootElement()
 	}
-	base, _ := resolve("", r.opts.URL)
+	base, _ := resolveReference("", r.opts.URL)
 	outer := container{scope: scope{base: base, bindings: []binding{{prefix: "xml", uri: xmlURI}}}}
 	b := r.in.unread()
-	scope := r.inner(&outer.scope, b, t)
-	in, local, declared := scope.resolve(b[1:t.nameEnd])
+	scope := r.innerScope(&outer.scope, b, t)
+	in, local, declared := scope.resolveName(b[1:t.nameEnd])
 	if !declared {
-		return Entry{}, false, r.failed(ErrNotFeed, 0, "the prefix of the root element %s is not declared", Excerpt(b[1:t.nameEnd]))
+		return Entry{}, false, r.errorAt(ErrNotFeed, 0, "the prefix of the root element %s is not declared", Excerpt(b[1:t.nameEnd]))
 	}
 	format, single := formatOf(in, string(local))
 	if format == "" && r.htmlDoctype {
-		return Entry{}, false, isHTML(&r.tokenizer)
+		return Entry{}, false, htmlError(&r.tokenizer)
 	}
 	if format == "" {
-		return Entry{}, false, isNoFeed(&r.tokenizer, in.uri, string(local))
+		return Entry{}, false, noFeedError(&r.tokenizer, in.uri, string(local))
 	}
 	meta := &r.about.meta
 	r.format, meta.Format, meta.Single = format, format, single
@@ -93,7 +93,7 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	case RSS:
 		r.attrs = attributes(r.attrs[:0], b, t)
 		version, _ := r.attribute(&scope, noSpace, "version")
-		meta.Version = clipText(trim(version))
+		meta.Version = clipText(trimSpace(version))
 		r.own, r.rssURI = in.space, in.uri
 		if in.space == foreign {
 			r.own = rss
@@ -109,7 +109,7 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 		r.own, r.named = atom, true
 	}
 	if !single {
-		return Entry{}, false, r.enter(t, scope)
+		return Entry{}, false, r.enterContainer(t, scope)
 	}
 	if err := r.readElement(t, r.opts.Limits.Entry, 0); err != nil {
 		return Entry{}, false, err
@@ -119,30 +119,30 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	} else if again {
 		return r.readRootElement()
 	}
-	e, err = r.entry(&outer, &scope, in.space == tombstones)
+	e, err = r.finishEntry(&outer, &scope, in.space == tombstones)
 	return e, err == nil, err
 }
 
-// decode looks at the first bytes for the document's encoding.
-func (r *Reader) decode() error {
-	d, err := decode(r.in.r, r.opts.ContentType, r.opts.Lenient)
+// detectCharset looks at the first bytes for the document's encoding.
+func (r *Reader) detectCharset() error {
+	d, err := decodeDocument(r.in.r, r.opts.ContentType, r.opts.Lenient)
 	if err != nil {
 		r.in.err = err // nothing of it can be read, or quoted
-		return r.failed(ErrCharset, 0, "the document's encoding is %s", err.Error())
+		return r.errorAt(ErrCharset, 0, "the document's encoding is %s", err.Error())
 	}
 	if d.mismatch != "" {
-		r.violation(CharsetMismatch, "%s", d.mismatch)
+		r.violationf(CharsetMismatch, "%s", d.mismatch)
 	}
 	r.in.r, r.charset = d.r, d.charset
 	r.in.replaced, r.in.mixed = !strings.HasPrefix(d.charset, "utf-"), d.mixed
 	if d.fault != "" {
-		r.repaired(ErrCharset, 0, d.fault)
+		r.recordRepair(ErrCharset, 0, d.fault)
 	}
 	return nil
 }
 
-// prolog skips what may come before the root element.
-func (r *Reader) prolog() error {
+// readProlog skips the declarations, comments and instructions before the root element.
+func (r *Reader) readProlog() error {
 	limit := r.opts.Limits.Head
 	for {
 		if err := r.skipBlanks(); err != nil {
@@ -153,26 +153,26 @@ func (r *Reader) prolog() error {
 			return nil
 		}
 		late := r.in.offset > 0
-		end, err := r.token(limit, func(b []byte) (int, *syntaxError) {
+		end, err := r.readToken(limit, func(b []byte) (int, *syntaxError) {
 			switch {
 			case len(b) < len(openDoctype) && bytes.EqualFold(openDoctype[:len(b)], b):
 				return 0, nil
 			case len(b) >= len(openDoctype) && bytes.EqualFold(openDoctype, b[:len(openDoctype)]):
-				return doctype(b, 0)
+				return scanDoctype(b, 0)
 			}
-			return markup(b, 0)
+			return scanMarkup(b, 0)
 		})
 		b = r.in.unread()
 		if len(b) > len(openDoctype) && bytes.EqualFold(openDoctype, b[:len(openDoctype)]) {
 			name := bytes.TrimLeft(b[len(openDoctype):], " \t\r\n")
 			if len(name) >= 4 && bytes.EqualFold(name[:4], []byte("html")) {
 				if !r.opts.Lenient {
-					return isHTML(&r.tokenizer)
+					return htmlError(&r.tokenizer)
 				}
 				r.htmlDoctype = true // some feeds begin like that
 			}
 			if err == nil && !bytes.HasPrefix(b, openDoctype) {
-				err = r.failed(ErrMalformed, 0, "a declaration begins with %s", Excerpt(b[:len(openDoctype)]))
+				err = r.errorAt(ErrMalformed, 0, "a declaration begins with %s", Excerpt(b[:len(openDoctype)]))
 			}
 		}
 		if err != nil {
@@ -181,22 +181,22 @@ func (r *Reader) prolog() error {
 		switch token := b[:end]; {
 		case isDeclaration(token):
 			if r.opts.Check && (late || !declaration.Match(token)) {
-				return r.failed(ErrMalformed, 0, "the XML declaration is none, or not at the beginning: %s", Excerpt(token))
+				return r.errorAt(ErrMalformed, 0, "the XML declaration is none, or not at the beginning: %s", Excerpt(token))
 			}
 			if late {
-				r.violation(LateDeclaration, "the XML declaration does not stand at the beginning of the document; strict readers refuse it")
+				r.violationf(LateDeclaration, "the XML declaration does not stand at the beginning of the document; strict readers refuse it")
 			}
 		case token[1] == '?' || bytes.HasPrefix(token, openComment):
-			if err := r.check(end, &scope{}); err != nil {
+			if err := r.checkPiece(end, &scope{}); err != nil {
 				return err
 			}
 		case bytes.HasPrefix(token, openDoctype):
 			if err := r.checkDoctype(end); err != nil {
 				return err
 			}
-			r.entities.read(token)
+			r.entities.readDoctype(token)
 		default:
-			return r.failed(ErrMalformed, 0, "there is text before the root element")
+			return r.errorAt(ErrMalformed, 0, "there is text before the root element")
 		}
 		r.in.skip(end)
 	}
@@ -212,14 +212,14 @@ func isDeclaration(b []byte) bool {
 	return len(b) > 5 && string(b[:5]) == "<?xml" && isSpace[b[5]]
 }
 
-func isHTML(r *tokenizer) error {
-	return r.failed(ErrNotFeed, 0, "the document is an HTML page")
+func htmlError(r *tokenizer) error {
+	return r.errorAt(ErrNotFeed, 0, "the document is an HTML page")
 }
 
-func isNoFeed(r *tokenizer, uri, local string) error {
+func noFeedError(r *tokenizer, uri, local string) error {
 	where := "in no namespace"
 	if uri != "" {
 		where = "of " + Excerpt(uri)
 	}
-	return r.failed(ErrNotFeed, 0, "the root element is %s %s, which is no feed's", Excerpt(local), where)
+	return r.errorAt(ErrNotFeed, 0, "the root element is %s %s, which is no feed's", Excerpt(local), where)
 }

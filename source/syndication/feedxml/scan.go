@@ -2,9 +2,9 @@ package feedxml
 
 import "bytes"
 
-// A scanner finds where the tokens of XML end. Its functions look at b from i
-// on. They return 0 where b ends before the token does; what they find or refuse
-// does not depend on what follows the token.
+// A scanner finds the ends of XML tokens. Its functions look at b from i on. They
+// return 0 if b ends before the token does. The result does not depend on the text
+// behind the token.
 type scanner struct {
 	maxAttributes int
 	// undefined is the first entity that XML does not define and that was
@@ -20,8 +20,8 @@ type tag struct {
 	empty      bool // it is an element by itself
 }
 
-// tag reads the tag that starts with the name at i+1.
-func (s *scanner) tag(b []byte, i int) (t tag, err *syntaxError) {
+// scanTag reads the tag that starts with the name at i+1.
+func (s *scanner) scanTag(b []byte, i int) (t tag, err *syntaxError) {
 	j := i + 1
 	for j < len(b) && isName[b[j]] {
 		j++
@@ -44,17 +44,17 @@ func (s *scanner) tag(b []byte, i int) (t tag, err *syntaxError) {
 				return t, nil
 			}
 			if b[j+1] != '>' {
-				return t, syntax(j, "a tag has a / that does not end it")
+				return t, syntaxErrorf(j, "a tag has a / that does not end it")
 			}
 			t.end, t.empty = j+2, true
 			return t, nil
 		case !isNameStart[c] || j == blanks:
-			return t, syntax(j, "a tag goes on with %q", Excerpt(b[j:j+1]))
+			return t, syntaxErrorf(j, "a tag goes on with %q", Excerpt(b[j:j+1]))
 		}
 		if t.attributes++; t.attributes > s.maxAttributes {
 			return t, &syntaxError{at: j, detail: tooManyAttributes}
 		}
-		if j, err = s.attribute(b, j); j == 0 || err != nil {
+		if j, err = s.scanAttribute(b, j); j == 0 || err != nil {
 			return t, err
 		}
 	}
@@ -63,8 +63,8 @@ func (s *scanner) tag(b []byte, i int) (t tag, err *syntaxError) {
 // tooManyAttributes is a [syntaxError] that a limit is the reason of.
 const tooManyAttributes = "an element has too many attributes"
 
-// attribute reads an attribute whose name starts at j.
-func (s *scanner) attribute(b []byte, j int) (end int, err *syntaxError) {
+// scanAttribute reads an attribute whose name starts at j.
+func (s *scanner) scanAttribute(b []byte, j int) (end int, err *syntaxError) {
 	name := j
 	for j < len(b) && isName[b[j]] {
 		j++
@@ -77,7 +77,7 @@ func (s *scanner) attribute(b []byte, j int) (end int, err *syntaxError) {
 		return 0, nil
 	}
 	if b[j] != '=' {
-		return 0, syntax(nameEnd, "the attribute %s has no value", Excerpt(b[name:nameEnd]))
+		return 0, syntaxErrorf(nameEnd, "the attribute %s has no value", Excerpt(b[name:nameEnd]))
 	}
 	for j++; j < len(b) && isSpace[b[j]]; {
 		j++
@@ -87,7 +87,7 @@ func (s *scanner) attribute(b []byte, j int) (end int, err *syntaxError) {
 	}
 	quote := b[j]
 	if quote != '"' && quote != '\'' {
-		return 0, syntax(j, "the attribute %s has no quotes", Excerpt(b[name:nameEnd]))
+		return 0, syntaxErrorf(j, "the attribute %s has no quotes", Excerpt(b[name:nameEnd]))
 	}
 	j++
 	n := bytes.IndexByte(b[j:], quote)
@@ -96,16 +96,16 @@ func (s *scanner) attribute(b []byte, j int) (end int, err *syntaxError) {
 	}
 	value := b[j : j+n]
 	if k := bytes.IndexByte(value, '<'); k >= 0 {
-		return 0, syntax(j+k, "the attribute %s has a < in its value", Excerpt(b[name:nameEnd]))
+		return 0, syntaxErrorf(j+k, "the attribute %s has a < in its value", Excerpt(b[name:nameEnd]))
 	}
-	if err := s.references(b, j, j+n); err != nil {
+	if err := s.scanReferences(b, j, j+n); err != nil {
 		return 0, err
 	}
 	return j + n + 1, nil
 }
 
-// endTag reads the end tag of an element, which begins at i with "</".
-func endTag(b []byte, i int, name []byte) (end int, err *syntaxError) {
+// scanEndTag reads the end tag of an element, which begins at i with "</".
+func scanEndTag(b []byte, i int, name []byte) (end int, err *syntaxError) {
 	j := i + 2
 	if n := j + len(name); n < len(b) && b[n] == '>' && string(b[j:n]) == string(name) {
 		return n + 1, nil
@@ -121,9 +121,9 @@ func endTag(b []byte, i int, name []byte) (end int, err *syntaxError) {
 	case j == len(b):
 		return 0, nil
 	case string(b[i+2:nameEnd]) != string(name):
-		return 0, syntax(i, "the element %s ends with </%s", Excerpt(name), Excerpt(b[i+2:nameEnd]))
+		return 0, syntaxErrorf(i, "the element %s ends with </%s", Excerpt(name), Excerpt(b[i+2:nameEnd]))
 	case b[j] != '>':
-		return 0, syntax(j, "the end tag of %s goes on", Excerpt(name))
+		return 0, syntaxErrorf(j, "the end tag of %s goes on", Excerpt(name))
 	}
 	return j + 1, nil
 }
@@ -137,22 +137,22 @@ var (
 	endPI       = []byte("?>")
 )
 
-// markup reads what begins at i with "<!" or "<?": a comment, a CDATA section, a
-// processing instruction. Nothing else may stand in an element.
-func markup(b []byte, i int) (end int, err *syntaxError) {
+// scanMarkup reads what begins at i with "<!" or "<?": a comment, a CDATA section, a
+// processing instruction. Nothing else may are in an element.
+func scanMarkup(b []byte, i int) (end int, err *syntaxError) {
 	rest := b[i:]
 	switch {
 	case len(rest) < 2:
 		return 0, nil
 	case rest[1] == '?':
-		return instruction(b, i)
+		return scanInstruction(b, i)
 	case bytes.HasPrefix(rest, openComment):
 		n := bytes.Index(rest[4:], dashes)
 		if n < 0 || 4+n+2 >= len(rest) {
 			return 0, nil
 		}
 		if rest[4+n+2] != '>' {
-			return 0, syntax(i+4+n, "a comment has -- in it")
+			return 0, syntaxErrorf(i+4+n, "a comment has -- in it")
 		}
 		return i + 4 + n + 3, nil
 	case bytes.HasPrefix(rest, openCDATA):
@@ -164,16 +164,16 @@ func markup(b []byte, i int) (end int, err *syntaxError) {
 	case bytes.HasPrefix(openComment, rest), bytes.HasPrefix(openCDATA, rest):
 		return 0, nil
 	}
-	return 0, syntax(i, "there is a declaration where none may be")
+	return 0, syntaxErrorf(i, "there is a declaration where none may be")
 }
 
-func instruction(b []byte, i int) (end int, err *syntaxError) {
+func scanInstruction(b []byte, i int) (end int, err *syntaxError) {
 	j := i + 2
 	if j == len(b) {
 		return 0, nil
 	}
 	if !isNameStart[b[j]] {
-		return 0, syntax(i, "a processing instruction has no name")
+		return 0, syntaxErrorf(i, "a processing instruction has no name")
 	}
 	n := bytes.Index(b[j:], endPI)
 	if n < 0 {
@@ -182,9 +182,9 @@ func instruction(b []byte, i int) (end int, err *syntaxError) {
 	return j + n + 2, nil
 }
 
-// doctype reads a document type declaration. Its internal subset is skipped: no
+// scanDoctype reads a document type declaration. Its internal subset is skipped: no
 // entity of it is ever used, and nothing that it names is fetched.
-func doctype(b []byte, i int) (end int, err *syntaxError) {
+func scanDoctype(b []byte, i int) (end int, err *syntaxError) {
 	subset := false
 	for j := i + len(openDoctype); j < len(b); {
 		switch c := b[j]; {
@@ -197,7 +197,7 @@ func doctype(b []byte, i int) (end int, err *syntaxError) {
 		case subset && c == '<' && j+1 == len(b):
 			return 0, nil
 		case subset && c == '<' && (b[j+1] == '?' || bytes.HasPrefix(b[j:], openComment) || bytes.HasPrefix(openComment, b[j:])):
-			n, err := markup(b, j)
+			n, err := scanMarkup(b, j)
 			if n == 0 || err != nil {
 				return 0, err
 			}

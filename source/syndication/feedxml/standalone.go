@@ -12,11 +12,11 @@ type inherited struct {
 	prefix string // of a namespace
 	name   string
 	text   []byte // the attribute, with a blank before it
-	used   bool   // by the entry at hand; what has no prefix always is
+	used   bool   // by the entry at hand; always set without a prefix
 }
 
-// inheritance is what the children of an element inherit: the default namespace,
-// the others in the order of their prefixes, xml:base and xml:lang.
+// inheritance has the declarations that the children of an element inherit: the default
+// namespace, the others in the order of their prefixes, xml:base and xml:lang.
 type inheritance struct {
 	all      []inherited
 	prefixes []inherited // those of all that are namespaces with a prefix
@@ -27,7 +27,7 @@ type inheritance struct {
 func newInheritance(s *scope) inheritance {
 	var all []inherited
 	from := 0
-	for _, b := range s.effective() {
+	for _, b := range s.effectiveBindings() {
 		name := "xmlns:" + b.prefix
 		if b.prefix == "" {
 			name, from = "xmlns", 1
@@ -57,7 +57,7 @@ func (h *inheritance) size() (n int) {
 }
 
 // markUsed finds out which of the prefixes an entry uses. One counts as used
-// where it stands before a colon, be it in a name, in a value such as that of
+// where it is before a colon, be it in a name, in a value such as that of
 // xsi:type, or in mere text: a declaration too many does no harm. Nothing is
 // looked at twice, however many colons there are.
 func (h *inheritance) markUsed(b []byte) {
@@ -93,9 +93,9 @@ func (h *inheritance) markUsed(b []byte) {
 	}
 }
 
-// standalone returns the element b, byte for byte but for its start tag: that
-// has what the element inherits and does not have itself, and an xml:base that
-// is absolute. own are the attributes of the tag, and base its base.
+// standalone returns the element b, byte for byte except for its start tag: that gets
+// the declarations that the element inherits and does not have itself, and an absolute
+// xml:base. own are the attributes of the tag, and base its base.
 func (h *inheritance) standalone(b []byte, t tag, own []attr, base string) []byte {
 	h.markUsed(b)
 	pieces := append(h.pieces[:0], b[:t.nameEnd])
@@ -106,14 +106,14 @@ func (h *inheritance) standalone(b []byte, t tag, own []attr, base string) []byt
 	}
 	done := t.nameEnd
 	for _, a := range own {
-		if string(a.name) == "xml:base" && schemeLength(string(trim(a.value))) == 0 && schemeLength(base) > 0 {
+		if string(a.name) == "xml:base" && schemeLength(string(trimSpace(a.value))) == 0 && schemeLength(base) > 0 {
 			pieces = append(pieces, b[done:a.at], []byte(attrText(base, b[a.at-1])))
 			done = a.at + len(a.value)
 		}
 	}
 	pieces = append(pieces, b[done:])
 	h.pieces = pieces[:0]
-	return bytes.Join(pieces, nil) // which does not clear what it is about to write
+	return bytes.Join(pieces, nil) // it does not clear the memory first
 }
 
 // contentHash is the SHA-256 of a body, leaving out the given parts of its content,

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// text returns the text in the content of an element, without the white space
+// plainText returns the text in the content of an element, without the white space
 // around it: that of its descendants too, with CDATA sections and references
 // undone and without comments. An undefined entity that HTML has is undone as
 // in HTML; any other one stays as it is.
-func text(b []byte) string {
+func plainText(b []byte) string {
 	if bytes.IndexByte(b, '<') < 0 && bytes.IndexByte(b, '&') < 0 && bytes.IndexByte(b, '\r') < 0 {
-		return string(trim(b))
+		return string(trimSpace(b))
 	}
 	var s []byte
 	for len(b) > 0 {
@@ -31,7 +31,7 @@ func text(b []byte) string {
 		}
 		b = b[end:]
 	}
-	return string(trim(s))
+	return string(trimSpace(s))
 }
 
 // skipToken returns the length of the tag or other markup that b starts with and
@@ -41,7 +41,7 @@ func skipToken(b []byte) int {
 	case '/':
 		return bytes.IndexByte(b, '>') + 1
 	case '!', '?':
-		n, _ := markup(b, 0)
+		n, _ := scanMarkup(b, 0)
 		return n
 	}
 	j := 1
@@ -64,7 +64,7 @@ func attrValue(b []byte) string {
 	if plain {
 		return string(b)
 	}
-	// References to white space stand for themselves.
+	// References to white space are kept.
 	blank := bytes.ReplaceAll(b, []byte("\r\n"), []byte(" "))
 	for i := range blank {
 		if isSpace[blank[i]] {
@@ -114,8 +114,8 @@ func appendLines(s, b []byte) []byte {
 	}
 }
 
-// textOf returns the text of the first element in b that has the local name.
-func textOf(b []byte, local string) string {
+// elementText returns the text of the first element in b that has the local name.
+func elementText(b []byte, local string) string {
 	for {
 		n := bytes.IndexByte(b, '<')
 		if n < 0 {
@@ -133,7 +133,7 @@ func textOf(b []byte, local string) string {
 				if b[end-2] == '/' || stop < end {
 					return ""
 				}
-				return text(b[end:stop])
+				return plainText(b[end:stop])
 			}
 		}
 		b = b[end:]

@@ -20,27 +20,28 @@ type tokenizer struct {
 	outer   int     // how many elements are open around it
 }
 
-// token has scan look at the unread bytes until it finds the end of the token
+// readToken has scan look at the unread bytes until it finds the end of the token
 // that they start with.
-func (r *tokenizer) token(limit int, scan func(b []byte) (end int, err *syntaxError)) (int, error) {
+func (r *tokenizer) readToken(limit int, scan func(b []byte) (end int, err *syntaxError)) (int, error) {
 	for {
 		end, err := scan(r.in.unread())
 		switch {
 		case err != nil:
-			return 0, r.malformed(err, limit)
+			return 0, r.malformedError(err, limit)
 		case end > limit:
-			return 0, r.tooLarge(limit)
+			return 0, r.tooLargeError(limit)
 		case end > 0:
 			return end, nil
 		}
-		if err := r.more(0, limit); err != nil {
+		if err := r.readMore(0, limit); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// trailer reads what follows the root element: nothing, or comments.
-func (r *tokenizer) trailer() error {
+// readTrailer reads the rest of the document behind the root element: nothing, or
+// comments.
+func (r *tokenizer) readTrailer() error {
 	for {
 		b := r.in.unread()
 		if n := len(b) - len(bytes.TrimLeft(b, " \t\r\n")); n > 0 {
@@ -52,26 +53,26 @@ func (r *tokenizer) trailer() error {
 		switch {
 		case len(b) == 0, len(b) == 1 && b[0] == '<':
 		case b[0] == '<' && (b[1] == '!' || b[1] == '?'):
-			end, wrong = markup(b, 0)
+			end, wrong = scanMarkup(b, 0)
 		default:
-			wrong = syntax(0, "")
+			wrong = syntaxErrorf(0, "")
 		}
 		if wrong != nil || len(b) > r.opts.Limits.Head && end == 0 || bytes.HasPrefix(b[:end], openCDATA) {
-			return r.failed(ErrTrailing, 0, "something follows the root element: %s", r.ahead())
+			return r.errorAt(ErrTrailing, 0, "something follows the root element: %s", r.quoteAhead())
 		}
 		if end > 0 {
-			if err := r.check(end, &scope{}); err != nil {
+			if err := r.checkPiece(end, &scope{}); err != nil {
 				return err
 			}
 			r.in.skip(end)
 			continue
 		}
-		var char illegal
-		switch err := r.in.more(0, r.opts.Limits.Head); {
+		var char illegalByte
+		switch err := r.in.readMore(0, r.opts.Limits.Head); {
 		case errors.Is(err, io.EOF) && len(b) == 0:
 			return io.EOF
 		case errors.Is(err, io.EOF) || errors.Is(err, errHalfCharacter) || errors.As(err, &char):
-			return r.failed(ErrTrailing, 0, "something follows the root element: %s", r.ahead())
+			return r.errorAt(ErrTrailing, 0, "something follows the root element: %s", r.quoteAhead())
 		case err != nil:
 			return err
 		}
@@ -85,7 +86,7 @@ func (r *tokenizer) skipBlanks() error {
 		b := r.in.unread()
 		n := len(b) - len(bytes.TrimLeft(b, " \t\r\n"))
 		if skipped += n; skipped > r.opts.Limits.Head {
-			return r.tooLarge(r.opts.Limits.Head)
+			return r.tooLargeError(r.opts.Limits.Head)
 		}
 		r.in.skip(n)
 		switch b = b[n:]; {
@@ -94,92 +95,96 @@ func (r *tokenizer) skipBlanks() error {
 			if b[0] == '{' || b[0] == '[' {
 				kind = "JSON"
 			}
-			return r.failed(ErrNotFeed, 0, "the document is %s, not XML: %s", kind, r.ahead())
+			return r.errorAt(ErrNotFeed, 0, "the document is %s, not XML: %s", kind, r.quoteAhead())
 		case len(b) > 1:
 			return nil
 		}
-		err := r.in.more(0, r.opts.Limits.Head)
+		err := r.in.readMore(0, r.opts.Limits.Head)
 		if errors.Is(err, io.EOF) && len(b) == 0 {
-			return r.failed(ErrTruncated, 0, "the document is empty")
+			return r.errorAt(ErrTruncated, 0, "the document is empty")
 		}
 		if err != nil {
-			return r.ended(err)
+			return r.endError(err)
 		}
 	}
 }
 
-// more reads more of a piece of no more than limit bytes, of which the part
+// readMore reads more of a piece of no more than limit bytes, of which the part
 // before from has been looked at. Where it fails, the document ends within the
 // piece, or the piece is too large.
-func (r *tokenizer) more(from, limit int) error {
+func (r *tokenizer) readMore(from, limit int) error {
 	if len(r.in.unread()) > limit {
-		return r.tooLarge(limit)
+		return r.tooLargeError(limit)
 	}
-	err := r.in.more(from, limit)
+	err := r.in.readMore(from, limit)
 	if err == nil {
 		return nil
 	}
-	return r.ended(err)
+	return r.endError(err)
 }
 
-// ended is what the end of the input means before that of the document.
-func (r *tokenizer) ended(err error) error {
+// endError returns the error for an input that ends before the document does.
+func (r *tokenizer) endError(err error) error {
 	at := len(r.in.unread())
-	var char illegal
+	var char illegalByte
 	switch {
 	case errors.Is(err, io.EOF) || errors.Is(err, errHalfCharacter):
-		return r.failed(ErrTruncated, at, "the document ends")
+		return r.errorAt(ErrTruncated, at, "the document ends")
 	case errors.As(err, &char) && char.first >= 0x80:
-		return r.failed(ErrCharset, at, "there are bytes that are no character of %s", r.charset)
+		return r.errorAt(ErrCharset, at, "there are bytes that are no character of %s", r.charset)
 	case errors.As(err, &char):
-		return r.failed(ErrMalformed, at, "there is the character U+%04X, which XML does not have", char.first)
+		return r.errorAt(ErrMalformed, at, "there is the character U+%04X, which XML does not have", char.first)
 	}
 	return err
 }
 
-func (r *tokenizer) malformed(err *syntaxError, limit int) error {
+func (r *tokenizer) malformedError(err *syntaxError, limit int) error {
 	switch {
 	case err.at > limit:
-		return r.tooLarge(limit)
+		return r.tooLargeError(limit)
 	case err.detail == tooManyAttributes:
-		return r.failed(ErrTooLarge, err.at, "%s: more than %d", err.detail, r.opts.Limits.Attributes)
+		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d", err.detail, r.opts.Limits.Attributes)
 	case err.detail == tooDeep:
-		return r.failed(ErrTooLarge, err.at, "%s: more than %d levels", err.detail, r.opts.Limits.Depth)
+		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d levels", err.detail, r.opts.Limits.Depth)
 	case err.detail == tooManyChildren:
-		return r.failed(ErrTooLarge, err.at, "%s: more than %d", err.detail, mostChildren)
+		return r.errorAt(ErrTooLarge, err.at, "%s: more than %d", err.detail, mostChildren)
 	}
-	return r.failed(ErrMalformed, err.at, "%s", err.detail)
+	return r.errorAt(ErrMalformed, err.at, "%s", err.detail)
 }
 
-func (r *tokenizer) tooLarge(limit int) error {
+func (r *tokenizer) tooLargeError(limit int) error {
 	option := ""
 	if limit == r.opts.Limits.Entry {
 		option = " (limits.entity)"
 	}
-	return r.failed(ErrTooLarge, 0, "what begins here has more than %d bytes%s", limit, option)
+	return r.errorAt(ErrTooLarge, 0, "what begins here has more than %d bytes%s", limit, option)
 }
 
-// failed is an error of the given kind at a byte of the unread ones.
-func (r *tokenizer) failed(kind error, at int, format string, args ...any) error {
+// errorAt is an error of the given kind at a byte of the unread ones.
+func (r *tokenizer) errorAt(kind error, at int, format string, args ...any) error {
 	page := r.opts.URL
 	if page == "" {
 		page = "the document"
 	}
-	return fmt.Errorf("%s: %s%s%s: %w", page, r.where(at), fmt.Sprintf(format, args...), r.near(at), kind)
+	return fmt.Errorf("%s: %s%s%s: %w", page, r.position(at), fmt.Sprintf(format, args...), r.quoteNear(at), kind)
 }
 
-// where is the place of an unread byte, for errors.
-func (r *tokenizer) where(at int) string {
+// position is the place of an unread byte, for errors.
+func (r *tokenizer) position(at int) string {
 	line, column := r.in.position(at)
 	return fmt.Sprintf("line %d, column %d: ", line, column)
 }
 
-// near quotes the text at an unread byte, for errors, with a little of what is
-// before it. It does not depend on how the bytes arrive.
-func (r *tokenizer) near(at int) string {
-	const before, ahead = 20, 256
-	end := at + longestExcerpt + ahead
-	for len(r.in.unread()) <= end && r.in.fill() == nil {
+// excerptAhead is how many bytes behind an excerpt are read to decide whether it ends
+// within a secret. It is fixed, so that errors do not depend on how the bytes arrive.
+const excerptAhead = 256
+
+// quoteNear quotes the text at an unread byte, for errors, with a few characters before
+// it. The result does not depend on how the bytes arrive.
+func (r *tokenizer) quoteNear(at int) string {
+	const before = 20
+	end := at + longestExcerpt + excerptAhead
+	for len(r.in.unread()) <= end && r.in.readOnce() == nil {
 	}
 	b := r.in.unread()
 	b = b[:min(len(b), end)]
@@ -187,7 +192,7 @@ func (r *tokenizer) near(at int) string {
 	for at > 0 && at < len(b) && !utf8.RuneStart(b[at]) {
 		at--
 	}
-	// A secret is recognised by what is before it in its URL.
+	// A secret is recognised by the text before it in its URL.
 	word := at
 	for word > max(0, at-longestAddress) && !isSpace[b[word-1]] && (word == len(b) || b[word] != '<') {
 		word--
@@ -202,17 +207,19 @@ func (r *tokenizer) near(at int) string {
 	return ""
 }
 
-// ahead quotes what comes next.
-func (r *tokenizer) ahead() string {
-	for len(r.in.unread()) <= longestExcerpt && r.in.fill() == nil {
+// quoteAhead quotes the next unread text.
+func (r *tokenizer) quoteAhead() string {
+	const most = longestExcerpt + excerptAhead
+	for len(r.in.unread()) <= most && r.in.readOnce() == nil {
 	}
-	return Excerpt(r.in.unread())
+	b := r.in.unread()
+	return Excerpt(b[:min(len(b), most)])
 }
 
-// moreJunk reads more of what is not well-formed. It reports false at the end of the
-// document, or if there are [mostJunk] bytes.
+// moreJunk reads more of a part that is not well-formed. It reports false at the end of
+// the document, or if there are [mostJunk] bytes.
 func (r *tokenizer) moreJunk() bool {
-	return len(r.in.unread()) < mostJunk && r.in.more(0, mostJunk) == nil
+	return len(r.in.unread()) < mostJunk && r.in.readMore(0, mostJunk) == nil
 }
 
 // mostJunk is how many bytes before the root element are searched for it.

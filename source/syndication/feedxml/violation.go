@@ -9,7 +9,7 @@ import (
 // The kinds of violation that are seen while a document is read and that do not
 // stop the reading.
 const (
-	NotWellFormed    = "not_well_formed" // what a lenient reader repaired
+	NotWellFormed    = "not_well_formed" // repaired by a lenient reader
 	UndefinedEntity  = "undefined_entity"
 	UndeclaredPrefix = "undeclared_prefix"
 	CharsetMismatch  = "charset_mismatch"
@@ -29,20 +29,20 @@ const (
 // mostViolations is how many violations are kept until they are asked for.
 const mostViolations = 100
 
-// violationLog collects what is wrong with a document and does not stop the reading.
+// violationLog collects violations, which do not stop the reading.
 type violationLog struct {
 	page string // the URL of the document
 	list []feed.Violation
 }
 
-func (r *violationLog) violation(kind, format string, args ...any) {
+func (r *violationLog) violationf(kind, format string, args ...any) {
 	if len(r.list) < mostViolations {
 		r.list = append(r.list, feed.Violation{Kind: kind, Page: r.page, Detail: fmt.Sprintf(format, args...)})
 	}
 }
 
-// take returns what was collected, and forgets it.
-func (r *violationLog) take() []feed.Violation {
+// takeAll returns the collected violations, and removes them.
+func (r *violationLog) takeAll() []feed.Violation {
 	list := r.list
 	r.list = nil
 	return list

@@ -25,10 +25,10 @@ func instantOf(t time.Time) instant {
 	return instant(t.UnixNano())
 }
 
-// mark is what is kept of an entry with its message: all that it takes to decide
-// about the next version of it. Its stored form has a version, and is read back
-// from the topic.
-type mark struct {
+// fingerprint describes the version of an entry that a message has: enough to decide
+// about the next version. Its stored form has a version number, and is read back from
+// the topic.
+type fingerprint struct {
 	deleted bool
 	// updated is the entry's update time, or when it was deleted; 0 if it is not
 	// known, as of what vanished from a complete feed.
@@ -36,13 +36,13 @@ type mark struct {
 	// document is the update time of the document that it was in.
 	document instant
 	hash     [16]byte
-	// page tells one document from another.
+	// page identifies the document.
 	page uint32
 }
 
-const markVersion = "1"
+const fingerprintVersion = "1"
 
-func (m mark) String() string {
+func (m fingerprint) String() string {
 	state := "p"
 	if m.deleted {
 		state = "d"
@@ -54,29 +54,29 @@ func (m mark) String() string {
 		return strconv.FormatInt(int64(t), 10)
 	}
 	return strings.Join([]string{
-		markVersion, state, number(m.updated), number(m.document), hex.EncodeToString(m.hash[:]), fmt.Sprintf("%08x", m.page),
+		fingerprintVersion, state, number(m.updated), number(m.document), hex.EncodeToString(m.hash[:]), fmt.Sprintf("%08x", m.page),
 	}, ";")
 }
 
-// parseMark reads what [mark.String] wrote.
-func parseMark(s string) (mark, bool) {
+// parseFingerprint reads what [mark.String] wrote.
+func parseFingerprint(s string) (fingerprint, bool) {
 	parts := strings.Split(s, ";")
-	if len(parts) != 6 || parts[0] != markVersion || parts[1] != "p" && parts[1] != "d" {
-		return mark{}, false
+	if len(parts) != 6 || parts[0] != fingerprintVersion || parts[1] != "p" && parts[1] != "d" {
+		return fingerprint{}, false
 	}
-	m := mark{deleted: parts[1] == "d"}
+	m := fingerprint{deleted: parts[1] == "d"}
 	for i, at := range []*instant{&m.updated, &m.document} {
 		if parts[2+i] == "" {
 			continue
 		}
 		n, err := strconv.ParseInt(parts[2+i], 10, 64)
 		if err != nil {
-			return mark{}, false
+			return fingerprint{}, false
 		}
 		*at = instant(n)
 	}
 	if n, err := hex.Decode(m.hash[:], []byte(parts[4][:min(len(parts[4]), 32)])); err != nil || n != len(m.hash) {
-		return mark{}, false
+		return fingerprint{}, false
 	}
 	page, err := strconv.ParseUint(parts[5], 16, 32)
 	m.page = uint32(page)

@@ -2,38 +2,38 @@ package syndication
 
 import "github.com/feedbridge/feedbridge/source/syndication/feedxml"
 
-// fold makes one of what a document has of the same ID: of its versions the one
-// that was updated last, or the first in the document if that does not tell; of
-// its tombstones the last; and of an entry and its tombstone, that which is later
-// (RFC 6721, section 3: at the same time, it was deleted).
-type fold struct {
-	ids map[key]folded
+// versions reduces the entries of a document that have the same ID to one: of its
+// versions the one that was updated last, or the first in the document if the dates do
+// not decide; of its tombstones the last; and of an entry and its tombstone the later
+// one (RFC 6721, section 3: at the same time, it was deleted).
+type versions struct {
+	ids map[key]version
 	// repeated is the first ID of which there are several entries, and times how
 	// many were too many.
 	repeated string
 	times    int
 }
 
-// folded is what a document has of an ID.
-type folded struct {
+// version is the state of an ID in a document.
+type version struct {
 	updated, when    instant
 	entry, tombstone int32 // their places; -1 for none
-	// held says that the topic has the ID, and same that it has it as it counts
+	// held reports that the topic has the ID, and same that it has it as it counts
 	// here.
 	held, same bool
 }
 
-func (f *folded) deleted() bool {
+func (f *version) deleted() bool {
 	return f.tombstone >= 0 && (f.entry < 0 || f.updated == 0 || f.when >= f.updated)
 }
 
-// add takes an entry, and says whether it counts, and which place of the document
+// addEntry takes an entry, and reports whether it counts, and which place of the document
 // does not count any more; -1 for none. updated is 0 if it is not to be believed.
-func (f *fold) add(id string, e *feedxml.Entry, updated instant) (counts bool, instead int) {
+func (f *versions) addEntry(id string, e *feedxml.Entry, updated instant) (counts bool, instead int) {
 	k := keyOf(id)
 	had, ok := f.ids[k]
 	if !ok {
-		had = folded{entry: -1, tombstone: -1}
+		had = version{entry: -1, tombstone: -1}
 	}
 	wasDeleted := had.deleted()
 	instead = -1
@@ -71,16 +71,17 @@ func (f *fold) add(id string, e *feedxml.Entry, updated instant) (counts bool, i
 	return isDeleted == e.Deleted, instead
 }
 
-// compare takes note of how what counts of an ID stands to what the topic has.
-func (f *fold) compare(id string, held, same bool) {
+// recordHeld records whether the topic already holds an ID, and whether it holds this
+// version of it.
+func (f *versions) recordHeld(id string, held, same bool) {
 	k := keyOf(id)
 	had := f.ids[k]
 	had.held, had.same = held, same
 	f.ids[k] = had
 }
 
-// has says whether the document has an entry of that ID that is not deleted.
-func (f *fold) has(id string) bool {
+// hasEntry reports whether the document has an entry of that ID that is not deleted.
+func (f *versions) hasEntry(id string) bool {
 	had, ok := f.ids[keyOf(id)]
 	return ok && had.entry >= 0 && !had.deleted()
 }

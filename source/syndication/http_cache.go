@@ -1,0 +1,106 @@
+package syndication
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
+)
+
+// hintsOf returns nil if the document says nothing.
+func hintsOf(m *feedxml.Meta) *hints {
+	h := hints{Period: int64(m.Hints.TTL / time.Second)}
+	if h.Period == 0 {
+		h.Period = int64(m.Hints.Period / time.Second)
+	}
+	for i, skip := range m.Hints.SkipHours {
+		if skip {
+			h.Hours |= 1 << i
+		}
+	}
+	for i, skip := range m.Hints.SkipDays {
+		if skip {
+			h.Days |= 1 << i
+		}
+	}
+	if h == (hints{}) {
+		return nil
+	}
+	return &h
+}
+
+// askedToWait returns how long upstream asks to wait until the next request: from the
+// header of the answer, or else from the document; 0 if neither asks, or if the policy
+// is to ignore it.
+func askedToWait(policy HintPolicy, resp *source.Response, h *hints, now time.Time) time.Duration {
+	if policy == "ignore" {
+		return 0
+	}
+	wait := cacheLifetime(resp)
+	if h == nil {
+		return wait
+	}
+	if wait == 0 {
+		wait = time.Duration(h.Period) * time.Second
+	}
+	return max(wait, h.skipFor(now))
+}
+
+// cacheLifetime is how long an answer stays fresh (RFC 9111, section 4.2).
+func cacheLifetime(resp *source.Response) time.Duration {
+	age, _ := strconv.Atoi(strings.TrimSpace(resp.Header.Get("Age")))
+	for _, field := range resp.Header.Values("Cache-Control") {
+		for part := range strings.SplitSeq(field, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+			switch strings.ToLower(name) {
+			case "no-cache", "no-store":
+				return 0
+			case "max-age":
+				n, err := strconv.Atoi(strings.Trim(value, `" `))
+				if err != nil || n < 0 {
+					return 0
+				}
+				return max(0, time.Duration(min(n, 1<<30)-max(age, 0))*time.Second)
+			}
+		}
+	}
+	// A number, which some servers send, is no date (RFC 9111, section 5.3), and not a year.
+	value := resp.Header.Get("Expires")
+	if expires, _, ok := message.ParseDate(value); ok && !isNumber(value) {
+		return max(0, expires.Sub(resp.Date)-time.Duration(max(age, 0))*time.Second)
+	}
+	return 0
+}
+
+// skipFor is how long the hours and days last in which nothing is to be expected; 0
+// outside of them.
+func (h *hints) skipFor(now time.Time) time.Duration {
+	at := now.UTC()
+	for range 24 * 7 {
+		if h.Hours&(1<<at.Hour()) == 0 && h.Days&(1<<int(at.Weekday())) == 0 {
+			return max(0, at.Sub(now))
+		}
+		at = at.Truncate(time.Hour).Add(time.Hour)
+	}
+	return 0 // all of them: it cannot be meant
+}
+
+// recordValidators records the validators of the document that was published.
+func (cur *cursor) recordValidators(d *document) {
+	cur.At = hashOf(d.url)
+	cur.ETag = validator(d.response.Header.Get("ETag"))
+	cur.Modified = validator(d.response.Header.Get("Last-Modified"))
+	// A document that was written this second may be written again within it
+	// (RFC 9110, section 8.8.2.2).
+	if at, _, ok := message.ParseDate(cur.Modified); ok && cur.ETag == "" && d.response.Date.Sub(at) < 2*time.Second {
+		cur.Modified = ""
+	}
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	return err == nil
+}

@@ -1,0 +1,379 @@
+package syndication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
+)
+
+// poller asks for the subscription document.
+type poller struct{ *turn }
+
+// readSubscription asks for the subscription document.
+func (r poller) readSubscription(ctx context.Context, now time.Time) (*document, error) {
+	s, cur := r.s, &r.cur
+	q := question{url: s.subscriptionURL(cur), order: r.expectedOrder()}
+	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
+		q.from, q.order = cur.Doc, cur.Doc.Order
+	} else if cur.At == hashOf(q.url) && !cur.Held.isDue(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !r.isRecheckDue(now) {
+		q.etag, q.modified = cur.ETag, cur.Modified
+	}
+	d, err := s.readDocument(ctx, cur, q)
+	status, ok := errors.AsType[*source.StatusError](err)
+	if ok && q.url != s.cfg.URL && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
+		s.log.Warn("the feed is not where it had moved to; asking where it was", "url", q.url, "error", err)
+		cur.URL, cur.From, cur.Moved = "", "", nil
+		return r.readSubscription(ctx, now)
+	}
+	if ok && status.Status == http.StatusGone {
+		return nil, &goneError{err}
+	}
+	if err != nil {
+		return nil, r.unreadable(err)
+	}
+	s.unread = 0
+	r.resume(d)
+	r.recordRedirect(q.url, d.response)
+	return d, nil
+}
+
+// unreadTimes is how often in a row the subscription document may be unreadable
+// until only its provider can help. Documents that are just being written, and error
+// pages with the status 200, are gone by then as a rule.
+const unreadTimes = 5
+
+// unreadable returns the error that a poll fails with if the subscription document
+// could not be read.
+func (r poller) unreadable(err error) error {
+	if !isUnreadable(err) {
+		return err
+	}
+	if r.s.unread++; r.s.unread < unreadTimes {
+		return err
+	}
+	return feed.Permanent(fmt.Errorf("the document could not be read %d times in a row, so its provider has to act: %w", r.s.unread, err))
+}
+
+// goneError reports that the feed has ended: 410, which providers send on purpose.
+type goneError struct{ err error }
+
+func (e *goneError) Error() string {
+	return "the feed is gone for good, its provider says; take it out of the configuration. It is asked for once a day, and after a restart: " + e.err.Error()
+}
+
+func (e *goneError) Unwrap() error { return e.err }
+
+// RetryAfter is a day. Not to ask at all would take a person to start again a feed
+// whose server has said so by mistake.
+func (e *goneError) RetryAfter() time.Duration { return 24 * time.Hour }
+
+// keepValidators records an answer without a document.
+func (r poller) keepValidators(d *document) {
+	if d.response.Status != http.StatusNotModified || r.cur.At != hashOf(d.url) && r.cur.URL != d.response.URL.String() {
+		return
+	}
+	for _, v := range []struct {
+		at    *string
+		field string
+	}{{&r.cur.ETag, "ETag"}, {&r.cur.Modified, "Last-Modified"}} {
+		if value := validator(d.response.Header.Get(v.field)); value != "" {
+			*v.at = value
+		}
+	}
+}
+
+// isUnchanged reports whether a document is the one that was published last.
+func (r poller) isUnchanged(d *document, now time.Time) bool {
+	return r.cur.Body == d.hash && !d.partial && r.cur.Doc == nil && !r.cur.Held.isDue(r.s.cfg.MaxDeleteRatio, now) && r.cur.At != "" && !r.isRecheckDue(now)
+}
+
+// followCurrent returns the current document where the feed's URL is that of an
+// archive.
+func (r poller) followCurrent(ctx context.Context, d *document) (*document, error) {
+	if !d.meta.Archive || d.meta.Complete || d.partial {
+		return d, nil
+	}
+	current, n := d.meta.Link("current")
+	url := withoutFragment(current.Href)
+	switch {
+	case n == 0 || url == "":
+		return nil, feed.Permanent(fmt.Errorf("%s is an archive, which does not change any more, and does not say where the current document is; set url to that", d.url))
+	case url == withoutFragment(d.url) || url == withoutFragment(d.response.URL.String()):
+		return d, nil
+	}
+	r.seen.add(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
+	next, err := r.s.readDocument(ctx, &r.cur, question{url: url, order: r.expectedOrder()})
+	if err != nil {
+		return nil, err
+	}
+	if next.unmodified || next.meta.Archive && !next.meta.Complete {
+		return nil, feed.Permanent(fmt.Errorf("%s is an archive, and so is %s, to which it leads as the current document; set url to that", d.url, url))
+	}
+	if shortURL(url) != "" {
+		r.cur.URL, r.cur.From = url, hashOf(r.s.cfg.URL)
+	}
+	return next, nil
+}
+
+// checkFormat returns an error if a document is of another format than the feed is
+// known to be of. Its entries would have other IDs: all of them would be
+// published again, and those of a complete feed deleted under the old ones.
+func (r poller) checkFormat(d *document) error {
+	is, want, was := d.meta.Format, r.s.cfg.Format, r.cur.Format
+	switch {
+	case want != "" && is != want && (is != feedxml.RDF || want != feedxml.RSS):
+		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed is configured as %s; if that is what it should be, set its format to that, or to auto", d.url, is, want))
+	case was != "" && is != was:
+		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed was %s until now; its entries may have other IDs, and then all of them are published again: "+
+			"if that is right, start it over with 'feedbridge checkpoint reset'", d.url, is, was))
+	}
+	return nil
+}
+
+// recordDialect records the detected format, dialect and order of the feed.
+func (r poller) recordDialect(d *document) {
+	cur := &r.cur
+	if cur.Dialect == "" && !d.unsure {
+		r.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
+		cur.Rewalk = r.s.holdsAny(cur)
+	}
+	if d.unsure {
+		// Its links to older documents may be missing; the next document decides.
+		cur.Format = d.meta.Format
+		return
+	}
+	if cur.Dialect != "" && cur.Dialect != d.dialect {
+		r.seen.add(DialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)
+		r.s.log.Warn("the feed has changed its dialect", "url", d.url, "before", string(cur.Dialect), "now", string(d.dialect))
+	}
+	if d.dialect == Paged && cur.Dialect != Paged && !r.s.profile.tail && !r.s.profile.steady {
+		r.seen.add(PagedLossy, d.url, "the feed is paged: its pages change while they are read, so entries may be missed (RFC 5005, section 3)")
+	}
+	if d.partial {
+		r.seen.add(Partial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
+	}
+	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots && cur.Doc == nil && cur.hasArchive(withoutFragment(this.Href)) {
+		r.seen.add(NotPermanent, d.url, "the document says that it is %s, which was another before", this.Href)
+	}
+	cur.Format = d.meta.Format
+	cur.Dialect = d.dialect
+	if d.meta.Order == feedxml.NewestFirst || d.meta.Order == feedxml.OldestFirst {
+		cur.Order = d.meta.Order
+	}
+}
+
+// subscriptionURL is the URL of the subscription document.
+func (s *decider) subscriptionURL(cur *cursor) string {
+	if cur.URL != "" && cur.From == hashOf(s.cfg.URL) {
+		return cur.URL
+	}
+	return s.cfg.URL
+}
+
+// movedAfter and movedEvery say when a permanent redirect is believed: when it
+// was seen three times, over a day at least.
+const (
+	movedAfter = 24 * time.Hour
+	movedEvery = movedAfter / 2
+	movedTimes = 3
+)
+
+// recordRedirect records a permanent redirect of the subscription document, or
+// that there is none any more.
+func (r poller) recordRedirect(url string, resp *source.Response) {
+	s, cur := r.s, &r.cur
+	if !resp.Moved || shortURL(resp.URL.String()) == "" {
+		cur.Moved = nil
+		return
+	}
+	to, now := resp.URL.String(), time.Now()
+	if cur.Moved == nil || cur.Moved.To != to {
+		cur.Moved = &moved{To: to, Since: now.Unix(), Last: now.Unix(), Times: 1}
+		return
+	}
+	m := *cur.Moved
+	if now.Sub(time.Unix(m.Last, 0)) < movedEvery {
+		return
+	}
+	m.Last = now.Unix()
+	m.Times++
+	cur.Moved = &m
+	if m.Times >= movedTimes && now.Sub(time.Unix(m.Since, 0)) >= movedAfter {
+		s.log.Info("the feed has moved for good; asking there from now on", "from", url, "to", to)
+		cur.URL, cur.From, cur.Moved = to, hashOf(s.cfg.URL), nil
+		if cur.At == hashOf(url) {
+			cur.At = hashOf(to)
+		}
+	}
+}
+
+// pollFeed asks for the subscription document, and for the older ones that it leads
+// to. done reports that there is nothing to publish.
+func (r poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err error) {
+	s := r.s
+	if s.job != nil {
+		return feed.Batch{}, false, walker(r).walkUntilStable(ctx)
+	}
+	now := time.Now()
+	if g, due := r.cur.dueGap(now); due && r.cur.Doc == nil {
+		if err := walker(r).retryGap(ctx, g); err != nil {
+			s.log.Warn("a missing archive is still not to be had", "url", g.URL, "error", err)
+			r.postponeGap(g.URL, err)
+		} else if s.job != nil {
+			return feed.Batch{}, false, nil
+		}
+	}
+	watched := r.cur.Dialect != "" && r.cur.Doc == nil && s.holdsAny(&r.cur)
+	d, err := r.readSubscription(ctx, now)
+	if err != nil {
+		return feed.Batch{}, false, err
+	}
+	r.asked = true
+	wait := func() time.Duration { return askedToWait(s.cfg.Hints, d.response, r.cur.Hints, now) }
+	switch {
+	case d.unmodified:
+		r.keepValidators(d)
+		return feed.Batch{Fresh: wait()}, true, nil
+	case r.checkFormat(d) != nil:
+		return feed.Batch{}, false, r.checkFormat(d)
+	case r.isUnchanged(d, now):
+		r.cur.recordValidators(d)
+		if now.Sub(time.Unix(r.cur.Full, 0)) >= s.cfg.FullEvery {
+			r.cur.Full = now.Unix()
+		}
+		return feed.Batch{Fresh: wait()}, true, nil
+	}
+	if d, err = r.followCurrent(ctx, d); err != nil {
+		return feed.Batch{}, false, err
+	}
+	if d, err = r.rereadStrictly(ctx, d); err != nil {
+		return feed.Batch{}, false, err
+	}
+	if err = r.checkIdentities(d); err != nil {
+		return feed.Batch{}, false, err
+	}
+	r.recordDialect(d)
+	if started, err := r.startReading(d); err != nil || started {
+		return feed.Batch{Fresh: wait()}, started, err
+	}
+	walker(r).startJob(d)
+	s.job.watched = watched && !d.partial && d.dialect != Complete
+	return feed.Batch{}, false, walker(r).walkUntilStable(ctx)
+}
+
+// rereadStrictly reads a complete document once more, strictly, if something has vanished
+// from it: nothing is deleted on the word of a document that not every parser
+// reads.
+func (r poller) rereadStrictly(ctx context.Context, d *document) (*document, error) {
+	for try := 0; d.deletes && !d.strict && len(r.s.missingIDs(d)) > 0 && try < 3; try++ {
+		q := d.question
+		q.strict, q.etag, q.modified = true, "", ""
+		again, err := r.s.readDocument(ctx, &r.cur, q)
+		switch {
+		case err != nil && !isParse(err):
+			return nil, err
+		case err != nil:
+			d.deletes, d.withheld = false, true
+			d.seen.add(DeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
+			return d, nil
+		case again.unmodified:
+			continue
+		}
+		d = again
+	}
+	return d, nil
+}
+
+// startReading handles the first poll if reading starts now. done reports that there is
+// nothing to publish.
+func (r poller) startReading(d *document) (done bool, err error) {
+	if r.cur.Start == "" {
+		return false, nil
+	}
+	r.cur.Start, r.cur.Rewalk = "", false
+	if err := r.cur.skipAll(d); err != nil {
+		return false, err
+	}
+	r.seen.addAll(d.seen.all())
+	if older := r.s.profile.olderURL(&d.meta, d.dialect); older != "" && d.dialect != Paged {
+		r.cur.addArchive(older)
+	}
+	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
+		r.cur.addArchive(withoutFragment(this.Href))
+	}
+	r.cur.recordValidators(d)
+	r.cur.Body, r.cur.Full, r.cur.Walked = d.hash, d.now.Unix(), d.now.Unix()
+	r.cur.Hints = hintsOf(&d.meta)
+	r.cur.Looks = d.looks
+	return true, nil
+}
+
+// skipAll records the entries of a document, so that none of them is taken
+// for a new one later. It remembers those with the newest dates, and leaves out
+// everything that is older.
+func (cur *cursor) skipAll(d *document) error {
+	impossible := func(why string) error {
+		return feed.Permanent(fmt.Errorf("start: now is not possible for %s: %s; start from the beginning, or from a time", d.url, why))
+	}
+	if !d.window.whole || d.window.cut != nil {
+		return impossible("its document is larger than the window")
+	}
+	items := slices.Clone(d.window.items)
+	at := func(it *item) instant { return instantOf(it.Updated.Time) }
+	slices.SortStableFunc(items, func(a, b *item) int {
+		switch x, y := at(a), at(b); {
+		case x == 0 && y != 0:
+			return -1
+		case y == 0 && x != 0:
+			return 1
+		default:
+			return int(max(-1, min(1, y-x)))
+		}
+	})
+	if len(items) > maxSeen || d.dialect == Paged && len(items) > 0 {
+		oldest := at(items[min(len(items), maxSeen)-1])
+		if oldest == 0 {
+			return impossible("its entries have no dates to tell new ones by")
+		}
+		cur.Since = oldest
+		items = items[:min(len(items), maxSeen)]
+	}
+	cur.Seen = nil
+	for _, it := range items {
+		cur.Seen = append(cur.Seen, seenKey(it.ID, it.hash)...)
+	}
+	return nil
+}
+
+// checkIdentities returns an error if most entries of a document are those of the one
+// that was published last, and have other IDs: all of them would be published again.
+func (r poller) checkIdentities(d *document) error {
+	if r.s.cfg.Identity != "auto" || r.cur.Doc != nil {
+		return nil
+	}
+	before, now := r.cur.Looks.byLook(), d.looks.byLook()
+	changed := 0
+	for look, id := range now {
+		if was, ok := before[look]; ok && was != id {
+			changed++
+		}
+	}
+	if changed < fewLooks || 2*changed <= len(now) {
+		return nil
+	}
+	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids go on changing, to link or content, "+
+		"which publishes all entries once more, under ids that are made of their links or contents",
+		&feed.Violation{Kind: IdentitiesChanged, Page: d.url, Detail: fmt.Sprintf("%d of %d entries have another id than before, and the same title, link and date", changed, len(now))}))
+}
+
+const (
+	// fewLooks is how many entries have to have changed their ID at least.
+	fewLooks = 3
+)

@@ -1,0 +1,281 @@
+package syndication
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
+)
+
+// documentReader reads the documents of a feed.
+type documentReader struct {
+	decider
+	client *source.Client
+	log    *slog.Logger
+	share  share
+	// ignored are the children of entries that do not count as changes.
+	ignored []xml.Name
+	// notFeed counts how often in a row a URL has answered with something else.
+	notFeed map[key]int
+	// brokenBy is the fault that was last logged of a document that was repaired.
+	brokenBy string
+}
+
+// readDocument asks for a document. It asks again where the document turns out to be
+// another than it was read for.
+func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q question) (*document, error) {
+	s.share.scarce = false
+	if q.from == nil {
+		s.share.want = 0
+	} else if s.share.want > 0 {
+		// The part before it had to wait.
+		if err := s.share.await(ctx, s.job.heldBytes()); err != nil {
+			return nil, err
+		}
+	}
+	for try := 0; ; try++ {
+		d, err := s.readOnce(ctx, cur, q)
+		for errors.Is(err, errNoBudget) {
+			// Nothing stays open while it waits, and nothing is held of the document.
+			s.share.want = max(s.share.want, s.cfg.Bounds.Memory)
+			if err := s.share.await(ctx, s.job.heldBytes()); err != nil {
+				return nil, err
+			}
+			d, err = s.readOnce(ctx, cur, q)
+		}
+		if err != nil || d.unmodified {
+			return d, err
+		}
+		switch {
+		case q.from != nil && d.hash != q.from.Hash:
+			q.from = nil
+		case d.window.cut != nil && d.order != q.order && try < 3:
+			q.order = d.order
+		default:
+			if d.window.cut != nil {
+				d.order = q.order
+			}
+			d.window.arrange(d.order)
+			return d, nil
+		}
+		q.etag, q.modified = "", ""
+	}
+}
+
+func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) (*document, error) {
+	resp, err := s.client.Do(ctx, source.Request{
+		Method: http.MethodGet, URL: q.url, IfNoneMatch: q.etag, IfModifiedSince: q.modified, Partial: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	d := &document{question: q, response: resp, now: time.Now()}
+	switch resp.Status {
+	case http.StatusNotModified, http.StatusNoContent:
+		d.unmodified = true
+		return d, nil
+	case http.StatusIMUsed:
+		d.partial = true
+	}
+	base := resp.URL
+	if location := resp.Header.Get("Content-Location"); location != "" {
+		if u, err := resp.URL.Parse(location); err == nil {
+			base = u
+		}
+	}
+	d.digest = sha256.New()
+	r := feedxml.NewReader(resp.Body, feedxml.Options{
+		URL: base.String(), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
+		Identity: s.cfg.Identity, Redact: s.cfg.Redact,
+		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
+	})
+	if err := s.readEntries(r, cur, d); errors.Is(err, errNoBudget) {
+		return nil, err
+	} else if err != nil {
+		if broken := r.Faults().Err(); broken != nil && !s.mayBeBroken(cur, d) {
+			err = broken
+		}
+		err = s.withCure(cur, d, err)
+		contentType := resp.Header.Get("Content-Type")
+		if errors.Is(err, feedxml.ErrNotFeed) && !q.archive && strings.HasPrefix(strings.ToLower(contentType), "multipart/") {
+			return nil, feed.Permanent(fmt.Errorf("%s: the answer is %s, as of a datareplication feed, and this one is read as Atom or RSS; if that is right, set its format to auto, "+
+				"and start it over with 'feedbridge checkpoint reset'", q.url, feedxml.Excerpt(contentType)))
+		}
+		if errors.Is(err, feedxml.ErrNotFeed) {
+			if len(s.notFeed) == mostNotFeed {
+				clear(s.notFeed) // a feed may make up URLs for ever
+			}
+			s.notFeed[keyOf(q.url)]++
+			return nil, &errNotFeed{err, s.notFeed[keyOf(q.url)]}
+		}
+		return nil, err
+	}
+	delete(s.notFeed, keyOf(q.url))
+	d.meta = *r.Meta()
+	d.hashContent()
+	s.classify(cur, d)
+	d.seen.addAll(r.Violations())
+	d.broken = r.Faults().Count > 0 || d.meta.Undefined != ""
+	d.truncated = r.Faults().Truncated
+	d.unsure = d.truncated || r.Faults().HeadLost
+	d.repair = s.mayBeBroken(cur, d)
+	if f := r.Faults(); f.Count > 0 {
+		if !d.repair {
+			return nil, s.withCure(cur, d, f.Err())
+		}
+		d.seen.add(feedxml.NotWellFormed, d.url, "%s", f)
+		if cause := f.First(); cause != s.brokenBy {
+			s.log.Warn("a document of the feed is not well-formed; it was repaired", "url", d.url, "faults", f.Count, "entries_left_out", f.Lost, "first", cause)
+			s.brokenBy = cause
+		}
+	} else if !q.archive {
+		s.brokenBy = ""
+	}
+	return d, nil
+}
+
+// withCure adds to the error of a document that is not well-formed how it can be read
+// all the same, if it can.
+func (s *documentReader) withCure(cur *cursor, d *document, err error) error {
+	if !isParse(err) || errors.Is(err, feedxml.ErrCharset) || d.strict {
+		return err
+	}
+	switch {
+	case d.dialect == Complete || cur.Dialect == Complete:
+		return fmt.Errorf("%w; the document is the whole feed, so it is not read while it is broken, because entries that it lacks would be deleted", err)
+	case s.cfg.Lenient == "false":
+		return fmt.Errorf("%w; set lenient to true to have it repaired (not_well_formed)", err)
+	case s.cfg.Lenient == "auto" && !d.unsure:
+		return fmt.Errorf("%w; set lenient to true to have it repaired (not_well_formed), which auto does only for windows and paged feeds", err)
+	}
+	return err
+}
+
+// mayBeBroken reports whether a document is published although it is not well-formed.
+// The earlier dialect of the feed counts too: a document that breaks off may lack the
+// elements that describe it.
+func (s *documentReader) mayBeBroken(cur *cursor, d *document) bool {
+	if s.cfg.Lenient == "false" || d.unsure && (cur.Start != "" || s.profile.tail) {
+		return false
+	}
+	for _, dialect := range []Dialect{d.dialect, cur.Dialect} {
+		switch dialect {
+		case Complete:
+			return false
+		case "", Window, Incremental, Paged:
+		default:
+			if s.cfg.Lenient != "true" || d.unsure {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// readEntries reads the entries of a document into its window.
+func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document) error {
+	d.window = newWindow(d.question.order, int(s.cfg.Bounds.Memory))
+	d.fold = versions{ids: map[key]version{}}
+	others := s.job.heldBytes()
+	covered := func() bool { return s.share.covers(others + d.heldBytes()) }
+	if s.share.scarce {
+		d.window.covered = covered
+		defer func() { d.window.covered = nil }() // the document may be kept
+	}
+	wanted := func(it *item) bool { return s.mayWant(cur, it) }
+	for {
+		e, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, feedxml.ErrTrailing) && !r.Meta().Complete && r.Meta().Incremental != feedxml.No:
+			d.seen.add(Trailing, d.url, "%v", err)
+			return nil
+		case err != nil:
+			return err
+		}
+		if d.entries++; d.entries > s.cfg.Bounds.Entries {
+			return fmt.Errorf("%s: the document has more than %d entries (bounds.entries): %w", d.url, s.cfg.Bounds.Entries, feedxml.ErrTooLarge)
+		}
+		s.takeEntry(cur, d, e, wanted)
+		if !s.share.scarce && !covered() {
+			return errNoBudget
+		}
+	}
+}
+
+// takeEntry folds an entry with those before it and puts it into the window.
+func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wanted func(*item) bool) {
+	if e.ID == "" || e.Deleted && e.Updated.Time.IsZero() {
+		return // reported by the reader
+	}
+	fmt.Fprintf(d.digest, "%q %v %x\n", e.ID, e.Deleted, e.Hash)
+	e.ID = headerSafe(e.ID)
+	updated := s.trustedTime(instantOf(e.Updated.Time), d.now)
+	if updated == 0 && instantOf(e.Updated.Time) != 0 {
+		d.seen.add(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
+	}
+	raw, held := s.held.Mark(e.ID)
+	switch {
+	case e.Deleted:
+	case held || cur.sawEntry(e.ID, [16]byte(e.Hash[:16])):
+		d.known++
+	default:
+		d.fresh++
+	}
+	d.newest = max(d.newest, updated)
+	d.looks.add(&e)
+	counts, instead := d.fold.addEntry(e.ID, &e, updated)
+	if instead >= 0 {
+		d.window.remove(instead)
+	}
+	if !counts {
+		return
+	}
+	it := &item{Entry: e, hash: [16]byte(e.Hash[:16])}
+	m, known := parseFingerprint(raw)
+	d.fold.recordHeld(e.ID, held && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
+	if d.from != nil && rankOf(&it.Entry, d.question.order).compare(d.from.Key) <= 0 {
+		return
+	}
+	d.window.take(it, wanted)
+}
+
+// errNotFeed counts how often a URL has answered with something else in a row.
+type errNotFeed struct {
+	err   error
+	times int
+}
+
+func (e *errNotFeed) Error() string { return e.err.Error() }
+
+func (e *errNotFeed) Unwrap() error { return e.err }
+
+// mostNotFeed is how many URLs are remembered that answer with something else.
+const mostNotFeed = 1000
+
+// isParse reports whether a document that came was not good enough.
+func isParse(err error) bool {
+	return errors.Is(err, feedxml.ErrMalformed) || errors.Is(err, feedxml.ErrTrailing) || errors.Is(err, feedxml.ErrCharset)
+}
+
+// isUnreadable reports whether an error is about the content of a document.
+func isUnreadable(err error) bool {
+	for _, kind := range []error{feedxml.ErrNotFeed, feedxml.ErrTruncated, feedxml.ErrMalformed, feedxml.ErrTrailing, feedxml.ErrTooLarge, feedxml.ErrCharset} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
