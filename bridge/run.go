@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 const (
@@ -234,14 +235,14 @@ func (b *Bridge) open(ctx context.Context, cp checkpoint.Checkpoint) (Source, st
 func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration, early <-chan struct{}) (stale bool, err error) {
 	defer recoverPanic(&err)
 	if d <= recheck {
-		d = jittered(d)
+		d = retry.Jitter(d)
 	}
 	s.Until = time.Now().Add(d)
 	b.setState(s)
 	for left := d; left > 0; left = time.Until(s.Until) {
 		part := left
 		if d > recheck {
-			part = min(jittered(recheck), left)
+			part = min(retry.Jitter(recheck), left)
 		}
 		woken, err := sleepUntil(ctx, part, early)
 		if err != nil {
@@ -381,10 +382,7 @@ func (b *Bridge) waitAfterError(ctx context.Context, err error, reconnected <-ch
 	if errors.Is(err, feed.ErrPermanent) {
 		state, least, most = Halted, minHalt, maxHalt
 	}
-	wait := most
-	if b.failures < 10 {
-		wait = min(least<<b.failures, most)
-	}
+	wait := retry.Backoff{Min: least, Max: most}.After(b.failures)
 	b.failing = true
 	b.failures++
 	var later RetryLater
@@ -407,16 +405,11 @@ func (b *Bridge) waitAfterError(ctx context.Context, err error, reconnected <-ch
 
 // waitIn sets the state and waits for about d. If ctx ends first, it returns its error.
 func (b *Bridge) waitIn(ctx context.Context, s Status, d time.Duration) error {
-	d = jittered(d)
+	d = retry.Jitter(d)
 	s.Until = time.Now().Add(d)
 	b.setState(s)
 	_, err := sleepUntil(ctx, d, nil)
 	return err
-}
-
-// jittered returns d, changed by a random part of up to a tenth.
-func jittered(d time.Duration) time.Duration {
-	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }
 
 // sleepUntil waits for d, or until early is closed, which it reports. If ctx ends first, it

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 // newTopic describes a topic that is missing.
@@ -44,7 +45,7 @@ func (t newTopic) create(ctx context.Context) (kadm.TopicDetail, error) {
 		case err == nil && hasLeaders(d):
 			return d, nil
 		}
-		if cause := sleep(ctx, 50*time.Millisecond); cause != nil {
+		if cause := retry.Sleep(ctx, 50*time.Millisecond); cause != nil {
 			return d, fmt.Errorf("topic %s was created and has no leaders yet: %w", t.name, cause)
 		}
 	}

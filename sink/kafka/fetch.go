@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 // fetchBytes is about how much one fetch gets. A batch that is larger comes
@@ -45,7 +47,8 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 	ctx, cancel := r.client.bounded(caller)
 	defer func() { cancel() }()
 	withheld, report := time.Duration(0), r.client.cfg.Timeout
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+	backoff := retry.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
+	for {
 		known := r.known != nil
 		records, next, err := r.fetchOnce(ctx, from, to, atMost)
 		var throttled *throttledError
@@ -77,7 +80,7 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 				return nil, 0, causeOf(ctx, err)
 			}
 		}
-		if cause := sleep(ctx, wait); cause != nil {
+		if cause := backoff.Wait(ctx); cause != nil {
 			if err != nil {
 				return nil, 0, fmt.Errorf("read partition %d of %s: %w", r.partition, r.topic, err)
 			}

@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 // This file is all that feedbridge does about KAFKA-20734. It can be deleted, with its
@@ -151,14 +153,15 @@ func (h *hungTransaction) awaitEnd(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	for began, wait := time.Now(), time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+	backoff := retry.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}
+	for began := time.Now(); ; {
 		ended, err := h.lastEnded(ctx)
 		// A connection that is dead is closed after the timeout. Then kgo opens another one.
 		if ended || errors.Is(err, errHangs) || err != nil && time.Since(began) > 2*h.client.cfg.Timeout {
 			h.unsure = !ended
 			return err
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := backoff.Wait(ctx); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 // describe returns the partitions of a topic, its id, which is zero before Kafka 2.8, and the
@@ -58,11 +60,12 @@ func (c *client) offsets(ctx context.Context, topic string, partitions []int32, 
 	}
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID, req.IsolationLevel, req.Topics = -1, of.isolation, []kmsg.ListOffsetsRequestTopic{t}
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+	backoff := retry.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
+	for {
 		offsets, err := c.offsetsOnce(ctx, req)
 		// kgo retries NOT_LEADER for only one of several concurrent requests, so retry here. A
 		// leader that was just elected does not know its offsets at first.
-		if !errors.Is(err, kerr.NotLeaderForPartition) && !errors.Is(err, kerr.OffsetNotAvailable) || sleep(ctx, wait) != nil {
+		if !errors.Is(err, kerr.NotLeaderForPartition) && !errors.Is(err, kerr.OffsetNotAvailable) || backoff.Wait(ctx) != nil {
 			return offsets, err
 		}
 	}

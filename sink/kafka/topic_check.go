@@ -15,6 +15,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 // topicCheck finds out whether a topic can take a feed, whether it is the one that its
@@ -181,7 +182,7 @@ func (t topicCheck) stayLost(ctx context.Context, d kadm.TopicDetail, atLeast []
 		if !errors.Is(lost, checkpoint.ErrLost) || time.Since(began) >= lostAfter {
 			return lost
 		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := retry.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 	}

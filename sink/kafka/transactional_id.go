@@ -9,6 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 // transactionalID is the transactional id of a feed, which its sinks in all processes have in
@@ -79,12 +81,13 @@ func (id transactionalID) mayUse(ctx context.Context) error {
 	c := id.client
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	backoff := retry.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
+	for {
 		err := causeOf(ctx, c.admin.FindTxnCoordinators(ctx, id.name).Error())
 		if err == nil {
 			break
 		}
-		if !passes(err) || sleep(ctx, wait) != nil {
+		if !passes(err) || backoff.Wait(ctx) != nil {
 			return err
 		}
 	}

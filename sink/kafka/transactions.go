@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 // transactions makes the transactions of one sink, one after the other. They are fenced: once
@@ -90,7 +92,7 @@ func waitNoted(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
 			if leader, _, _ := p.PartitionLeader(at.Topic, at.Partition); leader >= 0 {
 				break
 			}
-			if err := sleep(ctx, time.Millisecond); err != nil {
+			if err := retry.Sleep(ctx, time.Millisecond); err != nil {
 				return err
 			}
 		}

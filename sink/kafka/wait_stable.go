@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/feedbridge/feedbridge/retry"
 )
 
 // meanwhile is called during a wait, after each attempt, with the time that was waited so far.
@@ -47,7 +49,8 @@ func (w stableWait) toEnd(ctx context.Context, atLeast []int64) ([]int64, error)
 // upTo waits until the last stable offset of each partition reaches to, and returns them.
 func (w stableWait) upTo(ctx context.Context, to []int64) ([]int64, error) {
 	began := time.Now()
-	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+	backoff := retry.Backoff{Min: 2 * time.Millisecond, Max: 100 * time.Millisecond}
+	for {
 		now, err := w.client.offsets(ctx, w.topic, w.partitions, stable)
 		if err != nil {
 			return nil, err
@@ -68,7 +71,7 @@ func (w stableWait) upTo(ctx context.Context, to []int64) ([]int64, error) {
 				return nil, err
 			}
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := backoff.Wait(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/retry"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -70,7 +71,7 @@ func (r *turn) awaitOrSkip(ctx context.Context, url string, err error) (kind str
 func retryAt(err error, times int, now time.Time) int64 {
 	wait := lastRetry
 	if status, ok := errors.AsType[*source.StatusError](err); !ok || status.Status != http.StatusGone {
-		wait = min(firstRetry<<min(times, 10), lastRetry)
+		wait = retry.Backoff{Min: firstRetry, Max: lastRetry}.After(times)
 	}
 	return now.Add(wait).Unix()
 }
