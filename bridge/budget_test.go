@@ -14,7 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
 // held counts the batches that were read and are not committed.

@@ -14,7 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
 // panickingSink panics where it is told to, as often as left says.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // history is what happens to the copies of a bridge and their bus, drawn before

@@ -12,7 +12,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
 // flakyBus is a bus that is down at times. It announces when it is up again.

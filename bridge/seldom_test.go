@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
 // What one copy commits while another one waits is not committed again, however

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 )
 
 var flags struct {

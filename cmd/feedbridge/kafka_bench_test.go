@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 

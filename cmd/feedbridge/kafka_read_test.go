@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 )
 
 // kafkaPatience is for what a real broker on a busy machine takes its time for.

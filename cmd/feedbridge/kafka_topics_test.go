@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
@@ -72,12 +73,12 @@ func TestVerifyGoesOn(t *testing.T) {
 	ours, theirs := sample.New(sample.Options{Entity: sample.Sized(100), PageSize: 5}), sample.New(sample.Options{Entity: sample.Sized(100), PageSize: 7})
 	ours.SetLen(n)
 	theirs.SetLen(n)
-	faults := &sample.Faults{Handler: ours}
+	faults := &httpfault.Faults{Handler: ours}
 	first, second := httptest.NewServer(faults), httptest.NewServer(theirs)
 	t.Cleanup(first.Close)
 	t.Cleanup(second.Close)
-	faults.Add(http.MethodGet, "/feed/pages/3", sample.Status(http.StatusServiceUnavailable), sample.Status(http.StatusBadGateway))
-	faults.Add(http.MethodGet, "/feed/pages/7", sample.Cut(700))
+	faults.Add(http.MethodGet, "/feed/pages/3", httpfault.Status(http.StatusServiceUnavailable), httpfault.Status(http.StatusBadGateway))
+	faults.Add(http.MethodGet, "/feed/pages/7", httpfault.Cut(700))
 
 	verify := func(more ...string) (comparison, int, string) {
 		t.Helper()
@@ -96,7 +97,7 @@ func TestVerifyGoesOn(t *testing.T) {
 	if strings.Count(told, "cannot read on; trying again") != 2 {
 		t.Errorf("it says\n%s", told)
 	}
-	faults.Add(http.MethodGet, "/feed/pages/3", sample.Status(http.StatusServiceUnavailable))
+	faults.Add(http.MethodGet, "/feed/pages/3", httpfault.Status(http.StatusServiceUnavailable))
 	if r, code, told = verify("--retry-for", "0s"); code != 1 || r.Complete || !strings.Contains(r.Error, "503") {
 		t.Errorf("exit code %d, %+v\n%s", code, r, told)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -30,7 +31,7 @@ type upstreamFeed struct {
 	server *httptest.Server
 	feed   *sample.Feed // nil for a site
 	pages  http.Handler
-	fault  atomic.Pointer[sample.Fault] // of every answer
+	fault  atomic.Pointer[httpfault.Fault] // of every answer
 }
 
 func (u *upstreamFeed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -68,9 +69,9 @@ func site(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // faults are the ways in which a feed can be broken, and healed.
-var faults = map[string]sample.Fault{
+var faults = map[string]httpfault.Fault{
 	"healed": nil,
-	"down":   sample.Reset,
+	"down":   httpfault.Reset,
 	"gone":   status(http.StatusGone),
 	"broken": status(http.StatusInternalServerError),
 	"html": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
@@ -78,36 +79,36 @@ var faults = map[string]sample.Fault{
 		fmt.Fprint(w, "<html><body>Please log in.</body></html>")
 	},
 	// The sixth page never comes.
-	"stuck": on("/feed/pages/5", sample.Hang),
+	"stuck": on("/feed/pages/5", httpfault.Hang),
 	// The third entity of the second page is another one.
-	"edited": on("/feed/pages/1", sample.Edit(func(_ http.Header, body []byte) []byte {
+	"edited": on("/feed/pages/1", httpfault.Edit(func(_ http.Header, body []byte) []byte {
 		id := bytes.Index(body, []byte("Content-ID: 12@sample"))
 		edited := bytes.Replace(body[id:], []byte("http-equiv=PUT"), []byte("http-equiv=DELETE"), 1)
 		edited = bytes.Replace(edited, []byte("text/plain"), []byte("text/html"), 1)
 		return append(body[:id:id], edited...)
 	})),
 	// Page 21 of the snapshot is not to be had.
-	"halfway": on("/feed/snapshots/600/20", sample.Status(http.StatusServiceUnavailable)),
+	"halfway": on("/feed/snapshots/600/20", httpfault.Status(http.StatusServiceUnavailable)),
 	// The second page breaks off.
-	"cut": on("/feed/pages/1", sample.Cut(700)),
+	"cut": on("/feed/pages/1", httpfault.Cut(700)),
 	// The second page is gone.
 	"hole": on("/feed/pages/1", status(http.StatusNotFound)),
 	// The second page has a date that is wrong, but not in doubt.
-	"weekday": on("/feed/pages/1", sample.Edit(func(_ http.Header, body []byte) []byte {
+	"weekday": on("/feed/pages/1", httpfault.Edit(func(_ http.Header, body []byte) []byte {
 		return bytes.Replace(body, []byte("Wed, 01 Jan 2020"), []byte("Thu, 01 Jan 2020"), 1)
 	})),
 	// The second page has an entity of the first one again.
-	"repeated": on("/feed/pages/1", sample.Edit(func(_ http.Header, body []byte) []byte {
+	"repeated": on("/feed/pages/1", httpfault.Edit(func(_ http.Header, body []byte) []byte {
 		return bytes.ReplaceAll(body, []byte("Content-ID: 12@sample"), []byte("Content-ID: 3@sample"))
 	})),
 }
 
-func status(code int) sample.Fault {
+func status(code int) httpfault.Fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { http.Error(w, "no", code) }
 }
 
 // on is a fault of the one page alone.
-func on(path string, fault sample.Fault) sample.Fault {
+func on(path string, fault httpfault.Fault) httpfault.Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if r.Method != http.MethodGet || r.URL.Path != path {
 			next.ServeHTTP(w, r)

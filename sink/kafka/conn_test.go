@@ -22,8 +22,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 func writeFile(t testing.TB, text string) string {

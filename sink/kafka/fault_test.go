@@ -17,9 +17,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // transactionalID is that of orders.

@@ -20,8 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 var _ sinktest.Log = (*kafka.Log)(nil)

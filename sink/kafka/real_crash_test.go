@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // A broker is killed in the middle of commits, and comes back. The sink that was

@@ -8,8 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
 // The cluster forgets a transactional id that was idle for long, and with it who

@@ -17,10 +17,10 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // A transaction that the cluster takes for ended hangs in all partitions that it

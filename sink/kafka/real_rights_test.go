@@ -11,9 +11,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // right is one of those that the package comment lists.

@@ -7,9 +7,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // noise is a body that does not compress.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // The broker is stopped, and comes back with the data of the backup at the same address.

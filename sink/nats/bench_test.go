@@ -14,9 +14,9 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // BenchmarkCommit compares the sink with a bare publisher that sends the same

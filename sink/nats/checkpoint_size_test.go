@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // largeCheckpoint has a cursor of n bytes.

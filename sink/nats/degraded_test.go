@@ -14,8 +14,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 const noMessage = `{"error": {"code": 404, "err_code": 10037, "description": "no message found"}}`

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // eventually waits until what is so. Each try has the effect of waiting.

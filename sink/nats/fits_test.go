@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // largest returns the largest n up to limit for which Fits lets of(n) pass.

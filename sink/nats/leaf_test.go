@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // hub has the streams of a leaf node that has no JetStream.

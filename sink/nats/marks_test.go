@@ -11,8 +11,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // starts tells where in the stream each reading begins from now on.

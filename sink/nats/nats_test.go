@@ -16,10 +16,10 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 var (

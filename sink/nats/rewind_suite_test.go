@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // The stream returns to an earlier state, in two ways. If sinks are connected to the

@@ -14,9 +14,9 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // rewindable is a server whose store can be taken back to an earlier state, as a

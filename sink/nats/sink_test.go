@@ -12,8 +12,8 @@ import (
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
 )
 
 // open starts a server and returns a sink on a fresh topic that has been

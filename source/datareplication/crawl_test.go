@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 )
 
 // TestCrawl reads feeds from a configured start to their end. The cases are
@@ -359,7 +359,7 @@ func TestPolls(t *testing.T) {
 		t.Parallel()
 		s := newSite("a@1 b@2 c@3 d@4")
 		page := s.pages["/0"].render()
-		s.Add("GET", "/0", sample.Cut(bytes.Index(page, []byte("Content-Type: text/plain\r\nContent-ID: c"))))
+		s.Add("GET", "/0", httpfault.Cut(bytes.Index(page, []byte("Content-Type: text/plain\r\nContent-ID: c"))))
 		readOn(t, s.source(t, batchesOf(2)), nil).want(t, "a b c d")
 		s.wantRequests(t, "HEAD /latest", "GET /0", "GET /0")
 	})
@@ -461,7 +461,7 @@ func TestPolls(t *testing.T) {
 }
 
 // after lets a request through and then changes the site.
-func after(change func()) sample.Fault {
+func after(change func()) httpfault.Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		next.ServeHTTP(w, r)
 		change()

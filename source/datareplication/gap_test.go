@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 )
 
 // TestLostPlaces reads a feed of five entities to its third, changes the feed
@@ -227,7 +227,7 @@ func TestPagesVanishOnTheWayBack(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite("a@1", "b@2", "c@3")
-			s.Add("GET", "/2", sample.Status(404))
+			s.Add("GET", "/2", httpfault.Status(404))
 			readSure(t, s.source(t, from(t, startAt(3))), nil).want(t, "c")
 		})
 	})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 )
 
 // replica returns a copy of the site as it is now: a replica that has stopped
@@ -31,7 +31,7 @@ func (s *site) replica() *site {
 }
 
 // answerFrom answers a request as old does.
-func answerFrom(old *site) sample.Fault {
+func answerFrom(old *site) httpfault.Fault {
 	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) { old.answer(w, r) }
 }
 
@@ -170,7 +170,7 @@ func TestOneOldAnswerBehindAGap(t *testing.T) {
 				if err != nil || !b.More {
 					t.Fatalf("got %+v, %v", b, err)
 				}
-				s.Add("HEAD", "/1", slices.Repeat([]sample.Fault{sample.Status(404)}, missing)...)
+				s.Add("HEAD", "/1", slices.Repeat([]httpfault.Fault{httpfault.Status(404)}, missing)...)
 				rest := readSure(t, src, b.Cursor)
 				if missing == 1 {
 					rest.want(t, "p q r s")

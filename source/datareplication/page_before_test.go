@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 )
 
 // atPageStart returns the cursor at the start of the page with that path, and
@@ -89,7 +89,7 @@ func TestFeedIsMadeAnewInAnOutage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Add("GET", "/1", sample.Status(503))
+		s.Add("GET", "/1", httpfault.Status(503))
 		readOn(t, src, b.Cursor).wantIDs(t, "")
 		again := newSite("x@1", "y@2")
 		s.edit(func() { s.pages, s.latest = again.pages, again.latest })
@@ -267,7 +267,7 @@ func TestPageBefore(t *testing.T) {
 // reading gets there.
 func cursorAt(t tester, s *site, path string) feed.Cursor {
 	t.Helper()
-	s.Add("GET", path, sample.Status(500), sample.Status(500))
+	s.Add("GET", path, httpfault.Status(500), httpfault.Status(500))
 	src := s.source(t)
 	r := readOn(t, src, nil)
 	for r.err != nil && s.Left() > 0 {

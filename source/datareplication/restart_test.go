@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
@@ -274,12 +275,12 @@ func (w *world) rename() {
 // fail has one of the next requests fail.
 func (w *world) fail() {
 	for range rapid.IntRange(0, 3).Draw(w.t, "good requests") {
-		w.Add("", "", sample.Pass)
+		w.Add("", "", httpfault.Pass)
 	}
 	n := rapid.IntRange(0, 400).Draw(w.t, "cut")
-	w.Add("", "", rapid.SampledFrom([]sample.Fault{
-		sample.Status(500), sample.Status(502), sample.Status(404), sample.Reset, sample.Cut(n),
-		sample.Edit(func(_ http.Header, body []byte) []byte { return body[:min(n, len(body))] }),
+	w.Add("", "", rapid.SampledFrom([]httpfault.Fault{
+		httpfault.Status(500), httpfault.Status(502), httpfault.Status(404), httpfault.Reset, httpfault.Cut(n),
+		httpfault.Edit(func(_ http.Header, body []byte) []byte { return body[:min(n, len(body))] }),
 	}).Draw(w.t, "fault"))
 }
 
@@ -292,7 +293,7 @@ func (w *world) lag() {
 		return
 	}
 	for range rapid.IntRange(0, 3).Draw(w.t, "fresh answers") {
-		w.Add("", "", sample.Pass)
+		w.Add("", "", httpfault.Pass)
 	}
 	w.Add("", "", answerFrom(w.frozen))
 }

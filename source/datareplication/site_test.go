@@ -17,15 +17,15 @@ import (
 
 	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/source"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 // site is a feed of pages that a test writes down and changes, with its own
 // network to it. Its entry point is /latest, which serves a page in place.
 type site struct {
 	// Faults spoil chosen answers.
-	sample.Faults
+	httpfault.Faults
 
 	mu     sync.Mutex
 	base   string // what links start with

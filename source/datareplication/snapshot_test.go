@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 const snapshotIndex = "http://feed.example/snapshot"
@@ -111,7 +111,7 @@ func TestSnapshot(t *testing.T) {
 			t.Parallel()
 			s := newStill()
 			s.named = true // they are relative to where the index was found
-			s.Add("GET", "/snapshot/s1", sample.Edit(func(_ http.Header, body []byte) []byte {
+			s.Add("GET", "/snapshot/s1", httpfault.Edit(func(_ http.Header, body []byte) []byte {
 				return bytes.ReplaceAll(body, []byte("http://feed.example/snapshot/s1/"), []byte(relative))
 			}))
 			r := readOn(t, s.source(t, fromSnapshot(t)), nil)
@@ -126,7 +126,7 @@ func TestSnapshot(t *testing.T) {
 		s := newStill()
 		s.offer("s1", startAt(290), "a@0 c@200", "k@50 l@10", "m@20")
 		for k := range 3 {
-			s.Add("GET", fmt.Sprintf("/snapshot/s1/%d", k), sample.Edit(func(_ http.Header, body []byte) []byte {
+			s.Add("GET", fmt.Sprintf("/snapshot/s1/%d", k), httpfault.Edit(func(_ http.Header, body []byte) []byte {
 				return bytes.ReplaceAll(body, []byte("Content-ID"), []byte("x-More: 1\r\nX-More: 2\r\nContent-ID"))
 			}))
 		}
@@ -171,7 +171,7 @@ func TestSnapshot(t *testing.T) {
 			for _, status := range []int{404, 410} {
 				s := newStill()
 				s.offer("s1", startAt(290), "a@0", "c@200", "k@50")
-				s.Add("GET", "/snapshot/s1/1", slices.Repeat([]sample.Fault{sample.Status(status)}, confirmLooks+1)...)
+				s.Add("GET", "/snapshot/s1/1", slices.Repeat([]httpfault.Fault{httpfault.Status(status)}, confirmLooks+1)...)
 				src := s.source(t, fromSnapshot(t))
 				r := readSure(t, src, nil)
 				r.wantIDs(t, "a")
@@ -188,7 +188,7 @@ func TestSnapshot(t *testing.T) {
 		t.Parallel()
 		for range 2 { // what is made up is the same each time
 			s := newStill()
-			spoil := sample.Edit(func(_ http.Header, body []byte) []byte {
+			spoil := httpfault.Edit(func(_ http.Header, body []byte) []byte {
 				for _, line := range []string{
 					"Last-Modified: " + second(200).Format(http.TimeFormat) + "\r\n", "Last-Modified: " + second(250).Format(http.TimeFormat) + "\r\n",
 					"Operation-Type: http-equiv=PUT\r\n", "Content-ID: e\r\n",
@@ -236,7 +236,7 @@ func TestBadSnapshotIndexes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStill()
-			spoil := sample.Edit(func(h http.Header, _ []byte) []byte {
+			spoil := httpfault.Edit(func(h http.Header, _ []byte) []byte {
 				if name == "HTML" {
 					h.Set("Content-Type", "text/html")
 				}
@@ -315,7 +315,7 @@ func TestMemoryOfSnapshotIndexes(t *testing.T) {
 func TestSnapshotIndexWithoutEnd(t *testing.T) {
 	t.Parallel()
 	s := newStill()
-	s.Add("GET", "/snapshot", sample.Edit(func(http.Header, []byte) []byte {
+	s.Add("GET", "/snapshot", httpfault.Edit(func(http.Header, []byte) []byte {
 		return append(append([]byte(`{"id": "`), bytes.Repeat([]byte("x"), maxIndex)...), `"}`...)
 	}))
 	r := readOn(t, s.source(t, fromSnapshot(t)), nil)
@@ -326,10 +326,10 @@ func TestSnapshotIndexWithoutEnd(t *testing.T) {
 // A snapshot that cannot be read is an error, and goes on when it can.
 func TestSnapshotFails(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]sample.Fault{
-		"500": sample.Status(500), "404": sample.Status(404), "204": sample.Status(204), "304 without a condition": sample.Status(304),
-		"reset": sample.Reset, "redirects without end": loop, "cut": sample.Cut(20),
-		"HTML": sample.Edit(func(h http.Header, _ []byte) []byte {
+	for name, fault := range map[string]httpfault.Fault{
+		"500": httpfault.Status(500), "404": httpfault.Status(404), "204": httpfault.Status(204), "304 without a condition": httpfault.Status(304),
+		"reset": httpfault.Reset, "redirects without end": loop, "cut": httpfault.Cut(20),
+		"HTML": httpfault.Edit(func(h http.Header, _ []byte) []byte {
 			h.Set("Content-Type", "text/html")
 			return []byte("<html>")
 		}),
@@ -357,8 +357,8 @@ func TestSnapshotFails(t *testing.T) {
 	t.Run("pages of the feed vanish while the place is looked for", func(t *testing.T) {
 		t.Parallel()
 		s := newStill()
-		s.Add("HEAD", "/2", sample.Status(404))
-		s.Add("HEAD", "/3", sample.Status(404))
+		s.Add("HEAD", "/2", httpfault.Status(404))
+		s.Add("HEAD", "/3", httpfault.Status(404))
 		src := s.source(t, fromSnapshot(t))
 		r := readOn(t, src, nil)
 		r.wantIDs(t, "")
@@ -421,8 +421,8 @@ func TestSnapshotIsReplaced(t *testing.T) {
 			delete(s.stills, "s1")
 			s.still = "s1-anew"
 		})
-		s.Add("GET", "/snapshot/s1", sample.Status(403))
-		s.Add("GET", "/snapshot/s1-anew", sample.Edit(func(_ http.Header, body []byte) []byte {
+		s.Add("GET", "/snapshot/s1", httpfault.Status(403))
+		s.Add("GET", "/snapshot/s1-anew", httpfault.Edit(func(_ http.Header, body []byte) []byte {
 			return bytes.Replace(body, []byte(`"id": "s1-anew"`), []byte(`"id": "s1"`), 1)
 		}))
 		readOn(t, s.source(t, fromSnapshot(t)), r.cursors[2]).want(t, "c e f g")
@@ -555,7 +555,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 		t.Parallel()
 		s := newSite("a@0", "b@200 c@300 d@400")
 		s.offer("s1", startAt(7200), "a@0 c@300")
-		dated := sample.Edit(func(h http.Header, body []byte) []byte {
+		dated := httpfault.Edit(func(h http.Header, body []byte) []byte {
 			h.Set("Date", second(300).Format(http.TimeFormat))
 			return body
 		})

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 )
 
 // TestFeedMoves has the feed, and its url in the configuration, move to
@@ -35,7 +35,7 @@ func TestFeedMoves(t *testing.T) {
 	t.Run("on the way back", func(t *testing.T) {
 		t.Parallel()
 		s := newSite("a@1", "b@2", "c@3")
-		s.Add("HEAD", "/1", sample.Status(500))
+		s.Add("HEAD", "/1", httpfault.Status(500))
 		src := s.source(t)
 		b, err := src.Next(t.Context(), nil)
 		if err != nil {
@@ -76,7 +76,7 @@ func TestNothingSpins(t *testing.T) {
 					}
 				}
 				src := s.source(t)
-				cut := sample.Cut(0)
+				cut := httpfault.Cut(0)
 				s.Add("GET", "/1", cut, cut, cut)
 				r := readOn(t, src, nil)
 				r.wantIDs(t, "a")
@@ -102,7 +102,7 @@ func TestNothingSpins(t *testing.T) {
 			s := newSite("a@1", "b@2")
 			// HEAD has it, and GET does not.
 			for range 100 {
-				s.Add("GET", "/0", sample.Status(404))
+				s.Add("GET", "/0", httpfault.Status(404))
 			}
 			src := s.source(t)
 			r := readSure(t, src, nil)
@@ -121,9 +121,9 @@ func TestNothingSpins(t *testing.T) {
 			r := readOn(t, src, nil)
 			r.want(t, "")
 			for range 100 {
-				s.Add("GET", "/0", sample.Status(404))
+				s.Add("GET", "/0", httpfault.Status(404))
 			}
-			s.Add("HEAD", "/0", slices.Repeat([]sample.Fault{sample.Status(404)}, confirmLooks)...)
+			s.Add("HEAD", "/0", slices.Repeat([]httpfault.Fault{httpfault.Status(404)}, confirmLooks)...)
 			bad := readSure(t, src, r.cursor)
 			bad.wantError(t, true, PageGone)
 			if n := len(s.requests()); n > 20 {

@@ -19,10 +19,10 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 var (
@@ -87,12 +87,12 @@ func TestBrokenPages(t *testing.T) {
 		"in the first entity":          30,
 		"before the closing delimiter": strings.LastIndex(intact, "--b--"),
 	}
-	breaks := map[string]func(n int) sample.Fault{
-		"clean end": func(n int) sample.Fault {
-			return sample.Edit(func(_ http.Header, body []byte) []byte { return body[:n] })
+	breaks := map[string]func(n int) httpfault.Fault{
+		"clean end": func(n int) httpfault.Fault {
+			return httpfault.Edit(func(_ http.Header, body []byte) []byte { return body[:n] })
 		},
-		"connection cut":       sample.Cut,
-		"wrong Content-Length": sample.Length,
+		"connection cut":       httpfault.Cut,
+		"wrong Content-Length": httpfault.Length,
 	}
 	for where, n := range cuts {
 		for how, fault := range breaks {
@@ -126,7 +126,7 @@ func TestBrokenPages(t *testing.T) {
 	t.Run("case 81: entities, and then what is none", func(t *testing.T) {
 		t.Parallel()
 		s := newSite("a@1 b@2 c@3")
-		spoil := sample.Edit(func(_ http.Header, body []byte) []byte {
+		spoil := httpfault.Edit(func(_ http.Header, body []byte) []byte {
 			return bytes.Replace(body, []byte("Content-ID: c\r\n"), nil, 1)
 		})
 		s.Add("GET", "/0", spoil, spoil, spoil)
@@ -146,20 +146,20 @@ func TestUpstreamFails(t *testing.T) {
 	// Each fault meets the request; reading goes on exactly once it is over.
 	faults := []struct {
 		name      string
-		fault     sample.Fault
+		fault     httpfault.Fault
 		permanent bool
 		words     string
 	}{
-		{"case 85: 500", sample.Status(500), false, "500 Internal Server Error"},
-		{"case 85: 503", sample.Status(503), false, "503 Service Unavailable"},
-		{"case 86: connection reset", sample.Reset, false, "closed the connection"},
+		{"case 85: 500", httpfault.Status(500), false, "500 Internal Server Error"},
+		{"case 85: 503", httpfault.Status(503), false, "503 Service Unavailable"},
+		{"case 86: connection reset", httpfault.Reset, false, "closed the connection"},
 		{"case 86: garbage", garbage, false, "malformed HTTP"},
-		{"case 86: header timeout", sample.Hang, false, "timeouts.header"},
-		{"case 90: 206", sample.Status(206), true, "206 Partial Content"},
-		{"case 90: 304 without a condition", sample.Status(304), true, "304 Not Modified"},
+		{"case 86: header timeout", httpfault.Hang, false, "timeouts.header"},
+		{"case 90: 206", httpfault.Status(206), true, "206 Partial Content"},
+		{"case 90: 304 without a condition", httpfault.Status(304), true, "304 Not Modified"},
 		{"case 90: redirects without end", loop, true, "limits.redirects"},
-		{"a page that is no page", sample.Status(200), true, ""},
-		{"401", sample.Status(401), true, "check auth"},
+		{"a page that is no page", httpfault.Status(200), true, ""},
+		{"401", httpfault.Status(401), true, "check auth"},
 	}
 	requests := []string{"HEAD /latest", "HEAD /0", "GET /0", "GET /1"}
 	for _, tt := range faults {
@@ -204,7 +204,7 @@ func TestUpstreamFails(t *testing.T) {
 		t.Parallel()
 		s := newSite("a@1")
 		src := s.source(t)
-		s.Add("", "/latest", sample.Status(404), sample.Status(410))
+		s.Add("", "/latest", httpfault.Status(404), httpfault.Status(410))
 		for _, status := range []string{"404 Not Found", "410 Gone"} {
 			readOn(t, src, nil).wantError(t, true, "", "http://feed.example/latest", status)
 		}
@@ -214,7 +214,7 @@ func TestUpstreamFails(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite("a@1", "b@2")
-			s.Add("GET", "/1", sample.Status(503, "Retry-After", "40"))
+			s.Add("GET", "/1", httpfault.Status(503, "Retry-After", "40"))
 			src := s.source(t)
 			r := readOn(t, src, nil)
 			r.wantIDs(t, "a")
@@ -236,7 +236,7 @@ func TestUpstreamFails(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite("a@1 b@2 c@3")
-			s.Add("GET", "/0", sample.Stall(200), sample.Stall(200))
+			s.Add("GET", "/0", httpfault.Stall(200), httpfault.Stall(200))
 			src := s.source(t)
 			r := readOn(t, src, nil)
 			r.wantIDs(t, "a")
@@ -248,7 +248,7 @@ func TestUpstreamFails(t *testing.T) {
 		t.Parallel()
 		s := newSite("a@1", "b@2", "c@3", "d@4")
 		src := s.source(t)
-		s.Add("HEAD", "", sample.Pass, sample.Pass, sample.Status(500), sample.Status(500))
+		s.Add("HEAD", "", httpfault.Pass, httpfault.Pass, httpfault.Status(500), httpfault.Status(500))
 		r := readOn(t, src, nil)
 		r.wantError(t, false, "")
 		r = readOn(t, src, r.cursor)
@@ -279,7 +279,7 @@ func TestUpstreamVaries(t *testing.T) {
 			s := newSite("a@1", "b@2")
 			s.noETag, s.noLength = true, true
 			for range 2 {
-				s.Add("HEAD", "", sample.Status(status))
+				s.Add("HEAD", "", httpfault.Status(status))
 			}
 			src := s.source(t)
 			r := readOn(t, src, nil)
@@ -360,8 +360,8 @@ func TestUpstreamVaries(t *testing.T) {
 	})
 	t.Run("case 94: a page that is compressed, whole and cut", func(t *testing.T) {
 		t.Parallel()
-		pack := func(n int) sample.Fault {
-			return sample.Edit(func(h http.Header, body []byte) []byte {
+		pack := func(n int) httpfault.Fault {
+			return httpfault.Edit(func(h http.Header, body []byte) []byte {
 				var b bytes.Buffer
 				w := gzip.NewWriter(&b)
 				_, _ = w.Write(body)

@@ -1,4 +1,5 @@
-package sample
+// Package httpfault serves HTTP with faults, for tests of clients.
+package httpfault
 
 import (
 	"bytes"

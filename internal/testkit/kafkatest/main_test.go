@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kafkatest.Main(m)) }

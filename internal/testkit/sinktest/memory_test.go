@@ -11,7 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/sink/sinktest"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
 var (

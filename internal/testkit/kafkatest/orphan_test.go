@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 )
 
 const childRole = "KAFKATEST_CHILD"

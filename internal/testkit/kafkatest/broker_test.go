@@ -9,7 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/feedbridge/feedbridge/sink/kafka/kafkatest"
+	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 )
 
 func TestDataSurvives(t *testing.T) {

@@ -1,4 +1,4 @@
-package sample_test
+package httpfault_test
 
 import (
 	"errors"
@@ -7,12 +7,12 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 )
 
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	faults := &sample.Faults{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	faults := &httpfault.Faults{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Good", "yes")
 		w.Header().Set("Content-Length", "10")
 		_, _ = io.WriteString(w, "0123456789")
@@ -43,18 +43,18 @@ func TestFaults(t *testing.T) {
 	const all = 100
 
 	for name, test := range map[string]struct {
-		fault sample.Fault
+		fault httpfault.Fault
 		read  int
 		body  string
 		cut   bool
 	}{
-		"cut":                 {sample.Cut(4), all, "0123", true},
-		"cut behind the end":  {sample.Cut(40), all, "0123456789", false},
-		"stall":               {sample.Stall(3), 3, "012", false},
-		"a length too small":  {sample.Length(6), all, "012345", false},
-		"a length too large":  {sample.Length(16), all, "0123456789", true},
-		"edit":                {sample.Edit(func(_ http.Header, b []byte) []byte { return append([]byte("+"), b...) }), all, "+0123456789", false},
-		"nothing spoiled yet": {sample.Pass, all, "0123456789", false},
+		"cut":                 {httpfault.Cut(4), all, "0123", true},
+		"cut behind the end":  {httpfault.Cut(40), all, "0123456789", false},
+		"stall":               {httpfault.Stall(3), 3, "012", false},
+		"a length too small":  {httpfault.Length(6), all, "012345", false},
+		"a length too large":  {httpfault.Length(16), all, "0123456789", true},
+		"edit":                {httpfault.Edit(func(_ http.Header, b []byte) []byte { return append([]byte("+"), b...) }), all, "+0123456789", false},
+		"nothing spoiled yet": {httpfault.Pass, all, "0123456789", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			faults.Add("", "", test.fault)
@@ -65,13 +65,13 @@ func TestFaults(t *testing.T) {
 		})
 	}
 	t.Run("status", func(t *testing.T) {
-		faults.Add("", "", sample.Status(503, "Retry-After", "7", "X-Two", "a"))
+		faults.Add("", "", httpfault.Status(503, "Retry-After", "7", "X-Two", "a"))
 		if g := ask(t, "GET", "/", all); g.status != 503 || g.header.Get("Retry-After") != "7" || g.header.Get("X-Two") != "a" || g.body != "" {
 			t.Errorf("got %+v", g)
 		}
 	})
 	t.Run("reset", func(t *testing.T) {
-		faults.Add("", "", sample.Reset, sample.Reset) // net/http may try once more
+		faults.Add("", "", httpfault.Reset, httpfault.Reset) // net/http may try once more
 		if g := ask(t, "GET", "/", all); g.err == nil {
 			t.Errorf("got %+v", g)
 		}
@@ -80,9 +80,9 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("each request takes what is meant for it", func(t *testing.T) {
-		faults.Add("HEAD", "/a", sample.Status(501))
-		faults.Add("GET", "/a", sample.Pass, sample.Status(502))
-		faults.Add("", "/b", sample.Status(503))
+		faults.Add("HEAD", "/a", httpfault.Status(501))
+		faults.Add("GET", "/a", httpfault.Pass, httpfault.Status(502))
+		faults.Add("", "/b", httpfault.Status(503))
 		for _, want := range []struct {
 			method, path string
 			status       int
