@@ -11,8 +11,8 @@ import (
 // serve.Counter.
 func (l *Log) Count(ctx context.Context) (n uint64, err error) {
 	err = l.ask(ctx, func(ctx context.Context, _ *session, stream string) error {
-		return l.conn.insist(ctx, func(ctx context.Context) error {
-			s, err := l.conn.js.Stream(ctx, stream)
+		return l.client.retryRequest(ctx, func(ctx context.Context) error {
+			s, err := l.client.js.Stream(ctx, stream)
 			if err != nil {
 				return err
 			}

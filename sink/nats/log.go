@@ -22,7 +22,7 @@ import (
 // A stream whose server lost acknowledged messages in a power cut gives their
 // sequences to others, and nobody can tell.
 type Log struct {
-	conn    *Conn
+	client  *client
 	subject string
 	stream  string // empty if it has to be found
 	found   atomic.Pointer[string]
@@ -41,7 +41,7 @@ type Log struct {
 	// incarnation counts how often another stream was found under the name.
 	incarnation uint64
 	// kept is what the last Read has left, for as long as expiry runs.
-	kept   *reading
+	kept   *reader
 	expiry *time.Timer
 }
 
@@ -62,7 +62,7 @@ type front struct {
 // Log returns a subject as it lies in a stream; in the one that has the subject
 // now, if stream is empty.
 func (c *Conn) Log(subject, stream string) *Log {
-	return &Log{conn: c, subject: subject, stream: stream}
+	return &Log{client: c.client, subject: subject, stream: stream}
 }
 
 // Span returns which sequences the subject has, as the stream's leader has them: up
@@ -74,7 +74,7 @@ func (c *Conn) Log(subject, stream string) *Log {
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	var span feed.Span
 	err := l.ask(ctx, func(ctx context.Context, _ *session, stream string) error {
-		info, err := l.conn.streamInfo(ctx, stream)
+		info, err := l.client.streamInfo(ctx, stream)
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 			return feed.Permanent(fmt.Errorf("stream %s is a work queue, which deletes what was read; "+
 				"give the messages to a stream with --retention limits, and serve that", stream))
 		}
-		if own := c.Mirror == nil && len(c.Sources) == 0 && c.SubjectTransform == nil; own && !covers(c.Subjects, l.subject) {
+		if own := c.Mirror == nil && len(c.Sources) == 0 && c.SubjectTransform == nil; own && !coversSubject(c.Subjects, l.subject) {
 			return fmt.Errorf("%w: stream %s does not have its subject", feed.ErrNoTopic, stream)
 		}
 		end := info.State.LastSeq + 1
@@ -98,7 +98,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		case front.first:
 			// What is missing in front of it are checkpoints and others' messages.
 			span.First = 0
-		case front.ours && covers(c.Subjects, checkpointPrefix+l.subject), c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
+		case front.ours && coversSubject(c.Subjects, checkpointPrefix+l.subject), c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
 			// feedbridge has written one in front of it, and to this stream: those that
 			// have ours from another need not have had its first. Or these limits are set,
 			// which take ours and may leave others' that are older.
@@ -107,7 +107,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 			// What is missing between it and ours is others', and never was ours.
 			span.First = info.State.FirstSeq
 		}
-		if span.First <= beginning(c) {
+		if span.First <= firstSequence(c) {
 			span.First = 0
 		}
 		span.First = l.remember(info, span.First)
@@ -138,11 +138,11 @@ func (l *Log) oldest(ctx context.Context, stream string, info *jetstream.StreamI
 	if known.sequence > 0 {
 		return known, nil
 	}
-	m, err := l.conn.first(ctx, stream, l.subject)
+	m, err := l.client.firstMessage(ctx, stream, l.subject)
 	if m == nil || err != nil {
 		return front{}, err
 	}
-	found := front{m.Sequence, m.first(l.subject), m.ours()}
+	found := front{m.Sequence, m.precedesTopic(l.subject), m.isOurs()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state == now {
@@ -176,9 +176,6 @@ func (l *Log) remember(info *jetstream.StreamInfo, gone uint64) uint64 {
 	return gone
 }
 
-// beginning is the first sequence that a stream has ever had.
-func beginning(c jetstream.StreamConfig) uint64 { return max(1, c.FirstSeq) }
-
 // Read returns the messages from one sequence on and before another, which is at
 // most the end of the topic's span. It holds no more than a few megabytes of them
 // at once, which come in while those before them are worked on. Who goes on within
@@ -207,7 +204,7 @@ type page struct {
 	log      *Log
 	next, to uint64
 	left     bool // by who ranges over it
-	reading  *reading
+	reader   *reader
 	// reused says that the reading was begun for another page.
 	reused bool
 	// starving is since when the server has no message, zero if it had one.
@@ -221,7 +218,7 @@ func (p *page) pull(ctx context.Context, ses *session, stream string, yield func
 	// that was there some time is enough, as long as messages come.
 	mark := min(l.newest.Load(), p.to-1)
 	if mark < p.to-1 || !p.starving.IsZero() {
-		last, err := l.conn.last(ctx, stream, l.subject)
+		last, err := l.client.lastMessage(ctx, stream, l.subject)
 		if err != nil {
 			return err
 		}
@@ -236,29 +233,29 @@ func (p *page) pull(ctx context.Context, ses *session, stream string, yield func
 		return err
 	}
 	for {
-		m, err := p.reading.next(ctx, mark)
+		m, err := p.reader.nextMessage(ctx, mark)
 		switch {
 		case err != nil:
 			return err
 		case m == nil:
 			return p.starve(ctx)
 		case m.sequence >= p.to:
-			p.reading.giveBack(m)
+			p.reader.putBack(m)
 			p.next = p.to
 			return nil
 		}
 		if !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.fields(), Body: m.Data}, nil) {
-			p.reading.giveBack(m)
+			p.reader.putBack(m)
 			p.left = true
 			return nil
 		}
 		p.starving = time.Time{}
-		switch p.next = p.reading.at; {
+		switch p.next = p.reader.at; {
 		case p.next > mark:
 			// What comes later lies behind the page.
 			p.next = p.to
 			return nil
-		case p.reading.coming == 0:
+		case p.reader.outstanding == 0:
 			return nil
 		}
 	}
@@ -266,24 +263,24 @@ func (p *page) pull(ctx context.Context, ses *session, stream string, yield func
 
 // begin sees to it that there is a reading that can be asked for more.
 func (p *page) begin(ctx context.Context, ses *session, stream string) (err error) {
-	if p.reading != nil && !p.reading.fresh(ses) {
+	if p.reader != nil && !p.reader.isFresh(ses) {
 		p.drop()
 	}
-	if p.reading != nil {
+	if p.reader != nil {
 		return nil
 	}
-	if p.reading = p.log.take(p.next, ses, stream); p.reading != nil {
+	if p.reader = p.log.take(p.next, ses, stream); p.reader != nil {
 		p.reused = true
 		return nil
 	}
 	p.log.mu.Lock()
 	incarnation := p.log.incarnation
 	p.log.mu.Unlock()
-	p.reading, err = p.log.conn.read(ctx, stream, []string{p.log.subject}, p.next, false)
+	p.reader, err = openReader(ctx, p.log.client, stream, []string{p.log.subject}, p.next, false)
 	if err != nil {
 		return err
 	}
-	p.reading.session, p.reading.incarnation = ses, incarnation
+	p.reader.session, p.reader.incarnation = ses, incarnation
 	return nil
 }
 
@@ -298,25 +295,25 @@ func (p *page) starve(ctx context.Context) error {
 		// What was there may be gone.
 		p.starving = time.Now()
 		return nil
-	case time.Since(p.starving) > p.log.conn.cfg.Timeout:
-		return fmt.Errorf("NATS has not sent within %v what the stream's leader has", p.log.conn.cfg.Timeout)
+	case time.Since(p.starving) > p.log.client.cfg.Timeout:
+		return fmt.Errorf("NATS has not sent within %v what the stream's leader has", p.log.client.cfg.Timeout)
 	}
-	return pause(ctx)
+	return pauseBriefly(ctx)
 }
 
 func (p *page) drop() {
-	p.reading.close()
-	p.reading, p.reused = nil, false
+	p.reader.close()
+	p.reader, p.reused = nil, false
 }
 
 // close keeps the reading for who goes on here, unless it failed.
 func (p *page) close() {
 	switch {
-	case p.reading == nil:
+	case p.reader == nil:
 	case p.left || p.next >= p.to:
-		p.log.keep(p.reading)
+		p.log.keep(p.reader)
 	default:
-		p.reading.close()
+		p.reader.close()
 	}
 }
 
@@ -328,8 +325,8 @@ const (
 )
 
 // keep keeps a reading, in place of the one that was kept before.
-func (l *Log) keep(r *reading) {
-	if r.incarnation == 0 || (r.coming+1)*r.largest > keptBytes {
+func (l *Log) keep(r *reader) {
+	if r.incarnation == 0 || (r.outstanding+1)*r.largest > keptBytes {
 		r.close()
 		return
 	}
@@ -339,7 +336,7 @@ func (l *Log) keep(r *reading) {
 		l.kept.close()
 	}
 	l.kept = r
-	l.expiry = time.AfterFunc(min(keptFor, r.idle/2), func() {
+	l.expiry = time.AfterFunc(min(keptFor, r.consumerTTL/2), func() {
 		l.mu.Lock()
 		if l.kept == r {
 			l.kept = nil
@@ -351,11 +348,11 @@ func (l *Log) keep(r *reading) {
 
 // take returns the reading that was kept, if it goes on at a sequence, and the
 // stream was not made anew since: what it has been sent would be another's.
-func (l *Log) take(from uint64, ses *session, stream string) *reading {
+func (l *Log) take(from uint64, ses *session, stream string) *reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.kept
-	if r == nil || r.stream != stream || r.incarnation != l.incarnation || !r.fresh(ses) || !r.goesOn(from) || !l.expiry.Stop() {
+	if r == nil || r.stream != stream || r.incarnation != l.incarnation || !r.isFresh(ses) || !r.continuesAt(from) || !l.expiry.Stop() {
 		return nil
 	}
 	l.kept = nil
@@ -364,7 +361,7 @@ func (l *Log) take(from uint64, ses *session, stream string) *reading {
 
 // ask runs f with the name of the stream.
 func (l *Log) ask(ctx context.Context, f func(ctx context.Context, ses *session, stream string) error) error {
-	return l.conn.ask(ctx, l.subject, func(ctx context.Context, ses *session) error {
+	return l.client.withSession(ctx, l.subject, func(ctx context.Context, ses *session) error {
 		stream, err := l.find(ctx)
 		if err != nil {
 			return err
@@ -390,8 +387,8 @@ func (l *Log) find(ctx context.Context) (string, error) {
 		return *name, nil
 	}
 	var name string
-	err := l.conn.insist(ctx, func(ctx context.Context) (err error) {
-		name, err = l.conn.js.StreamNameBySubject(ctx, l.subject)
+	err := l.client.retryRequest(ctx, func(ctx context.Context) (err error) {
+		name, err = l.client.js.StreamNameBySubject(ctx, l.subject)
 		return err
 	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -1,12 +1,9 @@
 package nats
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,134 +11,50 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
-
-	"github.com/feedbridge/feedbridge/feed"
-	codec "github.com/feedbridge/feedbridge/message"
 )
 
-func (c *Conn) streamInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
-	var s jetstream.Stream
-	err := c.insist(ctx, func(ctx context.Context) (err error) {
-		s, err = c.js.Stream(ctx, stream)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.CachedInfo(), nil
-}
-
-// stored is a message as the leader of its stream has it.
-type stored struct {
-	Sequence uint64 `json:"seq"`
-	Header   []byte `json:"hdrs"`
-	Data     []byte `json:"data"`
-	// Time is when the server stored it.
-	Time time.Time `json:"time"`
-}
-
-// same reports whether two messages are one: the same content at the same sequence.
-// Either may be nil, which is no message.
-func (m *stored) same(other *stored) bool {
-	if m == nil || other == nil {
-		return m == other
-	}
-	return m.Sequence == other.Sequence && bytes.Equal(m.Data, other.Data)
-}
-
-// first says whether the topic has never had a message in front of this one.
-func (m *stored) first(topic string) bool { return m.header().Get(firstOf) == topic }
-
-// ours says whether feedbridge has written the message.
-func (m *stored) ours() bool { return m.header().Get(codec.FeedName) != "" }
-
-func (m *stored) header() nats.Header {
-	h, err := nats.DecodeHeadersMsg(m.Header)
-	if err != nil {
-		return nil
-	}
-	return h
-}
-
-// last returns the newest message on a subject, or nil.
-func (c *Conn) last(ctx context.Context, stream, subject string) (*stored, error) {
-	return c.get(ctx, stream, map[string]any{"last_by_subj": subject})
-}
-
-// first returns the oldest message on a subject, or nil.
-func (c *Conn) first(ctx context.Context, stream, subject string) (*stored, error) {
-	return c.get(ctx, stream, map[string]any{"next_by_subj": subject, "seq": 1})
-}
-
-// get returns the message that a query names, or nil. It asks the leader: others
-// may be behind, and Direct Get asks any of them.
-func (c *Conn) get(ctx context.Context, stream string, query map[string]any) (*stored, error) {
-	request, err := json.Marshal(query)
-	if err != nil {
-		return nil, err
-	}
-	var reply *nats.Msg
-	err = c.insist(ctx, func(ctx context.Context) (err error) {
-		reply, err = c.nc.RequestWithContext(ctx, c.cfg.api()+"STREAM.MSG.GET."+stream, request)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Message *stored             `json:"message"`
-		Error   *jetstream.APIError `json:"error"`
-	}
-	switch err := json.Unmarshal(reply.Data, &answer); {
-	case err != nil:
-		return nil, fmt.Errorf("NATS answered what is not JSON: %w", err)
-	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
-		return nil, nil
-	case answer.Error != nil:
-		return nil, answer.Error
-	case answer.Message == nil:
-		return nil, errors.New("NATS answered without a message")
-	}
-	return answer.Message, nil
-}
-
-// A reading delivers messages of a stream in their order, by a consumer that is
-// its own.
-type reading struct {
-	conn      *Conn
-	stream    string
-	from, at  uint64 // where it began, and where it goes on
+// A reader delivers messages of a stream in their order, through an ephemeral consumer of its
+// own. It is used by one goroutine at a time.
+//
+// It does not use the client's Fetch and NextMsg. They take a message that has no body and a
+// header Status for a status message of the server, and anyone may publish such a message.
+type reader struct {
+	client *client
+	stream string
+	// from is the sequence at which it began, and at the one at which it continues.
+	from, at  uint64
 	consumer  jetstream.Consumer
 	delivered uint64
 
-	sub   *nats.Subscription
-	idle  time.Duration  // how long the server keeps the consumer without a pull
-	inbox chan *nats.Msg // what pulls bring, and the server's word
-	pulls int
-	// reply is where the pull under way is answered; coming is how many messages it may
-	// bring yet, and brought says that it has brought some.
-	reply   string
-	coming  int
-	brought bool
-	limit   int64     // of the bytes of a pull
-	left    int64     // of the limit
-	pulled  time.Time // when the last pull was
+	sub         *nats.Subscription
+	consumerTTL time.Duration  // how long the server keeps the consumer without a pull
+	inbox       chan *nats.Msg // the messages of pulls, and status messages
+	pulls       int
+	// reply is the subject of the pull in flight. outstanding is the number of messages that
+	// it may still bring, and brought reports that it has brought some.
+	reply       string
+	outstanding int
+	brought     bool
+	limit       int64     // of a pull, in bytes
+	left        int64     // of the limit of the pull in flight
+	pulled      time.Time // when the last pull was sent
 
-	// back was taken and given back, and was is where the reading was before it.
-	back *message
-	was  uint64
+	// unread is a message that was returned and put back. before is the value of at before
+	// the last message.
+	unread *deliveredMessage
+	before uint64
 	// largest is the size of the largest message so far.
 	largest int
 
-	// These belong to a Log: when the reading was begun.
+	// These are set by a Log when the reader is opened.
 	session     *session
 	incarnation uint64
 }
 
-// read begins to read messages on some subjects, from a sequence on.
-func (c *Conn) read(ctx context.Context, stream string, subjects []string, from uint64, headersOnly bool) (*reading, error) {
+// openReader opens a reader of the messages on some subjects, from a sequence on.
+func openReader(ctx context.Context, c *client, stream string, subjects []string, from uint64, headersOnly bool) (*reader, error) {
 	config := jetstream.ConsumerConfig{
-		// With a name of its own it is created once, however often asked for.
+		// With a name the request is idempotent: a retry creates no second consumer.
 		Name:              "feedbridge-" + nuid.Next(),
 		FilterSubjects:    subjects,
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
@@ -150,14 +63,14 @@ func (c *Conn) read(ctx context.Context, stream string, subjects []string, from 
 		AckPolicy:         jetstream.AckNonePolicy,
 		Replicas:          1,
 		MemoryStorage:     true,
-		InactiveThreshold: c.idle,
+		InactiveThreshold: c.consumerTTL,
 	}
-	r := &reading{conn: c, stream: stream, from: from, at: from, inbox: make(chan *nats.Msg, loadMessages+2), limit: loadBytes}
-	err := c.insist(ctx, func(ctx context.Context) (err error) {
+	r := &reader{client: c, stream: stream, from: from, at: from, inbox: make(chan *nats.Msg, pullMessages+2), limit: pullBytes}
+	err := c.retryRequest(ctx, func(ctx context.Context) (err error) {
 		r.consumer, err = c.js.CreateConsumer(ctx, stream, config)
 		var api jetstream.JetStreamError
 		if errors.As(err, &api) && api.APIError() != nil && api.APIError().ErrorCode == codeInactiveThreshold {
-			// The stream keeps consumers for less, and says how long.
+			// The stream has a lower limit. Without a value the server takes that limit.
 			config.InactiveThreshold = 0
 			r.consumer, err = c.js.CreateConsumer(ctx, stream, config)
 		}
@@ -166,73 +79,50 @@ func (c *Conn) read(ctx context.Context, stream string, subjects []string, from 
 	if err != nil {
 		return nil, err
 	}
-	r.idle = r.consumer.CachedInfo().Config.InactiveThreshold
+	r.consumerTTL = r.consumer.CachedInfo().Config.InactiveThreshold
 	if r.sub, err = c.nc.ChanSubscribe(c.nc.NewInbox()+".*", r.inbox); err != nil {
-		r.delete()
+		r.deleteConsumer()
 		return nil, err
 	}
 	r.pulled = time.Now()
 	return r, nil
 }
 
-// close deletes the consumer sooner than the server does by itself. It does not
-// wait for the answer, of which nothing depends.
-func (r *reading) close() {
+// close deletes the consumer. It does not wait for the answer: the server deletes an unused
+// consumer by itself later.
+func (r *reader) close() {
 	_ = r.sub.Unsubscribe()
-	r.delete()
+	r.deleteConsumer()
 }
 
-func (r *reading) delete() {
-	_ = r.conn.nc.Publish(r.conn.cfg.api()+"CONSUMER.DELETE."+r.stream+"."+r.consumer.CachedInfo().Name, nil)
+func (r *reader) deleteConsumer() {
+	_ = r.client.nc.Publish(r.client.cfg.apiPrefix()+"CONSUMER.DELETE."+r.stream+"."+r.consumer.CachedInfo().Name, nil)
 }
 
-// pending is how many messages there were when the reading began.
-func (r *reading) pending() uint64 { return r.consumer.CachedInfo().NumPending }
+// pending returns how many messages there were when the reader was opened.
+func (r *reader) pending() uint64 { return r.consumer.CachedInfo().NumPending }
 
-// message is a message as a stream has it.
-type message struct {
-	*nats.Msg
-	sequence uint64
-	time     time.Time
-}
-
-// fields is the message's header as a list, sorted by name, with the values of a
-// name in their order: NATS clients keep headers in maps.
-func (m *message) fields() feed.Header {
-	list := make(feed.Header, 0, len(m.Header))
-	for name, values := range m.Header {
-		for _, value := range values {
-			list = append(list, feed.Field{Name: name, Value: value})
-		}
-	}
-	slices.SortStableFunc(list, func(a, b feed.Field) int { return strings.Compare(a.Name, b.Name) })
-	return list
-}
-
-// How much is read at once, so that a topic of large entities is never held in
-// memory, and one of small entities is not read in drops.
+// The limits of one pull. They bound the memory for a topic of large entities, and make
+// a topic of small ones fast.
 const (
-	loadMessages = 1000
-	loadBytes    = 4 << 20
+	pullMessages = 1000
+	pullBytes    = 4 << 20
 )
 
-// next returns the next message, or nil if the server says that it has none. The
-// consumer may be on a server that has not stored it yet, or that has not heard of
-// the consumer: a reader has to know from the stream's leader whether there is one.
-// Messages come in one by one while those before them are worked on; they are asked
-// for up to the sequence to.
-//
-// It does without the client's Fetch and NextMsg, which take a message that has no
-// body and a header Status for word from the server, and anyone may publish such.
-func (r *reading) next(ctx context.Context, to uint64) (*message, error) {
-	if m := r.back; m != nil {
-		r.back, r.at = nil, m.sequence+1
+// nextMessage returns the next message, or nil if the server answers that it has none. The
+// consumer may be on a server that has not stored the message yet, or that does not know the
+// consumer: the caller has to learn from the stream's leader whether there is one. The reader
+// pulls no messages behind the sequence to. It returns each message as soon as it arrives.
+func (r *reader) nextMessage(ctx context.Context, to uint64) (*deliveredMessage, error) {
+	if m := r.unread; m != nil {
+		r.unread, r.at = nil, m.sequence+1
 		return m, nil
 	}
 	for {
-		if r.coming == 0 {
-			// The server sends all that it is asked for, wanted or not.
-			if err := r.pull(int(min(loadMessages, to-min(r.at, to)+1))); err != nil {
+		if r.outstanding == 0 {
+			// The server delivers everything that a pull asks for, so do not ask for more
+			// than the caller wants.
+			if err := r.pull(int(min(pullMessages, to-min(r.at, to)+1))); err != nil {
 				return nil, err
 			}
 		}
@@ -241,22 +131,22 @@ func (r *reading) next(ctx context.Context, to uint64) (*message, error) {
 			return nil, err
 		}
 		if msg.Reply != "" {
-			return r.take(msg)
+			return r.accept(msg)
 		}
 		if msg.Subject != r.reply {
-			continue // that the pull before has brought all that it was for
+			continue // the status message of an earlier pull
 		}
-		// The server's word: no more messages, enough bytes, no such consumer.
-		if r.coming = 0; !r.brought {
+		// A status message: no more messages, limit of bytes reached, no such consumer.
+		if r.outstanding = 0; !r.brought {
 			// The next message may be larger than the limit.
-			r.limit = max(r.limit, 2*r.conn.nc.MaxPayload())
+			r.limit = max(r.limit, 2*r.client.nc.MaxPayload())
 			return nil, nil
 		}
 	}
 }
 
-// take makes a message of what has come.
-func (r *reading) take(msg *nats.Msg) (*message, error) {
+// accept checks that no message was lost before msg, and returns it.
+func (r *reader) accept(msg *nats.Msg) (*deliveredMessage, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, err
@@ -264,78 +154,70 @@ func (r *reading) take(msg *nats.Msg) (*message, error) {
 	if r.delivered++; meta.Sequence.Consumer != r.delivered {
 		return nil, errors.New("a message was lost on the way from NATS")
 	}
-	r.coming, r.brought, r.limit = r.coming-1, true, loadBytes
+	r.outstanding, r.brought, r.limit = r.outstanding-1, true, pullBytes
 	if r.left -= int64(msg.Size()); r.left == 0 {
-		// The server says nothing when the last byte of a pull is that of a message.
-		r.coming = 0
+		// The server sends no status message if the last byte of a pull is that of a
+		// message.
+		r.outstanding = 0
 	}
-	r.was, r.at = r.at, meta.Sequence.Stream+1
+	r.before, r.at = r.at, meta.Sequence.Stream+1
 	r.largest = max(r.largest, msg.Size())
-	return &message{msg, meta.Sequence.Stream, meta.Timestamp}, nil
+	return &deliveredMessage{msg, meta.Sequence.Stream, meta.Timestamp}, nil
 }
 
-// goesOn says whether the next message of the reading is the next one from a
-// sequence on.
-func (r *reading) goesOn(from uint64) bool {
-	return r.at == from || r.back != nil && r.at < from && from <= r.back.sequence
+// continuesAt reports whether the next message of the reader is the first one at or behind
+// the sequence from.
+func (r *reader) continuesAt(from uint64) bool {
+	return r.at == from || r.unread != nil && r.at < from && from <= r.unread.sequence
 }
 
-// fresh says whether the server still knows of the reading, as far as can be told:
-// it forgets readers that are too slow, and all of them when it ends.
-func (r *reading) fresh(ses *session) bool {
-	return r.session == ses && time.Since(r.pulled) < r.idle/2
+// isFresh reports whether the server should still have the consumer: it deletes consumers
+// that are not used, and all of them when it stops.
+func (r *reader) isFresh(ses *session) bool {
+	return r.session == ses && time.Since(r.pulled) < r.consumerTTL/2
 }
 
-// giveBack makes m, which next has just returned, the next message again.
-func (r *reading) giveBack(m *message) { r.back, r.at = m, r.was }
+// putBack makes m, the last message that was returned, the next message again.
+func (r *reader) putBack(m *deliveredMessage) { r.unread, r.at = m, r.before }
 
-// await is next for a message that is known to be there.
-func (r *reading) await(ctx context.Context, to uint64) (*message, error) {
-	m, err := r.next(ctx, to)
+// nextKnown is nextMessage for a message that is known to be in the stream.
+func (r *reader) nextKnown(ctx context.Context, to uint64) (*deliveredMessage, error) {
+	m, err := r.nextMessage(ctx, to)
 	if m != nil || err != nil {
 		return m, err
 	}
-	ctx, cancel := r.conn.bounded(ctx)
+	ctx, cancel := r.client.withTimeout(ctx)
 	defer cancel()
 	for m == nil && err == nil {
-		if err = pause(ctx); err == nil {
-			m, err = r.next(ctx, to)
+		if err = pauseBriefly(ctx); err == nil {
+			m, err = r.nextMessage(ctx, to)
 		}
 	}
 	return m, err
 }
 
-// pause gives a server a moment to hear what others know.
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(10 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// pull asks for n messages. The server answers with as many as it has and the limit
-// lets through, and with its word if that was not all.
-func (r *reading) pull(n int) error {
+// pull asks for n messages. The server answers with those that it has, within the limit of
+// bytes, and with a status message if they are fewer than n.
+func (r *reader) pull(n int) error {
 	request, err := json.Marshal(map[string]any{"batch": n, "max_bytes": r.limit, "no_wait": true})
 	if err != nil {
 		return err
 	}
 	r.pulls++
 	r.reply = strings.TrimSuffix(r.sub.Subject, "*") + strconv.Itoa(r.pulls)
-	r.coming, r.brought, r.left, r.pulled = n, false, r.limit, time.Now()
-	return r.conn.nc.PublishRequest(r.conn.cfg.api()+"CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, r.reply, request)
+	r.outstanding, r.brought, r.left, r.pulled = n, false, r.limit, time.Now()
+	return r.client.nc.PublishRequest(r.client.cfg.apiPrefix()+"CONSUMER.MSG.NEXT."+r.stream+"."+r.consumer.CachedInfo().Name, r.reply, request)
 }
 
-// receive returns what comes next. What has come is not lost with the connection.
-func (r *reading) receive(ctx context.Context) (*nats.Msg, error) {
+// receive returns the next message of the inbox. Messages that have arrived are returned even
+// if the connection was lost since.
+func (r *reader) receive(ctx context.Context) (*nats.Msg, error) {
 	select {
 	case msg := <-r.inbox:
 		return msg, nil
 	default:
 	}
-	ctx, cancel := r.conn.bounded(ctx)
+	ctx, cancel := r.client.withTimeout(ctx)
 	defer cancel()
 	select {
 	case msg := <-r.inbox:
