@@ -177,7 +177,7 @@ func (c *client) getMessage(ctx context.Context, stream string, query map[string
 	return answer.Message, nil
 }
 
-// pauseBriefly waits 10 ms, in which a server may learn what the other servers know.
+// pauseBriefly waits 10 ms, so that a server can catch up with the other servers.
 func pauseBriefly(ctx context.Context) error {
 	select {
 	case <-time.After(10 * time.Millisecond):

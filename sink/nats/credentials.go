@@ -89,7 +89,7 @@ func checkCredentialsFile(file string) error {
 	if err != nil {
 		return err
 	}
-	// The errors of nkeys quote nothing of what they read.
+	// The errors of nkeys do not quote the file.
 	if _, err := nkeys.ParseDecoratedJWT(data); err != nil {
 		return fmt.Errorf("%s has no user JWT: %w", file, err)
 	}

@@ -32,10 +32,10 @@ import (
 //     which it has resumed. After every error the sink must resume, which reads the
 //     checkpoint from the leader.
 //
-// A fence that is bound to the content would be better. There is none: the server refuses
+// A fence that is bound to the content would be better, but the server refuses
 // Nats-Expected-Last-Msg-Id in batches, and on a replicated stream a plain message that fails
-// it stops the stream. What remains possible: all of point 2 happens while the last message is
-// on its way, or while the process is stopped between the comparison and the message; and a
+// it stops the stream. Two cases remain: all of point 2 happens while the last message is in
+// flight, or while the process is stopped between the comparison and the message; and a
 // leader that was deposed answers the comparison.
 
 // confirmAfter is the time after the last proof of a fence from which a commit compares the
@@ -64,7 +64,7 @@ type checkpointReader struct {
 }
 
 // confirm returns an error that matches [checkpoint.ErrConflict] unless the newest checkpoint
-// is that of f, compared by content. It asks nobody if f was proved a moment ago.
+// is that of f, compared by content. It makes no request if f was proved within confirmAfter.
 func (r *checkpointReader) confirm(ctx context.Context, f fence) error {
 	if time.Since(f.proved) < confirmAfter {
 		return nil

@@ -38,7 +38,7 @@ type storedMessage struct {
 }
 
 // equals reports whether two messages have the same content at the same sequence.
-// Either may be nil, which stands for no message.
+// Either may be nil, which means no message.
 func (m *storedMessage) equals(other *storedMessage) bool {
 	if m == nil || other == nil {
 		return m == other

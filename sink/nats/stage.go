@@ -86,7 +86,7 @@ type stagedBatch struct {
 }
 
 // hasEntities reports whether a commit of these entities can use the batch. It compares the
-// slices by identity: whoever stages entities does not write to them until they are committed.
+// slices by identity: a caller does not write to entities between staging and commit.
 func (s *stagedBatch) hasEntities(entities []feed.Entity) bool {
 	return s != nil && len(entities) > 0 && len(s.entities) == len(entities) && &s.entities[0] == &entities[0] &&
 		time.Since(s.at) < stagedFor

@@ -74,7 +74,7 @@ func (c Config) Validate() []error {
 
 // hasWildcardOrSpace reports whether s has a wildcard, white space or a control
 // character. A line break in a subject would end the line of the NATS protocol early,
-// and what follows it would be read as a command.
+// and the server would read the rest as a command.
 func hasWildcardOrSpace(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		return r == '*' || r == '>' || unicode.IsSpace(r) || unicode.IsControl(r)
