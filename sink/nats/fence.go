@@ -28,7 +28,10 @@ import (
 //  3. Within [confirmAfter] of the last proof, which is a read or an acknowledged commit, the
 //     comparison is left out: a server cannot lose its tail, restart, and be filled up to the
 //     very same sequence in that time.
-//  4. A connection that is lost ends the session, and a sink commits only in the session in
+//  4. The acknowledgement must come from the stream that the checkpoint is read from. It names
+//     the stream and the JetStream domain. With api_prefix, which may lead to another account,
+//     [checkpointReader.confirmStored] reads the checkpoint back after each commit.
+//  5. A connection that is lost ends the session, and a sink commits only in the session in
 //     which it has resumed. After every error the sink must resume, which reads the
 //     checkpoint from the leader.
 //
@@ -77,6 +80,30 @@ func (r *checkpointReader) confirm(ctx context.Context, f fence) error {
 		return fmt.Errorf("%w: its checkpoint differs from the one that was read", checkpoint.ErrConflict)
 	}
 	return nil
+}
+
+// confirmStored returns an error unless an acknowledged checkpoint is in the stream. It makes
+// a request only with api_prefix, under which the streams of another account are used. An
+// acknowledgement names its stream and JetStream domain, and not its account: a stream of this
+// account that has the same name and subjects answers with the same acknowledgement. Without
+// api_prefix the account is that of the connection.
+func (r *checkpointReader) confirmStored(ctx context.Context, acknowledged *storedMessage) error {
+	prefix := r.client.cfg.APIPrefix
+	if prefix == "" {
+		return nil
+	}
+	last, err := r.readLast(ctx)
+	switch {
+	case err != nil:
+		return err
+	case last.equals(acknowledged):
+		return nil
+	case last != nil && last.Sequence >= acknowledged.Sequence:
+		return fmt.Errorf("%w since the acknowledgement", checkpoint.ErrConflict)
+	}
+	stream := r.topic.Stream.Name
+	return feed.Permanent(fmt.Errorf("stream %s acknowledged what was meant for the stream of that name behind api_prefix %s, which has not stored it: "+
+		"a stream of this account has the subject %s, too; delete the subject there", stream, prefix, r.topic.checkpointSubject()))
 }
 
 // readLast returns the newest checkpoint, or nil.

@@ -98,10 +98,14 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 	if err != nil {
 		return committed{}, err
 	}
+	stored := &storedMessage{Sequence: sequence, Data: last.Data}
+	if err := p.checkpoints.confirmStored(ctx, stored); err != nil {
+		return committed{}, err
+	}
 	// A batch has consecutive sequences. If it had not, holds would not recognise the
 	// entity, and the IDs would be loaded again.
 	newest := identity{sequence - 1, id + "/" + strconv.Itoa(len(b.entities))}
-	return committed{fence{&storedMessage{Sequence: sequence, Data: last.Data}, now}, newest}, nil
+	return committed{fence{stored, now}, newest}, nil
 }
 
 // sendEntities sends all of a batch except its last message. The server stores nothing
