@@ -212,7 +212,7 @@ func monthOf(s string) int {
 
 type clock struct{ hour, minute, second, nanosecond, zone int } // zone in minutes ahead of UTC
 
-// dateParser reads a date from the left. What it finds is good only if ok is.
+// dateParser parses a date from left to right. Its results are valid only if ok is true.
 type dateParser struct {
 	rest string
 	ok   bool

@@ -141,8 +141,8 @@ func reserved(name string) bool {
 		strings.EqualFold(name, "Status") || strings.EqualFold(name, "KV-Operation")
 }
 
-// Decoded is what a message says about its entity. Fields is the part of it that
-// does not have to be valid.
+// Decoded has the parts of a message. The values are as written and may be invalid; [Entity]
+// checks them.
 type Decoded struct {
 	// Header has the headers of the entity, in the case that the feed uses.
 	Header feed.Header
