@@ -88,7 +88,8 @@ func (cp Checkpoint) Check(name, source string) error {
 // additions, it could move the position of the feed.
 const version = 1
 
-type stored struct {
+// storedForm is the JSON form of a checkpoint.
+type storedForm struct {
 	Version int       `json:"version"`
 	Feed    string    `json:"feed"`
 	Source  string    `json:"source"`
@@ -102,7 +103,7 @@ type stored struct {
 // Encode returns the bytes in which cp is stored: a JSON object with a version.
 // Every version reads the bytes of all released versions; see testdata.
 func Encode(cp Checkpoint) []byte {
-	data, err := json.Marshal(stored{version, cp.Feed, cp.Source, cp.Cursor, cp.Count, cp.At.UTC().Truncate(time.Millisecond), cp.Writer, cp.Moved.UTC().Truncate(time.Millisecond)})
+	data, err := json.Marshal(storedForm{version, cp.Feed, cp.Source, cp.Cursor, cp.Count, cp.At.UTC().Truncate(time.Millisecond), cp.Writer, cp.Moved.UTC().Truncate(time.Millisecond)})
 	if err != nil {
 		// Strings, bytes, an integer, and a time: the last fails for years
 		// that have more than four digits.
@@ -115,17 +116,17 @@ func Encode(cp Checkpoint) []byte {
 // [feed.ErrPermanent]. Keys that it does not know are ignored, so that a later
 // version may add some.
 func Decode(data []byte) (Checkpoint, error) {
-	var s stored
+	var s storedForm
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Checkpoint{}, unreadable(err)
+		return Checkpoint{}, unreadableError(err)
 	}
 	switch {
 	case s.Version < 1:
-		return Checkpoint{}, unreadable(errors.New("it has no version"))
+		return Checkpoint{}, unreadableError(errors.New("it has no version"))
 	case s.Version > version:
-		return Checkpoint{}, unreadable(fmt.Errorf("it has version %d and this program reads up to %d; run a newer feedbridge", s.Version, version))
+		return Checkpoint{}, unreadableError(fmt.Errorf("it has version %d and this program reads up to %d; run a newer feedbridge", s.Version, version))
 	case s.Feed == "" || s.Source == "":
-		return Checkpoint{}, unreadable(errors.New("it names no feed or no source"))
+		return Checkpoint{}, unreadableError(errors.New("it names no feed or no source"))
 	}
 	if len(s.Cursor) == 0 {
 		s.Cursor = nil
@@ -133,6 +134,6 @@ func Decode(data []byte) (Checkpoint, error) {
 	return Checkpoint{s.Feed, s.Source, s.Cursor, s.Count, s.At.UTC(), s.Writer, s.Moved.UTC()}, nil
 }
 
-func unreadable(err error) error {
+func unreadableError(err error) error {
 	return feed.Permanent(fmt.Errorf("%w: %w", ErrUnreadable, err))
 }
