@@ -194,17 +194,17 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 	for _, f := range d.Header[len(into):] {
 		switch canonical(f.Name) {
 		case ContentID:
-			first(&d.ID, f.Value)
+			setIfEmpty(&d.ID, f.Value)
 		case LastModified:
-			first(&d.Modified, f.Value)
+			setIfEmpty(&d.Modified, f.Value)
 		case OperationType:
-			first(&d.Operation, f.Value)
+			setIfEmpty(&d.Operation, f.Value)
 		}
 	}
 	return d
 }
 
-func first(at *string, value string) {
+func setIfEmpty(at *string, value string) {
 	if *at == "" {
 		*at = value
 	}
