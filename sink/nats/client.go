@@ -40,11 +40,11 @@ func (c *client) withSession(ctx context.Context, topic string, f func(context.C
 	if err := c.checkVersion(); err != nil {
 		return err
 	}
-	explain := newExplainer(c.nc, c.cfg, c.servers)
+	explainer := newExplainer(c.nc, c.cfg, c.servers)
 	ctx, cancel := ses.bindContext(ctx)
 	defer cancel()
 	if err := f(ctx, ses); err != nil {
-		return fmt.Errorf("topic %q: %w", topic, explain.error(ctx, err))
+		return fmt.Errorf("topic %q: %w", topic, explainer.explain(ctx, err))
 	}
 	return nil
 }
@@ -59,13 +59,13 @@ func (c *client) checkJetStream(ctx context.Context) error {
 	if err := c.checkVersion(); err != nil {
 		return err
 	}
-	explain := newExplainer(c.nc, c.cfg, c.servers)
+	explainer := newExplainer(c.nc, c.cfg, c.servers)
 	ctx, release := ses.bindContext(ctx)
 	defer release()
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	if _, err := c.js.AccountInfo(ctx); err != nil {
-		return explain.error(ctx, err)
+		return explainer.explain(ctx, err)
 	}
 	return nil
 }

@@ -41,16 +41,16 @@ type topicState struct {
 	moved time.Time
 }
 
-// drop forgets the IDs. The checkpoint that was seen is kept: whether the topic has lost it
+// dropIDs forgets the IDs. The checkpoint that was seen is kept: whether the topic has lost it
 // does not depend on the IDs.
-func (d *dedupeLoader) drop() {
+func (d *dedupeLoader) dropIDs() {
 	d.ids.Reset()
 	d.seen.newest, d.seen.complete = identity{}, false
 }
 
 // recordUnwritten records that the topic of a stream has no checkpoint and no entities.
 func (d *dedupeLoader) recordUnwritten(info *jetstream.StreamInfo) {
-	d.drop()
+	d.dropIDs()
 	d.seen = topicState{created: info.Created, complete: true}
 }
 
@@ -70,14 +70,14 @@ func (d *dedupeLoader) catchUp(ctx context.Context, info *jetstream.StreamInfo, 
 	switch {
 	case !cp.Moved.Equal(d.seen.moved):
 		// A person has moved the checkpoint, perhaps after deleting messages.
-		d.drop()
+		d.dropIDs()
 	case d.seen.complete && last.equals(d.seen.checkpoint) && to == last.Sequence && d.seen.newest.sequence < to:
 		return nil
 	default:
 		if held, err := d.topicHolds(ctx, info, d.seen.newest); err != nil {
 			return err
 		} else if !held {
-			d.drop()
+			d.dropIDs()
 		}
 	}
 	if d.seen.newest.sequence < to {
@@ -98,15 +98,15 @@ func (d *dedupeLoader) loadNewer(ctx context.Context, info *jetstream.StreamInfo
 	if err != nil {
 		return err
 	}
-	if err := d.load(ctx, info, r, to); err != nil || r.from == from || !d.ids.Marked() {
+	if err := d.loadMessages(ctx, info, r, to); err != nil || r.from == from || !d.ids.Marked() {
 		return err
 	}
 	// The source of a topic with marks needs every mark, however old.
-	d.drop()
+	d.dropIDs()
 	if r, err = d.openHeaders(ctx, first); err != nil {
 		return err
 	}
-	return d.load(ctx, info, r, to)
+	return d.loadMessages(ctx, info, r, to)
 }
 
 // topicHolds reports whether the topic still has the message m. Then it has all messages in
@@ -130,15 +130,15 @@ func (d *dedupeLoader) topicHolds(ctx context.Context, info *jetstream.StreamInf
 	return held, nil
 }
 
-// load adds the IDs of all messages of r up to the sequence to, which is that of a
+// loadMessages adds the IDs of all messages of r up to the sequence to, which is that of a
 // checkpoint or of an entity, and closes r. Any replica may deliver them; the message at to
-// is known to be there, so load ends only when it has come.
+// is known to be there, so loadMessages ends only when it has come.
 //
 // The stream may have gone back in time between the check of the newest known message and
 // the creation of the consumer: in a cluster the connection survives that. So that message
 // is checked once more when the first one has come. Those after it are of the same stream:
 // a consumer that starts again numbers its messages from 1.
-func (d *dedupeLoader) load(ctx context.Context, info *jetstream.StreamInfo, r *reader, to uint64) error {
+func (d *dedupeLoader) loadMessages(ctx context.Context, info *jetstream.StreamInfo, r *reader, to uint64) error {
 	known := d.seen.newest
 	defer sink.Announce(d.client.log, d.topic.Subject, r.pending())()
 	defer r.close()
@@ -151,7 +151,7 @@ func (d *dedupeLoader) load(ctx context.Context, info *jetstream.StreamInfo, r *
 			if held, err := d.topicHolds(ctx, info, known); err != nil {
 				return err
 			} else if !held {
-				d.drop()
+				d.dropIDs()
 				return errors.New("the stream has lost its newest messages while it was read")
 			}
 		}

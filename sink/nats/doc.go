@@ -29,7 +29,7 @@
 // A commit without entities is the checkpoint as a plain message without batch
 // headers. The fence is the same, and the server has nothing to stage.
 //
-// # What is not obvious
+// # Details
 //
 //   - The server compares the fence once, on the last message. That is enough, because
 //     nothing of the batch is stored before. One writer never has two commits in flight,
@@ -74,7 +74,7 @@
 //	10176                batch incomplete                 transient: a disk that is full, a leader change, 10 s of silence
 //	                                                      within the batch, or more than 50 batches at once in the stream
 //	10167, 10210         too many requests, batches       transient
-//	10077                store failed                     permanent if the stream is full and discards what is new
+//	10077                store failed                     permanent if the stream is full and discards new messages
 //	10054                message too large                permanent: the checkpoint, the one message that is answered
 //	10002, 10023,        no room for the account, or on   permanent
 //	10028, 10047         the server
@@ -92,7 +92,7 @@
 //	permissions error
 //	acknowledged without batch and count                  permanent: a server without atomic batches
 //
-// After any of them the sink must resume, which reads from the stream what was stored.
+// After any of them the sink must resume, which reads the checkpoint from the stream.
 //
 // # Permissions
 //

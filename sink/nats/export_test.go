@@ -28,7 +28,7 @@ func (l *Log) Kept() bool {
 // ReadInPulls reads the subject from its first message, in pulls of so many bytes, and
 // returns the sizes of the first n messages.
 func (l *Log) ReadInPulls(ctx context.Context, limit int64, n int) (sizes []int64, err error) {
-	err = l.ask(ctx, func(ctx context.Context, _ *session, stream string) error {
+	err = l.withStream(ctx, func(ctx context.Context, _ *session, stream string) error {
 		r, err := openReader(ctx, l.client, stream, []string{l.subject}, 1, false)
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ import (
 //     this copy knows. The server compares it when it stores the batch. If another copy has
 //     committed, the newest checkpoint has a higher sequence, and the server refuses the
 //     whole batch. The same holds for a commit that was delayed and arrives late.
-//  2. A sequence alone is not enough, because a stream can go back in time: a server that
+//  2. The sequence is not enough, because a stream can go back in time: a server that
 //     does not sync before it acknowledges loses its newest messages in a power cut. If
 //     another copy fills the stream again until the newest checkpoint has the same sequence
 //     as before, the server accepts a commit that continues the lost one. In a cluster, or

@@ -83,7 +83,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err != nil {
 			return err
 		}
-		s.limit.set(info.Config)
+		s.limit.setFrom(info.Config)
 		asked := time.Now()
 		last, err := s.checkpoints.readOrMissing(ctx, info, s.dedupe.seen)
 		if err != nil {
@@ -144,7 +144,7 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	case current != ses:
 		return errors.New("commit: the connection to NATS is a new one since the sink resumed")
 	}
-	explain := newExplainer(s.client.nc, s.client.cfg, s.client.servers)
+	explainer := newExplainer(s.client.nc, s.client.cfg, s.client.servers)
 	ctx, release := ses.bindContext(ctx)
 	defer release()
 	ctx, cancel := contextWithTimeout(ctx, 3*s.client.cfg.Timeout)
@@ -155,12 +155,12 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	var ahead *stagedBatch
 	meanwhile := func() {}
 	if next != nil && s.staging.isAllowed() {
-		meanwhile = func() { ahead = s.staging.send(s.first, next()) }
+		meanwhile = func() { ahead = s.staging.sendAhead(s.first, next()) }
 	}
 	done, err := s.publisher.publish(ctx, s.fence, batch{first, entities, staged, cp}, meanwhile)
 	if err != nil {
 		s.staging.failed = time.Now()
-		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explain.error(ctx, err))
+		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explain(ctx, err))
 	}
 	// The batch is stored. If the process dies here, Resume finds it.
 	s.dedupe.recordCommit(entities, cp, done)
@@ -179,7 +179,7 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		if err != nil {
 			return err
 		}
-		s.limit.set(info.Config)
+		s.limit.setFrom(info.Config)
 		asked := time.Now()
 		last, err := s.checkpoints.readLast(ctx)
 		if err != nil {

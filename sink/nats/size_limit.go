@@ -32,12 +32,12 @@ const overhead = len("NATS/1.0\r\n\r\n") +
 type sizeLimit struct {
 	nc    *nats.Conn
 	topic Topic
-	// bytes is the limit with headers; 0 before the first set.
+	// bytes is the limit with headers; 0 before the first setFrom.
 	bytes atomic.Int64
 }
 
-// set takes the limit of the server, and of the stream's configuration if that is lower.
-func (l *sizeLimit) set(c jetstream.StreamConfig) {
+// setFrom takes the limit of the server, and of the stream's configuration if that is lower.
+func (l *sizeLimit) setFrom(c jetstream.StreamConfig) {
 	limit := l.nc.MaxPayload()
 	if n := int64(c.MaxMsgSize); n > 0 {
 		limit = min(limit, n)

@@ -62,10 +62,10 @@ func (s *staging) isAllowed() bool {
 	return s.sinks.allowStaging(s.publisher.topic.Stream.Name) && time.Since(s.failed) > stagingPause
 }
 
-// send sends entities ahead. It returns nil if there is nothing to use later; errors are
+// sendAhead sends entities ahead. It returns nil if there is nothing to use later; errors are
 // ignored here, because the commit that publishes the entities will report them. first
 // reports that the topic has never had an entity.
-func (s *staging) send(first bool, entities []feed.Entity) *stagedBatch {
+func (s *staging) sendAhead(first bool, entities []feed.Entity) *stagedBatch {
 	if len(entities) == 0 || len(entities) > MaxEntities {
 		return nil
 	}
