@@ -118,16 +118,47 @@ func contextWithTimeout(ctx context.Context, d time.Duration) (context.Context, 
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer from NATS within %v", d))
 }
 
-func (c *client) streamInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
-	var s jetstream.Stream
+// streamInfo is a stream as its leader describes it.
+type streamInfo struct {
+	jetstream.StreamInfo
+	// Domain is the JetStream domain of the leader, empty if it has none. Acknowledgements
+	// of the stream name the same.
+	Domain string `json:"domain"`
+}
+
+// streamInfo asks the leader of a stream. The client's Stream does not return the domain.
+func (c *client) streamInfo(ctx context.Context, stream string) (*streamInfo, error) {
+	var answer struct {
+		streamInfo
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := c.requestJSON(ctx, "STREAM.INFO."+stream, nil, &answer); err != nil {
+		return nil, err
+	}
+	switch {
+	case answer.Error != nil:
+		return nil, answer.Error
+	case answer.Config.Name != stream:
+		return nil, errors.New("NATS answered without the stream")
+	}
+	return &answer.streamInfo, nil
+}
+
+// requestJSON sends a request that changes nothing to the JetStream API, and decodes the
+// answer.
+func (c *client) requestJSON(ctx context.Context, subject string, request []byte, answer any) error {
+	var reply *nats.Msg
 	err := c.retryRequest(ctx, func(ctx context.Context) (err error) {
-		s, err = c.js.Stream(ctx, stream)
+		reply, err = c.nc.RequestWithContext(ctx, c.cfg.apiPrefix()+subject, request)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return s.CachedInfo(), nil
+	if err := json.Unmarshal(reply.Data, answer); err != nil {
+		return fmt.Errorf("NATS answered what is not JSON: %w", err)
+	}
+	return nil
 }
 
 // lastMessage returns the newest message on a subject, or nil.
@@ -152,21 +183,14 @@ func (c *client) getMessage(ctx context.Context, stream string, query map[string
 	if err != nil {
 		return nil, err
 	}
-	var reply *nats.Msg
-	err = c.retryRequest(ctx, func(ctx context.Context) (err error) {
-		reply, err = c.nc.RequestWithContext(ctx, c.cfg.apiPrefix()+"STREAM.MSG.GET."+stream, request)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
 	var answer struct {
 		Message *storedMessage      `json:"message"`
 		Error   *jetstream.APIError `json:"error"`
 	}
-	switch err := json.Unmarshal(reply.Data, &answer); {
-	case err != nil:
-		return nil, fmt.Errorf("NATS answered what is not JSON: %w", err)
+	if err := c.requestJSON(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
+		return nil, err
+	}
+	switch {
 	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
 		return nil, nil
 	case answer.Error != nil:

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/sink"
@@ -49,7 +47,7 @@ func (d *dedupeLoader) dropIDs() {
 }
 
 // recordUnwritten records that the topic of a stream has no checkpoint and no entities.
-func (d *dedupeLoader) recordUnwritten(info *jetstream.StreamInfo) {
+func (d *dedupeLoader) recordUnwritten(info *streamInfo) {
 	d.dropIDs()
 	d.seen = topicState{created: info.Created, complete: true}
 }
@@ -66,7 +64,7 @@ func (d *dedupeLoader) recordCommit(entities []feed.Entity, cp checkpoint.Checkp
 // catchUp makes the IDs the newest of the topic up to the sequence to, with all of its marks,
 // for the checkpoint cp, which is stored in last. It reads nothing if the topic has not
 // changed since it was seen, and of a topic without marks never much more than the window.
-func (d *dedupeLoader) catchUp(ctx context.Context, info *jetstream.StreamInfo, last *storedMessage, to uint64, cp checkpoint.Checkpoint) error {
+func (d *dedupeLoader) catchUp(ctx context.Context, info *streamInfo, last *storedMessage, to uint64, cp checkpoint.Checkpoint) error {
 	switch {
 	case !cp.Moved.Equal(d.seen.moved):
 		// A person has moved the checkpoint, perhaps after deleting messages.
@@ -91,7 +89,7 @@ func (d *dedupeLoader) catchUp(ctx context.Context, info *jetstream.StreamInfo, 
 
 // loadNewer loads the IDs of the messages after the newest one that is known, up to the
 // sequence to.
-func (d *dedupeLoader) loadNewer(ctx context.Context, info *jetstream.StreamInfo, to uint64) error {
+func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, to uint64) error {
 	first := max(1, info.State.FirstSeq)
 	from := max(first, d.seen.newest.sequence+1)
 	r, err := d.openWindow(ctx, from, to)
@@ -112,7 +110,7 @@ func (d *dedupeLoader) loadNewer(ctx context.Context, info *jetstream.StreamInfo
 // topicHolds reports whether the topic still has the message m. Then it has all messages in
 // front of m, too: a stream that goes back in time, after a power cut or when a backup is
 // restored, loses its tail.
-func (d *dedupeLoader) topicHolds(ctx context.Context, info *jetstream.StreamInfo, m identity) (bool, error) {
+func (d *dedupeLoader) topicHolds(ctx context.Context, info *streamInfo, m identity) (bool, error) {
 	if m.sequence == 0 {
 		return true, nil
 	}
@@ -138,7 +136,7 @@ func (d *dedupeLoader) topicHolds(ctx context.Context, info *jetstream.StreamInf
 // the creation of the consumer: in a cluster the connection survives that. So that message
 // is checked once more when the first one has come. Those after it are of the same stream:
 // a consumer that starts again numbers its messages from 1.
-func (d *dedupeLoader) loadMessages(ctx context.Context, info *jetstream.StreamInfo, r *reader, to uint64) error {
+func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *reader, to uint64) error {
 	known := d.seen.newest
 	defer sink.Announce(d.client.log, d.topic.Subject, r.pending())()
 	defer r.close()

@@ -29,7 +29,7 @@ import (
 //     comparison is left out: a server cannot lose its tail, restart, and be filled up to the
 //     very same sequence in that time.
 //  4. The acknowledgement must come from the stream that the checkpoint is read from. It names
-//     the stream and the JetStream domain. With api_prefix, which may lead to another account,
+//     the stream and the JetStream domain, which are compared. With api_prefix, which may lead to another account,
 //     [checkpointReader.confirmStored] reads the checkpoint back after each commit.
 //  5. A connection that is lost ends the session, and a sink commits only in the session in
 //     which it has resumed. After every error the sink must resume, which reads the
@@ -118,7 +118,7 @@ func (r *checkpointReader) readLastEntity(ctx context.Context) (*storedMessage, 
 // readOrMissing returns the newest checkpoint, nil if the topic has never had a message, and
 // an error that matches [checkpoint.ErrMissing] if it has had some. seen is the state in which
 // this process saw the topic last.
-func (r *checkpointReader) readOrMissing(ctx context.Context, info *jetstream.StreamInfo, seen topicState) (*storedMessage, error) {
+func (r *checkpointReader) readOrMissing(ctx context.Context, info *streamInfo, seen topicState) (*storedMessage, error) {
 	last, err := r.readLast(ctx)
 	if last != nil || err != nil {
 		return last, err
@@ -145,12 +145,12 @@ func (r *checkpointReader) readOrMissing(ctx context.Context, info *jetstream.St
 // that lost its tail back to before the topic's first commit, and still has messages of
 // other subjects, is in the same state as one whose checkpoint was deleted. So it counts
 // as a loss: the feed halts, and a person has to set or reset the checkpoint.
-func hasLostCheckpoint(info *jetstream.StreamInfo, seen topicState) bool {
+func hasLostCheckpoint(info *streamInfo, seen topicState) bool {
 	return seen.checkpoint != nil && (!isUntouched(info) || !info.Created.Equal(seen.created))
 }
 
 // isUntouched reports whether a stream has never had a message.
-func isUntouched(info *jetstream.StreamInfo) bool {
+func isUntouched(info *streamInfo) bool {
 	return info.State.LastSeq+1 == firstSequence(info.Config)
 }
 
@@ -159,7 +159,7 @@ func firstSequence(c jetstream.StreamConfig) uint64 { return max(1, c.FirstSeq) 
 
 // isUnwritten reports whether the topic has never had an entity. cp is its newest
 // checkpoint, nil if it has none.
-func (r *checkpointReader) isUnwritten(ctx context.Context, info *jetstream.StreamInfo, cp *storedMessage) (bool, error) {
+func (r *checkpointReader) isUnwritten(ctx context.Context, info *streamInfo, cp *storedMessage) (bool, error) {
 	if cp != nil && !cp.precedesTopic(r.topic.Subject) {
 		return false, nil
 	}
@@ -177,7 +177,7 @@ func (r *checkpointReader) isUnwritten(ctx context.Context, info *jetstream.Stre
 // cut that left half a batch in the log of a server that had not written all of it to the
 // disk. The checkpoint was in the half that is gone, so the entities will be read from the
 // feed again, and the gate has to know those that are there.
-func (r *checkpointReader) endOfTopic(ctx context.Context, info *jetstream.StreamInfo, cp uint64) (uint64, error) {
+func (r *checkpointReader) endOfTopic(ctx context.Context, info *streamInfo, cp uint64) (uint64, error) {
 	if info.State.LastSeq <= cp {
 		return cp, nil
 	}

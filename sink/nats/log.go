@@ -121,7 +121,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 
 // findFront returns the subject's oldest message. A server reads it from the disk, so the
 // message is cached until the stream's state shows that something was deleted.
-func (l *Log) findFront(ctx context.Context, stream string, info *jetstream.StreamInfo) (front, error) {
+func (l *Log) findFront(ctx context.Context, stream string, info *streamInfo) (front, error) {
 	now := streamState{info.Created.UnixNano(), info.State.FirstSeq, info.State.NumDeleted}
 	l.mu.Lock()
 	if l.state.created != now.created {
@@ -154,7 +154,7 @@ func (l *Log) findFront(ctx context.Context, stream string, info *jetstream.Stre
 }
 
 // recordEmpty records that all messages of the subject are deleted, if it had some.
-func (l *Log) recordEmpty(info *jetstream.StreamInfo) {
+func (l *Log) recordEmpty(info *streamInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.had && l.state.created == info.Created.UnixNano() {
@@ -165,7 +165,7 @@ func (l *Log) recordEmpty(info *jetstream.StreamInfo) {
 // recordGone returns the sequence below which messages are deleted: gone, or a higher one that
 // was found before. In a stream that other programs write to, a limit that was removed later
 // leaves no trace.
-func (l *Log) recordGone(info *jetstream.StreamInfo, gone uint64) uint64 {
+func (l *Log) recordGone(info *streamInfo, gone uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state.created == info.Created.UnixNano() {

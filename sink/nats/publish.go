@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,8 @@ type publisher struct {
 	topic       Topic
 	limit       *sizeLimit
 	checkpoints *checkpointReader
+	// domain is the JetStream domain of the stream, when its configuration was last read.
+	domain string
 }
 
 // A batch is the content of a commit.
@@ -168,7 +171,7 @@ func (p *publisher) parseAck(data []byte, id string, n int) (sequence uint64, er
 		Batch    string              `json:"batch"`
 		Count    int                 `json:"count"`
 	}
-	stream, domain, subject := p.topic.Stream.Name, p.client.cfg.Domain, p.topic.checkpointSubject()
+	stream, subject := p.topic.Stream.Name, p.topic.checkpointSubject()
 	switch err := json.Unmarshal(data, &ack); {
 	case err != nil:
 		return 0, fmt.Errorf("NATS answered what is not an acknowledgement: %w", err)
@@ -177,9 +180,9 @@ func (p *publisher) parseAck(data []byte, id string, n int) (sequence uint64, er
 	case ack.Stream != stream:
 		return 0, feed.Permanent(fmt.Errorf("stream %s acknowledged what was meant for %s; which of them has the subject %s?",
 			ack.Stream, stream, subject))
-	case domain != "" && ack.Domain != domain:
+	case ack.Domain != p.domain:
 		return 0, feed.Permanent(fmt.Errorf("JetStream domain %q acknowledged what was meant for domain %s: it has a stream with the subject %s, too; delete the subject there",
-			ack.Domain, domain, subject))
+			ack.Domain, cmp.Or(p.domain, `""`), subject))
 	case ack.Sequence == 0:
 		return 0, errors.New("NATS acknowledged without a sequence")
 	case id != "" && (ack.Batch != id || ack.Count != n):

@@ -84,6 +84,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return err
 		}
 		s.limit.setFrom(info.Config)
+		s.publisher.domain = info.Domain
 		asked := time.Now()
 		last, err := s.checkpoints.readOrMissing(ctx, info, s.dedupe.seen)
 		if err != nil {
@@ -180,6 +181,7 @@ func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 			return err
 		}
 		s.limit.setFrom(info.Config)
+		s.publisher.domain = info.Domain
 		asked := time.Now()
 		last, err := s.checkpoints.readLast(ctx)
 		if err != nil {

@@ -24,7 +24,7 @@ type streamChecker struct {
 // ensure returns the topic's stream as its leader describes it, or an error with everything
 // that is wrong with it. It creates a stream that is missing, unless this process has seen a
 // checkpoint there.
-func (s *streamChecker) ensure(ctx context.Context, seen bool) (*jetstream.StreamInfo, error) {
+func (s *streamChecker) ensure(ctx context.Context, seen bool) (*streamInfo, error) {
 	info, err := s.readInfo(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if seen {
@@ -44,11 +44,11 @@ func (s *streamChecker) ensure(ctx context.Context, seen bool) (*jetstream.Strea
 	return info, nil
 }
 
-func (s *streamChecker) readInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
+func (s *streamChecker) readInfo(ctx context.Context) (*streamInfo, error) {
 	return s.client.streamInfo(ctx, s.topic.Stream.Name)
 }
 
-func (s *streamChecker) create(ctx context.Context) (*jetstream.StreamInfo, error) {
+func (s *streamChecker) create(ctx context.Context) (*streamInfo, error) {
 	want := s.topic.Stream
 	if !want.Create {
 		return nil, s.missingError()
@@ -59,7 +59,7 @@ func (s *streamChecker) create(ctx context.Context) (*jetstream.StreamInfo, erro
 	if maxBytes == 0 {
 		maxBytes = -1
 	}
-	stream, err := s.client.js.CreateStream(ctx, jetstream.StreamConfig{
+	_, err := s.client.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name:        want.Name,
 		Description: "feed " + s.topic.Feed + ", written by feedbridge",
 		Subjects:    s.topic.subjects(),
@@ -80,7 +80,10 @@ func (s *streamChecker) create(ctx context.Context) (*jetstream.StreamInfo, erro
 	switch {
 	case err == nil:
 		s.client.log.Info("created a stream", "stream", want.Name, "subjects", s.topic.subjects(), "replicas", max(1, want.Replicas))
-		return stream.CachedInfo(), s.waitUntilKnown(ctx)
+		if err := s.waitUntilKnown(ctx); err != nil {
+			return nil, err
+		}
+		return s.readInfo(ctx)
 	case !errors.As(err, &api) || api.APIError() == nil:
 		return nil, causeOf(ctx, err)
 	case api.APIError().ErrorCode == codeNameInUse:
