@@ -29,8 +29,9 @@ import (
 //     comparison is left out: a server cannot lose its tail, restart, and be filled up to the
 //     very same sequence in that time.
 //  4. The acknowledgement must come from the stream that the checkpoint is read from. It names
-//     the stream and the JetStream domain, which are compared. With api_prefix, which may lead to another account,
-//     [checkpointReader.confirmStored] reads the checkpoint back after each commit.
+//     the stream and the JetStream domain, and parseAck compares both. With api_prefix, which
+//     may lead to another account, [checkpointReader.confirmStored] reads the checkpoint back
+//     after each commit.
 //  5. A connection that is lost ends the session, and a sink commits only in the session in
 //     which it has resumed. After every error the sink must resume, which reads the
 //     checkpoint from the leader.
@@ -48,7 +49,8 @@ const confirmAfter = time.Second
 // A fence is the condition of a commit: the newest checkpoint of the topic.
 type fence struct {
 	checkpoint *storedMessage // nil if the topic has none
-	// proved is a moment at which this was the newest checkpoint, or an older one was.
+	// proved is when the read that returned the checkpoint began, or when the commit that
+	// stored it was sent.
 	proved time.Time
 }
 
