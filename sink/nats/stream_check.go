@@ -80,10 +80,7 @@ func (s *streamChecker) create(ctx context.Context) (*streamInfo, error) {
 	switch {
 	case err == nil:
 		s.client.log.Info("created a stream", "stream", want.Name, "subjects", s.topic.subjects(), "replicas", max(1, want.Replicas))
-		if err := s.waitUntilKnown(ctx); err != nil {
-			return nil, err
-		}
-		return s.readInfo(ctx)
+		return s.waitUntilKnown(ctx)
 	case !errors.As(err, &api) || api.APIError() == nil:
 		return nil, causeOf(ctx, err)
 	case api.APIError().ErrorCode == codeNameInUse:
@@ -95,16 +92,20 @@ func (s *streamChecker) create(ctx context.Context) (*streamInfo, error) {
 	return nil, fmt.Errorf("create stream %s: %w", want.Name, apiError(api.APIError(), want.Name))
 }
 
-// waitUntilKnown waits until a stream that was created answers. The servers of a cluster
-// do not learn of it at the same time, and until then they answer that it does not exist.
-func (s *streamChecker) waitUntilKnown(ctx context.Context) error {
+// waitUntilKnown returns the description of a stream that was just created. The servers of a
+// cluster do not learn of it at the same time, and until then they answer that it does not
+// exist.
+func (s *streamChecker) waitUntilKnown(ctx context.Context) (*streamInfo, error) {
 	for {
-		_, err := s.client.lastMessage(ctx, s.topic.Stream.Name, s.topic.Subject)
+		info, err := s.readInfo(ctx)
+		if err == nil {
+			_, err = s.client.lastMessage(ctx, s.topic.Stream.Name, s.topic.Subject)
+		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return err
+			return info, err
 		}
 		if err := pauseBriefly(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
