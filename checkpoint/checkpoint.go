@@ -1,6 +1,5 @@
-// Package checkpoint has the record that says how far a feed has been
-// published, the bytes in which it lies on the bus, and the errors that
-// concern it.
+// Package checkpoint has the record of how far a feed has been published, the encoding in
+// which it is stored on the bus, and the errors about it.
 //
 // A checkpoint is stored by the same commit that publishes the entities before
 // it, so it is never ahead of the topic and never behind it.
@@ -15,59 +14,57 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// Checkpoint says how far a feed has been published to a topic. The zero
-// Checkpoint is that of a topic to which nothing was published yet.
+// Checkpoint is the record of how far a feed has been published to a topic. The zero
+// Checkpoint belongs to a topic to which nothing was published yet.
 type Checkpoint struct {
 	// Feed is the configured name of the feed that the topic belongs to.
 	Feed string
 	// Source is the kind of source that made Cursor, such as
 	// "datareplication".
 	Source string
-	// Cursor is where to read on.
+	// Cursor is the position in the feed from which to read on.
 	Cursor feed.Cursor
-	// Count is the number of entities that were published to the topic up to
-	// here.
+	// Count is the number of entities that were published to the topic so far.
 	Count uint64
 	// At is when the commit was made, by the clock of the copy that made it.
 	At time.Time
-	// Writer names the copy that made the commit. It serves people; what
-	// decides between copies is the fence of the sink.
+	// Writer names the copy that made the commit, for people. The program does not use it:
+	// the fence of the sink decides between copies.
 	Writer string
-	// Moved is when a person has last moved the place, zero if nobody ever
-	// did. Commits keep it, so every copy sees that what it remembers of the
-	// topic may no longer be so.
+	// Moved is when a person last moved the checkpoint, zero if that never happened. Commits
+	// keep it. A copy that sees a new value drops its memory of the topic.
 	Moved time.Time
 }
 
-// IsZero says whether nothing has been published yet.
+// IsZero reports whether nothing has been published yet.
 func (cp Checkpoint) IsZero() bool {
 	return cp.Feed == "" && cp.Source == "" && len(cp.Cursor) == 0 && cp.Count == 0
 }
 
-// The errors that concern checkpoints. Sinks and bridges wrap them with what
-// happened and with what an operator can do.
+// The errors about checkpoints. Sinks and bridges wrap them with the details and with the cure
+// for an operator.
 var (
-	// ErrConflict says that another writer has committed to the topic since
-	// this one last looked. Nothing was published; Resume tells where the
-	// topic stands now.
+	// ErrConflict is matched by errors of a commit if another writer has committed to the
+	// topic since this one last read the checkpoint. Nothing was published; Resume returns the
+	// new checkpoint.
 	ErrConflict = errors.New("someone else has committed to this topic")
-	// ErrForeign says that the topic's checkpoint was made for another feed
+	// ErrForeign is matched by errors about a checkpoint that was made for another feed
 	// or by another kind of source.
 	ErrForeign = errors.New("the topic belongs to another feed")
-	// ErrMissing says that the topic is not empty, or was not when it was last
-	// seen, but has no checkpoint, so that nobody can tell how far the feed
-	// was published. It is never taken for a fresh start.
+	// ErrMissing is matched by errors about a topic that has no checkpoint although it is not
+	// empty, or was not when it was last seen. It is unknown how far the feed was published, so
+	// the feed is never started over.
 	ErrMissing = errors.New("the topic has lost its checkpoint")
-	// ErrLost reports that the topic has fewer messages than its checkpoint says were
-	// published: the bus has lost some.
+	// ErrLost is matched by errors about a topic that has fewer messages than were published
+	// according to its checkpoint: the bus has lost some.
 	ErrLost = errors.New("the topic has lost messages")
-	// ErrUnreadable says that the stored bytes are not a checkpoint that this
+	// ErrUnreadable is matched by errors about stored bytes that are not a checkpoint that this
 	// version can read.
 	ErrUnreadable = errors.New("the stored checkpoint cannot be read")
 )
 
-// Kind is the kind of source that Cursor is bound to; empty if there is no cursor,
-// as a reset leaves it: any source can read from the start.
+// Kind returns the kind of source that Cursor is bound to. It is empty if there is no cursor,
+// as after a reset: any source can read from the start.
 func (cp Checkpoint) Kind() string {
 	if len(cp.Cursor) == 0 {
 		return ""
@@ -87,11 +84,12 @@ func (cp Checkpoint) Check(name, source string) error {
 		ErrForeign, cp.Feed, cp.Source, name, source, name))
 }
 
-// version is the version of the stored form. A reader refuses newer ones: a
-// checkpoint that is half understood would move the feed's place.
+// version is the version of the stored form. A reader refuses newer ones: if it ignored their
+// additions, it could move the position of the feed.
 const version = 1
 
-type stored struct {
+// storedForm is the JSON form of a checkpoint.
+type storedForm struct {
 	Version int       `json:"version"`
 	Feed    string    `json:"feed"`
 	Source  string    `json:"source"`
@@ -103,9 +101,9 @@ type stored struct {
 }
 
 // Encode returns the bytes in which cp is stored: a JSON object with a version.
-// What any released version wrote is read for ever; see testdata.
+// Every version reads the bytes of all released versions; see testdata.
 func Encode(cp Checkpoint) []byte {
-	data, err := json.Marshal(stored{version, cp.Feed, cp.Source, cp.Cursor, cp.Count, cp.At.UTC().Truncate(time.Millisecond), cp.Writer, cp.Moved.UTC().Truncate(time.Millisecond)})
+	data, err := json.Marshal(storedForm{version, cp.Feed, cp.Source, cp.Cursor, cp.Count, cp.At.UTC().Truncate(time.Millisecond), cp.Writer, cp.Moved.UTC().Truncate(time.Millisecond)})
 	if err != nil {
 		// Strings, bytes, an integer, and a time: the last fails for years
 		// that have more than four digits.
@@ -118,17 +116,17 @@ func Encode(cp Checkpoint) []byte {
 // [feed.ErrPermanent]. Keys that it does not know are ignored, so that a later
 // version may add some.
 func Decode(data []byte) (Checkpoint, error) {
-	var s stored
+	var s storedForm
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Checkpoint{}, unreadable(err)
+		return Checkpoint{}, unreadableError(err)
 	}
 	switch {
 	case s.Version < 1:
-		return Checkpoint{}, unreadable(errors.New("it has no version"))
+		return Checkpoint{}, unreadableError(errors.New("it has no version"))
 	case s.Version > version:
-		return Checkpoint{}, unreadable(fmt.Errorf("it has version %d and this program reads up to %d; run a newer feedbridge", s.Version, version))
+		return Checkpoint{}, unreadableError(fmt.Errorf("it has version %d and this program reads up to %d; run a newer feedbridge", s.Version, version))
 	case s.Feed == "" || s.Source == "":
-		return Checkpoint{}, unreadable(errors.New("it names no feed or no source"))
+		return Checkpoint{}, unreadableError(errors.New("it names no feed or no source"))
 	}
 	if len(s.Cursor) == 0 {
 		s.Cursor = nil
@@ -136,6 +134,6 @@ func Decode(data []byte) (Checkpoint, error) {
 	return Checkpoint{s.Feed, s.Source, s.Cursor, s.Count, s.At.UTC(), s.Writer, s.Moved.UTC()}, nil
 }
 
-func unreadable(err error) error {
+func unreadableError(err error) error {
 	return feed.Permanent(fmt.Errorf("%w: %w", ErrUnreadable, err))
 }

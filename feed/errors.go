@@ -2,15 +2,14 @@ package feed
 
 import "errors"
 
-// ErrPermanent is matched by errors that trying again soon will not cure: the
+// ErrPermanent is matched by errors that a retry will not cure soon: the
 // feed breaks its specification, the topic belongs to another feed, the
 // checkpoint is gone, the configuration is refused. A bridge reports such an
-// error and tries again slowly, in case a person mends the cause; it never
-// skips data to get past it. Every other error is taken for transient.
+// error and retries slowly, in case a person removes the cause; it never
+// skips data to continue. All other errors are transient.
 var ErrPermanent = errors.New("permanent error")
 
-// Permanent marks err, whose text stays as it is, so that it matches
-// [ErrPermanent]. Permanent(nil) is nil.
+// Permanent returns an error with the text of err that matches [ErrPermanent] and err. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

@@ -1,9 +1,9 @@
-// Package feed has the words that the rest of feedbridge is written in: an
-// [Entity] is what a feed carries, a [Cursor] is a place in a feed, a [Batch]
-// is a stretch of a feed that was read at once, and a [Violation] is a breach
-// of the feed's specification that was seen on the way.
+// Package feed has the types that all packages of feedbridge share: an
+// [Entity] is one item of a feed, a [Cursor] is a position in a feed, a [Batch]
+// has the entities that were read at once, and a [Violation] is a breach
+// of the feed's specification that was detected while reading.
 //
-// It depends on the standard library alone and knows neither feed formats nor
+// It depends only on the standard library. It knows neither feed formats nor
 // buses.
 package feed
 
@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// Operation is what an entity does to the resource that it describes.
+// Operation is the change that an entity makes to the resource that it describes.
 type Operation string
 
-// The operations that feeds know. An entity never carries another one:
-// sources refuse what they cannot tell.
+// The operations of feeds. Sources refuse entities with any other operation.
 const (
 	Put    Operation = "PUT"
 	Patch  Operation = "PATCH"
@@ -31,7 +30,7 @@ type Field struct {
 }
 
 // Header is a list of header fields as received: order, case and repetition
-// are kept, because consumers may care and because the way back restores them.
+// are kept, because consumers may depend on them and because a served feed restores them.
 type Header []Field
 
 // Get returns the value of the first field of that name, compared without
@@ -45,15 +44,15 @@ func (h Header) Get(name string) (value string, ok bool) {
 	return "", false
 }
 
-// Entity is one message of a feed.
+// Entity is one item of a feed.
 //
 // Entities share memory with the page that they were parsed from: neither
 // Header nor Body may be written to.
 type Entity struct {
 	// ID is the Content-ID or the entry's id, verbatim. It is unique within
-	// the feed, is never empty, and is what duplicates are told by.
+	// the feed and never empty. It identifies duplicates.
 	ID string
-	// Op is what the entity does.
+	// Op is the operation.
 	Op Operation
 	// Modified is the entity's Last-Modified or updated time, in UTC.
 	Modified time.Time
@@ -64,13 +63,13 @@ type Entity struct {
 	Body []byte
 	// Page is the URL of the page that the entity was read from.
 	Page string
-	// Mark is what the source will want to know of the entity when it meets the
-	// ID again: visible ASCII, opaque to everyone else. It is empty for sources
-	// whose entities never change.
+	// Mark is stored with the entity and returned to the source with its ID, so that the source
+	// can detect changes. It is visible ASCII and opaque to all other packages. It is empty for
+	// sources whose entities never change.
 	Mark string
 }
 
-// Size is about what an entity weighs in memory and on the bus, in bytes:
+// Size returns the approximate size of an entity in memory and on the bus, in bytes:
 // its body and headers.
 func (e Entity) Size() int {
 	n := len(e.Body) + len(e.Page) + len(e.Mark)
@@ -80,43 +79,43 @@ func (e Entity) Size() int {
 	return n
 }
 
-// Cursor is a place in a feed. Only the source that made a cursor can read it;
-// everyone else compares it and stores it, byte for byte. The zero Cursor is
-// where the feed's configuration says that reading starts.
+// Cursor is a position in a feed. Only the source that made a cursor can read it. All other
+// packages compare and store its bytes. The zero Cursor is the start that the configuration of
+// the feed sets.
 type Cursor []byte
 
-// Batch is what a source read in one go.
+// Batch has the entities that a source has read at once.
 type Batch struct {
 	// Entities are in the feed's order.
 	Entities []Entity
-	// Cursor is where to read on once Entities are published. It may move
-	// without entities, as while a source looks for its starting place.
+	// Cursor is the position after Entities. It may move without entities, as while a source
+	// searches for its start.
 	Cursor Cursor
-	// Equivalent is a cursor from which reading goes on at the same place: Cursor
-	// differs from it only in what saves work, such as validators, so that it need not
-	// be stored at once. It is nil if Cursor is no such.
+	// Equivalent is an earlier cursor that has the same position as Cursor. They differ only in
+	// values that save work, such as validators, so Cursor need not be stored at once. It is nil
+	// if Cursor is a new position.
 	Equivalent Cursor
-	// More says that upstream has more right now, so nobody should wait.
+	// More reports that upstream has more entities now, so the next read should not wait.
 	More bool
 
-	// Fresh is how long upstream asks not to be asked again, if there is no
-	// more; zero if it does not say.
+	// Fresh is the time for which upstream asks for no further request, if More is false;
+	// zero if it gives none.
 	Fresh time.Duration
-	// Newest is the newest modification that upstream is known to hold; zero
-	// if the source cannot tell. What is published lags behind it.
+	// Newest is the newest modification time that upstream is known to have; zero
+	// if it is unknown. It measures how far the topic lags behind.
 	Newest time.Time
 	// Duplicates counts the entities that were left out because the topic
 	// holds their ID already.
 	Duplicates int
 	// Oversized counts the entities that were left out because the bus does
-	// not take messages so large and the configuration says to skip them.
+	// not take messages of their size and the configuration skips them.
 	Oversized int
 	// Violations are the breaches of the specification that were seen while
 	// this batch was read and that did not stop the reading.
 	Violations []Violation
 }
 
-// Size is the sum of the sizes of the batch's entities, in bytes.
+// Size returns the sum of the sizes of the batch's entities, in bytes.
 func (b Batch) Size() int {
 	n := 0
 	for i := range b.Entities {
@@ -125,13 +124,13 @@ func (b Batch) Size() int {
 	return n
 }
 
-// Violation is one breach of a feed's specification. It is an error too, for
-// the breaches that reading cannot go on after.
+// Violation is one breach of a feed's specification. It is also an error, for
+// breaches after which reading cannot continue.
 type Violation struct {
 	// Kind is one of a small set of constants of the source, such as
 	// "links_asymmetric". It serves as a metric's label.
 	Kind string
-	// Page is the URL of the page on which it was seen.
+	// Page is the URL of the page on which it was detected.
 	Page string
 	// Detail is the evidence, for a person.
 	Detail string

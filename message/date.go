@@ -23,7 +23,7 @@ func ParseDate(s string) (t time.Time, wrongWeekday, ok bool) {
 	if t, wrongWeekday, ok = parseFixdate(s); ok {
 		return t, wrongWeekday, ok
 	}
-	s = trim(s)
+	s = trimSpace(s)
 	if len(s) > longestDate {
 		return time.Time{}, false, false
 	}
@@ -37,8 +37,8 @@ func ParseDate(s string) (t time.Time, wrongWeekday, ok bool) {
 // IsISODate reports whether a date is written in the manner of ISO 8601, with the
 // year first, which is not a form of HTTP.
 func IsISODate(s string) bool {
-	s = trim(s)
-	return len(s) >= 4 && number(s[:4]) >= 0 && (len(s) == 4 || s[4] == '-')
+	s = trimSpace(s)
+	return len(s) >= 4 && parseNumber(s[:4]) >= 0 && (len(s) == 4 || s[4] == '-')
 }
 
 // FormatDate returns t in the form of HTTP, in whole seconds.
@@ -86,8 +86,8 @@ func parseFixdate(s string) (t time.Time, wrongWeekday, ok bool) {
 		return time.Time{}, false, false
 	}
 	weekday, month := strings.Index(weekdays, s[:3]), strings.Index(months, s[8:11])
-	day, year := number(s[5:7]), number(s[12:16])
-	hour, minute, second := number(s[17:19]), number(s[20:22]), number(s[23:25])
+	day, year := parseNumber(s[5:7]), parseNumber(s[12:16])
+	hour, minute, second := parseNumber(s[17:19]), parseNumber(s[20:22]), parseNumber(s[23:25])
 	if weekday < 0 || weekday%3 != 0 || month < 0 || month%3 != 0 || day < 1 || year < 0 ||
 		hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 {
 		return time.Time{}, false, false
@@ -134,7 +134,7 @@ func parseMail(s string) (t time.Time, wrongWeekday, ok bool) {
 	}
 	weekday := ""
 	if i := strings.IndexByte(s, ','); i >= 0 {
-		weekday, s = trim(s[:i]), s[i+1:]
+		weekday, s = trimSpace(s[:i]), s[i+1:]
 	}
 	fields := strings.Fields(s)
 	if len(fields) > 0 && !isDigit(fields[0][0]) { // no comma behind the weekday
@@ -149,7 +149,7 @@ func parseMail(s string) (t time.Time, wrongWeekday, ok bool) {
 	if len(fields) < 4 || len(fields) > 5 || len(fields[0]) > 2 {
 		return time.Time{}, false, false
 	}
-	day, month, year := number(fields[0]), monthOf(fields[1]), number(fields[2])
+	day, month, year := parseNumber(fields[0]), monthOf(fields[1]), parseNumber(fields[2])
 	switch len(fields[2]) {
 	case 4:
 	case 3: // RFC 5322, section 4.3
@@ -161,7 +161,7 @@ func parseMail(s string) (t time.Time, wrongWeekday, ok bool) {
 	default:
 		return time.Time{}, false, false
 	}
-	p := dateParser{rest: fields[3], ok: day >= 0 && month > 0 && number(fields[2]) >= 0}
+	p := dateParser{rest: fields[3], ok: day >= 0 && month > 0 && parseNumber(fields[2]) >= 0}
 	c := p.clock(1)
 	if p.rest != "" {
 		return time.Time{}, false, false
@@ -212,7 +212,7 @@ func monthOf(s string) int {
 
 type clock struct{ hour, minute, second, nanosecond, zone int } // zone in minutes ahead of UTC
 
-// dateParser reads a date from the left. What it finds is good only if ok is.
+// dateParser parses a date from left to right. Its results are valid only if ok is true.
 type dateParser struct {
 	rest string
 	ok   bool
@@ -234,7 +234,7 @@ func (p *dateParser) digits(n int) int {
 		p.ok = false
 		return 0
 	}
-	v := number(p.rest[:n])
+	v := parseNumber(p.rest[:n])
 	p.rest, p.ok = p.rest[n:], p.ok && v >= 0
 	return v
 }
@@ -295,9 +295,9 @@ func (p *dateParser) date(year, month, day int, c clock) (time.Time, bool) {
 	return time.Date(year, time.Month(month), day, c.hour, c.minute-c.zone, c.second, c.nanosecond, time.UTC), true
 }
 
-// number reads decimal digits, nine at most; it is negative if there is anything
+// parseNumber reads decimal digits, nine at most; it is negative if there is anything
 // else.
-func number(s string) int {
+func parseNumber(s string) int {
 	if s == "" || len(s) > 9 {
 		return -1
 	}

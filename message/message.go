@@ -141,8 +141,8 @@ func reserved(name string) bool {
 		strings.EqualFold(name, "Status") || strings.EqualFold(name, "KV-Operation")
 }
 
-// Decoded is what a message says about its entity. Fields is the part of it that
-// does not have to be valid.
+// Decoded has the parts of a message. The values are as written and may be invalid; [Entity]
+// checks them.
 type Decoded struct {
 	// Header has the headers of the entity, in the case that the feed uses.
 	Header feed.Header
@@ -194,17 +194,17 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 	for _, f := range d.Header[len(into):] {
 		switch canonical(f.Name) {
 		case ContentID:
-			first(&d.ID, f.Value)
+			setIfEmpty(&d.ID, f.Value)
 		case LastModified:
-			first(&d.Modified, f.Value)
+			setIfEmpty(&d.Modified, f.Value)
 		case OperationType:
-			first(&d.Operation, f.Value)
+			setIfEmpty(&d.Operation, f.Value)
 		}
 	}
 	return d
 }
 
-func first(at *string, value string) {
+func setIfEmpty(at *string, value string) {
 	if *at == "" {
 		*at = value
 	}

@@ -15,7 +15,7 @@ func FormatOperation(op feed.Operation) string { return "http-equiv=" + string(o
 func ParseOperation(s string) (op feed.Operation, ok bool) {
 	s = unquote(s)
 	if name, value, found := strings.Cut(s, "="); found {
-		if !strings.EqualFold(trim(name), "http-equiv") {
+		if !strings.EqualFold(trimSpace(name), "http-equiv") {
 			return "", false
 		}
 		s = unquote(value)
@@ -29,16 +29,16 @@ func ParseOperation(s string) (op feed.Operation, ok bool) {
 }
 
 func unquote(s string) string {
-	s = trim(s)
+	s = trimSpace(s)
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
-		s = trim(s[1 : len(s)-1])
+		s = trimSpace(s[1 : len(s)-1])
 	}
 	return s
 }
 
-// trim removes white space at both ends. Unlike [strings.Trim] it builds no set
+// trimSpace removes white space at both ends. Unlike [strings.Trim] it builds no set
 // of characters first: it runs for every entity.
-func trim(s string) string {
+func trimSpace(s string) string {
 	for s != "" && isSpace(s[0]) {
 		s = s[1:]
 	}

@@ -1,4 +1,4 @@
-// Package sink has what all sinks share: the [IDs] that a topic already holds, and
-// the [Gate] in front of a source that leaves out what the topic has or cannot
-// take. Package message has the codec of the messages.
+// Package sink has the parts that all sinks share: the [IDs] that deduplicate a topic, and
+// the [Gate], a source that leaves out entities which the topic holds already or the bus does
+// not take. Package message has the codec of the messages.
 package sink

@@ -15,14 +15,14 @@ import (
 // because of its size.
 var ErrTooLarge = errors.New("the entity is too large for the bus")
 
-// RepeatedID is the kind of violation of a feed that has the same ID twice.
+// RepeatedID is the kind of the violation of a feed that has the same ID twice.
 const RepeatedID = "repeated_content_id"
 
-// Oversize says what to do with an entity that is too large for the bus.
+// Oversize is the treatment of an entity that is too large for the bus.
 type Oversize string
 
 const (
-	// Stop publishes what comes before the entity and nothing from it on, until a
+	// Stop publishes the entities before the large one, and then halts the feed until a
 	// person decides.
 	Stop Oversize = "stop"
 	// Skip leaves the entity out.
@@ -32,7 +32,7 @@ const (
 // Values returns the valid values.
 func (Oversize) Values() []string { return []string{string(Stop), string(Skip)} }
 
-// ParseOversize reads what to do with large entities; the empty string is stop.
+// ParseOversize parses "stop" or "skip"; the empty string is stop.
 func ParseOversize(s string) (Oversize, error) {
 	switch o := Oversize(s); o {
 	case "":
@@ -49,7 +49,8 @@ func (o *Oversize) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Source is what a [Gate] stands in front of, and is one itself.
+// Source reads a feed. Next returns the batch after a cursor. A [Gate] filters a Source, and
+// is one itself.
 type Source interface {
 	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
 }
@@ -63,17 +64,17 @@ type LimitedSource interface {
 	NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.Batch, error)
 }
 
-// A Gate is a source that leaves out of another what a topic already holds and
-// what its bus does not take. All of its fields must be set
-// but Oversize and Redact.
+// A Gate is a source that filters the batches of another one: it leaves out entities that the
+// topic holds already, and entities that the bus does not take. All of its fields must be set
+// except Oversize and Redact.
 //
-// The gate adds the IDs of what it lets through, before anyone has committed
-// it. Whoever drops a batch, or gets an error from Next, must resume the sink
-// before reading on, which rolls them back; else the gate would take for
-// duplicates what was never published.
+// The gate adds the IDs of the entities that it returns, before they are
+// committed. A caller that drops a batch, or gets an error from Next, must resume the sink
+// before it reads on, which rolls the IDs back. Otherwise the gate would leave out entities as
+// duplicates that were never published.
 type Gate struct {
 	Source Source
-	// IDs are those of the sink that the batches are committed to.
+	// IDs belong to the sink that the batches are committed to.
 	IDs *IDs
 	// Fits returns an error for an entity that the bus does not take; one that
 	// matches ErrTooLarge if its size is the reason. It is called for every
@@ -81,12 +82,12 @@ type Gate struct {
 	Fits     func(feed.Entity) error
 	Oversize Oversize
 	Log      *slog.Logger
-	// Redact hides the secrets of the URLs that become part of messages. Nil stands
-	// for one that knows the usual names of parameters.
+	// Redact hides the secrets in URLs that become part of messages. Nil hides the
+	// parameters with the usual names.
 	Redact *safetext.Redactor
 }
 
-// Next returns the next batch of the source without what is left out. Each
+// Next returns the next batch of the source, filtered. Each
 // duplicate is counted and is a violation. Entities with marks are never
 // duplicates.
 //
@@ -100,7 +101,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 		return b, err
 	}
 	b.Entities = g.redactPages(b.Entities)
-	tooLarge, fit, unfit := g.check(b.Entities)
+	tooLarge, fit, unfit := g.checkSizes(b.Entities)
 	for unfit != nil {
 		limited, ok := g.Source.(LimitedSource)
 		if fit == 0 || !ok {
@@ -113,7 +114,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 		b.Entities = g.redactPages(b.Entities)
 		// Upstream may have other entities there now. A source that returns more than
 		// it was asked for must not be asked without end.
-		if tooLarge, fit, unfit = g.check(b.Entities); fit >= most && unfit != nil {
+		if tooLarge, fit, unfit = g.checkSizes(b.Entities); fit >= most && unfit != nil {
 			return feed.Batch{}, unfit
 		}
 	}
@@ -135,7 +136,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 	return b, nil
 }
 
-// Release makes the source drop what it holds in memory, if it can.
+// Release makes the source drop its memory of the feed, if it can.
 func (g *Gate) Release() {
 	if r, ok := g.Source.(interface{ Release() }); ok {
 		r.Release()
@@ -163,10 +164,10 @@ func (g *Gate) redactPages(entities []feed.Entity) []feed.Entity {
 	return redacted
 }
 
-// check finds the first entity that the bus does not take and that is not to be left out.
-// It returns the error about it, nil if there is none, and how many entities are before
-// it; and by their index the errors about those that are to be left out.
-func (g *Gate) check(entities []feed.Entity) (tooLarge map[int]error, fit int, unfit error) {
+// checkSizes finds the first entity that the bus does not take and that the configuration does
+// not leave out. It returns the error about it, nil if there is none, and how many entities are
+// before it. tooLarge has the errors about the entities to leave out, by index.
+func (g *Gate) checkSizes(entities []feed.Entity) (tooLarge map[int]error, fit int, unfit error) {
 	for i, e := range entities {
 		switch err := g.Fits(e); {
 		case err == nil:
@@ -184,8 +185,8 @@ func (g *Gate) check(entities []feed.Entity) (tooLarge map[int]error, fit int, u
 	return tooLarge, len(entities), nil
 }
 
-// admit reports whether e may pass, and records in b why not. tooLarge is the error about
-// its size, if there is one.
+// admit reports whether e stays in the batch b, and otherwise records the reason in b.
+// tooLarge is the error about its size, if there is one.
 func (g *Gate) admit(e feed.Entity, tooLarge error, b *feed.Batch) bool {
 	if tooLarge != nil {
 		b.Oversized++
@@ -193,7 +194,7 @@ func (g *Gate) admit(e feed.Entity, tooLarge error, b *feed.Batch) bool {
 		return false
 	}
 	if e.Mark != "" {
-		// Its source has decided already that the topic should have it.
+		// The source has compared the mark already, and decided to publish the entity.
 		g.IDs.SetMark(e.ID, e.Mark)
 		return true
 	}

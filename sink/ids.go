@@ -12,20 +12,20 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 )
 
-// DefaultWindow is the number of IDs that an [IDs] holds unless told otherwise.
+// DefaultWindow is the number of IDs that an [IDs] holds by default.
 const DefaultWindow = 100_000
 
-// IDs are the newest IDs that a topic holds, so that an entity which its feed
-// repeats can be told. They are memory that the topic can always rebuild: a
-// sink loads them when it resumes and advances them when it commits.
+// IDs are the newest IDs that a topic holds. They detect an entity that its feed repeats. They
+// are a cache of the topic: a sink loads them when it resumes, and adds to them when it
+// commits.
 //
-// Reading runs ahead of committing, so an ID is first added as read, and made
-// permanent when its entity has been committed. What was read and not committed
-// is forgotten by [IDs.Rollback] when a sink resumes.
+// Reading runs ahead of committing, so an ID is tentative when it is read, and
+// permanent when its entity has been committed. [IDs.Rollback], which a sink calls when it
+// resumes, drops the tentative ones.
 //
-// Entities with a mark are another matter: of each ID the newest mark is held,
-// however many there are, so that their source can tell what has changed. They
-// take what the ID and the mark do, and about 100 bytes.
+// Of entities with marks, the newest mark of each ID is held, without a limit of their
+// number, so that their source can detect changes. An ID with a mark takes the bytes of both
+// and about 100 more.
 //
 // IDs without marks take about 50 bytes each. They are safe for concurrent use: a reader adds
 // while a writer commits.
@@ -33,41 +33,41 @@ type IDs struct {
 	window int
 
 	mu sync.Mutex
-	// held has the keys of ring and read, and which of the two has each.
-	held map[key]state
-	// ring has the permanent keys. It grows up to window; from then on oldest
-	// is the place of the oldest, which the next one replaces.
-	ring   []key
+	// states has the hashes in ring and in tentative, and which of the two has each.
+	states map[idHash]idState
+	// ring has the permanent hashes. When it has grown to window, the next one replaces
+	// the oldest, which is at the index oldest.
+	ring   []idHash
 	oldest int
-	// marks has the permanent marks, by ID, and readMarks those that were set
+	// marks has the permanent marks, by ID, and tentativeMarks those that were set
 	// and not committed.
-	marks     map[string]string
-	readMarks map[string]readMark
-	// read has the keys that were added and not committed, in their order. It
-	// does not count towards the window: a permanent key never makes room for
-	// one that may yet be forgotten.
-	read []key
+	marks          map[string]string
+	tentativeMarks map[string]tentativeMark
+	// tentative has the hashes that were added and not committed, in their order. They
+	// do not count towards the window: a tentative hash, which may be rolled back, evicts
+	// no permanent one.
+	tentative []idHash
 }
 
-// key is a hash of 128 bits: two of 100,000 IDs share one with a chance of 1 in
-// 10^28. Its seeds are the process's own, so nobody can make them do so.
-type key [2]uint64
+// idHash is a hash of 128 bits: two of 100,000 IDs have the same one with a probability of 1
+// in 10^28. The seeds are random, so a feed cannot contain IDs that collide on purpose.
+type idHash [2]uint64
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
-// readMark is the newest mark of an ID that was set and not committed, and how
-// many of that ID were.
-type readMark struct {
+// tentativeMark is the newest mark of an ID that was set and not committed, and the number of
+// marks of that ID that were.
+type tentativeMark struct {
 	mark    string
 	pending int
 }
 
-type state uint8
+type idState uint8
 
 const (
-	_ state = iota
-	tentative
-	permanent
+	_ idState = iota
+	isTentative
+	isPermanent
 )
 
 // NewIDs returns an empty IDs that holds the newest window permanent IDs;
@@ -76,24 +76,24 @@ func NewIDs(window int) *IDs {
 	if window <= 0 {
 		window = DefaultWindow
 	}
-	return &IDs{window: window, held: make(map[key]state)}
+	return &IDs{window: window, states: make(map[idHash]idState)}
 }
 
-func keyOf(id string) key {
-	return key{maphash.String(seeds[0], id), maphash.String(seeds[1], id)}
+func hashID(id string) idHash {
+	return idHash{maphash.String(seeds[0], id), maphash.String(seeds[1], id)}
 }
 
-// Add takes an ID as read, and says whether it is fresh: neither held by the
-// topic nor read before.
+// Add adds a tentative ID, and reports whether it is fresh: neither held by the
+// topic nor added before.
 func (s *IDs) Add(id string) (fresh bool) {
-	k := keyOf(id)
+	k := hashID(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held[k] != 0 {
+	if s.states[k] != 0 {
 		return false
 	}
-	s.held[k] = tentative
-	s.read = append(s.read, k)
+	s.states[k] = isTentative
+	s.tentative = append(s.tentative, k)
 	return true
 }
 
@@ -104,23 +104,24 @@ func (s *IDs) Commit(entities []feed.Entity) {
 	defer s.mu.Unlock()
 	for i := range entities {
 		if e := &entities[i]; e.Mark == "" {
-			s.keep(keyOf(e.ID))
+			s.makePermanent(hashID(e.ID))
 		} else {
-			s.keepMark(e.ID, e.Mark, true)
+			s.makeMarkPermanent(e.ID, e.Mark, true)
 		}
 	}
 }
 
-// Load makes an ID permanent that the topic is seen to hold.
+// Load adds a permanent ID, which was read from the topic.
 func (s *IDs) Load(id string) {
-	k := keyOf(id)
+	k := hashID(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keep(k)
+	s.makePermanent(k)
 }
 
-// LoadMessage makes permanent what a message of the topic has, by its headers: an
-// ID, and perhaps a mark. Messages are loaded in the topic's order.
+// LoadMessage adds the ID of a message that was read from the topic, and its mark if it has
+// one, as permanent. h has the headers of the message. Messages are loaded in the topic's
+// order.
 func (s *IDs) LoadMessage(h feed.Header) {
 	id, ok := h.Get(message.ContentID)
 	if !ok {
@@ -133,27 +134,27 @@ func (s *IDs) LoadMessage(h feed.Header) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keepMark(id, mark, false)
+	s.makeMarkPermanent(id, mark, false)
 }
 
-// Mark returns the newest mark that an ID has, be it permanent or not.
+// Mark returns the newest mark of an ID, permanent or tentative.
 func (s *IDs) Mark(id string) (mark string, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if read, ok := s.readMarks[id]; ok {
-		return read.mark, true
+	if set, ok := s.tentativeMarks[id]; ok {
+		return set.mark, true
 	}
 	mark, held = s.marks[id]
 	return mark, held
 }
 
-// Marks are the IDs that have marks, with their newest, in no order. What is set
-// while they are ranged over may be among them or not.
+// Marks iterates over the IDs that have marks, with their newest mark, in no order. It may or
+// may not include marks that are set during the iteration.
 func (s *IDs) Marks() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		s.mu.Lock()
 		ids := slices.Collect(maps.Keys(s.marks))
-		for id := range s.readMarks {
+		for id := range s.tentativeMarks {
 			if _, both := s.marks[id]; !both {
 				ids = append(ids, id)
 			}
@@ -167,94 +168,93 @@ func (s *IDs) Marks() iter.Seq2[string, string] {
 	}
 }
 
-// Marked says whether any ID has a permanent mark. A sink that loads the newest
-// messages of a topic finds out so that it has to load all of them.
+// Marked reports whether any ID has a permanent mark. If so, a sink that has loaded the newest
+// messages of a topic has to load all of them.
 func (s *IDs) Marked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.marks) > 0
 }
 
-// SetMark takes an entity's mark as read. It is permanent when the entity has been
+// SetMark adds a tentative mark of an entity. It becomes permanent when the entity has been
 // committed.
 func (s *IDs) SetMark(id, mark string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.readMarks == nil {
-		s.readMarks = map[string]readMark{}
+	if s.tentativeMarks == nil {
+		s.tentativeMarks = map[string]tentativeMark{}
 	}
-	s.readMarks[id] = readMark{mark, s.readMarks[id].pending + 1}
+	s.tentativeMarks[id] = tentativeMark{mark, s.tentativeMarks[id].pending + 1}
 }
 
-// keepMark makes a mark permanent. Committed says whether its entity was: then one
-// of those that were read is it, the first.
-func (s *IDs) keepMark(id, mark string, committed bool) {
+// makeMarkPermanent adds a permanent mark. committed reports that its entity was committed, so
+// that it is the oldest of the tentative marks of this ID; otherwise it was loaded.
+func (s *IDs) makeMarkPermanent(id, mark string, committed bool) {
 	if s.marks == nil {
 		s.marks = map[string]string{}
 	}
-	// They are part of a page, or of a message's headers, all of which they would
-	// keep in memory.
+	// Without clones the strings would keep a whole page, or the headers of a message, in
+	// memory.
 	s.marks[strings.Clone(id)] = strings.Clone(mark)
 	if !committed {
 		return
 	}
-	switch read := s.readMarks[id]; {
-	case read.pending > 1:
-		s.readMarks[id] = readMark{read.mark, read.pending - 1}
-	case read.pending == 1:
-		delete(s.readMarks, id)
+	switch set := s.tentativeMarks[id]; {
+	case set.pending > 1:
+		s.tentativeMarks[id] = tentativeMark{set.mark, set.pending - 1}
+	case set.pending == 1:
+		delete(s.tentativeMarks, id)
 	}
 }
 
-// keep makes k permanent. One that is permanent already keeps its place: only
-// duplicates come twice, and the gate leaves those out.
-func (s *IDs) keep(k key) {
-	switch s.held[k] {
-	case permanent:
+// makePermanent adds a permanent hash. One that is permanent already keeps its position in the
+// ring: that happens only for duplicates, which the gate leaves out.
+func (s *IDs) makePermanent(k idHash) {
+	switch s.states[k] {
+	case isPermanent:
 		return
-	case tentative:
-		// Commits come in the order of reading, so this is the first one.
-		i := slices.Index(s.read, k)
+	case isTentative:
+		// Commits come in the order of reading, so this is usually the first one.
+		i := slices.Index(s.tentative, k)
 		if i == 0 {
-			s.read = s.read[1:]
+			s.tentative = s.tentative[1:]
 		} else {
-			s.read = slices.Delete(s.read, i, i+1)
+			s.tentative = slices.Delete(s.tentative, i, i+1)
 		}
 	}
-	s.held[k] = permanent
+	s.states[k] = isPermanent
 	if len(s.ring) < s.window {
 		s.ring = append(s.ring, k)
 		return
 	}
-	delete(s.held, s.ring[s.oldest])
+	delete(s.states, s.ring[s.oldest])
 	s.ring[s.oldest] = k
 	s.oldest = (s.oldest + 1) % s.window
 }
 
-// Rollback forgets the IDs that were added and the marks that were set, and not
-// committed.
+// Rollback drops the tentative IDs and marks.
 func (s *IDs) Rollback() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.read {
-		delete(s.held, k)
+	for _, k := range s.tentative {
+		delete(s.states, k)
 	}
-	s.read, s.readMarks = nil, nil
+	s.tentative, s.tentativeMarks = nil, nil
 }
 
-// Reset forgets all IDs.
+// Reset drops all IDs and marks.
 func (s *IDs) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held = make(map[key]state)
-	s.ring, s.oldest, s.read = nil, 0, nil
-	s.marks, s.readMarks = nil, nil
+	s.states = make(map[idHash]idState)
+	s.ring, s.oldest, s.tentative = nil, 0, nil
+	s.marks, s.tentativeMarks = nil, nil
 }
 
-// Len is the number of IDs held without marks, permanent or not, and of those that
-// have a permanent mark.
+// Len returns the number of IDs without marks, permanent and tentative, and with permanent
+// marks.
 func (s *IDs) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.held) + len(s.marks)
+	return len(s.states) + len(s.marks)
 }

@@ -1,12 +1,17 @@
 package nats
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/credential"
 )
 
-// Config says how to reach a NATS system. Its yaml tags are the keys of the
+// Config has the settings of a connection to a NATS system. Its yaml tags are the keys of the
 // configuration file. At most one of CredentialsFile, NKeyFile, Username and
 // Token (or TokenFile) may be set.
 type Config struct {
@@ -38,6 +43,17 @@ type Config struct {
 	Timeout time.Duration `yaml:"timeout"`
 }
 
+// apiPrefix returns the prefix of the subjects of JetStream requests, with its last dot.
+func (c Config) apiPrefix() string {
+	switch {
+	case c.Domain != "":
+		return "$JS." + c.Domain + ".API."
+	case c.APIPrefix != "":
+		return strings.TrimSuffix(c.APIPrefix, ".") + "."
+	}
+	return jetstream.DefaultAPIPrefix
+}
+
 // TLS has PEM files: a client certificate with its key, and the authorities
 // to trust in place of the system's.
 type TLS struct {
@@ -49,12 +65,12 @@ type TLS struct {
 	First bool `yaml:"first"`
 }
 
-// Stream says what the stream is like that a topic lies in.
+// Stream describes the stream that stores a topic.
 type Stream struct {
 	// Name is the stream's name. Default: the topic, with every character
 	// that a stream's name may not have replaced by _.
 	Name string `yaml:"name"`
-	// Create says whether to create the stream when it is missing. Default
+	// Create reports whether a missing stream is created. Default
 	// true. An existing stream is never changed.
 	Create bool `yaml:"create"`
 	// Replicas, MaxAge and MaxBytes are given to a stream that is created.
@@ -65,7 +81,7 @@ type Stream struct {
 	MaxBytes int64         `yaml:"max_bytes"`
 }
 
-// Topic says where in the NATS system a feed goes, and how.
+// Topic describes the subject and the stream that a feed is published to.
 type Topic struct {
 	// Feed is the name of the feed; it goes into the Feedbridge-Feed header.
 	Feed string `yaml:"-"`
@@ -73,9 +89,26 @@ type Topic struct {
 	// token that starts with an underscore or a dollar sign. Its checkpoint
 	// has the subject _feedbridge.<subject>.
 	Subject string `yaml:"topic"`
-	// Stream says what the stream is like.
+	// Stream is the stream that stores the topic.
 	Stream Stream `yaml:"stream"`
-	// Window is how many of the newest IDs of the topic are held in memory to
-	// tell duplicates by, besides all that have marks. Default 100,000.
+	// Window is the number of the newest IDs of the topic that are held in memory to
+	// detect duplicates, besides all IDs with marks. Default 100,000.
 	Window int `yaml:"-"`
+}
+
+// checkpointPrefix precedes a topic's subject in the subject of its checkpoint.
+const checkpointPrefix = "_feedbridge."
+
+// StreamName returns the name of the topic's stream.
+func (t Topic) StreamName() string { return cmp.Or(t.Stream.Name, streamName(t.Subject)) }
+
+// checkpointSubject returns the subject of the topic's checkpoint.
+func (t Topic) checkpointSubject() string { return checkpointPrefix + t.Subject }
+
+// subjects returns the subjects of the topic and of its checkpoint.
+func (t Topic) subjects() []string { return []string{t.Subject, t.checkpointSubject()} }
+
+// ownsAll reports whether all subjects of a stream are the topic's.
+func (t Topic) ownsAll(subjects []string) bool {
+	return !slices.ContainsFunc(subjects, func(subject string) bool { return !slices.Contains(t.subjects(), subject) })
 }

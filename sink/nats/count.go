@@ -10,9 +10,9 @@ import (
 // Count returns how many messages the subject has in its stream now. It implements
 // serve.Counter.
 func (l *Log) Count(ctx context.Context) (n uint64, err error) {
-	err = l.ask(ctx, func(ctx context.Context, _ *session, stream string) error {
-		return l.conn.insist(ctx, func(ctx context.Context) error {
-			s, err := l.conn.js.Stream(ctx, stream)
+	err = l.withStream(ctx, func(ctx context.Context, _ *session, stream string) error {
+		return l.client.retryRequest(ctx, func(ctx context.Context) error {
+			s, err := l.client.js.Stream(ctx, stream)
 			if err != nil {
 				return err
 			}

@@ -7,18 +7,18 @@ import (
 )
 
 // Log returns the sink's topic to be read back.
-func (s *Sink) Log() *Log { return s.conn.Log(s.topic.Subject, s.topic.Stream.Name) }
+func (s *Sink) Log() *Log { return (&Conn{client: s.client}).Log(s.topic.Subject, s.topic.Stream.Name) }
 
-// SetIdle sets how long a reading outlives its reader.
-func (c *Conn) SetIdle(d time.Duration) { c.idle = d }
+// SetConsumerTTL sets how long the server keeps the consumer of a reader that is gone.
+func (c *Conn) SetConsumerTTL(d time.Duration) { c.client.consumerTTL = d }
 
-// Received is how much has come from the server, in bytes.
-func (c *Conn) Received() uint64 { return c.nc.Stats().InBytes }
+// Received returns how many bytes the server has sent.
+func (c *Conn) Received() uint64 { return c.client.nc.Stats().InBytes }
 
-// Conn is what the log reads by.
-func (l *Log) Conn() *Conn { return l.conn }
+// Conn returns the connection of the log.
+func (l *Log) Conn() *Conn { return &Conn{client: l.client, sinks: newSinkCounts()} }
 
-// Kept says whether a reading waits for somebody who goes on with it.
+// Kept reports whether a reader is kept for the next Read.
 func (l *Log) Kept() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -28,15 +28,15 @@ func (l *Log) Kept() bool {
 // ReadInPulls reads the subject from its first message, in pulls of so many bytes, and
 // returns the sizes of the first n messages.
 func (l *Log) ReadInPulls(ctx context.Context, limit int64, n int) (sizes []int64, err error) {
-	err = l.ask(ctx, func(ctx context.Context, _ *session, stream string) error {
-		r, err := l.conn.read(ctx, stream, []string{l.subject}, 1, false)
+	err = l.withStream(ctx, func(ctx context.Context, _ *session, stream string) error {
+		r, err := openReader(ctx, l.client, stream, []string{l.subject}, 1, false)
 		if err != nil {
 			return err
 		}
 		defer r.close()
 		for len(sizes) < n {
 			r.limit = limit
-			m, err := r.next(ctx, math.MaxInt64)
+			m, err := r.nextMessage(ctx, math.MaxInt64)
 			if err != nil {
 				return err
 			}
@@ -48,4 +48,4 @@ func (l *Log) ReadInPulls(ctx context.Context, limit int64, n int) (sizes []int6
 }
 
 // Rest makes the sink's next commit one after a pause.
-func (s *Sink) Rest() { s.fence.at = time.Time{} }
+func (s *Sink) Rest() { s.fence.proved = time.Time{} }

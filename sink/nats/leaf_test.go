@@ -128,6 +128,25 @@ func TestLeafNodeHasTheStreamToo(t *testing.T) {
 	wantError(t, err, true, nil, `JetStream domain "leaf" acknowledged what was meant for domain hub`)
 }
 
+// The stream is deleted on the leaf node, and the hub has one with the same name and subjects.
+func TestHubHasTheStreamToo(t *testing.T) {
+	t.Parallel()
+	for name, domain := range map[string]string{"a domain": "leaf", "no domain": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, leaf := runHubAnd(t, &server.Options{ServerName: "leaf", JetStream: true, StoreDir: t.TempDir(), JetStreamDomain: domain})
+			resume(t, connect(t, nats.Config{URL: leaf, Domain: "hub"}).Sink(orders()))
+			s := connect(t, nats.Config{URL: leaf}).Sink(orders())
+			resume(t, s)
+			if err := admin(t, leaf).DeleteStream(t.Context(), "shop_orders"); err != nil {
+				t.Fatal(err)
+			}
+			err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
+			wantError(t, err, true, nil, `JetStream domain "hub" acknowledged what was meant for`, "delete the subject there")
+		})
+	}
+}
+
 // The hub restarts without its tail while the connection to the leaf node lasts. Another
 // copy fills the stream again, up to the very sequence that an idle copy knows.
 func TestHubLosesItsTailBehindALeafNode(t *testing.T) {

@@ -16,38 +16,38 @@ import (
 	"github.com/feedbridge/feedbridge/retry"
 )
 
-// Log is a topic to be read back, whoever wrote it. The position of a message is
-// its sequence in the stream, so there are gaps where other subjects' messages
-// are, and what was deleted. It is safe for concurrent use.
+// Log reads a topic back, including messages of other programs. The position of a message is
+// its sequence in the stream, so there are gaps where messages of other subjects or deleted
+// messages are. It is safe for concurrent use.
 //
-// A stream whose server lost acknowledged messages in a power cut gives their
-// sequences to others, and nobody can tell.
+// If a server has lost acknowledged messages in a power cut, the stream gives their
+// sequences to new messages. A Log cannot detect that.
 type Log struct {
-	conn    *Conn
+	client  *client
 	subject string
-	stream  string // empty if it has to be found
+	stream  string // empty if it must be looked up
 	found   atomic.Pointer[string]
 	// newest is the sequence of the newest message that the subject is known to
 	// have had.
 	newest atomic.Uint64
 
-	mu    sync.Mutex // guards what follows
-	state state      // of the stream, when it was asked last
-	// front is what the subject begins with in that state, zero if it is not known.
+	mu    sync.Mutex  // guards the fields below
+	state streamState // as of the last request
+	// front is the oldest message of the subject in that state, zero if it is not known.
 	front front
-	// gone is the sequence below which messages were taken, as far as is known, and had
-	// says that the subject has had messages in this stream.
+	// gone is the sequence below which messages are known to be deleted, and had reports that
+	// the subject has had messages in this stream.
 	gone uint64
 	had  bool
-	// incarnation counts how often another stream was found under the name.
+	// incarnation counts the streams that were found under the name.
 	incarnation uint64
-	// kept is what the last Read has left, for as long as expiry runs.
-	kept   *reading
+	// kept is the reader of the last Read, until expiry fires.
+	kept   *reader
 	expiry *time.Timer
 }
 
-// state is what changes whenever a stream loses a message.
-type state struct {
+// streamState changes whenever a stream loses a message.
+type streamState struct {
 	created int64
 	first   uint64
 	deleted int // in the middle
@@ -56,26 +56,26 @@ type state struct {
 // front is a subject's oldest message.
 type front struct {
 	sequence uint64 // 0 if there is none
-	first    bool   // the subject has never had one in front of it
+	first    bool   // the subject has never had an older one
 	ours     bool   // feedbridge has written it
 }
 
-// Log returns a subject as it lies in a stream; in the one that has the subject
-// now, if stream is empty.
+// Log returns a reader of a subject in a stream. If stream is empty, it is the stream that has
+// the subject now.
 func (c *Conn) Log(subject, stream string) *Log {
-	return &Log{conn: c, subject: subject, stream: stream}
+	return &Log{client: c.client, subject: subject, stream: stream}
 }
 
-// Span returns which sequences the subject has, as the stream's leader has them: up
-// to the stream's newest message, and from 0 if nothing was taken yet. If something
-// was, they begin with the subject's oldest message where feedbridge has written it,
-// else with the stream's: what is between these is taken for others'. The epoch is
-// that of the stream's creation. A stream that is not there, or has no such subject,
-// is [feed.ErrNoTopic].
+// Span returns the range of sequences of the subject, from the stream's leader. It ends with
+// the stream's newest message. It begins at 0 if nothing was deleted yet; otherwise
+// with the subject's oldest message if feedbridge has written it, and else
+// with that of the stream: messages between the two are assumed to belong to other subjects.
+// The epoch is the time of the stream's creation. If the stream does not exist, or does not
+// have the subject, the error matches [feed.ErrNoTopic].
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	var span feed.Span
-	err := l.ask(ctx, func(ctx context.Context, _ *session, stream string) error {
-		info, err := l.conn.streamInfo(ctx, stream)
+	err := l.withStream(ctx, func(ctx context.Context, _ *session, stream string) error {
+		info, err := l.client.streamInfo(ctx, stream)
 		if err != nil {
 			return err
 		}
@@ -84,34 +84,34 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 			return feed.Permanent(fmt.Errorf("stream %s is a work queue, which deletes what was read; "+
 				"give the messages to a stream with --retention limits, and serve that", stream))
 		}
-		if own := c.Mirror == nil && len(c.Sources) == 0 && c.SubjectTransform == nil; own && !covers(c.Subjects, l.subject) {
+		if own := c.Mirror == nil && len(c.Sources) == 0 && c.SubjectTransform == nil; own && !coversSubject(c.Subjects, l.subject) {
 			return fmt.Errorf("%w: stream %s does not have its subject", feed.ErrNoTopic, stream)
 		}
 		end := info.State.LastSeq + 1
 		span = feed.Span{First: end, End: end, Epoch: strconv.FormatInt(info.Created.UnixNano(), 36)}
-		front, err := l.oldest(ctx, stream, info)
+		front, err := l.findFront(ctx, stream, info)
 		switch {
 		case err != nil:
 			return err
 		case front.sequence == 0:
-			l.emptied(info)
+			l.recordEmpty(info)
 			return nil
 		case front.first:
-			// What is missing in front of it are checkpoints and others' messages.
+			// Only checkpoints and messages of other subjects are in front of it.
 			span.First = 0
-		case front.ours && covers(c.Subjects, checkpointPrefix+l.subject), c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
-			// feedbridge has written one in front of it, and to this stream: those that
-			// have ours from another need not have had its first. Or these limits are set,
-			// which take ours and may leave others' that are older.
+		case front.ours && coversSubject(c.Subjects, checkpointPrefix+l.subject), c.MaxMsgsPerSubject > 0, c.MaxAge > 0 && c.AllowMsgTTL:
+			// feedbridge has written an older message, and to this stream: a stream that
+			// copies messages from another one may never have had the first. Or limits are
+			// set that delete messages of this subject and may leave older ones of others.
 			span.First = min(front.sequence, end)
 		default:
-			// What is missing between it and ours is others', and never was ours.
+			// The gap belongs to other subjects; nothing of this topic was deleted.
 			span.First = info.State.FirstSeq
 		}
-		if span.First <= beginning(c) {
+		if span.First <= firstSequence(c) {
 			span.First = 0
 		}
-		span.First = l.remember(info, span.First)
+		span.First = l.recordGone(info, span.First)
 		return nil
 	})
 	if err != nil {
@@ -120,11 +120,10 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	return span, nil
 }
 
-// oldest returns the subject's oldest message. To ask for it makes a server read that
-// message's block from its disk, so it is asked for again when the stream's state
-// shows that something was taken.
-func (l *Log) oldest(ctx context.Context, stream string, info *jetstream.StreamInfo) (front, error) {
-	now := state{info.Created.UnixNano(), info.State.FirstSeq, info.State.NumDeleted}
+// findFront returns the subject's oldest message. A server reads it from the disk, so the
+// message is cached until the stream's state shows that something was deleted.
+func (l *Log) findFront(ctx context.Context, stream string, info *streamInfo) (front, error) {
+	now := streamState{info.Created.UnixNano(), info.State.FirstSeq, info.State.NumDeleted}
 	l.mu.Lock()
 	if l.state.created != now.created {
 		l.incarnation++
@@ -139,11 +138,11 @@ func (l *Log) oldest(ctx context.Context, stream string, info *jetstream.StreamI
 	if known.sequence > 0 {
 		return known, nil
 	}
-	m, err := l.conn.first(ctx, stream, l.subject)
+	m, err := l.client.firstMessage(ctx, stream, l.subject)
 	if m == nil || err != nil {
 		return front{}, err
 	}
-	found := front{m.Sequence, m.first(l.subject), m.ours()}
+	found := front{m.Sequence, m.precedesTopic(l.subject), m.isOurs()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state == now {
@@ -155,8 +154,8 @@ func (l *Log) oldest(ctx context.Context, stream string, info *jetstream.StreamI
 	return found, nil
 }
 
-// emptied remembers that all that the subject had is gone, if it had something.
-func (l *Log) emptied(info *jetstream.StreamInfo) {
+// recordEmpty records that all messages of the subject are deleted, if it had some.
+func (l *Log) recordEmpty(info *streamInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.had && l.state.created == info.Created.UnixNano() {
@@ -164,10 +163,10 @@ func (l *Log) emptied(info *jetstream.StreamInfo) {
 	}
 }
 
-// remember returns the sequence below which messages were taken: the one that was found
-// now, or one that was found before and is higher. In a stream that others write, a
-// limit that somebody has lifted does not show any more.
-func (l *Log) remember(info *jetstream.StreamInfo, gone uint64) uint64 {
+// recordGone returns the sequence below which messages are deleted: gone, or a higher one that
+// was found before. In a stream that other programs write to, a limit that was removed later
+// leaves no trace.
+func (l *Log) recordGone(info *streamInfo, gone uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state.created == info.Created.UnixNano() {
@@ -177,23 +176,19 @@ func (l *Log) remember(info *jetstream.StreamInfo, gone uint64) uint64 {
 	return gone
 }
 
-// beginning is the first sequence that a stream has ever had.
-func beginning(c jetstream.StreamConfig) uint64 { return max(1, c.FirstSeq) }
-
-// Read returns the messages from one sequence on and before another, which is at
-// most the end of the topic's span. It holds no more than a few megabytes of them
-// at once, which come in while those before them are worked on. Who goes on within
-// seconds where a Read ended, or was left, finds its consumer there.
+// Read returns the messages from the sequence from on and before to, which is at
+// most the end of the topic's span. It prefetches a few megabytes at most. A Read that
+// continues within two seconds where another one ended, or was left, uses its consumer.
 //
-// The fields of a header come sorted by name, values of the same name in their
+// The fields of a header are sorted by name, and the values of one name keep their
 // order: NATS clients keep headers in maps.
 func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
-		p := page{log: l, next: max(1, from), to: to}
+		p := logRead{log: l, next: max(1, from), to: to}
 		defer p.close()
 		for p.next < to && !p.left {
-			err := l.ask(ctx, func(ctx context.Context, ses *session, stream string) error {
-				return p.pull(ctx, ses, stream, yield)
+			err := l.withStream(ctx, func(ctx context.Context, ses *session, stream string) error {
+				return p.yieldPull(ctx, ses, stream, yield)
 			})
 			if err != nil {
 				yield(feed.Record{}, fmt.Errorf("read from sequence %d: %w", p.next, err))
@@ -203,26 +198,26 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 	}
 }
 
-// A page is a stretch of a log that is being read.
-type page struct {
+// A logRead is one Read of a log.
+type logRead struct {
 	log      *Log
 	next, to uint64
-	left     bool // by who ranges over it
-	reading  *reading
-	// reused says that the reading was begun for another page.
+	left     bool // the caller has stopped the iteration
+	reader   *reader
+	// reused reports that the reader was opened by an earlier Read.
 	reused bool
-	// starving is since when the server has no message, zero if it had one.
+	// starving is when the server first had no message, zero if it had one since.
 	starving time.Time
 }
 
-// pull yields what one pull brings, or what is left of one.
-func (p *page) pull(ctx context.Context, ses *session, stream string, yield func(feed.Record, error) bool) error {
+// yieldPull yields the messages of one pull, or those that an earlier one has left.
+func (p *logRead) yieldPull(ctx context.Context, ses *session, stream string, yield func(feed.Record, error) bool) error {
 	l := p.log
-	// A message that is not to be missed, so that it is known when all is read. One
-	// that was there some time is enough, as long as messages come.
+	// mark is the sequence of a message that must be read before the Read may end. An older
+	// known message is enough, as long as messages arrive.
 	mark := min(l.newest.Load(), p.to-1)
 	if mark < p.to-1 || !p.starving.IsZero() {
-		last, err := l.conn.last(ctx, stream, l.subject)
+		last, err := l.client.lastMessage(ctx, stream, l.subject)
 		if err != nil {
 			return err
 		}
@@ -233,104 +228,105 @@ func (p *page) pull(ctx context.Context, ses *session, stream string, yield func
 		l.newest.Store(last.Sequence)
 		mark = min(last.Sequence, p.to-1)
 	}
-	if err := p.begin(ctx, ses, stream); err != nil {
+	if err := p.ensureReader(ctx, ses, stream); err != nil {
 		return err
 	}
 	for {
-		m, err := p.reading.next(ctx, mark)
+		m, err := p.reader.nextMessage(ctx, mark)
 		switch {
 		case err != nil:
 			return err
 		case m == nil:
-			return p.starve(ctx)
+			return p.handleStarvation(ctx)
 		case m.sequence >= p.to:
-			p.reading.giveBack(m)
+			p.reader.putBack(m)
 			p.next = p.to
 			return nil
 		}
 		if !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.fields(), Body: m.Data}, nil) {
-			p.reading.giveBack(m)
+			p.reader.putBack(m)
 			p.left = true
 			return nil
 		}
 		p.starving = time.Time{}
-		switch p.next = p.reading.at; {
+		switch p.next = p.reader.at; {
 		case p.next > mark:
-			// What comes later lies behind the page.
+			// All later messages are at to or behind.
 			p.next = p.to
 			return nil
-		case p.reading.coming == 0:
+		case p.reader.outstanding == 0:
 			return nil
 		}
 	}
 }
 
-// begin sees to it that there is a reading that can be asked for more.
-func (p *page) begin(ctx context.Context, ses *session, stream string) (err error) {
-	if p.reading != nil && !p.reading.fresh(ses) {
-		p.drop()
+// ensureReader makes p.reader one whose consumer the server still has.
+func (p *logRead) ensureReader(ctx context.Context, ses *session, stream string) (err error) {
+	if p.reader != nil && !p.reader.isFresh(ses) {
+		p.closeReader()
 	}
-	if p.reading != nil {
+	if p.reader != nil {
 		return nil
 	}
-	if p.reading = p.log.take(p.next, ses, stream); p.reading != nil {
+	if p.reader = p.log.takeReader(p.next, ses, stream); p.reader != nil {
 		p.reused = true
 		return nil
 	}
 	p.log.mu.Lock()
 	incarnation := p.log.incarnation
 	p.log.mu.Unlock()
-	p.reading, err = p.log.conn.read(ctx, stream, []string{p.log.subject}, p.next, false)
+	p.reader, err = openReader(ctx, p.log.client, stream, []string{p.log.subject}, p.next, false)
 	if err != nil {
 		return err
 	}
-	p.reading.session, p.reading.incarnation = ses, incarnation
+	p.reader.session, p.reader.incarnation = ses, incarnation
 	return nil
 }
 
-// starve is for when the server has no message though there is one.
-func (p *page) starve(ctx context.Context) error {
+// handleStarvation decides how to continue if the server delivers no message although the
+// leader has one. It returns an error after the timeout of the configuration.
+func (p *logRead) handleStarvation(ctx context.Context) error {
 	switch {
 	case p.reused:
-		// It may have lost the consumer.
-		p.drop()
+		// The server may have deleted the consumer.
+		p.closeReader()
 		return nil
 	case p.starving.IsZero():
-		// What was there may be gone.
+		// The message may be deleted: ask the leader again.
 		p.starving = time.Now()
 		return nil
-	case time.Since(p.starving) > p.log.conn.cfg.Timeout:
-		return fmt.Errorf("NATS has not sent within %v what the stream's leader has", p.log.conn.cfg.Timeout)
+	case time.Since(p.starving) > p.log.client.cfg.Timeout:
+		return fmt.Errorf("NATS has not sent within %v what the stream's leader has", p.log.client.cfg.Timeout)
 	}
 	return retry.Sleep(ctx, replicationWait)
 }
 
-func (p *page) drop() {
-	p.reading.close()
-	p.reading, p.reused = nil, false
+func (p *logRead) closeReader() {
+	p.reader.close()
+	p.reader, p.reused = nil, false
 }
 
-// close keeps the reading for who goes on here, unless it failed.
-func (p *page) close() {
+// close keeps the reader for the next Read, unless this one failed.
+func (p *logRead) close() {
 	switch {
-	case p.reading == nil:
+	case p.reader == nil:
 	case p.left || p.next >= p.to:
-		p.log.keep(p.reading)
+		p.log.keepReader(p.reader)
 	default:
-		p.reading.close()
+		p.reader.close()
 	}
 }
 
 const (
-	// keptFor is how long a reading waits for somebody who goes on with it, and
-	// keptBytes how much it may have been sent by then.
+	// keptFor is the time for which a reader is kept for the next Read, and
+	// keptBytes the limit of the messages that it may have received by then.
 	keptFor   = 2 * time.Second
 	keptBytes = 256 << 10
 )
 
-// keep keeps a reading, in place of the one that was kept before.
-func (l *Log) keep(r *reading) {
-	if r.incarnation == 0 || (r.coming+1)*r.largest > keptBytes {
+// keepReader keeps a reader for the next Read, in place of the one that was kept before.
+func (l *Log) keepReader(r *reader) {
+	if r.incarnation == 0 || (r.outstanding+1)*r.largest > keptBytes {
 		r.close()
 		return
 	}
@@ -340,7 +336,7 @@ func (l *Log) keep(r *reading) {
 		l.kept.close()
 	}
 	l.kept = r
-	l.expiry = time.AfterFunc(min(keptFor, r.idle/2), func() {
+	l.expiry = time.AfterFunc(min(keptFor, r.consumerTTL/2), func() {
 		l.mu.Lock()
 		if l.kept == r {
 			l.kept = nil
@@ -350,23 +346,23 @@ func (l *Log) keep(r *reading) {
 	})
 }
 
-// take returns the reading that was kept, if it goes on at a sequence, and the
-// stream was not made anew since: what it has been sent would be another's.
-func (l *Log) take(from uint64, ses *session, stream string) *reading {
+// takeReader returns the kept reader if it is positioned at from and the stream was not
+// created again since: its messages would be those of the old stream.
+func (l *Log) takeReader(from uint64, ses *session, stream string) *reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.kept
-	if r == nil || r.stream != stream || r.incarnation != l.incarnation || !r.fresh(ses) || !r.goesOn(from) || !l.expiry.Stop() {
+	if r == nil || r.stream != stream || r.incarnation != l.incarnation || !r.isFresh(ses) || !r.continuesAt(from) || !l.expiry.Stop() {
 		return nil
 	}
 	l.kept = nil
 	return r
 }
 
-// ask runs f with the name of the stream.
-func (l *Log) ask(ctx context.Context, f func(ctx context.Context, ses *session, stream string) error) error {
-	return l.conn.ask(ctx, l.subject, func(ctx context.Context, ses *session) error {
-		stream, err := l.find(ctx)
+// withStream calls f with the current session and the name of the stream.
+func (l *Log) withStream(ctx context.Context, f func(ctx context.Context, ses *session, stream string) error) error {
+	return l.client.withSession(ctx, l.subject, func(ctx context.Context, ses *session) error {
+		stream, err := l.findStream(ctx)
 		if err != nil {
 			return err
 		}
@@ -382,8 +378,8 @@ func (l *Log) ask(ctx context.Context, f func(ctx context.Context, ses *session,
 	})
 }
 
-// find returns the name of the stream.
-func (l *Log) find(ctx context.Context) (string, error) {
+// findStream returns the name of the stream.
+func (l *Log) findStream(ctx context.Context) (string, error) {
 	if l.stream != "" {
 		return l.stream, nil
 	}
@@ -391,8 +387,8 @@ func (l *Log) find(ctx context.Context) (string, error) {
 		return *name, nil
 	}
 	var name string
-	err := l.conn.insist(ctx, func(ctx context.Context) (err error) {
-		name, err = l.conn.js.StreamNameBySubject(ctx, l.subject)
+	err := l.client.retryRequest(ctx, func(ctx context.Context) (err error) {
+		name, err = l.client.js.StreamNameBySubject(ctx, l.subject)
 		return err
 	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -490,7 +490,7 @@ func TestLogIsReadSlowly(t *testing.T) {
 		commit(t, s, n, n+500)
 	}
 	log := s.Log()
-	log.Conn().SetIdle(500 * time.Millisecond)
+	log.Conn().SetConsumerTTL(500 * time.Millisecond)
 	n := 0
 	for r, err := range log.Read(t.Context(), 0, spanOf(t, log).End) {
 		if err != nil {

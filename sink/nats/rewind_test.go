@@ -328,6 +328,8 @@ func TestCheckpointThatWasSeenIsGone(t *testing.T) {
 				_, err := s.Resume(t.Context())
 				wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
 			}
+			_, err := s.Checkpoint(t.Context())
+			wantError(t, err, true, checkpoint.ErrMissing)
 			// The way out that it names.
 			move(t, more(), 0)
 			resume(t, s)

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"sync"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -9,55 +10,84 @@ import (
 )
 
 const (
-	// stagedFor is how long what was staged may be used. A server forgets a
-	// batch in which it gets nothing for 10 s.
+	// stagedFor is the time for which a staged batch may be used. A server drops a batch
+	// in which it gets nothing for 10 s.
 	stagedFor = 5 * time.Second
-	// stagingPause is how long nothing is staged after a commit has failed.
+	// stagingPause is the time without staging after a commit has failed.
 	stagingPause = time.Minute
-	// A server has at most 50 batches under way in a stream, and 1,000 in all.
-	// What is staged stays under way from one commit to the next, so with many
-	// sinks a batch at a time is what works.
+	// A server has at most 50 incomplete batches in a stream, and 1,000 in all. A staged
+	// batch stays incomplete from one commit to the next, so with many sinks nothing is
+	// staged.
 	stagingSinks        = 100
 	stagingSinksAStream = 10
 )
 
-// mayStage says whether there are few enough sinks to send ahead.
-func (s *Sink) mayStage() bool {
-	c := s.conn
+// sinkCounts counts the sinks that were made, by stream. It is safe for concurrent use.
+type sinkCounts struct {
+	mu       sync.Mutex
+	byStream map[string]int
+}
+
+func newSinkCounts() *sinkCounts { return &sinkCounts{byStream: map[string]int{}} }
+
+// increment counts one more sink of a stream.
+func (c *sinkCounts) increment(stream string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byStream[stream]++
+}
+
+// allowStaging reports whether there are few enough sinks for each to have an incomplete
+// batch at all times.
+func (c *sinkCounts) allowStaging(stream string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := 0
-	for _, n := range c.sinks {
+	for _, n := range c.byStream {
 		all += n
 	}
-	return all <= stagingSinks && c.sinks[s.topic.Stream.Name] <= stagingSinksAStream && time.Since(s.failed) > stagingPause
+	return all <= stagingSinks && c.byStream[stream] <= stagingSinksAStream
 }
 
-// staged are entities that the server was sent ahead of their commit, as a batch
-// without its end. It knows nothing of their place in the topic, so a commit that
-// is fenced, or never made, leaves nothing of them.
-type staged struct {
-	id       string
-	entities []feed.Entity
-	at       time.Time
+// staging sends the entities of the next commit while the server stores the current one.
+type staging struct {
+	publisher *publisher
+	sinks     *sinkCounts
+	// failed is when a commit failed last.
+	failed time.Time
 }
 
-// stage sends entities ahead. It returns nil if there is nothing to use later;
-// what went wrong the commit will find out.
-func (s *Sink) stage(entities []feed.Entity) *staged {
+// isAllowed reports whether entities may be sent ahead now.
+func (s *staging) isAllowed() bool {
+	return s.sinks.allowStaging(s.publisher.topic.Stream.Name) && time.Since(s.failed) > stagingPause
+}
+
+// sendAhead sends entities ahead. It returns nil if there is nothing to use later; errors are
+// ignored here, because the commit that publishes the entities will report them. first
+// reports that the topic has never had an entity.
+func (s *staging) sendAhead(first bool, entities []feed.Entity) *stagedBatch {
 	if len(entities) == 0 || len(entities) > MaxEntities {
 		return nil
 	}
-	ahead := &staged{nuid.Next(), entities, time.Now()}
-	if s.publishBatch(ahead.id, s.first, entities) != nil {
+	ahead := &stagedBatch{nuid.Next(), entities, time.Now()}
+	if s.publisher.sendEntities(ahead.id, first, entities) != nil {
 		return nil
 	}
 	return ahead
 }
 
-// serves says whether a commit of these entities, the very same slice, can use
-// what was staged. Whoever returned them from next does not write to them.
-func (s *staged) serves(entities []feed.Entity) bool {
+// stagedBatch is a batch without its last message, which the server has received and not
+// stored. It contains no fence and no checkpoint: a commit that is refused, or never made,
+// leaves nothing of it in the stream.
+type stagedBatch struct {
+	id       string
+	entities []feed.Entity
+	at       time.Time
+}
+
+// hasEntities reports whether a commit of these entities can use the batch. It compares the
+// slices by identity: a caller does not write to entities between staging and commit.
+func (s *stagedBatch) hasEntities(entities []feed.Entity) bool {
 	return s != nil && len(entities) > 0 && len(s.entities) == len(entities) && &s.entities[0] == &entities[0] &&
 		time.Since(s.at) < stagedFor
 }

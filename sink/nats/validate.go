@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -15,7 +14,7 @@ func (c Config) Validate() []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	servers, err := c.servers()
+	servers, err := c.serverURLs()
 	if err != nil {
 		fail("url: %w", err)
 	}
@@ -75,16 +74,16 @@ func (c Config) Validate() []error {
 
 // hasWildcardOrSpace reports whether s has a wildcard, white space or a control
 // character. A line break in a subject would end the line of the NATS protocol early,
-// and what follows it would be read as a command.
+// and the server would read the rest as a command.
 func hasWildcardOrSpace(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		return r == '*' || r == '>' || unicode.IsSpace(r) || unicode.IsControl(r)
 	})
 }
 
-// servers returns the URLs of the servers. Its errors show no user name or
+// serverURLs returns the URLs of the servers. Its errors show no user name or
 // password.
-func (c Config) servers() ([]*url.URL, error) {
+func (c Config) serverURLs() ([]*url.URL, error) {
 	var servers []*url.URL
 	for s := range strings.SplitSeq(c.URL, ",") {
 		s = strings.TrimSpace(s)
@@ -109,10 +108,10 @@ func (c Config) servers() ([]*url.URL, error) {
 		switch u.Scheme {
 		case "nats", "tls", "ws", "wss":
 		default:
-			return nil, fmt.Errorf("%s: the scheme must be nats, tls, ws or wss", redacted(u))
+			return nil, fmt.Errorf("%s: the scheme must be nats, tls, ws or wss", redactURL(u))
 		}
 		if u.Hostname() == "" {
-			return nil, fmt.Errorf("%s: has no host", redacted(u))
+			return nil, fmt.Errorf("%s: has no host", redactURL(u))
 		}
 		servers = append(servers, u)
 	}
@@ -122,7 +121,8 @@ func (c Config) servers() ([]*url.URL, error) {
 	return servers, nil
 }
 
-func redacted(u *url.URL) string { return u.Scheme + "://" + u.Host }
+// redactURL returns a URL without user name, password and path.
+func redactURL(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
 // Validate returns everything that is wrong with t, each error starting with
 // the key that it is about.
@@ -169,11 +169,8 @@ func (t Topic) Validate() []error {
 // maxStreamName is the greatest length of a stream's name, in bytes.
 const maxStreamName = 255
 
-// StreamName is the name of the topic's stream.
-func (t Topic) StreamName() string { return cmp.Or(t.Stream.Name, streamName(t.Subject)) }
-
-// streamName is subject without the characters that the name of a stream may
-// not have.
+// streamName returns subject with every character that the name of a stream may not have
+// replaced by _.
 func streamName(subject string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`.*>/\`, r) || unicode.IsSpace(r) || unicode.IsControl(r) {

@@ -1,6 +1,6 @@
 // Package embedded runs a NATS server with JetStream inside the process, so
-// that feedbridge needs nothing else to start with, and its tests neither. It
-// is the real server: the nats command and any NATS client can attach to it.
+// that feedbridge and its tests need no other program. It is the real server: the nats
+// command and any NATS client can connect to it.
 package embedded
 
 import (
@@ -20,30 +20,30 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// DefaultListen is where a server listens unless told otherwise.
+// DefaultListen is the address on which a server listens by default.
 const DefaultListen = "127.0.0.1:4222"
 
 // MaxPayload is the largest message that the server takes, in bytes, headers
 // included.
 const MaxPayload = 8 << 20
 
-// startTimeout is how long a server may take to open its store and listen.
+// startTimeout bounds the time in which a server opens its store and listens.
 const startTimeout = time.Minute
 
-// ErrLocked says that a server runs on the directory already, in this process or
-// in another.
+// ErrLocked is matched by errors about a directory on which another server runs, in this
+// process or in another.
 var ErrLocked = errors.New("another process uses")
 
-// Config says where a server keeps its data and where it listens.
+// Config has the data directory and the address of a server.
 type Config struct {
 	// Dir is the directory of the store; it is created if it is missing. One
 	// server at a time uses it.
 	Dir string
 	// Listen is a host and port; port 0 is any free one. Default
-	// [DefaultListen]. The server asks nobody for a password: whoever reaches
+	// [DefaultListen]. The server has no authentication: every client that reaches
 	// the port may read and write.
 	Listen string
-	// Log gets what the server logs: warnings and errors as warnings, the rest
+	// Log receives the server's log: warnings and errors as warnings, the rest
 	// as debug messages.
 	Log *slog.Logger
 }
@@ -55,8 +55,8 @@ type Server struct {
 	once   sync.Once
 }
 
-// Start starts a server, and returns when clients can connect. What the server
-// acknowledges it has written to the disk, so that it survives a power cut too.
+// Start starts a server, and returns when clients can connect. The server writes messages to
+// the disk before it acknowledges them, so that they survive a power cut.
 func Start(cfg Config) (*Server, error) {
 	if cfg.Listen == "" {
 		cfg.Listen = DefaultListen
@@ -68,8 +68,8 @@ func Start(cfg Config) (*Server, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("embedded NATS: %w", err)
 	}
-	// Two servers on one store would each overwrite what the other wrote. The
-	// lock is the kernel's: it is gone with the process, however that ends.
+	// Two servers on one store would overwrite each other's data. The kernel releases the
+	// lock when the process ends.
 	lock := flock.New(filepath.Join(cfg.Dir, "lock"))
 	switch locked, err := lock.TryLock(); {
 	case err != nil:
@@ -100,7 +100,7 @@ func (s *Server) start(cfg Config, host string, port int) error {
 		JetStream:  true,
 		StoreDir:   cfg.Dir,
 		SyncAlways: true,
-		NoSigs:     true, // the process has its own way with signals
+		NoSigs:     true, // the process handles signals itself
 	})
 	if err != nil {
 		return err
@@ -127,11 +127,11 @@ func (s *Server) start(cfg Config, host string, port int) error {
 	return nil
 }
 
-// URL is where clients connect to.
+// URL returns the URL for clients.
 func (s *Server) URL() string { return s.server.ClientURL() }
 
-// Close stops the server, waits until its store is closed, and leaves the
-// directory to others.
+// Close stops the server, waits until its store is closed, and unlocks the
+// directory.
 func (s *Server) Close() {
 	s.once.Do(func() {
 		if s.server != nil {
@@ -158,8 +158,7 @@ func splitListen(listen string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// checkFree finds out that a port is taken sooner, and more clearly, than the
-// server does.
+// checkFree returns a clear error if the port is in use, before the server is started.
 func checkFree(listen string) error {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -171,7 +170,7 @@ func checkFree(listen string) error {
 	return l.Close()
 }
 
-// logger passes the server's log on.
+// logger passes the log of the server to log.
 type logger struct {
 	log   *slog.Logger
 	fatal chan string // the first reason why the server cannot run

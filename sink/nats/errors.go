@@ -14,7 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// The error codes of the JetStream API that mean something in particular here;
+// The error codes of the JetStream API that this package handles in a way of their own;
 // the package comment has the table. nats.go has no names for those of batches.
 const (
 	codeAccountResources    = 10002
@@ -39,8 +39,8 @@ const (
 	codeBatchTooLarge       = 10199
 )
 
-// cures say what a person can do about an error. An error with a cure is
-// permanent, whatever its status.
+// cures has the actions of a person that cure an error, by its code. An error with a cure
+// is permanent, whatever its status.
 var cures = map[jetstream.ErrorCode]string{
 	codeAccountResources: "raise the account's JetStream limits",
 	codeInsufficient:     "raise the server's JetStream limits",
@@ -56,16 +56,16 @@ var cures = map[jetstream.ErrorCode]string{
 	codeBatchTooLarge:    "raise max_batch_size in the server's JetStream limits to 1000",
 }
 
-// refusal turns the answer of the JetStream API into an error that says whether
-// trying again can help, and what else does.
-func refusal(e *jetstream.APIError, stream string) error {
+// apiError turns an error of the JetStream API into one that matches [feed.ErrPermanent] if
+// a retry cannot help, and that names the cure if there is one.
+func apiError(e *jetstream.APIError, stream string) error {
 	err := fmt.Errorf("%s (NATS error %d)", e.Description, e.ErrorCode)
 	switch e.ErrorCode {
 	case codeWrongLastSequence, codeWrongLastReplicated:
 		return fmt.Errorf("%w: %w", checkpoint.ErrConflict, err)
 	case codeStoreFailed:
-		// "maximum bytes exceeded" and "maximum messages exceeded" are of the
-		// operator's making; the store of a server that stops fails too.
+		// "maximum bytes exceeded" and "maximum messages exceeded" come from limits of the
+		// stream; the store also fails while a server stops.
 		if strings.HasPrefix(e.Description, "maximum ") {
 			return feed.Permanent(fmt.Errorf("%w; the stream is full and discards what is new: raise its limits, and do not purge it, which takes the checkpoint, too", err))
 		}
@@ -86,39 +86,51 @@ func refusal(e *jetstream.APIError, stream string) error {
 	return feed.Permanent(err)
 }
 
-// explain turns the error of a request that was made within ctx into what a
-// person can understand. before is what [nats.Conn.LastError] was before the
-// request: the server reports a missing permission beside the request, which
-// gets no answer at all.
-func (c *Conn) explain(ctx context.Context, before, err error) error {
-	if last := c.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && !same(last, before) {
+// An explainer turns the errors of requests into errors that a person can act on. It is made
+// before the requests: the server reports a missing permission to the connection, and does
+// not answer the request.
+type explainer struct {
+	nc      *nats.Conn
+	cfg     Config
+	servers string
+	// before is the connection's last error when the explainer was made.
+	before error
+}
+
+func newExplainer(nc *nats.Conn, cfg Config, servers string) explainer {
+	return explainer{nc, cfg, servers, nc.LastError()}
+}
+
+// explain returns the explanation of err, the error of a request that was made within ctx.
+func (e explainer) explain(ctx context.Context, err error) error {
+	if last := e.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && !isSameError(last, e.before) {
 		return feed.Permanent(fmt.Errorf("%w; grant this user what the documentation lists", last))
 	}
 	var api jetstream.JetStreamError
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return feed.Permanent(fmt.Errorf("JetStream is off for this account on NATS at %s; enable it in the server's configuration", c.servers))
+		return feed.Permanent(fmt.Errorf("JetStream is off for this account on NATS at %s; enable it in the server's configuration", e.servers))
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
 		// A cluster that has no leader yet answers like that, too.
-		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", c.servers, c.cfg.noJetStream())
+		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", e.servers, e.cureForNoJetStream())
 	case errors.As(err, &api) && api.APIError() != nil:
-		return refusal(api.APIError(), "")
+		return apiError(api.APIError(), "")
 	}
 	return causeOf(ctx, err)
 }
 
-// noJetStream says what to do if JetStream does not answer.
-func (c Config) noJetStream() string {
+// cureForNoJetStream returns what to do if JetStream does not answer.
+func (e explainer) cureForNoJetStream() string {
 	switch {
-	case c.Domain != "":
-		return fmt.Sprintf("is there a JetStream domain %s?", c.Domain)
-	case c.APIPrefix != "":
-		return fmt.Sprintf("is api_prefix %s right?", c.APIPrefix)
+	case e.cfg.Domain != "":
+		return fmt.Sprintf("is there a JetStream domain %s?", e.cfg.Domain)
+	case e.cfg.APIPrefix != "":
+		return fmt.Sprintf("is api_prefix %s right?", e.cfg.APIPrefix)
 	}
 	return "start the server with --jetstream, or, if this is a leaf node and its hub has the streams, set the bus's domain"
 }
 
-// causeOf is the reason why ctx ended, if it did and err says no more than that.
+// causeOf returns the reason why ctx ended, if it did and err is only the error of ctx.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
 		return cause
@@ -126,6 +138,6 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// same compares two errors by identity. The errors of nats.go that it is used
-// for are pointers.
-func same(a, b error) bool { return a == b } //nolint:errorlint // identity is what is asked for
+// isSameError compares two errors by identity. The errors of nats.go that it is used for
+// are pointers.
+func isSameError(a, b error) bool { return a == b } //nolint:errorlint // identity is compared on purpose

@@ -11,25 +11,24 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// Checkpoint returns the checkpoint that the topic has, with the errors of
-// Resume. It changes nothing: a stream that is missing, and that Resume would create,
-// is an error that matches [feed.ErrNoTopic].
+// Checkpoint returns the stored checkpoint, with the errors of Resume. It changes nothing: if
+// the stream is missing and Resume would create it, the error matches [feed.ErrNoTopic].
 func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 	var cp checkpoint.Checkpoint
-	err := s.conn.ask(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
-		info, err := s.streamInfo(ctx)
+	err := s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
+		info, err := s.stream.readInfo(ctx)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound) && s.topic.Stream.Create:
-			// Nobody can tell which it is.
+			// The two cases are indistinguishable.
 			return fmt.Errorf("%w: there is no stream %s; if nothing has been published yet, 'feedbridge run' creates it; if it was deleted, "+
 				"a daemon that has published to it halts until it is restored, or the feed is started over with 'feedbridge checkpoint reset %s'",
 				feed.ErrNoTopic, s.topic.Stream.Name, s.topic.Feed)
 		case errors.Is(err, jetstream.ErrStreamNotFound):
-			return s.errNoStream()
+			return s.stream.missingError()
 		case err != nil:
 			return err
 		}
-		last, err := s.newest(ctx, info)
+		last, err := s.checkpoints.readOrMissing(ctx, info, s.dedupe.seen)
 		if last == nil || err != nil {
 			return err
 		}
@@ -39,19 +38,19 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 	return cp, err
 }
 
-// Check says what would keep a Resume from working, without changing anything:
-// a stream that is missing and may be created is fine.
+// Check returns an error if the stream would keep a Resume from working. It changes nothing.
+// A stream that is missing is no error if Resume would create it.
 func (s *Sink) Check(ctx context.Context) error {
-	return s.conn.ask(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
-		info, err := s.streamInfo(ctx)
+	return s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
+		info, err := s.stream.readInfo(ctx)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound) && s.topic.Stream.Create:
 			return nil
 		case errors.Is(err, jetstream.ErrStreamNotFound):
-			return s.errNoStream()
+			return s.stream.missingError()
 		case err != nil:
 			return err
 		}
-		return s.fitness(info.Config)
+		return s.stream.checkConfig(info.Config)
 	})
 }

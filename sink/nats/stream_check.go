@@ -15,57 +15,59 @@ import (
 	"github.com/feedbridge/feedbridge/retry"
 )
 
-// checkStream returns the topic's stream as its leader describes it, or an error
-// that says everything that is wrong with it. It creates a stream that is
-// missing, and never changes one that is there.
-func (s *Sink) checkStream(ctx context.Context) (*jetstream.StreamInfo, error) {
-	info, err := s.streamInfo(ctx)
+// streamChecker checks that the stream of a topic can hold it, and creates a missing stream.
+// It never changes an existing one.
+type streamChecker struct {
+	client *client
+	topic  Topic
+}
+
+// ensure returns the topic's stream as its leader describes it, or an error with everything
+// that is wrong with it. It creates a stream that is missing, unless this process has seen a
+// checkpoint there.
+func (s *streamChecker) ensure(ctx context.Context, seen bool) (*streamInfo, error) {
+	info, err := s.readInfo(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if s.seen.checkpoint != nil {
-			// To create it anew would publish the feed from its start, and
-			// hide that the history is gone.
+		if seen {
+			// A new stream would hide that the history is gone, and the feed would be
+			// published from its start.
 			return nil, feed.Permanent(fmt.Errorf("stream %s is gone, and the topic with it: %w; restore it, "+
 				"or start the feed over in a new one with 'feedbridge checkpoint reset %s'", s.topic.Stream.Name, checkpoint.ErrMissing, s.topic.Feed))
 		}
-		info, err = s.createStream(ctx)
+		info, err = s.create(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.fitness(info.Config); err != nil {
+	if err := s.checkConfig(info.Config); err != nil {
 		return nil, err
 	}
-	limit := s.conn.nc.MaxPayload()
-	if n := int64(info.Config.MaxMsgSize); n > 0 {
-		limit = min(limit, n)
-	}
-	s.limit.Store(limit)
 	return info, nil
 }
 
-func (s *Sink) streamInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
-	return s.conn.streamInfo(ctx, s.topic.Stream.Name)
+func (s *streamChecker) readInfo(ctx context.Context) (*streamInfo, error) {
+	return s.client.streamInfo(ctx, s.topic.Stream.Name)
 }
 
-func (s *Sink) createStream(ctx context.Context) (*jetstream.StreamInfo, error) {
+func (s *streamChecker) create(ctx context.Context) (*streamInfo, error) {
 	want := s.topic.Stream
 	if !want.Create {
-		return nil, s.errNoStream()
+		return nil, s.missingError()
 	}
-	ctx, cancel := s.conn.bounded(ctx)
+	ctx, cancel := s.client.withTimeout(ctx)
 	defer cancel()
 	maxBytes := want.MaxBytes
 	if maxBytes == 0 {
 		maxBytes = -1
 	}
-	stream, err := s.conn.js.CreateStream(ctx, jetstream.StreamConfig{
+	_, err := s.client.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name:        want.Name,
 		Description: "feed " + s.topic.Feed + ", written by feedbridge",
-		Subjects:    s.subjects(),
+		Subjects:    s.topic.subjects(),
 		Storage:     jetstream.FileStorage,
 		Retention:   jetstream.LimitsPolicy,
-		// What is old makes room for what is new, as with MaxAge: both are
-		// there to bound what is kept, not what is published.
+		// The oldest messages make room for new ones, as with MaxAge: both limits bound
+		// the size of the topic and stop no commit.
 		Discard:            jetstream.DiscardOld,
 		Replicas:           max(1, want.Replicas),
 		MaxAge:             want.MaxAge,
@@ -78,66 +80,72 @@ func (s *Sink) createStream(ctx context.Context) (*jetstream.StreamInfo, error) 
 	var api jetstream.JetStreamError
 	switch {
 	case err == nil:
-		s.conn.log.Info("created a stream", "stream", want.Name, "subjects", s.subjects(), "replicas", max(1, want.Replicas))
-		return stream.CachedInfo(), s.settled(ctx)
+		s.client.log.Info("created a stream", "stream", want.Name, "subjects", s.topic.subjects(), "replicas", max(1, want.Replicas))
+		return s.waitUntilKnown(ctx)
 	case !errors.As(err, &api) || api.APIError() == nil:
 		return nil, causeOf(ctx, err)
 	case api.APIError().ErrorCode == codeNameInUse:
-		// Another copy has created it this moment, or a person.
-		return s.streamInfo(ctx)
+		// Another copy, or a person, has just created it.
+		return s.readInfo(ctx)
 	case api.APIError().ErrorCode == codeSubjectOverlap:
-		return nil, s.overlap(ctx)
+		return nil, s.overlapError(ctx)
 	}
-	return nil, fmt.Errorf("create stream %s: %w", want.Name, refusal(api.APIError(), want.Name))
+	return nil, fmt.Errorf("create stream %s: %w", want.Name, apiError(api.APIError(), want.Name))
 }
 
-// settled waits until a stream that was created can be asked: the servers of a cluster
-// do not know of it all at once, and the others say that it is not there.
-func (s *Sink) settled(ctx context.Context) error {
+// waitUntilKnown returns the description of a stream that was just created. The servers of a
+// cluster do not learn of it at the same time, and until then they answer that it does not
+// exist.
+func (s *streamChecker) waitUntilKnown(ctx context.Context) (*streamInfo, error) {
 	for {
-		_, err := s.conn.last(ctx, s.topic.Stream.Name, s.topic.Subject)
+		info, err := s.readInfo(ctx)
+		if err == nil {
+			_, err = s.client.lastMessage(ctx, s.topic.Stream.Name, s.topic.Subject)
+		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return err
+			return info, err
 		}
 		if err := retry.Sleep(ctx, replicationWait); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
 
-func (s *Sink) errNoStream() error {
+// missingError returns the error about a missing stream that must not be created.
+func (s *streamChecker) missingError() error {
 	return feed.Permanent(fmt.Errorf("there is no stream %s, and stream.create is off; create it with "+
 		"'nats stream add %[1]s --subjects %s --storage file --retention limits --allow-batch --allow-rollup --allow-msg-ttl --defaults'",
-		s.topic.Stream.Name, strings.Join(s.subjects(), ",")))
+		s.topic.Stream.Name, strings.Join(s.topic.subjects(), ",")))
 }
 
-// overlap says which streams have the subjects already.
-func (s *Sink) overlap(ctx context.Context) error {
+// overlapError returns an error that names the streams that have the subjects already.
+func (s *streamChecker) overlapError(ctx context.Context) error {
 	var taken []string
-	for _, subject := range s.subjects() {
-		if name, err := s.conn.js.StreamNameBySubject(ctx, subject); err == nil {
+	for _, subject := range s.topic.subjects() {
+		if name, err := s.client.js.StreamNameBySubject(ctx, subject); err == nil {
 			taken = append(taken, fmt.Sprintf("%s belongs to stream %s", subject, name))
 		}
 	}
 	if len(taken) == 0 {
-		taken = append(taken, "part of "+strings.Join(s.subjects(), " or ")+" belongs to another stream")
+		taken = append(taken, "part of "+strings.Join(s.topic.subjects(), " or ")+" belongs to another stream")
 	}
 	return feed.Permanent(fmt.Errorf("cannot create stream %s: %s; name that stream in stream.name, or give the feed another topic",
 		s.topic.Stream.Name, strings.Join(taken, " and ")))
 }
 
-// fitness returns an error that says everything that makes a stream unfit.
-func (s *Sink) fitness(c jetstream.StreamConfig) error {
-	if wrong := s.misfits(c); len(wrong) > 0 {
+// checkConfig returns an error with everything in the configuration of a stream that keeps
+// it from holding the topic.
+func (s *streamChecker) checkConfig(c jetstream.StreamConfig) error {
+	if wrong := s.findProblems(c); len(wrong) > 0 {
 		return feed.Permanent(fmt.Errorf("stream %s cannot hold the topic: %s", c.Name, strings.Join(wrong, "; ")))
 	}
 	return nil
 }
 
-// misfits returns a sentence, with its cure, for everything that makes a stream
-// unfit. What counts is what the server says that the configuration is: a
-// server before 2.12 accepts a request for atomic batches, and ignores it.
-func (s *Sink) misfits(c jetstream.StreamConfig) []string {
+// findProblems returns a sentence, with its cure, for everything in a configuration that
+// keeps the stream from holding the topic. It must be the configuration that the server
+// returns: a server before 2.12 accepts a request for atomic batches, and ignores it.
+func (s *streamChecker) findProblems(c jetstream.StreamConfig) []string {
 	var wrong []string
 	add := func(bad bool, format string, args ...any) {
 		if bad {
@@ -146,7 +154,7 @@ func (s *Sink) misfits(c jetstream.StreamConfig) []string {
 	}
 	edit := "run 'nats stream edit " + c.Name + " "
 	for _, source := range c.Sources {
-		subjects := s.sourced(source)
+		subjects := s.sourcedSubjects(source)
 		add(len(subjects) > 0, "it takes messages from stream %s, which may be of %s; give the feed a stream of its own, or limit the source to other subjects "+
 			"with a filter", source.Name, strings.Join(subjects, " and "))
 	}
@@ -155,8 +163,8 @@ func (s *Sink) misfits(c jetstream.StreamConfig) []string {
 	add(c.Retention != jetstream.LimitsPolicy, "its retention is %s, which deletes the checkpoint; give the feed another stream, with --retention limits",
 		strings.ToLower(c.Retention.String()))
 	var missing []string
-	for _, subject := range s.subjects() {
-		if !covers(c.Subjects, subject) {
+	for _, subject := range s.topic.subjects() {
+		if !coversSubject(c.Subjects, subject) {
 			missing = append(missing, subject)
 		}
 	}
@@ -170,18 +178,18 @@ func (s *Sink) misfits(c jetstream.StreamConfig) []string {
 	add(c.SubjectTransform != nil, "it transforms subjects; %s--no-transform'", edit)
 	add(c.AllowMsgCounter, "it is a counter; give the feed another stream")
 	add(c.MaxMsgSize > 0 && c.MaxMsgSize < leastMessage, "its max_msg_size of %d bytes is too small for a checkpoint; %s--max-msg-size=-1'", c.MaxMsgSize, edit)
-	payload := s.conn.nc.MaxPayload()
+	payload := s.client.nc.MaxPayload()
 	add(payload > 0 && payload < leastMessage, "the server's max_payload of %d bytes is too small for a checkpoint; raise it to %d at least", payload, leastMessage)
-	// Only a topic that has the stream for itself has its checkpoint among the
-	// newest messages always.
-	add(!s.alone(c.Subjects) && c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0),
+	// Only in a stream without other subjects is the checkpoint always among the newest
+	// messages.
+	add(!s.topic.ownsAll(c.Subjects) && c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0),
 		"it takes other subjects, too, and discards its oldest messages, which may be the checkpoint; give the feed a stream of its own, or %s--max-bytes=-1 --max-msgs=-1'", edit)
 	return wrong
 }
 
-// sourced returns which of the topic's subjects a source of its stream may write to. The
-// server stores what comes from a source whatever the subjects of the stream are.
-func (s *Sink) sourced(source *jetstream.StreamSource) []string {
+// sourcedSubjects returns the subjects of the topic that a source of its stream may write to.
+// The server stores messages from a source whatever the subjects of the stream are.
+func (s *streamChecker) sourcedSubjects(source *jetstream.StreamSource) []string {
 	patterns := []string{cmp.Or(source.FilterSubject, ">")}
 	if len(source.SubjectTransforms) > 0 {
 		patterns = nil
@@ -189,25 +197,25 @@ func (s *Sink) sourced(source *jetstream.StreamSource) []string {
 	for _, transform := range source.SubjectTransforms {
 		to := cmp.Or(transform.Destination, transform.Source, ">")
 		if i := strings.IndexAny(to, "{$"); i >= 0 {
-			// What stands for {{wildcard(1)}} or $1 may be several words.
+			// {{wildcard(1)}} or $1 may be replaced by several words.
 			to = to[:strings.LastIndexByte(to[:i], '.')+1] + ">"
 		}
 		patterns = append(patterns, to)
 	}
-	return slices.DeleteFunc(s.subjects(), func(subject string) bool { return !covers(patterns, subject) })
+	return slices.DeleteFunc(s.topic.subjects(), func(subject string) bool { return !coversSubject(patterns, subject) })
 }
 
-// covers says whether one of the patterns of a stream matches subject.
-func covers(patterns []string, subject string) bool {
+// coversSubject reports whether one of the patterns of a stream matches subject.
+func coversSubject(patterns []string, subject string) bool {
 	for _, p := range patterns {
-		if matches(strings.Split(p, "."), strings.Split(subject, ".")) {
+		if matchTokens(strings.Split(p, "."), strings.Split(subject, ".")) {
 			return true
 		}
 	}
 	return false
 }
 
-func matches(pattern, subject []string) bool {
+func matchTokens(pattern, subject []string) bool {
 	for i, token := range pattern {
 		switch {
 		case i >= len(subject):

@@ -6,30 +6,18 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
 	"github.com/feedbridge/feedbridge/credential"
 )
 
-// api is the prefix of the subjects of JetStream requests, with its last dot.
-func (c Config) api() string {
-	switch {
-	case c.Domain != "":
-		return "$JS." + c.Domain + ".API."
-	case c.APIPrefix != "":
-		return strings.TrimSuffix(c.APIPrefix, ".") + "."
-	}
-	return jetstream.DefaultAPIPrefix
-}
-
-// options returns the options that prove who connects. It reads every file
-// once, so that one that cannot be read is an error now and not a puzzle later.
-func (c Config) options() ([]nats.Option, error) {
+// credentialOptions returns the options with the credentials, TLS and the inbox prefix. It
+// reads every file once, so that one that cannot be read is an error at the start.
+func (c Config) credentialOptions() ([]nats.Option, error) {
 	var opts []nats.Option
 	switch {
 	case c.CredentialsFile != "":
-		if err := checkCredentials(c.CredentialsFile); err != nil {
+		if err := checkCredentialsFile(c.CredentialsFile); err != nil {
 			return nil, fmt.Errorf("credentials_file: %w", err)
 		}
 		opts = append(opts, nats.UserCredentials(c.CredentialsFile))
@@ -54,14 +42,14 @@ func (c Config) options() ([]nats.Option, error) {
 	}
 	if c.TLS.CAFile != "" {
 		opt := nats.RootCAs(c.TLS.CAFile)
-		if err := try(opt); err != nil {
+		if err := applyOption(opt); err != nil {
 			return nil, fmt.Errorf("tls.ca_file: %w", err)
 		}
 		opts = append(opts, opt)
 	}
 	if c.TLS.CertFile != "" {
 		opt := nats.ClientCert(c.TLS.CertFile, c.TLS.KeyFile)
-		if err := try(opt); err != nil {
+		if err := applyOption(opt); err != nil {
 			return nil, fmt.Errorf("tls.cert_file, tls.key_file: %w", err)
 		}
 		opts = append(opts, opt)
@@ -75,8 +63,9 @@ func (c Config) options() ([]nats.Option, error) {
 	return opts, nil
 }
 
-// try applies an option that reads files, and calls what it leaves for later.
-func try(opt nats.Option) error {
+// applyOption applies an option that reads files, and calls the functions that it sets, so
+// that the files are read now.
+func applyOption(opt nats.Option) error {
 	var o nats.Options
 	if err := opt(&o); err != nil {
 		return err
@@ -94,12 +83,12 @@ func try(opt nats.Option) error {
 	return nil
 }
 
-func checkCredentials(file string) error {
+func checkCredentialsFile(file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	// The errors of nkeys quote nothing of what they read.
+	// The errors of nkeys do not quote the file.
 	if _, err := nkeys.ParseDecoratedJWT(data); err != nil {
 		return fmt.Errorf("%s has no user JWT: %w", file, err)
 	}
@@ -109,9 +98,9 @@ func checkCredentials(file string) error {
 	return nil
 }
 
-// secretOrFile returns a function that returns s, or what the file has now: the
-// file is read again at every connect, so that a rotated secret is taken up. If
-// that fails the server is given an empty one, and its refusal is reported.
+// secretOrFile returns a function that returns s, or the current content of the file. The
+// file is read again at every connect, so that a rotated secret takes effect. If
+// that fails the secret is empty, and the refusal of the server is reported.
 func secretOrFile(s credential.Secret, key, file string) (func() string, error) {
 	if file == "" {
 		return s.Reveal, nil
@@ -125,8 +114,8 @@ func secretOrFile(s credential.Secret, key, file string) (func() string, error) 
 	}, nil
 }
 
-// proof says in what way c proves who connects, for an error about it.
-func (c Config) proof() string {
+// credentialKeys returns the keys of the configured credentials, for errors about them.
+func (c Config) credentialKeys() string {
 	switch {
 	case c.CredentialsFile != "":
 		return "credentials_file"

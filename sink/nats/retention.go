@@ -7,21 +7,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Forgets returns what in the stream's configuration takes messages of the topic
-// away in time; nothing if it keeps all of them.
+// Forgets returns the limits in the stream's configuration that delete old messages of the
+// topic, such as "max_age 24h0m0s"; none if the stream keeps all of them.
 func (s *Sink) Forgets(ctx context.Context) ([]string, error) {
 	var limits []string
-	err := s.conn.ask(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
-		info, err := s.streamInfo(ctx)
+	err := s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
+		info, err := s.stream.readInfo(ctx)
 		if err == nil {
-			limits = forgets(info.Config)
+			limits = retentionLimits(info.Config)
 		}
 		return err
 	})
 	return limits, err
 }
 
-func forgets(c jetstream.StreamConfig) []string {
+func retentionLimits(c jetstream.StreamConfig) []string {
 	var limits []string
 	add := func(set bool, format string, args ...any) {
 		if set {
@@ -29,7 +29,7 @@ func forgets(c jetstream.StreamConfig) []string {
 		}
 	}
 	add(c.MaxAge > 0, "max_age %v", c.MaxAge)
-	// A stream that discards what is new refuses it, and keeps what it has.
+	// With discard new the stream refuses new messages at the limit and deletes none.
 	old := c.Discard == jetstream.DiscardOld
 	add(c.MaxMsgs > 0 && old, "max_msgs %d", c.MaxMsgs)
 	add(c.MaxBytes > 0 && old, "max_bytes %d", c.MaxBytes)

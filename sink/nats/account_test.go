@@ -1,0 +1,73 @@
+package nats_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
+	"github.com/feedbridge/feedbridge/sink/nats"
+)
+
+// runAccounts runs a server with two accounts that have JetStream. The account "shop" uses
+// the JetStream of the account "hub" under the prefix "hub.API"; imports are the other
+// subjects of the hub that it imports. It returns the URLs of both.
+func runAccounts(t *testing.T, imports string) (hub, shop string) {
+	t.Helper()
+	port := freePort(t)
+	file := filepath.Join(t.TempDir(), "server.conf")
+	text := fmt.Sprintf(`
+		listen: 127.0.0.1:%d
+		jetstream: { store_dir: %s }
+		accounts: {
+			hub: {
+				jetstream: enabled
+				users: [ { user: hub, password: p } ]
+				exports: [ { service: "$JS.API.>" }, { service: "shop.orders" }, { service: "_feedbridge.shop.orders" } ]
+			}
+			shop: {
+				jetstream: enabled
+				users: [ { user: shop, password: p } ]
+				imports: [ { service: { account: hub, subject: "$JS.API.>" }, to: "hub.API.>" } %s ]
+			}
+		}`, port, strconv.Quote(t.TempDir()), imports)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runServer(t, opts)
+	return fmt.Sprintf("nats://hub:p@127.0.0.1:%d", port), fmt.Sprintf("nats://shop:p@127.0.0.1:%d", port)
+}
+
+func TestStreamOfAnotherAccount(t *testing.T) {
+	t.Parallel()
+	hub, shop := runAccounts(t, `, { service: { account: hub, subject: "shop.orders" } }, { service: { account: hub, subject: "_feedbridge.shop.orders" } }`)
+	s := connect(t, nats.Config{URL: shop, APIPrefix: "hub.API"}).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 3)
+	commit(t, s, 3, 5)
+	wantFeed(t, connect(t, nats.Config{URL: hub}).Sink(orders()), 5)
+}
+
+// The account of the user has a stream with the same name and subjects as the one that is
+// read through the prefix. Both are in the same JetStream domain, so the acknowledgement is
+// the same as that of the right stream.
+func TestAnotherAccountsStreamHasTheSubject(t *testing.T) {
+	t.Parallel()
+	hub, shop := runAccounts(t, "")
+	resume(t, connect(t, nats.Config{URL: shop}).Sink(orders()))
+	s := connect(t, nats.Config{URL: shop, APIPrefix: "hub.API"}).Sink(orders())
+	resume(t, s)
+	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
+	wantError(t, err, true, nil, "acknowledged what was meant for the stream of that name behind api_prefix hub.API", "has the subject _feedbridge.shop.orders, too")
+	if cp := resume(t, connect(t, nats.Config{URL: hub}).Sink(orders())); !cp.IsZero() {
+		t.Errorf("checkpoint %+v, want none", cp)
+	}
+}

@@ -1,0 +1,206 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// client makes requests to JetStream over one connection. Requests that change nothing are
+// repeated until they are answered. It is safe for concurrent use.
+type client struct {
+	cfg      Config
+	servers  string // for errors: without user names and passwords
+	log      *slog.Logger
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	sessions *sessionTracker
+	// consumerTTL is how long the server keeps the consumer of a reader that is gone.
+	consumerTTL time.Duration
+}
+
+// withSession calls f with the current session, and makes its errors understandable. topic is
+// named in them. The context of f ends with the session; f bounds its requests.
+func (c *client) withSession(ctx context.Context, topic string, f func(context.Context, *session) error) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	ses, err := c.sessions.current()
+	if err != nil {
+		return err
+	}
+	if err := c.checkVersion(); err != nil {
+		return err
+	}
+	explainer := newExplainer(c.nc, c.cfg, c.servers)
+	ctx, cancel := ses.bindContext(ctx)
+	defer cancel()
+	if err := f(ctx, ses); err != nil {
+		return fmt.Errorf("topic %q: %w", topic, explainer.explain(ctx, err))
+	}
+	return nil
+}
+
+// checkJetStream returns an error unless there is a connection, to a server that is new
+// enough, whose JetStream this account may use.
+func (c *client) checkJetStream(ctx context.Context) error {
+	ses, err := c.sessions.current()
+	if err != nil {
+		return err
+	}
+	if err := c.checkVersion(); err != nil {
+		return err
+	}
+	explainer := newExplainer(c.nc, c.cfg, c.servers)
+	ctx, release := ses.bindContext(ctx)
+	defer release()
+	ctx, cancel := c.withTimeout(ctx)
+	defer cancel()
+	if _, err := c.js.AccountInfo(ctx); err != nil {
+		return explainer.explain(ctx, err)
+	}
+	return nil
+}
+
+// minor is the first minor version of 2.x that has atomic batches.
+const minor = 12
+
+func (c *client) checkVersion() error {
+	if c.cfg.apiPrefix() != jetstream.DefaultAPIPrefix {
+		// The streams may be on another server than this one. Their configuration and the
+		// acknowledgements show whether that server has atomic batches.
+		return nil
+	}
+	version := c.nc.ConnectedServerVersion()
+	var major, n int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &n); err != nil || major > 2 || major == 2 && n >= minor {
+		// A version that cannot be read is that of a private build.
+		return nil
+	}
+	return feed.Permanent(fmt.Errorf("the NATS server at %s has version %s, which has no atomic batches; feedbridge needs 2.%d or newer",
+		c.servers, version, minor))
+}
+
+// retryRequest repeats a request that changes nothing until it is answered or the timeout
+// of the configuration is over. A server that is not the leader of a stream drops requests
+// about the stream, and during an election all servers drop them.
+func (c *client) retryRequest(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := c.withTimeout(ctx)
+	defer cancel()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, min(time.Second, c.cfg.Timeout/4))
+		err := request(attempt)
+		timeout := attempt.Err()
+		cancel()
+		if err == nil || timeout == nil || !errors.Is(err, timeout) || ctx.Err() != nil {
+			return causeOf(ctx, err)
+		}
+	}
+}
+
+// withTimeout returns a context that bounds one request by the timeout of the
+// configuration.
+func (c *client) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return contextWithTimeout(ctx, c.cfg.Timeout)
+}
+
+// contextWithTimeout returns a context that ends after d, with an error about NATS as its
+// cause.
+func contextWithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer from NATS within %v", d))
+}
+
+// streamInfo is a stream as its leader describes it.
+type streamInfo struct {
+	jetstream.StreamInfo
+	// Domain is the JetStream domain of the leader, empty if it has none. Acknowledgements
+	// of the stream name the same.
+	Domain string `json:"domain"`
+}
+
+// streamInfo asks the leader of a stream. The client's Stream does not return the domain.
+func (c *client) streamInfo(ctx context.Context, stream string) (*streamInfo, error) {
+	var answer struct {
+		streamInfo
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := c.requestJSON(ctx, "STREAM.INFO."+stream, nil, &answer); err != nil {
+		return nil, err
+	}
+	switch {
+	case answer.Error != nil:
+		return nil, answer.Error
+	case answer.Config.Name != stream:
+		return nil, errors.New("NATS answered without the stream")
+	}
+	return &answer.streamInfo, nil
+}
+
+// requestJSON sends a request that changes nothing to the JetStream API, and decodes the
+// answer.
+func (c *client) requestJSON(ctx context.Context, subject string, request []byte, answer any) error {
+	var reply *nats.Msg
+	err := c.retryRequest(ctx, func(ctx context.Context) (err error) {
+		reply, err = c.nc.RequestWithContext(ctx, c.cfg.apiPrefix()+subject, request)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(reply.Data, answer); err != nil {
+		return fmt.Errorf("NATS answered what is not JSON: %w", err)
+	}
+	return nil
+}
+
+// lastMessage returns the newest message on a subject, or nil.
+func (c *client) lastMessage(ctx context.Context, stream, subject string) (*storedMessage, error) {
+	return c.getMessage(ctx, stream, map[string]any{"last_by_subj": subject})
+}
+
+// firstMessage returns the oldest message on a subject, or nil.
+func (c *client) firstMessage(ctx context.Context, stream, subject string) (*storedMessage, error) {
+	return c.getMessage(ctx, stream, map[string]any{"next_by_subj": subject, "seq": 1})
+}
+
+// messageAt returns the message at a sequence, or nil.
+func (c *client) messageAt(ctx context.Context, stream string, sequence uint64) (*storedMessage, error) {
+	return c.getMessage(ctx, stream, map[string]any{"seq": sequence})
+}
+
+// getMessage returns the message that a query selects, or nil. The stream's leader answers
+// it: replicas may be behind, and any of them may answer Direct Get.
+func (c *client) getMessage(ctx context.Context, stream string, query map[string]any) (*storedMessage, error) {
+	request, err := json.Marshal(query)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Message *storedMessage      `json:"message"`
+		Error   *jetstream.APIError `json:"error"`
+	}
+	if err := c.requestJSON(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
+		return nil, err
+	}
+	switch {
+	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
+		return nil, nil
+	case answer.Error != nil:
+		return nil, answer.Error
+	case answer.Message == nil:
+		return nil, errors.New("NATS answered without a message")
+	}
+	return answer.Message, nil
+}
+
+// replicationWait is the wait before a server is asked again for what another server of the
+// cluster is known to have.
+const replicationWait = 10 * time.Millisecond

@@ -1,0 +1,186 @@
+package nats
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// dedupeLoader keeps the IDs of a topic in memory and loads them from the topic. The IDs are
+// valid as long as the newest message that they were loaded from is in the stream, because a
+// stream loses messages at its end. The sequence and the Count of the checkpoint would not
+// prove that: other copies may fill a lost tail again with other commits, or other entities.
+type dedupeLoader struct {
+	client *client
+	topic  Topic
+	ids    *sink.IDs
+	// seen is the state of the topic that ids was loaded from. It outlives errors.
+	seen topicState
+}
+
+// topicState is the state of a topic in which this process saw it last.
+type topicState struct {
+	// created is when the stream was created.
+	created time.Time
+	// checkpoint is the newest checkpoint that was read or stored; nil if the topic had none.
+	checkpoint *storedMessage
+	// complete reports whether the IDs were loaded up to checkpoint since they were last
+	// dropped. A load may fail half-way, and the topic may then have that checkpoint again.
+	complete bool
+	// newest is the newest entity whose ID was loaded or committed.
+	newest identity
+	// moved is when a person had last moved the checkpoint.
+	moved time.Time
+}
+
+// dropIDs forgets the IDs. The checkpoint that was seen is kept: whether the topic has lost it
+// does not depend on the IDs.
+func (d *dedupeLoader) dropIDs() {
+	d.ids.Reset()
+	d.seen.newest, d.seen.complete = identity{}, false
+}
+
+// recordUnwritten records that the topic of a stream has no checkpoint and no entities.
+func (d *dedupeLoader) recordUnwritten(info *streamInfo) {
+	d.dropIDs()
+	d.seen = topicState{created: info.Created, complete: true}
+}
+
+// recordCommit adds the IDs of a commit that is stored.
+func (d *dedupeLoader) recordCommit(entities []feed.Entity, cp checkpoint.Checkpoint, c committed) {
+	d.ids.Commit(entities)
+	d.seen.checkpoint, d.seen.moved = c.fence.checkpoint, cp.Moved
+	if len(entities) > 0 {
+		d.seen.newest = c.newest
+	}
+}
+
+// catchUp makes the IDs the newest of the topic up to the sequence to, with all of its marks,
+// for the checkpoint cp, which is stored in last. It reads nothing if the topic has not
+// changed since it was seen, and of a topic without marks never much more than the window.
+func (d *dedupeLoader) catchUp(ctx context.Context, info *streamInfo, last *storedMessage, to uint64, cp checkpoint.Checkpoint) error {
+	switch {
+	case !cp.Moved.Equal(d.seen.moved):
+		// A person has moved the checkpoint, perhaps after deleting messages.
+		d.dropIDs()
+	case d.seen.complete && last.equals(d.seen.checkpoint) && to == last.Sequence && d.seen.newest.sequence < to:
+		return nil
+	default:
+		if held, err := d.topicHolds(ctx, info, d.seen.newest); err != nil {
+			return err
+		} else if !held {
+			d.dropIDs()
+		}
+	}
+	if d.seen.newest.sequence < to {
+		if err := d.loadNewer(ctx, info, to); err != nil {
+			return err
+		}
+	}
+	d.seen.created, d.seen.checkpoint, d.seen.complete, d.seen.moved = info.Created, last, true, cp.Moved
+	return nil
+}
+
+// loadNewer loads the IDs of the messages after the newest one that is known, up to the
+// sequence to.
+func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, to uint64) error {
+	first := max(1, info.State.FirstSeq)
+	from := max(first, d.seen.newest.sequence+1)
+	r, err := d.openWindow(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	if err := d.loadMessages(ctx, info, r, to); err != nil || r.from == from || !d.ids.Marked() {
+		return err
+	}
+	// The source of a topic with marks needs every mark, however old.
+	d.dropIDs()
+	if r, err = d.openHeaders(ctx, first); err != nil {
+		return err
+	}
+	return d.loadMessages(ctx, info, r, to)
+}
+
+// topicHolds reports whether the topic still has the message m. Then it has all messages in
+// front of m, too: a stream that goes back in time, after a power cut or when a backup is
+// restored, loses its tail.
+func (d *dedupeLoader) topicHolds(ctx context.Context, info *streamInfo, m identity) (bool, error) {
+	if m.sequence == 0 {
+		return true, nil
+	}
+	found, err := d.client.messageAt(ctx, d.topic.Stream.Name, m.sequence)
+	if err != nil {
+		return false, err
+	}
+	held := found != nil && identityOf(found.Sequence, found.header(), found.Time) == m
+	// Limits delete the messages in front of the stream's first one, or the oldest of a
+	// subject.
+	expired := found == nil && (m.sequence < info.State.FirstSeq || info.Config.MaxMsgsPerSubject > 0)
+	if !held && !expired {
+		d.client.log.Warn("the stream has lost its newest messages", "stream", info.Config.Name, "sequence", m.sequence)
+	}
+	return held, nil
+}
+
+// loadMessages adds the IDs of all messages of r up to the sequence to, which is that of a
+// checkpoint or of an entity, and closes r. Any replica may deliver them; the message at to
+// is known to be there, so loadMessages ends only when it has come.
+//
+// The stream may have gone back in time between the check of the newest known message and
+// the creation of the consumer: in a cluster the connection survives that. So that message
+// is checked once more when the first one has come. Those after it are of the same stream:
+// a consumer that starts again numbers its messages from 1.
+func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *reader, to uint64) error {
+	known := d.seen.newest
+	defer sink.Announce(d.client.log, d.topic.Subject, r.pending())()
+	defer r.close()
+	for seen := uint64(0); seen < to; {
+		m, err := r.nextKnown(ctx, to)
+		if err != nil {
+			return fmt.Errorf("read what the topic holds: %w", err)
+		}
+		if seen == 0 {
+			if held, err := d.topicHolds(ctx, info, known); err != nil {
+				return err
+			} else if !held {
+				d.dropIDs()
+				return errors.New("the stream has lost its newest messages while it was read")
+			}
+		}
+		if seen = m.sequence; seen <= to && m.Subject == d.topic.Subject {
+			d.ids.LoadMessage(m.fields())
+			d.seen.newest = identityOf(m.sequence, m.Header, m.time)
+		}
+	}
+	return nil
+}
+
+// openHeaders opens a reader of the headers of the topic and its checkpoint.
+func (d *dedupeLoader) openHeaders(ctx context.Context, from uint64) (*reader, error) {
+	return openReader(ctx, d.client, d.topic.Stream.Name, d.topic.subjects(), from, true)
+}
+
+// openWindow opens a reader of about the newest messages up to the sequence to: of a window
+// of them at least, or of all from first on if there are fewer, or if the topic is known to
+// have marks. Sequences have gaps where checkpoints were, and a shared stream has messages of
+// other subjects between.
+func (d *dedupeLoader) openWindow(ctx context.Context, first, to uint64) (*reader, error) {
+	window := uint64(cmp.Or(d.topic.Window, sink.DefaultWindow))
+	for span := 2 * window; ; span *= 4 {
+		from := first
+		if to > span && !d.ids.Marked() {
+			from = max(first, to-span)
+		}
+		r, err := d.openHeaders(ctx, from)
+		if err != nil || from == first || r.pending() > window {
+			return r, err
+		}
+		r.close()
+	}
+}

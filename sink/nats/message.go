@@ -1,0 +1,98 @@
+package nats
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/feedbridge/feedbridge/feed"
+	codec "github.com/feedbridge/feedbridge/message"
+)
+
+// The headers that the server obeys.
+const (
+	batchID       = "Nats-Batch-Id"
+	batchSequence = "Nats-Batch-Sequence"
+	batchCommit   = "Nats-Batch-Commit"
+	expectedLast  = "Nats-Expected-Last-Subject-Sequence"
+	rollup        = "Nats-Rollup"
+	ttl           = "Nats-TTL"
+)
+
+// firstOf is a header whose value is a topic. The topic has never had a message before the
+// one that has this header: it is the topic's first entity, or a checkpoint that is older
+// than the first entity. While the topic's oldest message has it, nothing was removed from
+// the front of the topic.
+const firstOf = "Feedbridge-First"
+
+// storedMessage is a message as the leader of its stream has it.
+type storedMessage struct {
+	Sequence uint64 `json:"seq"`
+	Header   []byte `json:"hdrs"`
+	Data     []byte `json:"data"`
+	// Time is when the server stored it.
+	Time time.Time `json:"time"`
+}
+
+// equals reports whether two messages have the same content at the same sequence.
+// Either may be nil, which means no message.
+func (m *storedMessage) equals(other *storedMessage) bool {
+	if m == nil || other == nil {
+		return m == other
+	}
+	return m.Sequence == other.Sequence && bytes.Equal(m.Data, other.Data)
+}
+
+// precedesTopic reports whether the topic has never had a message before this one.
+func (m *storedMessage) precedesTopic(topic string) bool { return m.header().Get(firstOf) == topic }
+
+// isOurs reports whether feedbridge has written the message.
+func (m *storedMessage) isOurs() bool { return m.header().Get(codec.FeedName) != "" }
+
+func (m *storedMessage) header() nats.Header {
+	h, err := nats.DecodeHeadersMsg(m.Header)
+	if err != nil {
+		return nil
+	}
+	return h
+}
+
+// deliveredMessage is a message that a consumer has delivered.
+type deliveredMessage struct {
+	*nats.Msg
+	sequence uint64
+	time     time.Time
+}
+
+// fields returns the message's header as a list, sorted by name, with the values of a
+// name in their order. NATS clients keep headers in maps.
+func (m *deliveredMessage) fields() feed.Header {
+	list := make(feed.Header, 0, len(m.Header))
+	for name, values := range m.Header {
+		for _, value := range values {
+			list = append(list, feed.Field{Name: name, Value: value})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b feed.Field) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// identity identifies a message of the topic, so that it is recognised when it is read
+// again: no other message has the same, at whatever sequence.
+type identity struct {
+	sequence uint64 // 0 if there is no message
+	// id is the message's batch and its number there, or the time at which it was
+	// stored if feedbridge has not written it.
+	id string
+}
+
+// identityOf returns the identity of a message that was read.
+func identityOf(sequence uint64, h nats.Header, at time.Time) identity {
+	if batch := h.Get(batchID); batch != "" {
+		return identity{sequence, batch + "/" + h.Get(batchSequence)}
+	}
+	return identity{sequence, at.UTC().Format(time.RFC3339Nano)}
+}

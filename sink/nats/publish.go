@@ -1,0 +1,194 @@
+package nats
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	codec "github.com/feedbridge/feedbridge/message"
+)
+
+// The largest commit that is useful: a server takes 1,000 messages in a batch, of which one
+// is the checkpoint, and it stores nothing of a batch before the batch is complete.
+const (
+	MaxEntities = 999
+	MaxBytes    = 4 << 20
+)
+
+// publisher publishes the commits of one topic as atomic batches.
+type publisher struct {
+	client      *client
+	topic       Topic
+	limit       *sizeLimit
+	checkpoints *checkpointReader
+	// domain is the JetStream domain of the stream, when its configuration was last read.
+	domain string
+}
+
+// A batch is the content of a commit.
+type batch struct {
+	first      bool // the topic has never had an entity
+	entities   []feed.Entity
+	staged     *stagedBatch // has the entities, if they were sent ahead; else nil
+	checkpoint checkpoint.Checkpoint
+}
+
+// A committed batch is stored.
+type committed struct {
+	fence  fence    // of the next commit
+	newest identity // of the last entity, if there is one
+}
+
+// publish stores a batch, if the newest checkpoint is still that of f. It calls meanwhile, in
+// another goroutine, while it waits for the acknowledgement, and returns after meanwhile has.
+func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile func()) (committed, error) {
+	last := &nats.Msg{Subject: p.topic.checkpointSubject(), Data: checkpoint.Encode(b.checkpoint), Header: nats.Header{
+		expectedLast: {strconv.FormatUint(f.sequence(), 10)},
+		// One checkpoint is kept, and it outlives the stream's age limit.
+		rollup: {"sub"},
+		ttl:    {"never"},
+	}}
+	if b.first && len(b.entities) == 0 {
+		last.Header[firstOf] = []string{p.topic.Subject}
+	}
+	// A checkpoint without entities is a plain message, which costs the server much less
+	// than a batch.
+	var id string
+	if len(b.entities) > 0 {
+		if id = nuid.Next(); b.staged != nil {
+			id = b.staged.id
+		}
+		last.Header[batchID] = []string{id}
+		last.Header[batchSequence] = []string{strconv.Itoa(len(b.entities) + 1)}
+		last.Header[batchCommit] = []string{"1"}
+	}
+	if err := p.limit.checkCheckpoint(last); err != nil {
+		return committed{}, err
+	}
+	if len(b.entities) > 0 && b.staged == nil {
+		if err := p.sendEntities(id, b.first, b.entities); err != nil {
+			return committed{}, err
+		}
+	}
+	if err := p.checkpoints.confirm(ctx, f); err != nil {
+		return committed{}, err
+	}
+	now := time.Now()
+	// It starts when this goroutine waits for the answer, so that the message that makes
+	// the commit goes out first.
+	var waiting sync.WaitGroup
+	waiting.Go(meanwhile)
+	reply, err := p.client.nc.RequestMsgWithContext(ctx, last)
+	waiting.Wait()
+	if errors.Is(err, nats.ErrNoResponders) {
+		return committed{}, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", p.topic.Stream.Name)
+	}
+	if err != nil {
+		return committed{}, causeOf(ctx, err)
+	}
+	sequence, err := p.parseAck(reply.Data, id, len(b.entities)+1)
+	if err != nil {
+		return committed{}, err
+	}
+	stored := &storedMessage{Sequence: sequence, Data: last.Data}
+	if err := p.checkpoints.confirmStored(ctx, stored); err != nil {
+		return committed{}, err
+	}
+	// A batch has consecutive sequences. If it had not, holds would not recognise the
+	// entity, and the IDs would be loaded again.
+	newest := identity{sequence - 1, id + "/" + strconv.Itoa(len(b.entities))}
+	return committed{fence{stored, now}, newest}, nil
+}
+
+// sendEntities sends all of a batch except its last message. The server stores nothing
+// before it has received that one, and drops a batch that remains incomplete. first reports
+// that the topic has never had an entity.
+func (p *publisher) sendEntities(id string, first bool, entities []feed.Entity) error {
+	// PublishMsg has copied the whole message when it returns, so one message with one
+	// map serves for all.
+	msg := &nats.Msg{Subject: p.topic.Subject, Header: make(nats.Header, 16)}
+	ids := []string{id}
+	var fields feed.Header
+	var values []string
+	for i := range entities {
+		e := &entities[i]
+		fields = codec.AppendHeader(fields[:0], p.topic.Feed, *e)
+		if err := p.limit.checkEntity(fields, len(e.Body)); err != nil {
+			// The gate has checked it already, but the limit may be lower since.
+			return feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
+		}
+		clear(msg.Header)
+		values = values[:0]
+		for _, f := range fields {
+			if before := msg.Header[f.Name]; before != nil {
+				msg.Header[f.Name] = append(before, f.Value)
+				continue
+			}
+			values = append(values, f.Value)
+			msg.Header[f.Name] = lastOf(values)
+		}
+		values = append(values, strconv.Itoa(i+1))
+		msg.Header[batchSequence] = lastOf(values)
+		msg.Header[batchID] = ids
+		if first && i == 0 {
+			msg.Header[firstOf] = []string{p.topic.Subject}
+		}
+		msg.Data = e.Body
+		if err := p.client.nc.PublishMsg(msg); errors.Is(err, nats.ErrReconnectBufExceeded) {
+			return errLost
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastOf returns a slice with the last element of values. Appending to it copies.
+func lastOf(values []string) []string {
+	n := len(values)
+	return values[n-1 : n : n]
+}
+
+// parseAck reads the server's answer to a batch of n messages, or to a plain message if id
+// is empty. It returns the sequence of the checkpoint.
+func (p *publisher) parseAck(data []byte, id string, n int) (sequence uint64, err error) {
+	var ack struct {
+		Error    *jetstream.APIError `json:"error"`
+		Stream   string              `json:"stream"`
+		Domain   string              `json:"domain"`
+		Sequence uint64              `json:"seq"`
+		Batch    string              `json:"batch"`
+		Count    int                 `json:"count"`
+	}
+	stream, subject := p.topic.Stream.Name, p.topic.checkpointSubject()
+	switch err := json.Unmarshal(data, &ack); {
+	case err != nil:
+		return 0, fmt.Errorf("NATS answered what is not an acknowledgement: %w", err)
+	case ack.Error != nil:
+		return 0, apiError(ack.Error, stream)
+	case ack.Stream != stream:
+		return 0, feed.Permanent(fmt.Errorf("stream %s acknowledged what was meant for %s; which of them has the subject %s?",
+			ack.Stream, stream, subject))
+	case ack.Domain != p.domain:
+		return 0, feed.Permanent(fmt.Errorf("JetStream domain %q acknowledged what was meant for domain %s: it has a stream with the subject %s, too; delete the subject there",
+			ack.Domain, cmp.Or(p.domain, `""`), subject))
+	case ack.Sequence == 0:
+		return 0, errors.New("NATS acknowledged without a sequence")
+	case id != "" && (ack.Batch != id || ack.Count != n):
+		// A server that knows no batches has stored each message by itself.
+		return 0, feed.Permanent(fmt.Errorf("NATS acknowledged %d messages as batch %q in place of %d as %q: this server has no atomic batches, "+
+			"and the topic may now hold part of a commit; make every server of the cluster 2.%d or newer", ack.Count, ack.Batch, n, id, minor))
+	}
+	return ack.Sequence, nil
+}

@@ -1,0 +1,168 @@
+package nats
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/feedbridge/feedbridge/feed"
+)
+
+// A session lasts from one connect to the next disconnect. The properties of a stream that
+// a sink has checked hold within it: the next session may be with a server of another
+// version.
+type session struct {
+	// lost is done when the connection is lost.
+	lost context.Context
+	end  context.CancelFunc
+	// reconnects is the number of reconnects of the connection when the session began. If
+	// it has grown, the session is over although no handler has been called yet.
+	reconnects uint64
+}
+
+var errLost = errors.New("the connection to NATS was lost")
+
+// bindContext returns a context that ends when the session does, with [errLost] as its
+// cause.
+func (s *session) bindContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.lost, func() { cancel(errLost) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// sessionTracker follows the sessions of one connection through the handlers of nats.go,
+// logs their changes, and knows why there is no session. It is safe for concurrent use.
+type sessionTracker struct {
+	servers     string // for errors and logs: without user names and passwords
+	credentials string // the configuration keys of the credentials, for errors
+	log         *slog.Logger
+	// nc is set before current is called.
+	nc *nats.Conn
+
+	mu sync.Mutex
+	// active is the session of the connection as it is now; nil if there is none.
+	active *session
+	// down is the reason why there is no connection.
+	down error
+	// attempted is closed when the first attempt to connect has ended.
+	attempted chan struct{}
+	once      sync.Once
+	// reconnected is closed, and replaced, when there is a connection again.
+	reconnected chan struct{}
+}
+
+func newSessionTracker(servers, credentials string, log *slog.Logger) *sessionTracker {
+	return &sessionTracker{
+		servers: servers, credentials: credentials, log: log,
+		attempted: make(chan struct{}), reconnected: make(chan struct{}),
+	}
+}
+
+// handlers returns the options that report the state of a connection to t.
+func (t *sessionTracker) handlers() []nats.Option {
+	return []nats.Option{
+		nats.ConnectHandler(t.onConnect),
+		nats.ReconnectHandler(t.onConnect),
+		nats.ReconnectErrHandler(func(nc *nats.Conn, err error) { t.onDisconnect(nc, "cannot connect to NATS", err) }),
+		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) { t.onDisconnect(nc, "lost the connection to NATS", err) }),
+		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) { t.onAsyncError(nc, err) }),
+	}
+}
+
+// nextConnection returns a channel that is closed when the next session begins.
+func (t *sessionTracker) nextConnection() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.reconnected
+}
+
+func (t *sessionTracker) onConnect(nc *nats.Conn) {
+	t.mu.Lock()
+	if t.active != nil {
+		t.active.end()
+	}
+	lost, end := context.WithCancel(context.Background())
+	t.active = &session{lost, end, nc.Stats().Reconnects}
+	t.down = nil
+	close(t.reconnected)
+	t.reconnected = make(chan struct{})
+	t.mu.Unlock()
+	t.once.Do(func() { close(t.attempted) })
+	t.log.Info("connected to NATS", "server", nc.ConnectedServerName(), "version", nc.ConnectedServerVersion())
+}
+
+// onDisconnect records that there is no connection, and why. It logs a reason only when it
+// differs from the one before: a server that is away for a day makes one line.
+func (t *sessionTracker) onDisconnect(nc *nats.Conn, text string, err error) {
+	if err == nil {
+		err = errors.New("closed by the server")
+	}
+	if errors.Is(err, nats.ErrNoServers) {
+		// At the first attempt nats.go returns this error in place of a refused
+		// connection, and of nothing else.
+		err = errors.New("connection refused")
+	}
+	t.mu.Lock()
+	changed := t.down == nil || t.down.Error() != err.Error()
+	if t.active != nil {
+		t.active.end()
+		t.active = nil
+	}
+	t.down = err
+	t.mu.Unlock()
+	t.once.Do(func() { close(t.attempted) })
+	if changed && !nc.IsClosed() {
+		t.log.Warn(text, "servers", t.servers, "error", err)
+	}
+}
+
+func (t *sessionTracker) onAsyncError(nc *nats.Conn, err error) {
+	if isAuthError(err) {
+		t.onDisconnect(nc, "NATS refused the connection", err)
+		return
+	}
+	t.log.Warn("NATS reported an error", "error", err)
+}
+
+func isAuthError(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
+}
+
+// current returns the session, or an error with the reason why there is none.
+func (t *sessionTracker) current() (*session, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.active != nil && t.nc.IsConnected() && t.nc.Stats().Reconnects == t.active.reconnects {
+		return t.active, nil
+	}
+	down := t.down
+	// nats.go passes an error of the server during the handshake to the handlers only if
+	// there was a connection before.
+	if last := t.nc.LastError(); last != nil && t.nc.IsReconnecting() {
+		down = last
+	}
+	if down == nil {
+		down = errLost
+	}
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case t.nc.IsClosed():
+		return nil, fmt.Errorf("the connection to %s is closed", t.servers)
+	case isAuthError(down):
+		return nil, feed.Permanent(fmt.Errorf("NATS at %s refuses the connection: %s; check %s",
+			t.servers, strings.ToLower(strings.TrimPrefix(down.Error(), "nats: ")), t.credentials))
+	case errors.As(down, &untrusted):
+		return nil, feed.Permanent(fmt.Errorf("the certificate of NATS at %s is not trusted: %w; check the server's name, or set tls.ca_file", t.servers, untrusted.Err))
+	}
+	return nil, fmt.Errorf("no NATS server answers at %s: %w; is it running?", t.servers, down)
+}

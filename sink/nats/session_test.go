@@ -1,0 +1,35 @@
+package nats
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/feedbridge/feedbridge/sink/nats/embedded"
+)
+
+// nats.go counts a reconnect before it calls the handler. In between the session has ended,
+// and its context does not show it yet.
+func TestSessionEndsWithAReconnectThatNoHandlerHasReported(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	c, err := Connect(t.Context(), Config{URL: s.URL()}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	sessions := c.client.sessions
+	ses, err := sessions.current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ses.reconnects-- // as if the connection had counted one more
+	if _, err := sessions.current(); !errors.Is(err, errLost) {
+		t.Errorf("error %v, want that the connection was lost", err)
+	}
+}
