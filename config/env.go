@@ -114,8 +114,8 @@ func readingsOf(variable string, inFile map[string]place) []reading {
 			return
 		}
 		all = append(all, reading{s, name})
-		top, _, _ := strings.Cut(s.path, ".")
-		if _, ok := inFile[join(top, name)]; ok {
+		above, _, _ := strings.Cut(s.path, ".*")
+		if _, ok := inFile[join(above, name)]; ok {
 			known = append(known, reading{s, name})
 		}
 	})
@@ -176,9 +176,9 @@ func (l *loader) excuse(r reading, at place) {
 		return
 	}
 	missing := path
-	if top, _, _ := strings.Cut(path, "."); r.name != "" {
-		if _, occurs := l.places[join(top, r.name)]; !occurs {
-			missing = join(top, r.name)
+	if above, _, _ := strings.Cut(r.setting.path, ".*"); r.name != "" {
+		if _, occurs := l.places[join(above, r.name)]; !occurs {
+			missing = join(above, r.name)
 		}
 	}
 	l.note(path, at)
@@ -207,7 +207,7 @@ func nearestVariable(variable string, inFile map[string]place) string {
 			}
 			continue
 		}
-		top := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(before, envPrefix), "_"))
+		above := strings.ReplaceAll(strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(before, envPrefix), "_")), "_", ".")
 		for i := 1; i < len(rest) && strings.HasPrefix(upper, before); i++ {
 			key := ""
 			if rest[i] == '_' {
@@ -217,7 +217,7 @@ func nearestVariable(variable string, inFile map[string]place) string {
 				continue
 			}
 			name := strings.ToLower(strings.ReplaceAll(rest[:i], "_", "-"))
-			if _, known := inFile[join(top, name)]; known {
+			if _, known := inFile[join(above, name)]; known {
 				return before + rest[:i] + key
 			}
 			if best == "" {

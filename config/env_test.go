@@ -209,7 +209,11 @@ func TestMisspeltVariables(t *testing.T) {
 				"FEEDBRIDGE_FEEDS_ORDERS_URL: feeds.orders.to.bus: there are several buses; want local or main",
 			},
 		},
-		{ // What is wrong all the same is told too.
+		{
+			[]string{feed, "FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER_FLE=/run/secrets/token"},
+			[]string{`FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER_FLE: no key of the configuration has this variable; did you mean "FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER_FILE"?`},
+		},
+		{ // Errors that do not follow from the typo are reported too.
 			[]string{"FEEDBRIDGE_FEEDS_ORDERS_ULR=" + shop, "FEEDBRIDGE_FEEDS_ORDERS_URL=ftp://x", "FEEDBRIDGE_FEEDS_ORDERS_EVERY=1ms"},
 			[]string{
 				"FEEDBRIDGE_FEEDS_ORDERS_EVERY: feeds.orders.every: must be 100ms or more",
