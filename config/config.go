@@ -1,6 +1,6 @@
-// Package config reads the configuration of feedbridge: from a YAML file, from
-// the environment, or from a feed's URL alone. [Load] fills in every default,
-// checks the whole, and reports all errors at once.
+// Package config reads the configuration of feedbridge from a YAML file, from
+// the environment, and from the URL of a feed; each of them is sufficient. [Load] fills
+// in every default, checks the result, and reports all errors at once.
 //
 // # The environment
 //
@@ -107,6 +107,18 @@ type Bus struct {
 	Embedded *Embedded     `yaml:"embedded"`
 }
 
+// kind returns nats, also for the embedded server, or kafka. It is empty for a bus that
+// is missing.
+func (b Bus) kind() string {
+	switch {
+	case b.Kafka != nil:
+		return "kafka"
+	case b.NATS != nil || b.Embedded != nil:
+		return "nats"
+	}
+	return ""
+}
+
 // Embedded is a JetStream server in this process, with its streams in
 // Config.DataDir. There is at most one.
 type Embedded struct {
@@ -180,6 +192,9 @@ type To struct {
 	// Kafka configures the topic and its records. It is set for Kafka buses only.
 	Kafka *kafka.Options `yaml:"kafka"`
 }
+
+// isShared reports whether other feeds may be copied to the topic too.
+func (t To) isShared() bool { return t.Kafka != nil && t.Kafka.Shared }
 
 // Admin is the server for health, metrics and status.
 type Admin struct {

@@ -317,23 +317,15 @@ func TestSample(t *testing.T) {
 	for _, err := range l.errs {
 		t.Errorf("with everything switched on: %v", err)
 	}
-	root.settings(func(s *spec) {
+	root.forEachSetting(func(s *spec) {
 		path := strings.NewReplacer("feeds.*", "feeds.orders", "buses.*.nats", "buses.main.nats", "buses.*.kafka", "buses.lake.kafka", "buses.*", "buses.local").Replace(s.path)
-		if _, ok := l.places[path]; !ok {
+		if _, ok := l.locations[path]; !ok {
 			t.Errorf("the sample does not mention %s", s.path)
 		}
-		if value := at(l.document, path); s.preset != "" && s.name != "url" && value != s.preset {
+		if value := l.layers.viper.Get(path); s.preset != "" && s.name != "url" && value != s.preset {
 			t.Errorf("the sample has %s: %v, the default is %s", path, value, s.preset)
 		}
 	})
-}
-
-func at(tree map[string]any, path string) any {
-	key, rest, more := strings.Cut(path, ".")
-	if below, ok := tree[key].(map[string]any); ok && more {
-		return at(below, rest)
-	}
-	return tree[key]
 }
 
 // switchOn returns the file with its settings in comments switched on.

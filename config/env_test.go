@@ -126,8 +126,8 @@ func TestAmbiguousVariables(t *testing.T) {
 			l.readYAML("f.yaml", []byte(c.file))
 		}
 		l.readEnvironment()
-		if l.overrides[c.path] != token || len(l.errs) > 0 {
-			t.Errorf("%s: got %v, %v; want %s", c.situation, l.overrides, l.errs, c.path)
+		if l.layers.viper.Get(c.path) != token || len(l.errs) > 0 {
+			t.Errorf("%s: got %v, %v; want %s", c.situation, l.layers.viper.AllSettings(), l.errs, c.path)
 		}
 	}
 	l := newLoader([]string{variable + "=" + token})
@@ -249,8 +249,8 @@ func TestServiceLinksAreLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	root.settings(func(s *spec) {
-		if serviceLink.MatchString(spell(s.path)) {
+	root.forEachSetting(func(s *spec) {
+		if serviceLink.MatchString(envPrefix + spellPath(s.path)) {
 			t.Errorf("the variable of %s looks like a service link", s.path)
 		}
 	})

@@ -158,7 +158,7 @@ func (c checker) checkBelow(path string, schema object, v any) error {
 				return fmt.Errorf("%s: %s is not known", path, key)
 			}
 		}
-		if err := c.check(join(path, key), below, value); err != nil {
+		if err := c.check(joinPath(path, key), below, value); err != nil {
 			return err
 		}
 	}
