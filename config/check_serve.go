@@ -7,6 +7,7 @@ import (
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 func (v *validator) checkServe(cfg *Serve) {
@@ -30,7 +31,7 @@ func (v *validator) checkServe(cfg *Serve) {
 }
 
 func (v *validator) checkServedAuth(path string, a ServedAuth) {
-	basic, hasBasic := joinPath(path, "basic"), a.Basic != ServedBasic{}
+	basic, hasBasic := joinPath(path, "basic"), a.Basic != source.Basic{}
 	switch {
 	case v.locations.has(path) && a == ServedAuth{}:
 		// An empty variable must not remove a configured password.

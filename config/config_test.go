@@ -180,7 +180,7 @@ func serving() *Config {
 			"orders": {
 				From: From{Bus: "main", Topic: "shop.orders", Stream: "SHOP"}, Format: serve.DataReplication, PageSize: 100,
 				PublicURL: "https://feeds.example.com/orders", BusTime: true,
-				Auth:     ServedAuth{Basic: ServedBasic{Username: "partner", PasswordFile: "/run/secrets/partner"}},
+				Auth:     ServedAuth{Basic: source.Basic{Username: "partner", PasswordFile: "/run/secrets/partner"}},
 				Snapshot: Snapshot{Every: time.Hour, Key: "/id", Dir: "/var/tmp"},
 			},
 			"changes": {

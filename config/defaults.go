@@ -32,7 +32,6 @@ func defaultsOf(t reflect.Type) reflect.Value {
 			Source:       source.Defaults(),
 			Format:       "auto",
 			Every:        10 * time.Second,
-			Start:        datareplication.Start{},
 			Gap:          datareplication.GapHalt,
 			Syndication:  syndication.Defaults().Settings,
 			Oversize:     sink.Stop,

@@ -53,7 +53,6 @@ func (l locations) closest(path string) location {
 	return l[path]
 }
 
-// joinPath returns the path of a key below path.
 func joinPath(path, key string) string {
 	if path == "" {
 		return key

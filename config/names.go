@@ -54,7 +54,6 @@ func (b *badNames) restore(errs Errors) {
 	}
 }
 
-// badNameText returns the error for an invalid name.
 func badNameText(name string) string {
 	const rule = "a name has only lower-case letters, digits and -, and starts with a letter"
 	if likely := likelyName(name); likely != "" {

@@ -75,7 +75,6 @@ func encodeNode(s *spec, v reflect.Value) *yaml.Node {
 	return n
 }
 
-// appendKey adds a key to the mapping n, unless value is nil.
 func appendKey(n *yaml.Node, key string, value *yaml.Node) {
 	if value != nil {
 		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)

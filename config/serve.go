@@ -6,6 +6,7 @@ import (
 	"github.com/feedbridge/feedbridge/secret"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // Serve is the server of topics as feeds. There is none without feeds.
@@ -84,12 +85,5 @@ type ServedAuth struct {
 	BearerFile string `yaml:"bearer_file"`
 	// Basic is a user name with its password, or with a file that has it, which is
 	// read once, at the start.
-	Basic ServedBasic `yaml:"basic"`
-}
-
-// ServedBasic is a user name and its password.
-type ServedBasic struct {
-	Username     string        `yaml:"username"`
-	Password     secret.String `yaml:"password"`
-	PasswordFile string        `yaml:"password_file"`
+	Basic source.Basic `yaml:"basic"`
 }

@@ -40,7 +40,6 @@ var reserved = map[string]string{
 	"feeds.*.compact_backfill": "publishing only the last version of each entry of a history",
 }
 
-// notInThisVersion returns the error for a reserved key.
 func notInThisVersion(path string) string {
 	return reserved[path] + " is not in this version of feedbridge"
 }
@@ -137,7 +136,6 @@ func (s *spec) isText() bool { return s.typ.Kind() == reflect.String && enumWord
 // of headers do, and values such as cleanup.policy=compact,delete.
 func (s *spec) itemsHaveCommas() bool { return s.isSecret() || s.path == "feeds.*.to.kafka.config" }
 
-// keyNames returns the names of the keys of s, in their order.
 func (s *spec) keyNames() []string {
 	names := make([]string, len(s.keys))
 	for i, k := range s.keys {

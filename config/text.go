@@ -32,8 +32,6 @@ var (
 	startType    = reflect.TypeFor[datareplication.Start]()
 	keyType      = reflect.TypeFor[kafka.Key]()
 
-	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
-
 	wholeDays = regexp.MustCompile(`^[0-9]{1,6}d$`)
 	zeroUnits = regexp.MustCompile(`(h)0m0s$|(m)0s$`)
 )
@@ -44,23 +42,24 @@ func isScalarType(t reflect.Type) bool {
 	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
 		return true
 	}
-	return reflect.PointerTo(t).Implements(textUnmarshaler)
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // decodeText reads the scalar type t from text. Secrets are strings, and
 // strings cannot fail: no error quotes one.
 func decodeText(t reflect.Type, text string) (reflect.Value, error) {
 	v := reflect.New(t).Elem()
-	switch {
-	case t == durationType:
+	if t == durationType {
 		d, err := decodeDuration(text)
 		v.SetInt(int64(d))
 		return v, err
-	case enumWords(t) != nil:
+	}
+	if enumWords(t) != nil {
 		v.SetString(text)
 		return v, checkEnum(t, text)
-	case v.Addr().Type().Implements(textUnmarshaler):
-		return v, v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
+	}
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return v, u.UnmarshalText([]byte(text))
 	}
 	ok := true
 	switch t.Kind() {

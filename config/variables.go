@@ -32,22 +32,17 @@ func (t target) parent() string {
 // findTargets returns the settings that variable sets: none if it is unknown, and several
 // if the file has a name for each.
 func findTargets(variable string, inFile locations) []target {
-	var all, known []target
+	var all []target
 	root.forEachSetting(func(s *spec) {
-		name, ok := matchVariable(variable, s.path)
-		if !ok {
-			return
-		}
-		t := target{s, name}
-		all = append(all, t)
-		if t.name != "" && inFile.has(t.parent()) {
-			known = append(known, t)
+		if name, ok := matchVariable(variable, s.path); ok {
+			all = append(all, target{s, name})
 		}
 	})
 	if len(all) < 2 {
 		return all
 	}
-	if len(known) > 0 {
+	notInFile := func(t target) bool { return !inFile.has(t.parent()) }
+	if known := slices.DeleteFunc(slices.Clone(all), notInFile); len(known) > 0 {
 		return known
 	}
 	longestKey := slices.MinFunc(all, func(a, b target) int { return len(a.name) - len(b.name) })
