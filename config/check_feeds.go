@@ -46,7 +46,7 @@ func (v *validator) checkFormat(path string, f Feed) {
 		v.require(f.Start.Snapshot == "", joinPath(path, "start"), fmt.Sprintf(text, "snapshots", f.Format))
 	}
 	for _, k := range root.key("feeds").elem.keys {
-		if !v.locations.has(joinPath(path, k.name)) || k.appliesTo(f.Format) {
+		if !v.locations.isSet(joinPath(path, k.name)) || k.appliesTo(f.Format) {
 			continue
 		}
 		which := "is for Atom and RSS"

@@ -33,7 +33,7 @@ func (v *validator) checkServe(cfg *Serve) {
 func (v *validator) checkServedAuth(path string, a ServedAuth) {
 	basic, hasBasic := joinPath(path, "basic"), a.Basic != source.Basic{}
 	switch {
-	case v.locations.has(path) && a == ServedAuth{}:
+	case v.locations.isSet(path) && a == ServedAuth{}:
 		// An empty variable must not remove a configured password.
 		v.report(path, "nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant")
 	case a.Bearer != "" && a.BearerFile != "":

@@ -29,8 +29,7 @@ type envReader struct {
 	*diagnostics
 }
 
-// read sets the values of all variables.
-func (r *envReader) read() {
+func (r *envReader) readVariables() {
 	var unknown []string
 	for _, variable := range slices.Sorted(maps.Keys(r.environ)) {
 		if !strings.HasPrefix(variable, envPrefix) || variable == envFile {
@@ -115,11 +114,11 @@ func (r *envReader) reportUnknown(variable string) {
 // if that occurs nowhere else.
 func (r *envReader) suppressMissing(t target, at location) {
 	path := t.path()
-	if r.locations.has(path) {
+	if r.locations.isSet(path) {
 		return
 	}
 	missing := path
-	if t.name != "" && !r.locations.has(t.parent()) {
+	if t.name != "" && !r.locations.isSet(t.parent()) {
 		missing = t.parent()
 	}
 	r.locations.record(path, at)

@@ -114,7 +114,7 @@ func TestAmbiguousVariables(t *testing.T) {
 	)
 	for _, c := range []struct {
 		situation, file string
-		path            string // what is set
+		path            string // the path that is set
 	}{
 		{"no file", "", "feeds.a.auth.oauth2.token_url"},
 		{"the file has the short name", "feeds: {a: {}}", "feeds.a.auth.oauth2.token_url"},
@@ -166,7 +166,7 @@ func TestWrongVariables(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(variable, "=")
 		_, err := Load(Options{File: "testdata/minimal.good.yaml", Environ: []string{variable}})
-		if !says(err, name+": "+want) {
+		if !matchesError(err, name+": "+want) {
 			t.Errorf("%q:\n got %v\nwant %s: %s", variable, err, name, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
@@ -175,7 +175,7 @@ func TestWrongVariables(t *testing.T) {
 	}
 }
 
-// What is missing because of a typo is reported as the typo alone.
+// A typo is the only error, without one for a value that is missing because of it.
 func TestMisspeltVariables(t *testing.T) {
 	t.Parallel()
 	const (
@@ -223,7 +223,7 @@ func TestMisspeltVariables(t *testing.T) {
 		},
 	} {
 		_, err := Load(Options{Environ: c.environ})
-		same := func(got *Error, want string) bool { return says(got, want) }
+		same := func(got *Error, want string) bool { return matchesError(got, want) }
 		if errs, _ := errors.AsType[Errors](err); !slices.EqualFunc(errs, c.want, same) {
 			t.Errorf("%q:\n got %v\nwant %s", c.environ, err, strings.Join(c.want, "\n     "))
 		}
@@ -260,7 +260,7 @@ func TestVariableThatIsNotText(t *testing.T) {
 	t.Parallel()
 	_, err := Load(Options{File: "testdata/variables.good.yaml", Environ: []string{"ORDERS_EVERY=5s", "API_KEY=s3cret\xff"}})
 	const want = "testdata/variables.good.yaml:8: feeds.orders.headers[0]: the value of the variable API_KEY is not UTF-8"
-	if !says(err, want) {
+	if !matchesError(err, want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

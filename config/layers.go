@@ -20,8 +20,8 @@ func (l *layers) override(path string, value any, at location) {
 	l.viper.Set(path, value)
 }
 
-// decode adds the defaults and returns the configuration. All values must be valid.
-func (l *layers) decode() (*Config, error) {
+// decodeConfig adds the defaults and returns the configuration. All values must be valid.
+func (l *layers) decodeConfig() (*Config, error) {
 	l.setDefaults(root, "")
 	cfg := &Config{}
 	return cfg, l.viper.UnmarshalExact(cfg, func(d *mapstructure.DecoderConfig) {
@@ -41,11 +41,11 @@ func (l *layers) decode() (*Config, error) {
 // setDefaults sets the defaults of s, which is at path, for the names that occur: viper
 // has no defaults for names that the operator chooses.
 func (l *layers) setDefaults(s *spec, path string) {
-	if s.optional && !l.locations.has(path) {
+	if s.optional && !l.locations.isSet(path) {
 		return
 	}
 	switch {
-	case s.isNames():
+	case s.isNameMapping():
 		for _, name := range l.locations.namesBelow(path) {
 			l.setDefaults(s.elem, joinPath(path, name))
 		}

@@ -16,7 +16,11 @@ func Load(opts Options) (*Config, error) {
 	l := newLoader(opts.Environ)
 	l.feedless = opts.Feedless
 	if opts.File != "" {
-		l.readFile(opts.File)
+		if data, err := readFile(opts.File); err != nil {
+			l.reportAt(location{source: opts.File}, "", err.Error())
+		} else {
+			l.readYAML(opts.File, data)
+		}
 	}
 	return l.load(opts.URL)
 }
@@ -47,15 +51,6 @@ func newLoader(environ []string) *loader {
 	return l
 }
 
-func (l *loader) readFile(name string) {
-	data, err := readFile(name)
-	if err != nil {
-		l.reportAt(location{source: name}, "", err.Error())
-		return
-	}
-	l.readYAML(name, data)
-}
-
 // readYAML reads data, which is the content of the file.
 func (l *loader) readYAML(name string, data []byte) {
 	l.file = name
@@ -65,7 +60,7 @@ func (l *loader) readYAML(name string, data []byte) {
 		return
 	}
 	r := fileReader{l.environ, l.names, l.diagnostics}
-	if values, ok := r.read(root, "", node); ok {
+	if values, ok := r.readNode(root, "", node); ok {
 		if err := l.layers.viper.MergeConfigMap(values.(map[string]any)); err != nil {
 			l.reportAt(location{source: name}, "", err.Error())
 		}
@@ -74,7 +69,7 @@ func (l *loader) readYAML(name string, data []byte) {
 
 func (l *loader) readEnvironment() {
 	r := envReader{l.environ, maps.Clone(l.locations), l.layers, l.diagnostics}
-	r.read()
+	r.readVariables()
 }
 
 // load reads the environment and feedURL after the file, and returns the configuration.
@@ -87,7 +82,7 @@ func (l *loader) load(feedURL string) (*Config, error) {
 	if len(l.locations.namesBelow("buses")) == 0 {
 		l.locations.record("buses.embedded.embedded", location{})
 	}
-	cfg, err := l.layers.decode()
+	cfg, err := l.layers.decodeConfig()
 	if err != nil {
 		// Every value was decoded once already when it was read: this is a
 		// defect of this package, not an error of the operator.

@@ -20,14 +20,14 @@ type locations map[string]location
 func (l locations) record(path string, at location) {
 	l[path] = at
 	for above := parentPath(path); above != ""; above = parentPath(above) {
-		if !l.has(above) {
+		if !l.isSet(above) {
 			l[above] = at
 		}
 	}
 }
 
-// has reports whether path, or a path below it, is set anywhere.
-func (l locations) has(path string) bool {
+// isSet reports whether path, or a path below it, is set anywhere.
+func (l locations) isSet(path string) bool {
 	_, ok := l[path]
 	return ok
 }
@@ -47,7 +47,7 @@ func (l locations) namesBelow(path string) []string {
 // closest returns the location of path, or of the nearest path above it that has one.
 // It is zero if there is none.
 func (l locations) closest(path string) location {
-	for path != "" && !l.has(path) {
+	for path != "" && !l.isSet(path) {
 		path = parentPath(path)
 	}
 	return l[path]

@@ -40,7 +40,7 @@ func encodeNode(s *spec, v reflect.Value) *yaml.Node {
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	switch {
-	case s.isNames():
+	case s.isNameMapping():
 		names := v.MapKeys()
 		slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, name := range names {

@@ -14,7 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/secret"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 // golden compares got with a file that is reviewed like code.
 func golden(t *testing.T, file string, got []byte) {
@@ -42,7 +42,7 @@ func TestPrintedForm(t *testing.T) {
 	golden(t, "testdata/full.golden", got)
 }
 
-// What is printed can be loaded, and says the same but for what is secret.
+// The printed form can be loaded again, and is the same apart from secrets.
 func TestPrintedFormLoads(t *testing.T) {
 	t.Parallel()
 	files, _ := filepath.Glob("testdata/*.good.yaml")

@@ -17,21 +17,20 @@ type fileReader struct {
 	*diagnostics
 }
 
-// read checks n against s and returns its value as viper accepts it: text, a
+// readNode checks n against s and returns its value as viper accepts it: text, a
 // list, or a mapping. Values with an error are left out, and ok is false if that is n
 // itself. No error quotes a value that may be a secret.
-func (r *fileReader) read(s *spec, path string, n *yaml.Node) (value any, ok bool) {
+func (r *fileReader) readNode(s *spec, path string, n *yaml.Node) (value any, ok bool) {
 	at := location{r.file, n.Line}
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
+	text := s.expectedValue()
 	switch {
 	case n.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(n.ShortTag(), "!!"):
-		r.reportAt(at, path, "tags are not known here; write a value that starts with ! in quotes")
-		return nil, false
+		text = "tags are not known here; write a value that starts with ! in quotes"
 	case isNull(n):
-		r.reportAt(at, path, "the value is missing; "+s.expectedValue()+", or leave the key out")
-		return nil, false
+		text = "the value is missing; " + text + ", or leave the key out"
 	case s.isList() && n.Kind == yaml.SequenceNode:
 		return r.readList(s, path, n)
 	case s.isScalar() && n.Kind == yaml.ScalarNode:
@@ -39,7 +38,7 @@ func (r *fileReader) read(s *spec, path string, n *yaml.Node) (value any, ok boo
 	case !s.isList() && !s.isScalar() && n.Kind == yaml.MappingNode:
 		return r.readMapping(s, path, n), true
 	}
-	r.reportAt(at, path, s.expectedValue())
+	r.reportAt(at, path, text)
 	return nil, false
 }
 
@@ -66,7 +65,7 @@ func (r *fileReader) readList(s *spec, path string, n *yaml.Node) (value any, ok
 			r.reportAt(at, below, `want text; write an item with ": " in it in quotes`)
 			continue
 		}
-		if v, ok := r.read(s.elem, below, item); ok {
+		if v, ok := r.readNode(s.elem, below, item); ok {
 			list = append(list, v)
 		}
 	}
@@ -90,7 +89,7 @@ func (r *fileReader) readMapping(s *spec, path string, n *yaml.Node) map[string]
 		lines[key.Value] = key.Line
 
 		k, name := s.key(key.Value), key.Value
-		if s.isNames() && !nameForm.MatchString(name) {
+		if s.isNameMapping() && !nameForm.MatchString(name) {
 			r.reportAt(at, below, badNameText(name))
 			if name == "<<" {
 				continue // the merged keys are neither feeds nor buses
@@ -103,7 +102,7 @@ func (r *fileReader) readMapping(s *spec, path string, n *yaml.Node) map[string]
 			continue
 		}
 		r.locations.record(below, at)
-		if v, ok := r.read(k, below, n.Content[i+1]); ok {
+		if v, ok := r.readNode(k, below, n.Content[i+1]); ok {
 			tree[name] = v
 		}
 	}
@@ -114,19 +113,16 @@ func (r *fileReader) readMapping(s *spec, path string, n *yaml.Node) map[string]
 // the key that was probably meant.
 func (r *fileReader) reportUnknownKey(s *spec, path, below, key string, at location) {
 	pattern := joinPath(s.path, key)
-	if reserved[pattern] != "" {
-		r.reportAt(at, below, notInThisVersion(pattern))
-		return
-	}
-	if key == "<<" {
+	text := "unknown key; known here: " + strings.Join(s.keyNames(), ", ")
+	switch meant := s.nearestKey(key); {
+	case reserved[pattern] != "":
+		text = notInThisVersion(pattern)
+	case key == "<<":
 		r.suppress(path) // do not report the merged keys as missing
-		r.reportAt(at, below, "merge keys are not known here; name an anchor for each value, or repeat them")
-		return
-	}
-	hint := "; known here: " + strings.Join(s.keyNames(), ", ")
-	if meant := s.nearestKey(key); meant != "" {
+		text = "merge keys are not known here; name an anchor for each value, or repeat them"
+	case meant != "":
 		r.suppress(joinPath(path, meant)) // do not report it as missing
-		hint = didYouMean(meant)
+		text = "unknown key" + didYouMean(meant)
 	}
-	r.reportAt(at, below, "unknown key"+hint)
+	r.reportAt(at, below, text)
 }

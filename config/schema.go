@@ -20,7 +20,7 @@ func Schema() ([]byte, error) {
 
 func schemaOf(s *spec) object {
 	switch {
-	case s.isNames():
+	case s.isNameMapping():
 		return object{
 			"type":                 "object",
 			"propertyNames":        object{"pattern": nameForm.String()},
@@ -64,14 +64,14 @@ func scalarSchema(s *spec) object {
 	case s.typ.Kind() == reflect.Float64:
 		form["type"] = "number"
 		preset, _ = strconv.ParseFloat(s.preset, 64)
-	case s.isText():
+	case s.acceptsAnyText():
 		form["type"] = []string{"string", "number", "boolean"}
 	default:
 		form["type"] = "integer"
 		preset, _ = strconv.ParseInt(s.preset, 10, 64)
 	}
 	schema := object{"anyOf": []any{form, object{"$ref": "#/$defs/variable"}}}
-	if s.isText() {
+	if s.acceptsAnyText() {
 		schema = form
 	}
 	if s.preset != "" {

@@ -94,8 +94,8 @@ func (s *spec) addKeys(v reflect.Value) {
 // appliesTo reports whether the setting has a meaning for a format.
 func (s *spec) appliesTo(f Format) bool { return s.kind == "" || f.Kind() == "" || s.kind == f.Kind() }
 
-// isNames reports whether s is a mapping whose keys the operator chooses.
-func (s *spec) isNames() bool { return s.typ.Kind() == reflect.Map }
+// isNameMapping reports whether s is a mapping whose keys the operator chooses.
+func (s *spec) isNameMapping() bool { return s.typ.Kind() == reflect.Map }
 
 // isList reports whether s is a list of scalars.
 func (s *spec) isList() bool { return s.typ.Kind() == reflect.Slice }
@@ -105,7 +105,7 @@ func (s *spec) isScalar() bool { return s.keys == nil && s.elem == nil }
 
 // key returns the spec of a key of s, or nil.
 func (s *spec) key(name string) *spec {
-	if s.isNames() {
+	if s.isNameMapping() {
 		return s.elem
 	}
 	for _, k := range s.keys {
@@ -119,7 +119,7 @@ func (s *spec) key(name string) *spec {
 // forEachSetting calls f for every scalar and list at or below s.
 func (s *spec) forEachSetting(f func(*spec)) {
 	switch {
-	case s.isNames():
+	case s.isNameMapping():
 		s.elem.forEachSetting(f)
 	case s.keys == nil:
 		f(s)
@@ -129,8 +129,10 @@ func (s *spec) forEachSetting(f func(*spec)) {
 	}
 }
 
-// isText reports whether s accepts any text.
-func (s *spec) isText() bool { return s.typ.Kind() == reflect.String && enumWords(s.typ) == nil }
+// acceptsAnyText reports whether s is text without a form of its own.
+func (s *spec) acceptsAnyText() bool {
+	return s.typ.Kind() == reflect.String && enumWords(s.typ) == nil
+}
 
 // itemsHaveCommas reports whether the items of a list can contain commas: those
 // of headers do, and values such as cleanup.policy=compact,delete.
@@ -165,7 +167,7 @@ func (s *spec) expectedValue() string {
 	switch {
 	case s.isScalar():
 		return expectedText(s.typ)
-	case s.isNames():
+	case s.isNameMapping():
 		return fmt.Sprintf("want a mapping of names, such as {main: {%s: ...}}", s.elem.keys[0].name)
 	case !s.isList():
 		return fmt.Sprintf("want a mapping, such as {%s: ...}", s.keys[0].name)

@@ -41,7 +41,7 @@ func findTargets(variable string, inFile locations) []target {
 	if len(all) < 2 {
 		return all
 	}
-	notInFile := func(t target) bool { return !inFile.has(t.parent()) }
+	notInFile := func(t target) bool { return !inFile.isSet(t.parent()) }
 	if known := slices.DeleteFunc(slices.Clone(all), notInFile); len(known) > 0 {
 		return known
 	}
@@ -102,7 +102,7 @@ func nearestVariable(variable string, inFile locations) string {
 				continue
 			}
 			meant := prefix + rest[:i+1] + key
-			if inFile.has(joinPath(above, nameOf(rest[:i]))) {
+			if inFile.isSet(joinPath(above, nameOf(rest[:i]))) {
 				return envPrefix + meant
 			}
 			best = cmp.Or(best, meant)
