@@ -41,9 +41,9 @@ func (v *validator) checkFeeds() {
 // checkFormat reports settings that have no meaning for the format of the feed at path.
 func (v *validator) checkFormat(path string, f Feed) {
 	if f.Format.Kind() == syndication.Kind {
-		const text = "only datareplication feeds have %s, and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z"
-		v.require(f.Start.ID == "", joinPath(path, "start"), fmt.Sprintf(text, "a place behind an entity", f.Format))
-		v.require(f.Start.Snapshot == "", joinPath(path, "start"), fmt.Sprintf(text, "snapshots", f.Format))
+		cure := fmt.Sprintf(", and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Format)
+		v.require(f.Start.ID == "", joinPath(path, "start"), "only datareplication feeds have a place behind an entity"+cure)
+		v.require(f.Start.Snapshot == "", joinPath(path, "start"), "only datareplication feeds have snapshots"+cure)
 	}
 	for _, k := range root.key("feeds").elem.keys {
 		if !v.locations.isSet(joinPath(path, k.name)) || k.appliesTo(f.Format) {

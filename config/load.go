@@ -79,7 +79,9 @@ func (l *loader) load(feedURL string) (*Config, error) {
 		// URL is the source of its errors.
 		l.layers.override("feeds."+feedName(feedURL)+".url", feedURL, location{source: "URL"})
 	}
-	if len(l.locations.namesBelow("buses")) == 0 {
+	buses := l.locations.namesBelow("buses")
+	if len(buses) == 0 {
+		buses = []string{"embedded"}
 		l.locations.record("buses.embedded.embedded", location{})
 	}
 	cfg, err := l.layers.decodeConfig()
@@ -88,7 +90,6 @@ func (l *loader) load(feedURL string) (*Config, error) {
 		// defect of this package, not an error of the operator.
 		return nil, Errors{{Text: fmt.Sprintf("the configuration cannot be merged: %v", err)}}
 	}
-	buses := l.locations.namesBelow("buses")
 	completeDefaults(cfg, buses)
 	(&validator{cfg, buses, l.feedless, l.diagnostics}).checkConfig()
 	if len(l.errs) > 0 {

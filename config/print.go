@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,10 +21,7 @@ func (c *Config) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(encodeNode(root, reflect.ValueOf(*c))); err != nil {
-		return nil, err
-	}
-	if err := encoder.Close(); err != nil {
+	if err := errors.Join(encoder.Encode(encodeNode(root, reflect.ValueOf(*c))), encoder.Close()); err != nil {
 		return nil, err
 	}
 	// maskedText masks parameters with the usual names; mask those of SecretParameters too.
