@@ -14,7 +14,7 @@ type validator struct {
 	cfg *Config
 	// buses are the names of the buses.
 	buses []string
-	// feedless allows a configuration without feeds.
+	// feedless accepts a configuration without feeds.
 	feedless bool
 	*diagnostics
 }

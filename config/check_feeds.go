@@ -61,13 +61,14 @@ func (v *validator) checkFormat(path string, f Feed) {
 func (v *validator) checkTo(feed string, f Feed) {
 	path, to := joinPath(feed, "to"), f.To
 	v.checkBusName(joinPath(path, "bus"), to.Bus)
-	switch kind := v.cfg.Buses[to.Bus].kind(); {
-	case kind == "kafka":
+	bus, isKnown := v.cfg.Buses[to.Bus]
+	switch {
+	case bus.Kafka != nil:
 		v.require(to.Stream == nil, joinPath(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out, or see to.kafka", to.Bus))
 		v.reportAll(path, kafka.Topic{Name: to.Topic, Key: f.Key, Options: *to.Kafka}.Validate())
-	case to.Kafka != nil && kind != "":
+	case to.Kafka != nil && isKnown:
 		v.report(joinPath(path, "kafka"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out, or see to.stream", to.Bus))
-	case f.Key != "" && kind != "":
+	case f.Key != "" && isKnown:
 		v.report(joinPath(feed, "key"), fmt.Sprintf("is for Kafka, and the bus %s is NATS, where a feed is one ordered topic; leave it out", to.Bus))
 	case to.Stream != nil:
 		v.reportAll(path, nats.Topic{Subject: to.Topic, Stream: *to.Stream}.Validate())

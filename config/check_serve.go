@@ -54,16 +54,17 @@ func (v *validator) checkServedAuth(path string, a ServedAuth) {
 // checkFrom checks the topic of a served feed, which is at path.
 func (v *validator) checkFrom(path string, from From) {
 	v.checkBusName(joinPath(path, "bus"), from.Bus)
-	switch kind := v.cfg.Buses[from.Bus].kind(); {
-	case kind == "kafka" && from.Stream != "":
+	bus, isKnown := v.cfg.Buses[from.Bus]
+	switch {
+	case bus.Kafka != nil && from.Stream != "":
 		v.report(joinPath(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out", from.Bus))
-	case kind == "nats" && from.Partition != 0:
+	case bus.Kafka == nil && isKnown && from.Partition != 0:
 		v.report(joinPath(path, "partition"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out", from.Bus))
 	case from.Partition < 0:
 		v.report(joinPath(path, "partition"), "must not be negative")
-	case kind == "kafka":
+	case bus.Kafka != nil:
 		v.reportAll(path, kafka.Topic{Name: from.Topic, Options: kafka.DefaultOptions()}.Validate())
-	case kind == "nats":
+	case isKnown: // NATS
 		v.reportAll(path, nats.Topic{Subject: from.Topic, Stream: defaultStream}.Validate())
 	}
 }

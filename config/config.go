@@ -90,18 +90,6 @@ type Bus struct {
 	Embedded *Embedded     `yaml:"embedded"`
 }
 
-// kind returns nats, also for the embedded server, or kafka. It is empty for a bus that
-// is missing.
-func (b Bus) kind() string {
-	switch {
-	case b.Kafka != nil:
-		return "kafka"
-	case b.NATS != nil || b.Embedded != nil:
-		return "nats"
-	}
-	return ""
-}
-
 // Embedded is a JetStream server in this process, with its streams in
 // Config.DataDir. There is at most one.
 type Embedded struct {

@@ -63,9 +63,7 @@ func completeDefaults(cfg *Config, buses []string) {
 		cfg.Admin.Listen = ""
 	}
 	for name, f := range cfg.Feeds {
-		if f.Freshness == 0 {
-			f.Freshness = max(5*time.Minute, 3*f.Every)
-		}
+		f.Freshness = cmp.Or(f.Freshness, max(5*time.Minute, 3*f.Every))
 		f.To.Topic = cmp.Or(f.To.Topic, name)
 		f.To.Bus = cmp.Or(f.To.Bus, onlyBus)
 		switch onKafka := cfg.Buses[f.To.Bus].Kafka != nil; {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -12,9 +13,10 @@ import (
 var variableForm = regexp.MustCompile(`\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\})?`)
 
 // interpolate replaces ${NAME} and ${NAME:-default} in text, once, and $${ by ${. Its
-// errors name variables, and never quote the text, which may be a secret.
+// error is the first one. It names variables, and never quotes the text, which may be a
+// secret.
 func interpolate(text string, environ map[string]string) (string, error) {
-	var errs []error
+	var err error
 	text = variableForm.ReplaceAllStringFunc(text, func(found string) string {
 		m := variableForm.FindStringSubmatch(found)
 		value, set := environ[m[1]]
@@ -22,20 +24,17 @@ func interpolate(text string, environ map[string]string) (string, error) {
 		case found == "$${":
 			return "${"
 		case m[1] == "" || strings.Contains(m[3], "${"):
-			errs = append(errs, errors.New("want ${NAME} or ${NAME:-default}, not nested; write $${ where ${ itself is meant"))
+			err = cmp.Or(err, errors.New("want ${NAME} or ${NAME:-default}, not nested; write $${ where ${ itself is meant"))
 		case value == "" && m[2] != "":
 			return m[3]
 		case !set:
-			errs = append(errs, fmt.Errorf("the variable %s is not set; give it a default with ${%s:-default}", m[1], m[1]))
+			err = cmp.Or(err, fmt.Errorf("the variable %s is not set; give it a default with ${%s:-default}", m[1], m[1]))
 		case !utf8.ValidString(value):
-			errs = append(errs, fmt.Errorf("the value of the variable %s is not UTF-8", m[1]))
+			err = cmp.Or(err, fmt.Errorf("the value of the variable %s is not UTF-8", m[1]))
 		}
 		return value
 	})
-	if len(errs) > 0 {
-		return "", errs[0]
-	}
-	return text, nil
+	return text, err
 }
 
 // escapeVariables returns text in the form that interpolate turns back into text.

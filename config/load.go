@@ -27,10 +27,8 @@ func Load(opts Options) (*Config, error) {
 
 // A loader reads the sources of a configuration one after the other.
 type loader struct {
-	// environ has the environment's variables.
-	environ map[string]string
-	// feedless allows a configuration without feeds.
-	feedless bool
+	environ  map[string]string
+	feedless bool // accept a configuration without feeds
 	layers   *layers
 	names    *badNames
 	*diagnostics

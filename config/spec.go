@@ -136,7 +136,9 @@ func (s *spec) acceptsAnyText() bool {
 
 // itemsHaveCommas reports whether the items of a list can contain commas: those
 // of headers do, and values such as cleanup.policy=compact,delete.
-func (s *spec) itemsHaveCommas() bool { return s.isSecret() || s.path == "feeds.*.to.kafka.config" }
+func (s *spec) itemsHaveCommas() bool {
+	return s.elem.typ == secretType || s.path == "feeds.*.to.kafka.config"
+}
 
 func (s *spec) keyNames() []string {
 	names := make([]string, len(s.keys))
@@ -171,14 +173,9 @@ func (s *spec) expectedValue() string {
 		return fmt.Sprintf("want a mapping of names, such as {main: {%s: ...}}", s.elem.keys[0].name)
 	case !s.isList():
 		return fmt.Sprintf("want a mapping, such as {%s: ...}", s.keys[0].name)
-	case s.isSecret():
+	case s.elem.typ == secretType:
 		return `want a list, such as ["Name: value"]`
 	default:
 		return "want a list, such as [a, b]"
 	}
-}
-
-// isSecret reports whether s, or each of its items, must not be shown.
-func (s *spec) isSecret() bool {
-	return s.typ == secretType || s.isList() && s.elem.typ == secretType
 }
