@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// wrong has what each testdata/*.bad.yaml is refused with, from the line on.
-// Each file has one fault, which is reported once. Where ... stands the text is
-// an adapter's.
-var wrong = map[string]string{
+// badFileErrors has the error of each testdata/*.bad.yaml, from the line on. Each file
+// has one error, which is reported once. ... replaces the text of another package.
+var badFileErrors = map[string]string{
 	"gap_of_atom":                 `:5: feeds.orders.gap: is for datareplication feeds, and the format of this feed is atom; leave it out`,
 	"dedupe_window_of_rss":        `:5: feeds.orders.dedupe_window: is for datareplication feeds, and the format of this feed is rss; leave it out`,
 	"dialect_of_datareplication":  `:5: feeds.orders.dialect: is for Atom and RSS, and the format of this feed is datareplication; leave it out`,
@@ -126,13 +125,13 @@ var wrong = map[string]string{
 func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	files, _ := filepath.Glob("testdata/*.bad.yaml")
-	if len(files) != len(wrong) {
-		t.Errorf("%d bad files and %d expectations", len(files), len(wrong))
+	if len(files) != len(badFileErrors) {
+		t.Errorf("%d bad files and %d expectations", len(files), len(badFileErrors))
 	}
 	for _, file := range files {
-		want := file + wrong[strings.TrimSuffix(filepath.Base(file), ".bad.yaml")]
+		want := file + badFileErrors[strings.TrimSuffix(filepath.Base(file), ".bad.yaml")]
 		_, err := Load(Options{File: file})
-		if !says(err, want) {
+		if !matchesError(err, want) {
 			t.Errorf("%s:\n got %v\nwant %s", file, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
@@ -141,9 +140,9 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// says reports whether err has the text want, where ... at the end stands for
+// matchesError reports whether err has the text want, where ... at the end matches
 // anything in one line.
-func says(err error, want string) bool {
+func matchesError(err error, want string) bool {
 	if err == nil {
 		return false
 	}
@@ -196,13 +195,13 @@ log: {levle: info}
 		"FEEDBRIDGE_FOO: no key of the configuration has this variable",
 		"FEEDBRIDGE_GRACE: grace: want a duration with a unit, such as 30s",
 	}
-	same := func(got *Error, want string) bool { return says(got, want) }
+	same := func(got *Error, want string) bool { return matchesError(got, want) }
 	if !slices.EqualFunc(errs, want, same) {
 		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
 	}
 }
 
-// What stands below a bad name is read and checked all the same.
+// Keys below an invalid name are read and checked too.
 func TestErrorsBelowABadName(t *testing.T) {
 	t.Parallel()
 	l := newLoader(nil)
@@ -230,8 +229,8 @@ feeds:
 	}
 }
 
-// A setting that cannot be read is one error, and not a second one for what is
-// missing without it.
+// A setting that cannot be read is one error, without a second one for the value that
+// is missing because of it.
 func TestNoErrorFollowsFromAnother(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{

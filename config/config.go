@@ -1,38 +1,21 @@
-// Package config reads the configuration of feedbridge: from a YAML file, from
-// the environment, or from a feed's URL alone. [Load] fills in every default,
-// checks the whole, and reports all errors at once.
+// Package config reads the configuration of feedbridge from a YAML file, from
+// the environment, and from the URL of a feed; each of them is sufficient. [Load] fills
+// in every default, checks the result, and reports all errors at once.
 //
-// # The environment
+// docs/configuration.md has the rules for operators. The structs in this package and
+// in the packages that it configures declare the keys by their yaml tags, a spec describes
+// each key, and Load works in this order:
 //
-// Every key can be set by a variable: FEEDBRIDGE_ and its path in upper case,
-// with _ between the parts and for -. No file is needed, and a variable wins
-// over the file:
+//  1. A fileReader converts the file to text, lists and mappings. It checks every value,
+//     and replaces ${VAR} after the YAML has been parsed, so that a variable is never
+//     read as YAML.
+//  2. An envReader does the same for FEEDBRIDGE_ variables. ${VAR} in them is not replaced.
+//  3. viper puts file, variables and defaults together, and decodes the structs.
+//  4. completeDefaults fills in the defaults that depend on other values.
+//  5. A validator checks the structs. Errors refer to the line or variable of a value.
 //
-//	FEEDBRIDGE_FEEDS_MY_ORDERS_URL=https://...    feeds.my-orders.url
-//	FEEDBRIDGE_BUSES_MAIN_NATS_URL=nats://...     buses.main.nats.url
-//	FEEDBRIDGE_ADMIN_LISTEN=                      admin.listen, switched off
-//
-// If a variable fits several keys, a name in the file wins, else the longest key. If
-// the file has two of the names, that is an error. A variable with the prefix that fits
-// no key is an error too. FEEDBRIDGE_CONFIG, the file's path, and the variables that
-// Kubernetes and Docker set for a service called feedbridge are ignored.
-//
-// A list is a YAML list, [a, b], or has its items separated by commas or line ends.
-// Headers and the configuration of a Kafka topic are separated by line ends only, because
-// their values may have commas. ${VAR} in the value of a variable is not replaced.
-//
-// # Variables in the file
-//
-// In a value ${VAR} is replaced by the variable VAR, and ${VAR:-text} by text if VAR is
-// unset or empty. $${ is a literal ${; every other $ is a literal $. Values are replaced
-// after the YAML has been parsed, so ${VAR} in a comment is ignored, and the value of a
-// variable is neither read as YAML nor replaced again.
-//
-// # Values
-//
-// Durations have units (500ms, 10s, 5m, 168h). Whole numbers have digits only. Sizes are
-// whole numbers of bytes, and every int64 in the structs is a size. Text needs no quotes
-// where YAML allows that: a password of 0123 keeps its zero.
+// A value is text until it is decoded: a password of 0123 keeps its zero without quotes.
+// Every int64 in the structs is a size in bytes.
 package config
 
 import (
@@ -181,6 +164,9 @@ type To struct {
 	// Kafka configures the topic and its records. It is set for Kafka buses only.
 	Kafka *kafka.Options `yaml:"kafka"`
 }
+
+// isShared reports whether other feeds may be copied to the topic too.
+func (t To) isShared() bool { return t.Kafka != nil && t.Kafka.Shared }
 
 // Admin is the server for health, metrics and status.
 type Admin struct {

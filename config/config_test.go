@@ -22,7 +22,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// defaults returns what a feed that has only a name and a URL amounts to.
+// defaults returns the configuration of a feed that has only a name and a URL.
 func defaults(name, url string) Feed {
 	src := source.Defaults()
 	src.URL = url
@@ -34,7 +34,7 @@ func defaults(name, url string) Feed {
 	}
 }
 
-// minimal is what a file with nothing but the feed orders amounts to.
+// minimal returns the configuration of a file that has only the feed orders.
 func minimal() *Config {
 	return &Config{
 		DataDir:   "./feedbridge-data",
@@ -58,7 +58,7 @@ func with(change func(c *Config, orders *Feed)) *Config {
 	return c
 }
 
-// goodEnv is what the good files need.
+// goodEnv has the variables that the good files need.
 var goodEnv = []string{"ORDERS_EVERY=7s", "API_KEY=a, [b]: ${ORDERS_EVERY} #c"}
 
 func TestGoodFiles(t *testing.T) {
@@ -103,7 +103,7 @@ func TestGoodFiles(t *testing.T) {
 			blog := defaults("blog", "https://blog.example.com/feed")
 			blog.Format = "rss"
 			c.Feeds["blog"] = blog
-			// What the format of a feed is may come to light later.
+			// The format of a feed may be detected later.
 			any := defaults("any", "https://any.example.com/feed")
 			any.Gap, any.DedupeWindow, any.Syndication.Dialect = "restart", 7, "window"
 			c.Feeds["any"] = any
@@ -127,7 +127,7 @@ func TestGoodFiles(t *testing.T) {
 	}
 }
 
-// reveal makes cmp compare what secrets hold and not how they show.
+// reveal makes cmp compare the values of secrets.
 var reveal = cmp.Transformer("reveal", credential.Secret.Reveal)
 
 // onKafka is testdata/kafka.good.yaml.
@@ -180,7 +180,7 @@ func serving() *Config {
 			"orders": {
 				From: From{Bus: "main", Topic: "shop.orders", Stream: "SHOP"}, Format: serve.DataReplication, PageSize: 100,
 				PublicURL: "https://feeds.example.com/orders", BusTime: true,
-				Auth:     ServedAuth{Basic: ServedBasic{Username: "partner", PasswordFile: "/run/secrets/partner"}},
+				Auth:     ServedAuth{Basic: source.Basic{Username: "partner", PasswordFile: "/run/secrets/partner"}},
 				Snapshot: Snapshot{Every: time.Hour, Key: "/id", Dir: "/var/tmp"},
 			},
 			"changes": {
@@ -297,8 +297,8 @@ func TestErrorsArePermanent(t *testing.T) {
 	}
 }
 
-// TestSample keeps the sample that operators copy whole and true: it loads, it
-// mentions every key, and what it shows as switched off is the default.
+// TestSample checks the sample that operators copy: it loads, it mentions every key, and
+// the settings in comments are the defaults.
 func TestSample(t *testing.T) {
 	t.Parallel()
 	const file = "../deploy/feedbridge.yaml"
@@ -317,26 +317,18 @@ func TestSample(t *testing.T) {
 	for _, err := range l.errs {
 		t.Errorf("with everything switched on: %v", err)
 	}
-	root.settings(func(s *spec) {
+	root.forEachSetting(func(s *spec) {
 		path := strings.NewReplacer("feeds.*", "feeds.orders", "buses.*.nats", "buses.main.nats", "buses.*.kafka", "buses.lake.kafka", "buses.*", "buses.local").Replace(s.path)
-		if _, ok := l.places[path]; !ok {
+		if _, ok := l.locations[path]; !ok {
 			t.Errorf("the sample does not mention %s", s.path)
 		}
-		if value := at(l.document, path); s.preset != "" && s.name != "url" && value != s.preset {
+		if value := l.layers.viper.Get(path); s.preset != "" && s.name != "url" && value != s.preset {
 			t.Errorf("the sample has %s: %v, the default is %s", path, value, s.preset)
 		}
 	})
 }
 
-func at(tree map[string]any, path string) any {
-	key, rest, more := strings.Cut(path, ".")
-	if below, ok := tree[key].(map[string]any); ok && more {
-		return at(below, rest)
-	}
-	return tree[key]
-}
-
-// switchOn returns the file with its settings in comments switched on.
+// switchOn returns the file with the settings that are in comments.
 func switchOn(t *testing.T, file string) []byte {
 	t.Helper()
 	lines := bytes.Split(read(t, file), []byte("\n"))

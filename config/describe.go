@@ -19,8 +19,8 @@ type option struct {
 
 var markdownLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 
-// plain returns the text without Markdown, for the JSON Schema.
-func (o option) plain() string {
+// plainText returns the text without Markdown, for the JSON Schema.
+func (o option) plainText() string {
 	text := markdownLink.ReplaceAllString(o.text, "$1")
 	return strings.ReplaceAll(text, "`", "")
 }

@@ -114,7 +114,7 @@ func TestAmbiguousVariables(t *testing.T) {
 	)
 	for _, c := range []struct {
 		situation, file string
-		path            string // what is set
+		path            string // the path that is set
 	}{
 		{"no file", "", "feeds.a.auth.oauth2.token_url"},
 		{"the file has the short name", "feeds: {a: {}}", "feeds.a.auth.oauth2.token_url"},
@@ -126,8 +126,8 @@ func TestAmbiguousVariables(t *testing.T) {
 			l.readYAML("f.yaml", []byte(c.file))
 		}
 		l.readEnvironment()
-		if l.overrides[c.path] != token || len(l.errs) > 0 {
-			t.Errorf("%s: got %v, %v; want %s", c.situation, l.overrides, l.errs, c.path)
+		if l.layers.viper.Get(c.path) != token || len(l.errs) > 0 {
+			t.Errorf("%s: got %v, %v; want %s", c.situation, l.layers.viper.AllSettings(), l.errs, c.path)
 		}
 	}
 	l := newLoader([]string{variable + "=" + token})
@@ -166,7 +166,7 @@ func TestWrongVariables(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(variable, "=")
 		_, err := Load(Options{File: "testdata/minimal.good.yaml", Environ: []string{variable}})
-		if !says(err, name+": "+want) {
+		if !matchesError(err, name+": "+want) {
 			t.Errorf("%q:\n got %v\nwant %s: %s", variable, err, name, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
@@ -175,7 +175,7 @@ func TestWrongVariables(t *testing.T) {
 	}
 }
 
-// What is missing because of a typo is reported as the typo alone.
+// A typo is the only error, without one for a value that is missing because of it.
 func TestMisspeltVariables(t *testing.T) {
 	t.Parallel()
 	const (
@@ -209,7 +209,11 @@ func TestMisspeltVariables(t *testing.T) {
 				"FEEDBRIDGE_FEEDS_ORDERS_URL: feeds.orders.to.bus: there are several buses; want local or main",
 			},
 		},
-		{ // What is wrong all the same is told too.
+		{
+			[]string{feed, "FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER_FLE=/run/secrets/token"},
+			[]string{`FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER_FLE: no key of the configuration has this variable; did you mean "FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER_FILE"?`},
+		},
+		{ // Errors that do not follow from the typo are reported too.
 			[]string{"FEEDBRIDGE_FEEDS_ORDERS_ULR=" + shop, "FEEDBRIDGE_FEEDS_ORDERS_URL=ftp://x", "FEEDBRIDGE_FEEDS_ORDERS_EVERY=1ms"},
 			[]string{
 				"FEEDBRIDGE_FEEDS_ORDERS_EVERY: feeds.orders.every: must be 100ms or more",
@@ -219,7 +223,7 @@ func TestMisspeltVariables(t *testing.T) {
 		},
 	} {
 		_, err := Load(Options{Environ: c.environ})
-		same := func(got *Error, want string) bool { return says(got, want) }
+		same := func(got *Error, want string) bool { return matchesError(got, want) }
 		if errs, _ := errors.AsType[Errors](err); !slices.EqualFunc(errs, c.want, same) {
 			t.Errorf("%q:\n got %v\nwant %s", c.environ, err, strings.Join(c.want, "\n     "))
 		}
@@ -245,8 +249,8 @@ func TestServiceLinksAreLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	root.settings(func(s *spec) {
-		if serviceLink.MatchString(spell(s.path)) {
+	root.forEachSetting(func(s *spec) {
+		if serviceLink.MatchString(envPrefix + spellPath(s.path)) {
 			t.Errorf("the variable of %s looks like a service link", s.path)
 		}
 	})
@@ -256,7 +260,7 @@ func TestVariableThatIsNotText(t *testing.T) {
 	t.Parallel()
 	_, err := Load(Options{File: "testdata/variables.good.yaml", Environ: []string{"ORDERS_EVERY=5s", "API_KEY=s3cret\xff"}})
 	const want = "testdata/variables.good.yaml:8: feeds.orders.headers[0]: the value of the variable API_KEY is not UTF-8"
-	if !says(err, want) {
+	if !matchesError(err, want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

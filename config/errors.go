@@ -25,19 +25,12 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	var b strings.Builder
-	if e.Source != "" {
-		b.WriteString(e.Source)
-		if e.Line > 0 {
-			fmt.Fprintf(&b, ":%d", e.Line)
-		}
-		b.WriteString(": ")
+	source := e.Source
+	if e.Line > 0 {
+		source = fmt.Sprintf("%s:%d", source, e.Line)
 	}
-	if e.Key != "" {
-		b.WriteString(e.Key + ": ")
-	}
-	b.WriteString(e.Text)
-	return b.String()
+	parts := slices.DeleteFunc([]string{source, e.Key, e.Text}, func(part string) bool { return part == "" })
+	return strings.Join(parts, ": ")
 }
 
 // Errors has all errors of a configuration: first those in the file, in the order of its
@@ -59,9 +52,8 @@ func (e Errors) Is(target error) bool { return target == feed.ErrPermanent }
 
 func (e Errors) sort() {
 	slices.SortStableFunc(e, func(a, b *Error) int {
-		if (a.Line > 0) != (b.Line > 0) {
-			return cmp.Compare(b.Line, a.Line)
-		}
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(
+			cmp.Compare(uint(a.Line)-1, uint(b.Line)-1), // no line comes after all lines
+			cmp.Compare(a.Source, b.Source), cmp.Compare(a.Key, b.Key))
 	})
 }

@@ -15,47 +15,43 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-func (l *loader) readFile(name string) {
+// readFile returns the content of a file. Its error has the cure.
+func readFile(name string) ([]byte, error) {
 	data, err := os.ReadFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		l.fault(place{source: name}, "", "there is no such file; name another with -c")
+		return nil, errors.New("there is no such file; name another with -c")
 	case errors.Is(err, syscall.EISDIR):
-		l.fault(place{source: name}, "", "this is a directory; name the file in it with -c")
+		return nil, errors.New("this is a directory; name the file in it with -c")
 	case err != nil:
-		var cause *fs.PathError
-		if errors.As(err, &cause) {
+		if cause, ok := errors.AsType[*fs.PathError](err); ok {
 			err = cause.Err
 		}
-		l.fault(place{source: name}, "", fmt.Sprintf("cannot be read: %v", err))
-	default:
-		l.readYAML(name, data)
+		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
+	return data, nil
 }
 
-func (l *loader) readYAML(name string, data []byte) {
-	l.file = name
+// parseYAML returns the node of the only document in data. Its error has the line, if
+// that is known.
+func parseYAML(data []byte) (*yaml.Node, *Error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
 	err := decoder.Decode(&doc)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && isNull(doc.Content[0]):
-		l.fault(place{source: name}, "", "the file is empty; it needs at least a feed")
-		return
+		return nil, &Error{Text: "the file is empty; it needs at least a feed"}
 	case err == nil:
 		err = decoder.Decode(&second)
 	}
 	switch {
 	case err == nil:
-		l.fault(place{name, second.Line}, "", "a second document starts here; the file must have only one")
+		return nil, &Error{Line: second.Line, Text: "a second document starts here; the file must have only one"}
 	case !errors.Is(err, io.EOF):
-		line, text := syntaxError(err, data)
-		l.fault(place{name, line}, "", text)
-	default:
-		if tree, ok := l.read(root, "", doc.Content[0]); ok {
-			l.document = tree.(map[string]any)
-		}
+		line, text := explainSyntax(err, data)
+		return nil, &Error{Line: line, Text: text}
 	}
+	return doc.Content[0], nil
 }
 
 var (
@@ -67,9 +63,9 @@ var (
 	tabIndent   = regexp.MustCompile(`(?m)^[ \t]*\t`)
 )
 
-// syntaxError explains err, which is from the YAML parser. It does not quote the file:
+// explainSyntax explains err, which is from the YAML parser. It does not quote the file:
 // a password that starts with * looks like a reference.
-func syntaxError(err error, data []byte) (line int, text string) {
+func explainSyntax(err error, data []byte) (line int, text string) {
 	text = strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := errorLine.FindStringSubmatchIndex(text); m != nil {
 		line, _ = strconv.Atoi(text[m[2]:m[3]])

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzLoad reads any bytes as a file. What loads can be printed, and what is
-// printed says the same.
+// FuzzLoad reads any bytes as a file. A configuration that loads can be printed, and
+// loads again from the printed form.
 func FuzzLoad(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.yaml")
 	for _, file := range append(files, "../deploy/feedbridge.yaml") {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -8,43 +9,33 @@ import (
 	"unicode/utf8"
 )
 
-var variable = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+// variableForm matches $${, ${NAME} and ${NAME:-default}, and every other ${.
+var variableForm = regexp.MustCompile(`\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\})?`)
 
-// interpolate replaces ${VAR} and ${VAR:-default} in text, once. Its errors
-// name variables, and never quote the text, which may be a secret.
-func interpolate(text string, lookup func(string) (string, bool)) (string, error) {
-	var out strings.Builder
-	for {
-		i := strings.Index(text, "${")
-		if i < 0 {
-			out.WriteString(text)
-			return out.String(), nil
-		}
-		if i > 0 && text[i-1] == '$' {
-			out.WriteString(text[:i-1] + "${")
-			text = text[i+2:]
-			continue
-		}
-		out.WriteString(text[:i])
-		text = text[i:]
-
-		m := variable.FindStringSubmatch(text)
-		if m == nil || strings.Contains(m[3], "${") {
-			return "", errors.New("want ${NAME} or ${NAME:-default}, not nested; write $${ where ${ itself is meant")
-		}
-		value, set := lookup(m[1])
+// interpolate replaces ${NAME} and ${NAME:-default} in text, once, and $${ by ${. Its
+// error is the first one. It names variables, and never quotes the text, which may be a
+// secret.
+func interpolate(text string, environ map[string]string) (string, error) {
+	var err error
+	text = variableForm.ReplaceAllStringFunc(text, func(found string) string {
+		m := variableForm.FindStringSubmatch(found)
+		value, set := environ[m[1]]
 		switch {
+		case found == "$${":
+			return "${"
+		case m[1] == "" || strings.Contains(m[3], "${"):
+			err = cmp.Or(err, errors.New("want ${NAME} or ${NAME:-default}, not nested; write $${ where ${ itself is meant"))
 		case value == "" && m[2] != "":
-			value = m[3]
+			return m[3]
 		case !set:
-			return "", fmt.Errorf("the variable %s is not set; give it a default with ${%s:-default}", m[1], m[1])
+			err = cmp.Or(err, fmt.Errorf("the variable %s is not set; give it a default with ${%s:-default}", m[1], m[1]))
 		case !utf8.ValidString(value):
-			return "", fmt.Errorf("the value of the variable %s is not UTF-8", m[1])
+			err = cmp.Or(err, fmt.Errorf("the value of the variable %s is not UTF-8", m[1]))
 		}
-		out.WriteString(value)
-		text = text[len(m[0]):]
-	}
+		return value
+	})
+	return text, err
 }
 
-// escape returns text in the form that interpolate turns back into text.
-func escape(text string) string { return strings.ReplaceAll(text, "${", "$${") }
+// escapeVariables returns text in the form that interpolate turns back into text.
+func escapeVariables(text string) string { return strings.ReplaceAll(text, "${", "$${") }

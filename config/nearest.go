@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// nearest returns the known word that a person who typed word most likely
+// nearestWord returns the known word that a person who typed word most likely
 // meant, or the empty string. Case, - and _ do not count, as in maxAge.
-func nearest(word string, known []string) string {
+func nearestWord(word string, known []string) string {
 	if len(word) > 200 {
 		return "" // the distance takes quadratic time
 	}
@@ -15,13 +15,14 @@ func nearest(word string, known []string) string {
 	typed := plain.Replace(strings.ToLower(word))
 	best, least := "", max(1, len(typed)/3)+1
 	for _, k := range known {
-		if d := distance(typed, plain.Replace(strings.ToLower(k))); d < least {
+		if d := editDistance(typed, plain.Replace(strings.ToLower(k))); d < least {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
+// didYouMean returns the end of an error text that suggests word, if there is one.
 func didYouMean(word string) string {
 	if word == "" {
 		return ""
@@ -29,9 +30,9 @@ func didYouMean(word string) string {
 	return fmt.Sprintf("; did you mean %q?", word)
 }
 
-// distance counts the bytes to insert, delete, replace or swap with their
-// neighbour that make b of a.
-func distance(a, b string) int {
+// editDistance returns the number of bytes to insert, delete, replace or swap with
+// their neighbour that turn a into b.
+func editDistance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j

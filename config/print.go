@@ -2,7 +2,7 @@ package config
 
 import (
 	"bytes"
-	"maps"
+	"errors"
 	"reflect"
 	"regexp"
 	"slices"
@@ -21,52 +21,50 @@ func (c *Config) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(encode(root, reflect.ValueOf(*c))); err != nil {
+	if err := errors.Join(encoder.Encode(encodeNode(root, reflect.ValueOf(*c))), encoder.Close()); err != nil {
 		return nil, err
 	}
-	if err := encoder.Close(); err != nil {
-		return nil, err
-	}
-	// show masks parameters with the usual names; mask those of SecretParameters too.
+	// maskedText masks parameters with the usual names; mask those of SecretParameters too.
 	return []byte(safetext.NewRedactor(c.SecretParameters...).Text(out.String())), nil
 }
 
-// encode returns nil for a value that is left out.
-func encode(s *spec, v reflect.Value) *yaml.Node {
+// encodeNode returns the value v of s, or nil if it is left out.
+func encodeNode(s *spec, v reflect.Value) *yaml.Node {
 	if s.optional {
 		if v.IsNil() {
 			return nil
 		}
 		v = v.Elem()
 	}
+	n := &yaml.Node{Kind: yaml.MappingNode}
 	switch {
-	case s.isNames():
-		n := &yaml.Node{Kind: yaml.MappingNode}
-		for _, name := range slices.Sorted(maps.Keys(byName(v))) {
-			add(n, name, encode(s.elem, byName(v)[name]))
+	case s.isNameMapping():
+		names := v.MapKeys()
+		slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, name := range names {
+			appendKey(n, name.String(), encodeNode(s.elem, v.MapIndex(name)))
 		}
 		return n
 	case s.isList():
-		n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for i := range v.Len() {
-			n.Content = append(n.Content, scalar(s.elem, s.elem.show(v.Index(i))))
-		}
 		if v.Len() == 0 {
 			return nil
 		}
+		n.Kind, n.Style = yaml.SequenceNode, yaml.FlowStyle
+		for i := range v.Len() {
+			n.Content = append(n.Content, scalarNode(s.elem, maskedText(s.elem, v.Index(i))))
+		}
 		return n
 	case s.isScalar():
-		text := s.show(v)
+		text := maskedText(s, v)
 		if text == "" && s.preset == "" {
 			return nil
 		}
-		return scalar(s, text)
+		return scalarNode(s, text)
 	}
-	n := &yaml.Node{Kind: yaml.MappingNode}
 	f, isFeed := v.Interface().(Feed)
 	for _, k := range s.keys {
-		if !isFeed || k.suits(f.Format) {
-			add(n, k.name, encode(k, v.FieldByIndex(k.index)))
+		if !isFeed || k.appliesTo(f.Format) {
+			appendKey(n, k.name, encodeNode(k, v.FieldByIndex(k.index)))
 		}
 	}
 	if len(n.Content) == 0 && !s.optional {
@@ -75,50 +73,43 @@ func encode(s *spec, v reflect.Value) *yaml.Node {
 	return n
 }
 
-func byName(v reflect.Value) map[string]reflect.Value {
-	values := make(map[string]reflect.Value, v.Len())
-	for _, key := range v.MapKeys() {
-		values[key.String()] = v.MapIndex(key)
-	}
-	return values
-}
-
-func add(n *yaml.Node, key string, value *yaml.Node) {
+func appendKey(n *yaml.Node, key string, value *yaml.Node) {
 	if value != nil {
 		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
 	}
 }
 
-// scalar quotes text unless every YAML parser reads it as text without quotes.
-func scalar(s *spec, text string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Value: escape(text)}
+// scalarNode returns text as a value of s. It quotes text unless every YAML parser reads
+// it as text without quotes.
+func scalarNode(s *spec, text string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: escapeVariables(text)}
 	switch s.typ.Kind() {
 	case reflect.String, reflect.Struct:
-		if !plain.MatchString(text) || n.ShortTag() != "!!str" {
+		if !plainText.MatchString(text) || n.ShortTag() != "!!str" {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 	}
 	return n
 }
 
-var plain = regexp.MustCompile(`^[A-Za-z0-9_./]([A-Za-z0-9._/:@-]*[A-Za-z0-9_/])?$`)
+var plainText = regexp.MustCompile(`^[A-Za-z0-9_./]([A-Za-z0-9._/:@-]*[A-Za-z0-9_/])?$`)
 
-// show returns a scalar as text, with secrets masked.
-func (s *spec) show(v reflect.Value) string {
+// maskedText returns the scalar v of s as text, with secrets masked.
+func maskedText(s *spec, v reflect.Value) string {
 	text := encodeText(v)
 	switch {
 	case s.path == "feeds.*.headers":
 		name, _, _ := strings.Cut(v.Interface().(credential.Secret).Reveal(), ":")
 		return name + ": " + text
 	case s.name == "url" || strings.HasSuffix(s.name, "_url"):
-		return mask(text)
+		return maskURLs(text)
 	}
 	return text
 }
 
-// mask removes the credentials and the secret query parameters of one URL, or of
+// maskURLs masks the credentials and the secret query parameters of one URL, or of
 // several separated by commas. They need no scheme.
-func mask(urls string) string {
+func maskURLs(urls string) string {
 	var redact *safetext.Redactor
 	return redact.Text(userinfo.ReplaceAllString(urls, "$1***@"))
 }

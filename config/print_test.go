@@ -14,7 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/credential"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 // golden compares got with a file that is reviewed like code.
 func golden(t *testing.T, file string, got []byte) {
@@ -42,7 +42,7 @@ func TestPrintedForm(t *testing.T) {
 	golden(t, "testdata/full.golden", got)
 }
 
-// What is printed can be loaded, and says the same but for what is secret.
+// The printed form can be loaded again, and is the same apart from secrets.
 func TestPrintedFormLoads(t *testing.T) {
 	t.Parallel()
 	files, _ := filepath.Glob("testdata/*.good.yaml")
@@ -69,7 +69,7 @@ func checkRoundTrip(t *testing.T, cfg *Config) {
 	}
 	masked := cmp.Comparer(func(a, b credential.Secret) bool { return (a == "") == (b == "") })
 	urls := cmp.FilterPath(func(p cmp.Path) bool { return strings.HasSuffix(p.Last().String(), "URL") },
-		cmp.Comparer(func(a, b string) bool { return mask(a) == mask(b) }))
+		cmp.Comparer(func(a, b string) bool { return maskURLs(a) == maskURLs(b) }))
 	if diff := cmp.Diff(cfg, again, masked, urls, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("-first +again:\n%s\n%s", diff, printed)
 	}
@@ -134,7 +134,7 @@ func TestMask(t *testing.T) {
 		"a:b@h1:4222,t@h2":                            "***@h1:4222,***@h2",
 		"https://a@h/feed?page=1&token=b":             "https://***@h/feed?page=1&token=***",
 	} {
-		if got := mask(url); got != want {
+		if got := maskURLs(url); got != want {
 			t.Errorf("%s is masked as %s, want %s", url, got, want)
 		}
 	}

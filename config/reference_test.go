@@ -14,11 +14,11 @@ import (
 func TestEverySettingIsDescribed(t *testing.T) {
 	t.Parallel()
 	var paths []string
-	root.settings(func(s *spec) {
+	root.forEachSetting(func(s *spec) {
 		paths = append(paths, s.path)
 		if o := options[s.path]; o.text == "" {
 			t.Errorf("options in describe.go lacks %s", s.path)
-		} else if text := o.plain(); !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, ".)") || strings.ContainsAny(text, "`[]|\n") {
+		} else if text := o.plainText(); !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, ".)") || strings.ContainsAny(text, "`[]|\n") {
 			t.Errorf("%s: want sentences, and no Markdown but code and links: %q", s.path, text)
 		}
 	})
@@ -42,7 +42,7 @@ func TestReferenceIsUpToDate(t *testing.T) {
 	for _, m := range table.FindAllStringSubmatch(document, -1) {
 		prefixes = append(prefixes, strings.Fields(m[1])...)
 	}
-	root.settings(func(s *spec) {
+	root.forEachSetting(func(s *spec) {
 		best := ""
 		for _, prefix := range prefixes {
 			if (s.path == prefix || strings.HasPrefix(s.path, prefix+".")) && len(prefix) > len(best) {
@@ -87,7 +87,7 @@ func referenceType(s *spec) string {
 		}
 		return "list"
 	}
-	switch valid := words(s.typ); {
+	switch valid := enumWords(s.typ); {
 	case valid != nil:
 		return "`" + strings.Join(valid, "`, `") + "`"
 	case s.typ == secretType:

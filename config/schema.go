@@ -20,17 +20,17 @@ func Schema() ([]byte, error) {
 
 func schemaOf(s *spec) object {
 	switch {
-	case s.isNames():
+	case s.isNameMapping():
 		return object{
 			"type":                 "object",
 			"propertyNames":        object{"pattern": nameForm.String()},
 			"additionalProperties": schemaOf(s.elem),
 		}
 	case s.isList():
-		return object{"description": options[s.path].plain(), "type": "array", "items": scalarSchema(s.elem)}
+		return object{"description": options[s.path].plainText(), "type": "array", "items": scalarSchema(s.elem)}
 	case s.isScalar():
 		schema := scalarSchema(s)
-		schema["description"] = options[s.path].plain()
+		schema["description"] = options[s.path].plainText()
 		return schema
 	}
 	properties := object{}
@@ -52,10 +52,10 @@ func scalarSchema(s *spec) object {
 		form["pattern"] = `^(beginning|now|id:.+@.+|snapshot:https?://.+|[0-9]{4}-[0-9]{2}-[0-9]{2}T.+)$`
 	case s.typ == keyType:
 		form["pattern"] = `^(/.*|header:.+)$`
-	case words(s.typ) != nil:
-		values := enumValues(words(s.typ))
+	case enumWords(s.typ) != nil:
+		values := enumValues(enumWords(s.typ))
 		form["enum"] = values
-		if len(values) > len(words(s.typ)) {
+		if len(values) > len(enumWords(s.typ)) {
 			delete(form, "type") // not only strings
 		}
 	case s.typ.Kind() == reflect.Bool:
@@ -64,14 +64,14 @@ func scalarSchema(s *spec) object {
 	case s.typ.Kind() == reflect.Float64:
 		form["type"] = "number"
 		preset, _ = strconv.ParseFloat(s.preset, 64)
-	case s.isText():
+	case s.acceptsAnyText():
 		form["type"] = []string{"string", "number", "boolean"}
 	default:
 		form["type"] = "integer"
 		preset, _ = strconv.ParseInt(s.preset, 10, 64)
 	}
 	schema := object{"anyOf": []any{form, object{"$ref": "#/$defs/variable"}}}
-	if s.isText() {
+	if s.acceptsAnyText() {
 		schema = form
 	}
 	if s.preset != "" {
@@ -92,6 +92,3 @@ func enumValues(valid []string) []any {
 	}
 	return values
 }
-
-// isText reports whether any text will do for s.
-func (s *spec) isText() bool { return s.typ.Kind() == reflect.String && words(s.typ) == nil }

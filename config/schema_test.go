@@ -68,7 +68,7 @@ func validate(t *testing.T, file []byte) error {
 	return c.check("", schema, jsonOf(doc.Content[0]))
 }
 
-// jsonOf returns what the core schema of YAML 1.2 makes of a node: it has no
+// jsonOf returns the value of a node in the core schema of YAML 1.2, which has no
 // timestamps.
 func jsonOf(n *yaml.Node) any {
 	switch n.Kind {
@@ -158,7 +158,7 @@ func (c checker) checkBelow(path string, schema object, v any) error {
 				return fmt.Errorf("%s: %s is not known", path, key)
 			}
 		}
-		if err := c.check(join(path, key), below, value); err != nil {
+		if err := c.check(joinPath(path, key), below, value); err != nil {
 			return err
 		}
 	}

@@ -1,16 +1,12 @@
 package config
 
 import (
-	"fmt"
-	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/serve"
 	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/source"
 )
 
 // Serve is the server of topics as feeds. There is none without feeds.
@@ -89,112 +85,5 @@ type ServedAuth struct {
 	BearerFile string `yaml:"bearer_file"`
 	// Basic is a user name with its password, or with a file that has it, which is
 	// read once, at the start.
-	Basic ServedBasic `yaml:"basic"`
-}
-
-// ServedBasic is a user name and its password.
-type ServedBasic struct {
-	Username     string            `yaml:"username"`
-	Password     credential.Secret `yaml:"password"`
-	PasswordFile string            `yaml:"password_file"`
-}
-
-func (l *loader) completeServe(cfg *Config) {
-	if cfg.Serve == nil {
-		return
-	}
-	buses := l.names("buses")
-	for name, f := range cfg.Serve.Feeds {
-		if f.From.Topic == "" {
-			f.From.Topic = name
-		}
-		if f.From.Bus == "" && len(buses) == 1 {
-			f.From.Bus = buses[0]
-		}
-		if f.PageSize == 0 {
-			f.PageSize = serve.DefaultPageSize
-			if f.Format != serve.DataReplication {
-				f.PageSize = 100
-			}
-		}
-		cfg.Serve.Feeds[name] = f
-	}
-}
-
-func (l *loader) checkServe(cfg *Config) {
-	if cfg.Serve == nil {
-		return
-	}
-	l.checkListen("serve.listen", cfg.Serve.Listen, "")
-	if cfg.Serve.Listen == cfg.Admin.Listen {
-		l.wrong("serve.listen", "is admin.listen too; each needs its own")
-	}
-	if tls := cfg.Serve.TLS; (tls.CertFile == "") != (tls.KeyFile == "") {
-		l.wrong("serve.tls", "want both cert_file and key_file, or neither")
-	}
-	if cfg.Serve.Connections < 1 {
-		l.wrong("serve.connections", "must be 1 or more")
-	}
-	if least := int64(1 << 20); cfg.Serve.Memory < least {
-		l.wrong("serve.memory", fmt.Sprintf("must be %d or more", least))
-	}
-	names := l.names("serve.feeds")
-	if len(names) == 0 {
-		l.wrong("serve.feeds", "there are no feeds to serve; add one, or leave serve out")
-	}
-	buses := l.names("buses")
-	for _, name := range names {
-		f, path := cfg.Serve.Feeds[name], join("serve.feeds", name)
-		l.checkAdapter(path, serve.Config{
-			Name: name, Format: f.Format, PageSize: f.PageSize, PublicURL: f.PublicURL,
-			Snapshot: serve.Snapshot{Every: f.Snapshot.Every},
-		}.Validate())
-		l.checkServedAuth(join(path, "auth"), f.Auth)
-		l.checkFrom(join(path, "from"), f.From, cfg.Buses[f.From.Bus], buses)
-	}
-}
-
-func (l *loader) checkServedAuth(path string, a ServedAuth) {
-	basic, hasBasic := join(path, "basic"), a.Basic != ServedBasic{}
-	_, asked := l.places[path]
-	switch {
-	case asked && a == ServedAuth{}:
-		// An empty variable must not remove a configured password.
-		l.wrong(path, "nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant")
-	case a.Bearer != "" && a.BearerFile != "":
-		l.wrong(path, "want bearer or bearer_file, not both")
-	case hasBasic && (a.Bearer != "" || a.BearerFile != ""):
-		l.wrong(path, "want bearer or basic, not both")
-	case a.Basic.Password != "" && a.Basic.PasswordFile != "":
-		l.wrong(basic, "want password or password_file, not both")
-	case hasBasic && a.Basic.Username == "":
-		l.wrong(join(basic, "username"), "is missing")
-	case hasBasic && a.Basic.Password == "" && a.Basic.PasswordFile == "":
-		l.wrong(join(basic, "password"), "is missing; set it, or password_file")
-	case strings.Contains(a.Basic.Username, ":"):
-		l.wrong(join(basic, "username"), "must not have a colon")
-	}
-}
-
-func (l *loader) checkFrom(path string, from From, bus Bus, buses []string) {
-	switch {
-	case from.Bus == "":
-		l.wrong(join(path, "bus"), "there are several buses; want "+orList(buses))
-	case l.faulty["buses"] || l.faulty[join("buses", shown(from.Bus))]: // reported there
-	case !slices.Contains(buses, from.Bus):
-		l.wrong(join(path, "bus"), fmt.Sprintf("there is no bus %q; want %s", from.Bus, orList(buses)))
-	}
-	switch kind := bus.kind(); {
-	case kind == "kafka" && from.Stream != "":
-		l.wrong(join(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out", from.Bus))
-	case kind == "nats" && from.Partition != 0:
-		l.wrong(join(path, "partition"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out", from.Bus))
-	case from.Partition < 0:
-		l.wrong(join(path, "partition"), "must not be negative")
-	case kind == "kafka":
-		l.checkAdapter(path, kafka.Topic{Name: from.Topic, Options: kafka.DefaultOptions()}.Validate())
-	case kind == "nats":
-		stream := presets(reflect.TypeFor[nats.Stream]()).Interface().(nats.Stream)
-		l.checkAdapter(path, nats.Topic{Subject: from.Topic, Stream: stream}.Validate())
-	}
+	Basic source.Basic `yaml:"basic"`
 }

@@ -1,18 +1,10 @@
 package config
 
 import (
-	"encoding"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
-	"time"
-
-	"github.com/feedbridge/feedbridge/serve"
-	"github.com/feedbridge/feedbridge/sink"
-	"github.com/feedbridge/feedbridge/sink/kafka"
-	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/source"
-	"github.com/feedbridge/feedbridge/source/datareplication"
-	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // A spec describes one key of the configuration. The tree of specs is derived once from
@@ -41,60 +33,35 @@ type spec struct {
 }
 
 // root is the spec of the whole configuration.
-var root = specOf("", reflect.ValueOf(Config{
-	DataDir:   "./feedbridge-data",
-	Log:       Log{Level: "info", Format: "auto"},
-	Grace:     30 * time.Second,
-	ReadAhead: ReadAhead{Total: 64 << 20, Feed: 8 << 20},
-	Admin:     Admin{Listen: "127.0.0.1:9321"},
-}))
+var root = specOf("", defaultsOf(reflect.TypeFor[Config]()))
 
-// presets returns a t with its defaults, where t is the element type of a map or a
-// pointer.
-func presets(t reflect.Type) reflect.Value {
-	for _, v := range []any{
-		Feed{
-			Source:       source.Defaults(),
-			Format:       "auto",
-			Every:        10 * time.Second,
-			Start:        datareplication.Start{},
-			Gap:          datareplication.GapHalt,
-			Syndication:  syndication.Defaults().Settings,
-			Oversize:     sink.Stop,
-			DedupeWindow: 100_000,
-		},
-		nats.Config{Timeout: 10 * time.Second},
-		nats.Stream{Create: true, Replicas: 1},
-		kafka.Defaults(),
-		kafka.DefaultOptions(),
-		Embedded{Listen: "127.0.0.1:4222"},
-		Serve{Listen: "127.0.0.1:8080", Connections: serve.DefaultConnections, Memory: serve.DefaultMemory},
-		Served{Format: serve.DataReplication},
-	} {
-		if reflect.TypeOf(v) == t {
-			return reflect.ValueOf(v)
-		}
-	}
-	return reflect.Zero(t)
+// reserved has keys of later versions, with the feature that they configure.
+var reserved = map[string]string{
+	"feeds.*.compact_backfill": "publishing only the last version of each entry of a history",
 }
 
+func notInThisVersion(path string) string {
+	return reserved[path] + " is not in this version of feedbridge"
+}
+
+// specOf returns the spec of path, whose default is v.
 func specOf(path string, v reflect.Value) *spec {
 	t := v.Type()
 	if t.Kind() == reflect.Pointer {
-		s := specOf(path, presets(t.Elem()))
+		s := specOf(path, defaultsOf(t.Elem()))
 		s.optional = true
 		return s
 	}
 	s := &spec{path: path, name: path[strings.LastIndex(path, ".")+1:], typ: t}
 	switch {
-	case isScalar(t):
+	case isScalarType(t):
 		if text := encodeText(v); !v.IsZero() || t.Kind() == reflect.Struct {
 			s.preset = text
 		}
 	case t.Kind() == reflect.Struct:
 		s.addKeys(v)
 	case t.Kind() == reflect.Map:
-		s.elem = specOf(join(path, "*"), presets(t.Elem()))
+		s.elem = specOf(joinPath(path, "*"), defaultsOf(t.Elem()))
 	case t.Kind() == reflect.Slice:
 		s.elem = specOf(path, reflect.Zero(t.Elem()))
 	default:
@@ -103,40 +70,42 @@ func specOf(path string, v reflect.Value) *spec {
 	return s
 }
 
+// addKeys adds the keys of the struct v. Those of an inlined struct are keys of s too.
 func (s *spec) addKeys(v reflect.Value) {
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		tag, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		switch {
-		case tag == "-" || len(f.Index) > 1:
-		case option == "inline":
-			inner := specOf(s.path, v.FieldByIndex(f.Index))
-			for _, k := range inner.keys {
-				k.index = append(append([]int{}, f.Index...), k.index...)
-				k.kind = f.Tag.Get("kind")
-				s.keys = append(s.keys, k)
-			}
-		default:
-			k := specOf(join(s.path, tag), v.FieldByIndex(f.Index))
-			k.index, k.kind = f.Index, f.Tag.Get("kind")
-			s.keys = append(s.keys, k)
+		if tag == "-" || len(f.Index) > 1 {
+			continue
 		}
+		var keys []*spec
+		if field := v.FieldByIndex(f.Index); option == "inline" {
+			keys = specOf(s.path, field).keys
+		} else {
+			keys = []*spec{specOf(joinPath(s.path, tag), field)}
+		}
+		for _, k := range keys {
+			k.index = append(slices.Clone(f.Index), k.index...)
+			k.kind = f.Tag.Get("kind")
+		}
+		s.keys = append(s.keys, keys...)
 	}
 }
 
-// suits reports whether the setting has a meaning for a format.
-func (s *spec) suits(f Format) bool { return s.kind == "" || f.Kind() == "" || s.kind == f.Kind() }
+// appliesTo reports whether the setting has a meaning for a format.
+func (s *spec) appliesTo(f Format) bool { return s.kind == "" || f.Kind() == "" || s.kind == f.Kind() }
 
-// isNames reports whether s is a mapping whose keys the operator chooses.
-func (s *spec) isNames() bool { return s.typ.Kind() == reflect.Map }
+// isNameMapping reports whether s is a mapping whose keys the operator chooses.
+func (s *spec) isNameMapping() bool { return s.typ.Kind() == reflect.Map }
 
 // isList reports whether s is a list of scalars.
 func (s *spec) isList() bool { return s.typ.Kind() == reflect.Slice }
 
+// isScalar reports whether s is one value, which is written as text.
 func (s *spec) isScalar() bool { return s.keys == nil && s.elem == nil }
 
 // key returns the spec of a key of s, or nil.
 func (s *spec) key(name string) *spec {
-	if s.isNames() {
+	if s.isNameMapping() {
 		return s.elem
 	}
 	for _, k := range s.keys {
@@ -147,33 +116,66 @@ func (s *spec) key(name string) *spec {
 	return nil
 }
 
-// settings calls f for every scalar and list at or below s.
-func (s *spec) settings(f func(*spec)) {
+// forEachSetting calls f for every scalar and list at or below s.
+func (s *spec) forEachSetting(f func(*spec)) {
 	switch {
-	case s.isNames():
-		s.elem.settings(f)
+	case s.isNameMapping():
+		s.elem.forEachSetting(f)
 	case s.keys == nil:
 		f(s)
 	}
 	for _, k := range s.keys {
-		k.settings(f)
+		k.forEachSetting(f)
 	}
 }
 
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
+// acceptsAnyText reports whether s is text without a form of its own.
+func (s *spec) acceptsAnyText() bool {
+	return s.typ.Kind() == reflect.String && enumWords(s.typ) == nil
 }
 
-var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+// itemsHaveCommas reports whether the items of a list can contain commas: those
+// of headers do, and values such as cleanup.policy=compact,delete.
+func (s *spec) itemsHaveCommas() bool {
+	return s.elem.typ == secretType || s.path == "feeds.*.to.kafka.config"
+}
 
-// isScalar reports whether a t is written as one piece of text.
-func isScalar(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
-		return true
+func (s *spec) keyNames() []string {
+	names := make([]string, len(s.keys))
+	for i, k := range s.keys {
+		names[i] = k.name
 	}
-	return reflect.PointerTo(t).Implements(textUnmarshaler)
+	return names
+}
+
+// nearestKey returns the key of s that was most likely meant, or the path from s
+// to a key that has exactly that name.
+func (s *spec) nearestKey(key string) string {
+	if meant := nearestWord(key, s.keyNames()); meant != "" {
+		return meant
+	}
+	var below string
+	s.forEachSetting(func(k *spec) {
+		rest := strings.TrimPrefix(k.path, s.path+".")
+		if below == "" && k.name == key && !strings.Contains(rest, "*") {
+			below = rest
+		}
+	})
+	return below
+}
+
+// expectedValue describes the values of s, for an error.
+func (s *spec) expectedValue() string {
+	switch {
+	case s.isScalar():
+		return expectedText(s.typ)
+	case s.isNameMapping():
+		return fmt.Sprintf("want a mapping of names, such as {main: {%s: ...}}", s.elem.keys[0].name)
+	case !s.isList():
+		return fmt.Sprintf("want a mapping, such as {%s: ...}", s.keys[0].name)
+	case s.elem.typ == secretType:
+		return `want a list, such as ["Name: value"]`
+	default:
+		return "want a list, such as [a, b]"
+	}
 }

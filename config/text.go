@@ -12,13 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
-// words returns the valid values of an enumeration, which its type declares, and nil for
-// every other type.
-func words(t reflect.Type) []string {
+// enumWords returns the valid values of an enumeration, which its type declares, and nil
+// for every other type.
+func enumWords(t reflect.Type) []string {
 	if enum, ok := reflect.Zero(t).Interface().(interface{ Values() []string }); ok {
 		return enum.Values()
 	}
@@ -27,50 +28,59 @@ func words(t reflect.Type) []string {
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
+	secretType   = reflect.TypeFor[credential.Secret]()
 	startType    = reflect.TypeFor[datareplication.Start]()
 	keyType      = reflect.TypeFor[kafka.Key]()
 
 	wholeDays = regexp.MustCompile(`^[0-9]{1,6}d$`)
+	zeroUnits = regexp.MustCompile(`(h)0m0s$|(m)0s$`)
 )
+
+// isScalarType reports whether a value of type t is written as text.
+func isScalarType(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
+		return true
+	}
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
 
 // decodeText reads the scalar type t from text. Secrets are strings, and
 // strings cannot fail: no error quotes one.
 func decodeText(t reflect.Type, text string) (reflect.Value, error) {
 	v := reflect.New(t).Elem()
-	switch {
-	case t == durationType:
+	if t == durationType {
 		d, err := decodeDuration(text)
 		v.SetInt(int64(d))
 		return v, err
-	case words(t) != nil:
+	}
+	if enumWords(t) != nil {
 		v.SetString(text)
 		return v, checkEnum(t, text)
-	case v.Addr().Type().Implements(textUnmarshaler):
-		return v, v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
 	}
-	var err error
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return v, u.UnmarshalText([]byte(text))
+	}
+	ok := true
 	switch t.Kind() {
 	case reflect.String:
 		v.SetString(text)
 	case reflect.Bool:
 		v.SetBool(text == "true")
-		if text != "true" && text != "false" {
-			err = errors.New(want(t))
-		}
+		ok = text == "true" || text == "false"
 	case reflect.Float64:
-		f, parseErr := strconv.ParseFloat(text, 64)
+		f, err := strconv.ParseFloat(text, 64)
 		v.SetFloat(f)
-		if parseErr != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-			err = errors.New(want(t))
-		}
+		ok = err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
 	default:
-		i, parseErr := strconv.ParseInt(text, 10, t.Bits())
+		i, err := strconv.ParseInt(text, 10, t.Bits())
 		v.SetInt(i)
-		if parseErr != nil {
-			err = errors.New(want(t))
-		}
+		ok = err == nil
 	}
-	return v, err
+	if !ok {
+		return v, errors.New(expectedText(t))
+	}
+	return v, nil
 }
 
 func decodeDuration(text string) (time.Duration, error) {
@@ -80,7 +90,7 @@ func decodeDuration(text string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if _, number := strconv.ParseFloat(text, 64); err != nil || number == nil {
-		return 0, errors.New(want(durationType))
+		return 0, errors.New(expectedText(durationType))
 	}
 	return d, nil
 }
@@ -91,16 +101,15 @@ func ParseFormat(text string) (Format, error) {
 }
 
 func checkEnum(t reflect.Type, text string) error {
-	switch valid := words(t); {
-	case slices.Contains(valid, text):
+	valid := enumWords(t)
+	if slices.Contains(valid, text) {
 		return nil
-	default:
-		return errors.New(want(t) + didYouMean(nearest(text, valid)))
 	}
+	return errors.New(expectedText(t) + didYouMean(nearestWord(text, valid)))
 }
 
-// want describes the values of a scalar of type t.
-func want(t reflect.Type) string {
+// expectedText describes the values of a scalar of type t, for an error.
+func expectedText(t reflect.Type) string {
 	switch {
 	case t == durationType:
 		return "want a duration with a unit, such as 30s"
@@ -108,8 +117,8 @@ func want(t reflect.Type) string {
 		return "want beginning, now, a time such as 2026-01-01T00:00:00Z, id:<content-id>@<time>, or snapshot:<url>"
 	case t == keyType:
 		return "want a JSON pointer such as /id, or header:<name>"
-	case words(t) != nil:
-		return "want " + orList(words(t))
+	case enumWords(t) != nil:
+		return "want " + joinWithOr(enumWords(t))
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -118,7 +127,7 @@ func want(t reflect.Type) string {
 		return "want true or false"
 	case reflect.Float64:
 		return "want a number, such as 2.5"
-	case reflect.Int64: // sizes, and nothing else
+	case reflect.Int64: // only sizes
 		return "want a whole number of bytes, such as 16777216"
 	default:
 		return "want a whole number, such as 1000"
@@ -128,36 +137,22 @@ func want(t reflect.Type) string {
 // encodeText writes a scalar such that decodeText reads it back; a secret
 // comes out masked.
 func encodeText(v reflect.Value) string {
-	if m, ok := v.Interface().(encoding.TextMarshaler); ok {
-		// No type of the configuration returns an error here.
-		text, err := m.MarshalText()
-		if err != nil {
-			panic(err)
-		}
-		return string(text)
+	if v.Type() == durationType {
+		return zeroUnits.ReplaceAllString(time.Duration(v.Int()).String(), "$1$2")
 	}
-	switch v.Kind() {
-	case reflect.String:
-		return v.String()
-	case reflect.Bool:
-		return strconv.FormatBool(v.Bool())
-	case reflect.Float64:
-		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
+	m, ok := v.Interface().(encoding.TextMarshaler)
+	if !ok {
+		return fmt.Sprint(v)
 	}
-	if v.Type() != durationType {
-		return strconv.FormatInt(v.Int(), 10)
+	text, err := m.MarshalText()
+	if err != nil {
+		panic(err) // no type of the configuration returns an error here
 	}
-	text := time.Duration(v.Int()).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return string(text)
 }
 
-func orList(words []string) string {
+// joinWithOr lists words for an error: a, b or c.
+func joinWithOr(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
 		return strings.Join(words, "")

@@ -10,7 +10,7 @@ import (
 
 func TestInterpolate(t *testing.T) {
 	t.Parallel()
-	environ := newLoader([]string{"A=a", "EMPTY=", "DOLLARS=${A}$${A}"})
+	environ := map[string]string{"A": "a", "EMPTY": "", "DOLLARS": "${A}$${A}"}
 	for text, want := range map[string]string{
 		"":                      "",
 		"plain $5 $A }":         "plain $5 $A }",
@@ -21,16 +21,16 @@ func TestInterpolate(t *testing.T) {
 		"$${A} $$${A}":          "${A} $${A}",
 		"${DOLLARS}":            "${A}$${A}",
 	} {
-		got, err := interpolate(text, environ.lookup)
+		got, err := interpolate(text, environ)
 		if err != nil || got != want {
 			t.Errorf("%s becomes %q (error %v), want %q", text, got, err, want)
 		}
-		if back, err := interpolate(escape(text), environ.lookup); err != nil || back != text {
+		if back, err := interpolate(escapeVariables(text), environ); err != nil || back != text {
 			t.Errorf("%s, escaped, becomes %q (error %v)", text, back, err)
 		}
 	}
 	for _, text := range []string{"${NONE}", "${", "${A", "${}", "${1}", "${A:b}", "${A-b}", "${NONE:-${A}}"} {
-		if got, err := interpolate(text, environ.lookup); err == nil {
+		if got, err := interpolate(text, environ); err == nil {
 			t.Errorf("%s becomes %q, want an error", text, got)
 		}
 	}
@@ -73,8 +73,8 @@ func TestTextOfValues(t *testing.T) {
 func TestEnumsAgreeWithAdapters(t *testing.T) {
 	t.Parallel()
 	found := 0
-	root.settings(func(s *spec) {
-		for _, word := range words(s.typ) {
+	root.forEachSetting(func(s *spec) {
+		for _, word := range enumWords(s.typ) {
 			found++
 			v := reflect.New(s.typ)
 			u, ok := v.Interface().(encoding.TextUnmarshaler)
@@ -98,7 +98,7 @@ func TestNearest(t *testing.T) {
 		"ulr": "url", "uri": "url", "URL": "url", "maxAge": "max_age", "max-ages": "max_age", "maxbites": "max_bytes",
 		"colour": "", "x": "", "": "",
 	} {
-		if got := nearest(word, known); got != want {
+		if got := nearestWord(word, known); got != want {
 			t.Errorf("%q is taken for %q, want %q", word, got, want)
 		}
 	}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/syndication"
+)
+
+func (v *validator) checkFeeds() {
+	names := v.locations.namesBelow("feeds")
+	if len(names) == 0 && v.cfg.Serve == nil && !v.feedless {
+		v.report("feeds", "there are no feeds; add one here or set FEEDBRIDGE_FEEDS_<NAME>_URL")
+	}
+	owners := map[[2]string]string{} // the last feed of each topic, by bus and topic
+	for _, name := range names {
+		f, path := v.cfg.Feeds[name], joinPath("feeds", name)
+		v.reportAll(path, f.Source.Validate())
+		v.reportAll(path, f.Syndication.Validate())
+		v.checkFormat(path, f)
+		v.require(f.Every >= 100*time.Millisecond, joinPath(path, "every"), "must be 100ms or more")
+		v.require(f.DedupeWindow >= 1 && f.DedupeWindow <= 10_000_000, joinPath(path, "dedupe_window"), "must be from 1 to 10000000")
+		v.require(f.Freshness >= 0, joinPath(path, "freshness"), "must not be negative")
+		v.checkTo(path, f)
+
+		topic := [2]string{f.To.Bus, f.To.Topic}
+		if other := owners[topic]; other != "" && (!f.To.isShared() || !v.cfg.Feeds[other].To.isShared()) {
+			text := fmt.Sprintf("%s on bus %s belongs to the feed %s already; each feed needs its own", topic[1], topic[0], other)
+			if f.To.Kafka != nil {
+				text += ", or all of them to.kafka.shared"
+			}
+			v.report(joinPath(path, "to.topic"), text)
+		}
+		owners[topic] = name
+	}
+}
+
+// checkFormat reports settings that have no meaning for the format of the feed at path.
+func (v *validator) checkFormat(path string, f Feed) {
+	if f.Format.Kind() == syndication.Kind {
+		cure := fmt.Sprintf(", and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Format)
+		v.require(f.Start.ID == "", joinPath(path, "start"), "only datareplication feeds have a place behind an entity"+cure)
+		v.require(f.Start.Snapshot == "", joinPath(path, "start"), "only datareplication feeds have snapshots"+cure)
+	}
+	for _, k := range root.key("feeds").elem.keys {
+		if !v.locations.isSet(joinPath(path, k.name)) || k.appliesTo(f.Format) {
+			continue
+		}
+		which := "is for Atom and RSS"
+		if k.kind == datareplication.Kind {
+			which = "is for datareplication feeds"
+		}
+		v.report(joinPath(path, k.name), fmt.Sprintf("%s, and the format of this feed is %s; leave it out", which, f.Format))
+	}
+}
+
+// checkTo checks the destination of the feed f, which is at feed.
+func (v *validator) checkTo(feed string, f Feed) {
+	path, to := joinPath(feed, "to"), f.To
+	v.checkBusName(joinPath(path, "bus"), to.Bus)
+	bus, isKnown := v.cfg.Buses[to.Bus]
+	switch {
+	case bus.Kafka != nil:
+		v.require(to.Stream == nil, joinPath(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out, or see to.kafka", to.Bus))
+		v.reportAll(path, kafka.Topic{Name: to.Topic, Key: f.Key, Options: *to.Kafka}.Validate())
+	case to.Kafka != nil && isKnown:
+		v.report(joinPath(path, "kafka"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out, or see to.stream", to.Bus))
+	case f.Key != "" && isKnown:
+		v.report(joinPath(feed, "key"), fmt.Sprintf("is for Kafka, and the bus %s is NATS, where a feed is one ordered topic; leave it out", to.Bus))
+	case to.Stream != nil:
+		v.reportAll(path, nats.Topic{Subject: to.Topic, Stream: *to.Stream}.Validate())
+	}
+}

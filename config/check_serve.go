@@ -1,0 +1,70 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/serve"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+	"github.com/feedbridge/feedbridge/sink/nats"
+	"github.com/feedbridge/feedbridge/source"
+)
+
+func (v *validator) checkServe(cfg *Serve) {
+	const leastMemory = 1 << 20
+	v.checkListen("serve.listen", cfg.Listen, "")
+	v.require(cfg.Listen != v.cfg.Admin.Listen, "serve.listen", "is admin.listen too; each needs its own")
+	v.require((cfg.TLS.CertFile == "") == (cfg.TLS.KeyFile == ""), "serve.tls", "want both cert_file and key_file, or neither")
+	v.require(cfg.Connections >= 1, "serve.connections", "must be 1 or more")
+	v.require(cfg.Memory >= leastMemory, "serve.memory", fmt.Sprintf("must be %d or more", leastMemory))
+	names := v.locations.namesBelow("serve.feeds")
+	v.require(len(names) > 0, "serve.feeds", "there are no feeds to serve; add one, or leave serve out")
+	for _, name := range names {
+		f, path := cfg.Feeds[name], joinPath("serve.feeds", name)
+		v.reportAll(path, serve.Config{
+			Name: name, Format: f.Format, PageSize: f.PageSize, PublicURL: f.PublicURL,
+			Snapshot: serve.Snapshot{Every: f.Snapshot.Every},
+		}.Validate())
+		v.checkServedAuth(joinPath(path, "auth"), f.Auth)
+		v.checkFrom(joinPath(path, "from"), f.From)
+	}
+}
+
+func (v *validator) checkServedAuth(path string, a ServedAuth) {
+	basic, hasBasic := joinPath(path, "basic"), a.Basic != source.Basic{}
+	switch {
+	case v.locations.isSet(path) && a == ServedAuth{}:
+		// An empty variable must not remove a configured password.
+		v.report(path, "nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant")
+	case a.Bearer != "" && a.BearerFile != "":
+		v.report(path, "want bearer or bearer_file, not both")
+	case hasBasic && (a.Bearer != "" || a.BearerFile != ""):
+		v.report(path, "want bearer or basic, not both")
+	case a.Basic.Password != "" && a.Basic.PasswordFile != "":
+		v.report(basic, "want password or password_file, not both")
+	case hasBasic && a.Basic.Username == "":
+		v.report(joinPath(basic, "username"), "is missing")
+	case hasBasic && a.Basic.Password == "" && a.Basic.PasswordFile == "":
+		v.report(joinPath(basic, "password"), "is missing; set it, or password_file")
+	case strings.Contains(a.Basic.Username, ":"):
+		v.report(joinPath(basic, "username"), "must not have a colon")
+	}
+}
+
+// checkFrom checks the topic of a served feed, which is at path.
+func (v *validator) checkFrom(path string, from From) {
+	v.checkBusName(joinPath(path, "bus"), from.Bus)
+	bus, isKnown := v.cfg.Buses[from.Bus]
+	switch {
+	case bus.Kafka != nil && from.Stream != "":
+		v.report(joinPath(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out", from.Bus))
+	case bus.Kafka == nil && isKnown && from.Partition != 0:
+		v.report(joinPath(path, "partition"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out", from.Bus))
+	case from.Partition < 0:
+		v.report(joinPath(path, "partition"), "must not be negative")
+	case bus.Kafka != nil:
+		v.reportAll(path, kafka.Topic{Name: from.Topic, Options: kafka.DefaultOptions()}.Validate())
+	case isKnown: // NATS
+		v.reportAll(path, nats.Topic{Subject: from.Topic, Stream: defaultStream}.Validate())
+	}
+}

@@ -1,0 +1,41 @@
+package config
+
+import "strings"
+
+// diagnostics collects the errors of one configuration.
+type diagnostics struct {
+	// file is the source of errors in values that are set nowhere; empty if there is
+	// no file.
+	file      string
+	locations locations
+	// faulty has the paths with an error. Their values were dropped, and checks must not
+	// report them as missing or invalid too.
+	faulty map[string]bool
+	errs   Errors
+}
+
+// reportAt adds an error that was found while reading, and excludes path from later
+// checks.
+func (d *diagnostics) reportAt(at location, path, text string) {
+	d.suppress(path)
+	d.errs = append(d.errs, &Error{Source: at.source, Line: at.line, Key: path, Text: text})
+}
+
+// report adds an error that was found after reading, unless it can be a consequence
+// of an error that was found while reading path. It points at the closest location that
+// is known.
+func (d *diagnostics) report(path, text string) {
+	for f := range d.faulty {
+		if f == "" || f == path || strings.HasPrefix(path, f+".") || strings.HasPrefix(f, path+".") {
+			return
+		}
+	}
+	at := d.locations.closest(path)
+	if at.source == "" {
+		at.source = d.file
+	}
+	d.errs = append(d.errs, &Error{Source: at.source, Line: at.line, Key: path, Text: text})
+}
+
+// suppress excludes path, and with it all paths above and below it, from later checks.
+func (d *diagnostics) suppress(path string) { d.faulty[path] = true }

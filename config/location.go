@@ -1,0 +1,65 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A location is the origin of a value.
+type location struct {
+	source string // a file or a variable
+	line   int    // of the file, or 0
+}
+
+// locations has the location that last set each path. Every path above a path is
+// in it too, with the location that was first to set something below it.
+type locations map[string]location
+
+// record stores where path is set.
+func (l locations) record(path string, at location) {
+	l[path] = at
+	for above := parentPath(path); above != ""; above = parentPath(above) {
+		if !l.isSet(above) {
+			l[above] = at
+		}
+	}
+}
+
+// isSet reports whether path, or a path below it, is set anywhere.
+func (l locations) isSet(path string) bool {
+	_, ok := l[path]
+	return ok
+}
+
+// namesBelow returns the names that occur directly below path, sorted.
+func (l locations) namesBelow(path string) []string {
+	found := map[string]bool{}
+	for p := range l {
+		if rest, ok := strings.CutPrefix(p, path+"."); ok {
+			name, _, _ := strings.Cut(rest, ".")
+			found[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// closest returns the location of path, or of the nearest path above it that has one.
+// It is zero if there is none.
+func (l locations) closest(path string) location {
+	for path != "" && !l.isSet(path) {
+		path = parentPath(path)
+	}
+	return l[path]
+}
+
+func joinPath(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// parentPath returns the path above path: of a list for its items, and the empty path for
+// a top-level key.
+func parentPath(path string) string { return path[:max(0, strings.LastIndexAny(path, ".["))] }
