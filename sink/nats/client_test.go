@@ -1,0 +1,41 @@
+package nats
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A server that is not the leader of a stream drops requests about it.
+func TestRequestIsRepeatedUntilItIsAnswered(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		dropped int
+		want    string
+	}{
+		"an election":      {3, ""},
+		"no leader at all": {1000, "no answer from NATS within 10s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &client{cfg: Config{Timeout: 10 * time.Second}}
+				requests := 0
+				err := c.retryRequest(t.Context(), func(ctx context.Context) error {
+					if requests++; requests > test.dropped {
+						return nil
+					}
+					<-ctx.Done()
+					return ctx.Err()
+				})
+				switch {
+				case test.want == "" && (err != nil || requests != test.dropped+1):
+					t.Errorf("error %v after %d requests", err, requests)
+				case test.want != "" && (err == nil || err.Error() != test.want):
+					t.Errorf("error %v, want %q", err, test.want)
+				}
+			})
+		})
+	}
+}
