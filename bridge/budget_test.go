@@ -507,3 +507,26 @@ func TestAFeedThatWaitsKeepsItsPlaceInTheQueue(t *testing.T) {
 		}
 	})
 }
+
+// The second for which a feed waits begins when its last batch is committed, however long
+// that took.
+func TestTheWaitForBudgetBeginsAfterTheCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total = 10 * batchSize
+		budget := bridge.NewBudget(total)
+		var h held
+		var topic sinktest.Memory
+		b := newBridge(backlog(1000, &h), &holdingSink{topic.Open(sinktest.Faults{}), 5 * time.Second, &h})
+		b.ReadAhead, b.Share = total, budget.Share()
+		if !budget.TryAcquire(total) {
+			t.Fatal("the budget is not free")
+		}
+		stop := start(t, b)
+		defer stop()
+		time.Sleep(61 * time.Second)
+		// Each commit takes 5 s, and is followed by a second of waiting.
+		if n := len(topic.Entities()); n != 10 {
+			t.Errorf("the topic has %d entities after a minute", n)
+		}
+	})
+}

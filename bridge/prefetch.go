@@ -171,8 +171,6 @@ func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first
 		var expired <-chan time.Time
 		if empty {
 			expired = timer.C
-		} else {
-			timer.Reset(maxWait)
 		}
 		select {
 		case <-acquired:
@@ -193,6 +191,8 @@ func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first
 			p.mu.Unlock()
 			return 0, true, nil
 		case <-p.freed:
+			// The wait begins when the feed holds nothing any more.
+			timer.Reset(maxWait)
 		case <-ctx.Done():
 		}
 	}
