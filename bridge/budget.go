@@ -158,6 +158,10 @@ type Share struct {
 	used int64 // reserved bytes
 	// exempt reports that the batch may exceed room.
 	exempt bool
+	// endRequest ends the bridge's request for the budget of the next batch, if there is one,
+	// and returns the bytes that were granted. Otherwise a feed that waits in Reserve would
+	// hold them unused, and so would every other one.
+	endRequest func() int64
 }
 
 // Share returns a share of the budget for one feed. A nil budget has no bound.
@@ -165,8 +169,8 @@ func (b *Budget) Share() *Share { return &Share{budget: b} }
 
 // begin starts a batch for which taken bytes of the budget were acquired, and that may hold
 // free bytes without budget. want is the expected size of the batch.
-func (s *Share) begin(taken, free, want int64) {
-	*s = Share{budget: s.budget, free: free, want: want, taken: grant{bytes: taken}, room: taken}
+func (s *Share) begin(taken, free, want int64, endRequest func() int64) {
+	*s = Share{budget: s.budget, free: free, want: want, taken: grant{bytes: taken}, room: taken, endRequest: endRequest}
 }
 
 // end ends the batch. It returns the grant of the batch, which the caller must release, and
@@ -207,6 +211,14 @@ func (s *Share) Reserve(ctx context.Context, n int64) error {
 	if s.exempt {
 		s.used += n
 		return nil
+	}
+	if s.endRequest != nil {
+		granted := s.endRequest()
+		s.taken.bytes += granted
+		s.room += granted
+		if s.TryReserve(n) {
+			return nil
+		}
 	}
 	missing := max(s.used+n-s.free, s.want, firstReserve) - s.room
 	waiting, cancel := context.WithTimeout(ctx, longestWait)

@@ -507,3 +507,96 @@ func TestAFeedThatWaitsKeepsItsPlaceInTheQueue(t *testing.T) {
 		}
 	})
 }
+
+// The second for which a feed waits begins when its last batch is committed, however long
+// that took.
+func TestTheWaitForBudgetBeginsAfterTheCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total = 10 * batchSize
+		budget := bridge.NewBudget(total)
+		var h held
+		var topic sinktest.Memory
+		b := newBridge(backlog(1000, &h), &holdingSink{topic.Open(sinktest.Faults{}), 5 * time.Second, &h})
+		b.ReadAhead, b.Share = total, budget.Share()
+		if !budget.TryAcquire(total) {
+			t.Fatal("the budget is not free")
+		}
+		stop := start(t, b)
+		defer stop()
+		time.Sleep(61 * time.Second)
+		// Each commit takes 5 s, and is followed by a second of waiting.
+		if n := len(topic.Entities()); n != 10 {
+			t.Errorf("the topic has %d entities after a minute", n)
+		}
+	})
+}
+
+// Feeds that wait for budget in the middle of a batch hold none for the next one. Ten of
+// twenty can read at a time, and each batch takes 1.1 seconds, so all take two minutes.
+func TestFeedsThatWaitHoldNothingUnused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total, size, batches = 10 << 20, 1 << 20, 50
+		budget := bridge.NewBudget(total)
+		var h held
+		topics := make([]sinktest.Memory, 20)
+		var stops []func()
+		for i := range topics {
+			share := budget.Share()
+			src := reserver{share, backlog(batches, &h), func(ctx context.Context, s *bridge.Share) error {
+				if err := s.Reserve(ctx, size); err != nil {
+					return err
+				}
+				time.Sleep(time.Second)
+				return nil
+			}}
+			b := newBridge(src, &holdingSink{topics[i].Open(sinktest.Faults{}), 100 * time.Millisecond, &h})
+			b.ReadAhead, b.Share, b.Every = 4<<20, share, 24*time.Hour
+			stops = append(stops, start(t, b))
+		}
+		time.Sleep(2*time.Minute + 30*time.Second)
+		synctest.Wait()
+		n := 0
+		for i := range topics {
+			n += len(topics[i].Entities())
+		}
+		if want := len(topics) * batches; n != want {
+			t.Errorf("%d entities are published, want %d", n, want)
+		}
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}
+
+// A request for the next batch is granted while the batch before is read. The session ends
+// before the next one.
+func TestARequestThatIsNotUsedIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total = 10 * batchSize
+		budget := bridge.NewBudget(total)
+		var h held
+		var topic sinktest.Memory
+		stuck := sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+			if number(after) == 3 {
+				<-ctx.Done()
+			}
+			return backlog(50, &h)(ctx, after)
+		})
+		b := newBridge(stuck, topic.Open(sinktest.Faults{}))
+		b.ReadAhead, b.Share = total, budget.Share()
+		if !budget.TryAcquire(total) {
+			t.Fatal("the budget is not free")
+		}
+		stop := start(t, b)
+		time.Sleep(time.Minute)
+		budget.Release(total)
+		synctest.Wait()
+		if budget.Unused() {
+			t.Error("the request was not granted")
+		}
+		stop()
+		if !budget.Unused() {
+			t.Error("a feed that has stopped has some of the budget")
+		}
+	})
+}

@@ -109,7 +109,7 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 		if first {
 			free = unreserved
 		}
-		p.share.begin(reserved, free, p.largest)
+		p.share.begin(reserved, free, p.largest, p.endRequest)
 		start := time.Now()
 		batch, err := callNext(ctx, p.source, after)
 		taken, used := p.share.end()
@@ -171,13 +171,11 @@ func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first
 		var expired <-chan time.Time
 		if empty {
 			expired = timer.C
-		} else {
-			timer.Reset(maxWait)
 		}
 		select {
 		case <-acquired:
-			err, taken := p.request.err, p.request.stop()
-			p.request = nil
+			err := p.request.err
+			taken := p.endRequest()
 			if err != nil {
 				return 0, false, err
 			}
@@ -193,18 +191,25 @@ func (p *prefetcher) reserve(ctx context.Context, poll bool) (taken int64, first
 			p.mu.Unlock()
 			return 0, true, nil
 		case <-p.freed:
+			// The wait begins when the feed holds nothing any more.
+			timer.Reset(maxWait)
 		case <-ctx.Done():
 		}
 	}
 }
 
-// cancelRequest returns the budget that was requested for the next batch.
-func (p *prefetcher) cancelRequest() {
+// endRequest ends the request for the budget of the next batch, if there is one, and returns
+// the bytes that were granted.
+func (p *prefetcher) endRequest() (granted int64) {
 	if p.request != nil {
-		p.budget.Release(p.request.stop())
+		granted = p.request.stop()
 		p.request = nil
 	}
+	return granted
 }
+
+// cancelRequest returns the budget that was requested for the next batch.
+func (p *prefetcher) cancelRequest() { p.budget.Release(p.endRequest()) }
 
 // enqueue queues a result of the source, which has the grant taken. Of that, reserved bytes
 // were acquired before the call. used is the number of bytes that the source has reserved.

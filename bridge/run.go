@@ -294,9 +294,6 @@ func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, ahead func()
 		Writer: b.Writer,
 		Moved:  b.last.Moved,
 	}
-	if b.stretch.IsZero() {
-		b.stretch = cp.At
-	}
 	// A stop of the process does not cancel the commit: see the package comment. The sink
 	// bounds its time. If the process dies here, either all of the batch is published and
 	// cp is stored, or nothing is.
@@ -305,6 +302,9 @@ func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, ahead func()
 	}
 	took := time.Since(cp.At)
 	b.last, b.unstored = cp, nil
+	if b.stretch.IsZero() {
+		b.stretch = cp.At
+	}
 	b.moved += len(batch.Entities)
 	b.Observer.Settled(batch, took)
 	b.Log.Debug("committed", "entities", len(batch.Entities), "bytes", batch.Size(), "count", cp.Count, "took", took)

@@ -96,11 +96,16 @@ func (d *dedupeLoader) loadNewer(ctx context.Context, info *streamInfo, to uint6
 	if err != nil {
 		return err
 	}
-	if err := d.loadMessages(ctx, info, r, to); err != nil || r.from == from || !d.ids.Marked() {
+	err = d.loadMessages(ctx, info, r, to)
+	if r.from == from || !d.ids.Marked() {
 		return err
 	}
-	// The source of a topic with marks needs every mark, however old.
+	// The source of a topic with marks needs every mark, however old. If the load of the
+	// newest ones ended early, the next load must not continue after them.
 	d.dropIDs()
+	if err != nil {
+		return err
+	}
 	if r, err = d.openHeaders(ctx, first); err != nil {
 		return err
 	}

@@ -74,6 +74,7 @@
 //	10176                batch incomplete                 transient: a disk that is full, a leader change, 10 s of silence
 //	                                                      within the batch, or more than 50 batches at once in the stream
 //	10167, 10210         too many requests, batches       transient
+//	10059                stream not found                 transient: Resume, which is next, has the cure
 //	10077                store failed                     permanent if the stream is full and discards new messages
 //	10054                message too large                permanent: the checkpoint, the one message that is answered
 //	10002, 10023,        no room for the account, or on   permanent

@@ -24,6 +24,7 @@ const (
 	codeStorageResources    = 10047
 	codeMessageTooLarge     = 10054
 	codeNameInUse           = 10058
+	codeStreamNotFound      = 10059
 	codeSubjectOverlap      = 10065
 	codeWrongLastSequence   = 10071
 	codeReplicas            = 10074
@@ -79,6 +80,11 @@ func apiError(e *jetstream.APIError, stream string) error {
 	}
 	if e.ErrorCode == codeBatchIncomplete {
 		return fmt.Errorf("%w; the server has dropped the batch: its disk is full (see its log), its leader has changed, or it has too many batches at once; it is sent again", err)
+	}
+	if e.ErrorCode == codeStreamNotFound {
+		// The stream was there a moment ago. The retry begins with Resume, whose error has
+		// the cure.
+		return err
 	}
 	if e.Code == http.StatusTooManyRequests || e.Code >= http.StatusInternalServerError {
 		return err

@@ -147,3 +147,49 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 	}
 	wantFeed(t, s, more)
 }
+
+// If the first commit of a topic is torn, there is no checkpoint in front of it. That looks like
+// a topic that lost its checkpoint, and has the same cure.
+func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
+	t.Parallel()
+	const n = 600
+	o := newOperator(t)
+	var claims *jwt.AccountClaims
+	account := o.account(func(c *jwt.AccountClaims) {
+		c.Limits.DiskStorage = 150_000
+		claims = c
+	})
+	server := o.run()
+	s := connect(t, nats.Config{URL: server.ClientURL(), Timeout: time.Second, CredentialsFile: writeFile(t, credentials(t, account, asIs))}).Sink(orders())
+	entities := sinktest.Entities(0, n)
+	for i := range entities {
+		entities[i].Body = make([]byte, 500)
+	}
+	resume(t, s)
+	wantError(t, s.Commit(t.Context(), entities, sinktest.At(n)), false, nil, "no answer from NATS")
+	_, err := s.Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint reset orders'")
+
+	claims.Limits.DiskStorage = -1
+	o.publish(claims)
+	known, err := server.LookupAccount(claims.Subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.UpdateAccountClaims(known, claims)
+	if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	held := 0
+	for held < n && !s.IDs().Add(entities[held].ID) {
+		held++
+	}
+	if held == 0 || held == n {
+		t.Fatalf("%d entities are known: the batch was not torn, or nobody noticed", held)
+	}
+	if err := s.Commit(t.Context(), entities[held:], sinktest.At(n)); err != nil {
+		t.Fatal(err)
+	}
+	wantFeed(t, s, n)
+}

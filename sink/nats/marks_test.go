@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,5 +148,42 @@ func TestSinkFarBehindReadsAllMarksOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, maps.Collect(s.IDs().Marks())); diff != "" {
 		t.Errorf("marks (-want +got):\n%s", diff)
+	}
+}
+
+// The newest messages are read first. If that ends early, and they have marks, the marks
+// before them are read all the same.
+func TestLoadOfMarksEndsEarly(t *testing.T) {
+	t.Parallel()
+	const n = 900
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	topic := orders()
+	topic.Window = 200
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(topic)
+	want := map[string]string{}
+	entities := sinktest.Entities(0, n)
+	for i := range entities {
+		entities[i].Mark = fmt.Sprint("v1;", i)
+		want[entities[i].ID] = entities[i].Mark
+	}
+	resume(t, s)
+	if err := s.Commit(t.Context(), entities, sinktest.At(n)); err != nil {
+		t.Fatal(err)
+	}
+	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))
+	fresh := connect(t, nats.Config{URL: p.url(), Timeout: time.Second}).Sink(topic)
+	// 400 headers are read first, of about 250 bytes each.
+	p.muteAfter(40_000)
+	if cp, err := fresh.Resume(t.Context()); err == nil {
+		t.Fatalf("the topic was read although the server was silent: %+v", cp)
+	}
+	p.cut()
+	p.set(false)
+	eventually(t, "the sink resumes", func() bool {
+		_, err := fresh.Resume(t.Context())
+		return err == nil
+	})
+	if marks := maps.Collect(fresh.IDs().Marks()); !maps.Equal(marks, want) {
+		t.Errorf("%d marks are known, want %d", len(marks), n)
 	}
 }

@@ -295,3 +295,20 @@ func TestStreamThatIsGoneIsNotCreatedAnewByItself(t *testing.T) {
 	commit(t, s, 0, 3)
 	wantFeed(t, s, 3)
 }
+
+// After a pause a commit reads the checkpoint first. Its error is retried at once, by a Resume
+// whose error has the cure.
+func TestStreamIsGoneAtACommitAfterAPause(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	if err := admin(t, server.URL()).DeleteStream(t.Context(), "shop_orders"); err != nil {
+		t.Fatal(err)
+	}
+	s.Rest()
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream not found (NATS error 10059)")
+	_, err := s.Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
+}
