@@ -244,9 +244,19 @@ var errReplaced = errors.New("the partition has other records now")
 // that it is still there. What it has read when it fails it keeps.
 func (p *partitionCache) readTo(ctx context.Context, c *client, partition int32, to int64) error {
 	from, seen := p.last.offset, p.last != (recordIdentity{})
-	if seen {
-		to = max(to, from+1)
-	} else {
+	if seen && to <= from {
+		// Another sink has read further meanwhile, unless the cluster has lost that record. A
+		// fetch would wait for the next one.
+		now, err := c.offsets(ctx, c.cfg.Checkpoints, []int32{partition}, stable)
+		if err != nil {
+			return err
+		}
+		if now[0] <= from {
+			return errReplaced
+		}
+		to = from + 1
+	}
+	if !seen {
 		start, err := c.offsets(ctx, c.cfg.Checkpoints, []int32{partition}, first)
 		if err != nil {
 			return err

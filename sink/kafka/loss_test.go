@@ -301,3 +301,31 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 		})
 	}
 }
+
+// The cluster loses the newest commit and nothing else, so that the partition of the checkpoints
+// ends where the record was that a copy has read last.
+func TestCopyResumesWhenTheNewestCommitIsLost(t *testing.T) {
+	t.Parallel()
+	dir, saved := t.TempDir(), t.TempDir()
+	port := freePort(t)
+	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+	s, idle := connect(t, at(c)).Sink(orders()), connect(t, at(c)).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	s.AwaitEnd(t)
+	c.Close()
+	if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
+	resume(t, s)
+	commit(t, s, 2, 3)
+	resume(t, idle)
+	c.Close()
+	startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
+	if cp := resume(t, idle); cp.Count != 2 {
+		t.Errorf("checkpoint %+v, want the earlier one", cp)
+	}
+	commit(t, idle, 2, 5)
+	wantFeed(t, idle, 5)
+}
