@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -172,12 +171,6 @@ func (t *checkpointTopic) check(ctx context.Context, d kadm.TopicDetail) error {
 // read returns the checkpoints of a topic as they are committed up to an offset of the
 // partition, or further.
 func (t *checkpointTopic) read(ctx context.Context, at place, to int64, topic string) (checkpoints, error) {
-	return t.readUnless(ctx, at, to, math.MaxInt64, topic)
-}
-
-// readUnless is read, and begins at the start of the partition if records were read before at
-// an offset or behind it where there can be none: the cluster has lost them.
-func (t *checkpointTopic) readUnless(ctx context.Context, at place, to, none int64, topic string) (checkpoints, error) {
 	p := t.cache(at.partition)
 	select {
 	case p.lock <- struct{}{}:
@@ -186,7 +179,7 @@ func (t *checkpointTopic) readUnless(ctx context.Context, at place, to, none int
 		return nil, context.Cause(ctx)
 	}
 	c := t.client
-	if p.id != at.id || p.last.offset >= none {
+	if p.id != at.id {
 		p.reset(at.id)
 	}
 	err := p.readTo(ctx, c, at.partition, to)
