@@ -229,7 +229,7 @@ func (s *checkpointStore) readBelow(ctx context.Context, own int64) (checkpoints
 	if _, err := wait.upTo(ctx, []int64{own}); err != nil {
 		return nil, err
 	}
-	return s.topic.readUnless(ctx, s.place, own, own, s.to.Name)
+	return s.topic.read(ctx, s.place, own, s.to.Name)
 }
 
 // mayFollow returns an error unless the feed's checkpoint among feeds is the one that this

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -172,12 +171,6 @@ func (t *checkpointTopic) check(ctx context.Context, d kadm.TopicDetail) error {
 // read returns the checkpoints of a topic as they are committed up to an offset of the
 // partition, or further.
 func (t *checkpointTopic) read(ctx context.Context, at place, to int64, topic string) (checkpoints, error) {
-	return t.readUnless(ctx, at, to, math.MaxInt64, topic)
-}
-
-// readUnless is read, and begins at the start of the partition if records were read before at
-// an offset or behind it where there can be none: the cluster has lost them.
-func (t *checkpointTopic) readUnless(ctx context.Context, at place, to, none int64, topic string) (checkpoints, error) {
 	p := t.cache(at.partition)
 	select {
 	case p.lock <- struct{}{}:
@@ -186,7 +179,7 @@ func (t *checkpointTopic) readUnless(ctx context.Context, at place, to, none int
 		return nil, context.Cause(ctx)
 	}
 	c := t.client
-	if p.id != at.id || p.last.offset >= none {
+	if p.id != at.id {
 		p.reset(at.id)
 	}
 	err := p.readTo(ctx, c, at.partition, to)
@@ -244,9 +237,19 @@ var errReplaced = errors.New("the partition has other records now")
 // that it is still there. What it has read when it fails it keeps.
 func (p *partitionCache) readTo(ctx context.Context, c *client, partition int32, to int64) error {
 	from, seen := p.last.offset, p.last != (recordIdentity{})
-	if seen {
-		to = max(to, from+1)
-	} else {
+	if seen && to <= from {
+		// Another sink has read further meanwhile, unless the cluster has lost that record. A
+		// fetch would wait for the next one.
+		now, err := c.offsets(ctx, c.cfg.Checkpoints, []int32{partition}, stable)
+		if err != nil {
+			return err
+		}
+		if now[0] <= from {
+			return errReplaced
+		}
+		to = from + 1
+	}
+	if !seen {
 		start, err := c.offsets(ctx, c.cfg.Checkpoints, []int32{partition}, first)
 		if err != nil {
 			return err

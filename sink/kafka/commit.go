@@ -78,11 +78,18 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		}
 		defer release()
 	}
+	// What is written here would hide from Resume that the topic has lost messages before.
+	if err := s.dedupe.compareEnds(ctx); err != nil {
+		return err
+	}
 	// 3.
 	if err := transactions.producer.BeginTransaction(); err != nil {
 		return err
 	}
 	if err := transactions.send(ctx, records); err != nil {
+		return err
+	}
+	if err := s.dedupe.follow(records); err != nil {
 		return err
 	}
 	written := kadm.OffsetsFromRecords(records...)

@@ -270,5 +270,36 @@ func (l *dedupeLoader) endsAfter(written kadm.Offsets) []int64 {
 	return ends
 }
 
+// compareEnds returns an error if a partition of the topic is shorter than it was, as far as the
+// broker knows that answers. Whether messages are lost, the next Resume finds out.
+func (l *dedupeLoader) compareEnds(ctx context.Context) error {
+	partitions := make([]int32, len(l.seen.next))
+	for p := range partitions {
+		partitions[p] = int32(p)
+	}
+	ends, err := l.client.offsets(ctx, l.topic.Name, partitions, end)
+	if err != nil {
+		return err
+	}
+	for p, n := range l.seen.next {
+		if ends[p] < n {
+			return fmt.Errorf("partition %d of the topic ends at offset %d, and has ended at %d", p, ends[p], n)
+		}
+	}
+	return nil
+}
+
+// follow returns [checkpoint.ErrLost] if records that this sink has written have offsets that
+// the topic had reached before.
+func (l *dedupeLoader) follow(written []kgo.Record) error {
+	for i := range written {
+		r := &written[i]
+		if p := int(r.Partition); p < len(l.seen.next) && r.Offset < l.seen.next[p] {
+			return topicCheck{l.client, l.topic}.errLost(p, r.Offset, l.seen.next[p])
+		}
+	}
+	return nil
+}
+
 // committed records that ids was caught up with a checkpoint that this sink has committed.
 func (l *dedupeLoader) committed(newest stored) { l.seen.checkpoint, l.seen.next = newest, newest.ends }

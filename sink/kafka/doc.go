@@ -76,7 +76,9 @@
 //
 // The header Feedbridge-Topic-Ends of a checkpoint has, by partition, an offset that the
 // topic had reached with that commit. A partition that is shorter has lost messages, which is
-// [checkpoint.ErrLost]. Retention removes messages at the other end. The header
+// [checkpoint.ErrLost]. Each commit compares them before it writes, for what it writes would hide
+// the loss, and compares the offsets of its records after that. Retention removes messages at the
+// other end. The header
 // Feedbridge-Topic-Id has the topic's id: a topic that was deleted and created again is
 // not the one that its checkpoint is about. The IDs in memory are loaded again unless the
 // checkpoint that they belong to is still in the log.
