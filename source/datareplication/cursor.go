@@ -57,7 +57,7 @@ type cursor struct {
 	Gap string `json:"gap,omitempty"`
 
 	// Snapshot is a snapshot that is read before the feed.
-	Snapshot *snapshot `json:"snapshot,omitempty"`
+	Snapshot *snapshotPosition `json:"snapshot,omitempty"`
 	// Owed is an entity of a snapshot that was left out because the feed must have it, until
 	// it is read from the feed.
 	Owed *owed `json:"owed,omitempty"`
@@ -120,7 +120,7 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 func startCursor(start Start) cursor {
 	cur := cursor{Search: newSeek(start)}
 	if start.Snapshot != "" {
-		cur.Snapshot = &snapshot{Index: start.Snapshot}
+		cur.Snapshot = &snapshotPosition{Index: start.Snapshot}
 	}
 	return cur
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -90,7 +91,7 @@ func TestBadCursors(t *testing.T) {
 		if _, err := Describe(feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
 			t.Errorf("%s: error %v", bad, err)
 		}
-		if _, err := new(Source).Next(t.Context(), feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
+		if _, err := New(Config{}, nil, slog.New(slog.DiscardHandler)).Next(t.Context(), feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
 			t.Errorf("%s: error %v", bad, err)
 		}
 		if _, err := ParseCursor(bad); err == nil {
@@ -133,7 +134,7 @@ func TestACursorStaysSmall(t *testing.T) {
 			way := seek{From: &from, NewerTime: from, Trail: trail{Steps: 1e6, Power: 1e6}, Oldest: true, Reached: true, Early: 60}
 			sn := cursor{
 				Search: &way, Owed: &owed{storedID(id(0)), from},
-				Snapshot: &snapshot{ID: storedID(id(0)), Created: dawn.Add(1), Pages: 1e6, Ready: true, Page: 1e6, Entity: 1e6, Digest: 1<<64 - 1, Published: 1e9},
+				Snapshot: &snapshotPosition{ID: storedID(id(0)), Created: dawn.Add(1), Pages: 1e6, Ready: true, Page: 1e6, Entity: 1e6, Digest: 1<<64 - 1, Published: 1e9},
 			}
 			cur.Empty = maxEmptyPages
 			gap := cur

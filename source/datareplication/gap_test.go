@@ -105,7 +105,7 @@ func TestLostPlaces(t *testing.T) {
 					cursor = b.Cursor
 					read += len(b.Entities)
 				}
-				src.closePage()
+				src.reader.closePage()
 				s.edit(func() { tt.change(s) })
 				s.requests()
 				for _, next := range []*Source{src, s.source(t)} {
@@ -322,10 +322,10 @@ func TestGaps(t *testing.T) {
 					cursor = b.Cursor
 					read += len(b.Entities)
 					if read == 3 {
-						src.cfg.BatchEntities = 1
+						src.reader.cfg.BatchEntities = 1
 					}
 				}
-				src.closePage()
+				src.reader.closePage()
 				s.edit(func() { tt.lose(s) })
 
 				halted := readSure(t, s.source(t), cursor)

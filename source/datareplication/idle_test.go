@@ -154,7 +154,7 @@ func TestIdlePolls(t *testing.T) {
 				readOn(t, src, r.cursor).want(t, "")
 				time.Sleep(trustETag + time.Second)
 				s.write("/0", "c@3 d@4")
-				src.cfg.BatchEntities = 1
+				src.reader.cfg.BatchEntities = 1
 				b, err := src.Next(t.Context(), r.cursor)
 				if err != nil || len(b.Entities) != 1 || b.Entities[0].ID != "b" {
 					t.Fatalf("got %+v, %v", b.Entities, err)

@@ -69,7 +69,7 @@ func TestFeedIsMadeAnew(t *testing.T) {
 							}
 							time.Sleep(time.Minute)
 						}
-						src.cfg.Gap = GapRestart
+						src.reader.cfg.Gap = GapRestart
 						readOn(t, src, cursor).want(t, strings.Join(newIDs, " "))
 					})
 				})

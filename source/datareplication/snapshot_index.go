@@ -21,6 +21,10 @@ const (
 	// longestAddress is the largest number of bytes of the URL of an index, of the URL of
 	// one of its pages, and of the id of a snapshot.
 	longestAddress = 8 << 10
+	// skew is how long before the creation of a snapshot reading of the feed starts. The
+	// times of snapshots and of entities may come from different clocks, and entities are
+	// put on a page some time after their Last-Modified.
+	skew = time.Minute
 )
 
 // index is the index of a snapshot: the list of its pages.

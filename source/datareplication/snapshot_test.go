@@ -291,7 +291,7 @@ func TestMemoryOfSnapshotIndexes(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			ix, err := readIndex(t.Context(), src.client, server.URL+"/snapshot", &sightings{})
+			ix, err := readIndex(t.Context(), src.reader.pages.client, server.URL+"/snapshot", &sightings{})
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 16<<20 {

@@ -54,3 +54,8 @@ func broken(kind, page, format string, args ...any) error {
 
 // excerpt returns s, shortened for an error or a log line.
 func excerpt(s string) string { return safetext.Clip(s, 160) }
+
+// sightings collects violations.
+type sightings []feed.Violation
+
+func (s *sightings) add(v ...feed.Violation) { *s = append(*s, v...) }
