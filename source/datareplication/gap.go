@@ -9,10 +9,10 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// patience is how long the position must be missing before reading goes on after the gap,
+// gapPatience is how long the position must be missing before reading goes on after the gap,
 // if the configuration allows that. A server that is being restarted may lack its own
 // pages for a while.
-const patience = time.Minute
+const gapPatience = time.Minute
 
 // gapHandler searches the feed for a lost position, and applies the gap policy if the feed
 // does not have it.
@@ -38,7 +38,7 @@ func (g *gapHandler) recoverPosition(ctx context.Context, cur cursor, l *lostPos
 	var sr *seek
 	switch {
 	case cur.Search != nil:
-		sr = cur.Search.again()
+		sr = cur.Search.restarted()
 	case cur.Last != "":
 		sr = &seek{ID: cur.Last, From: &cur.Modified, Gap: true, exact: true}
 	default:
@@ -50,7 +50,7 @@ func (g *gapHandler) recoverPosition(ctx context.Context, cur cursor, l *lostPos
 		again.forGood = false // the result of a search is always confirmed
 		return g.handleGap(cur, again)
 	}
-	if err != nil && mayBeOld(err, &cur) && !g.gaps.add() {
+	if err != nil && mayBeOld(err, &cur) && !g.gaps.countFinding() {
 		return feed.Batch{}, unconfirmed(err)
 	}
 	if err != nil {
@@ -58,7 +58,7 @@ func (g *gapHandler) recoverPosition(ctx context.Context, cur cursor, l *lostPos
 	}
 	g.r.trail = *w.trail
 	w.seen.add(l.violation)
-	return w.batch(), nil
+	return w.toBatch(), nil
 }
 
 // findPosition searches for the position of cur from the entry point back, and reads on to
@@ -67,14 +67,14 @@ func (g *gapHandler) findPosition(ctx context.Context, cur cursor) (*pageWalk, e
 	w := &pageWalk{r: g.r, trail: new(trail), cur: cur}
 	start, err := g.r.seekBack(ctx, cur.Search, 0, &w.seen)
 	if errors.Is(err, errEmpty) {
-		return nil, lost(PageGone, g.r.cfg.URL, "the feed is empty, and had entities before")
+		return nil, newLostPosition(PageGone, g.r.cfg.URL, "the feed is empty, and had entities before")
 	}
 	if err != nil {
 		return nil, err
 	}
 	w.cur.Page = start
 	for !w.ended && len(w.entities) == 0 {
-		if err := w.read(ctx); err != nil && len(w.entities) == 0 {
+		if err := w.readPages(ctx); err != nil && len(w.entities) == 0 {
 			return nil, err
 		} else if err != nil {
 			g.r.closePage()
@@ -86,10 +86,10 @@ func (g *gapHandler) findPosition(ctx context.Context, cur cursor) (*pageWalk, e
 
 // handleGap applies the gap policy to a feed that may have lost entities after the position.
 func (g *gapHandler) handleGap(cur cursor, l *lostPosition) (feed.Batch, error) {
-	if !g.gaps.add() && !l.forGood {
+	if !g.gaps.countFinding() && !l.forGood {
 		return feed.Batch{}, unconfirmed(l)
 	}
-	left := patience - time.Since(g.gaps.since)
+	left := gapPatience - time.Since(g.gaps.since)
 	if cur.Snapshot != nil {
 		return g.handleReplaced(cur, l, left)
 	}
@@ -121,7 +121,7 @@ func (g *gapHandler) handleReplaced(cur cursor, l *lostPosition, left time.Durat
 			&l.violation, left.Round(time.Second), g.r.cfg.Gap)
 	}
 	g.r.log.Error("the snapshot was replaced while it was read; reading the one that is there now", "gap", string(g.r.cfg.Gap), "snapshot", cur.Snapshot.String(), "reason", l)
-	again := cur.Snapshot.again()
+	again := cur.Snapshot.restarted()
 	cur.Snapshot = &again
 	return feed.Batch{Cursor: cur.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
 }
@@ -139,7 +139,7 @@ func (g *gapHandler) seekBehindGap(cur cursor) *seek {
 		return &seek{Gap: true, Start: sr.Start, From: sr.From, Skip: hashIDs([]string{sr.ID})}
 	default:
 		// Nothing has been published, so reading starts at the oldest entity that is left.
-		sr = sr.again()
+		sr = sr.restarted()
 		sr.Gap, sr.Reached = true, false
 		return sr
 	}

@@ -15,7 +15,7 @@ type lostPosition struct {
 
 func (l *lostPosition) Error() string { return l.violation.Error() }
 
-func lost(kind, page, format string, args ...any) *lostPosition {
+func newLostPosition(kind, page, format string, args ...any) *lostPosition {
 	return &lostPosition{violation: violation(kind, page, format, args...)}
 }
 

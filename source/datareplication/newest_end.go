@@ -7,10 +7,10 @@ const (
 	// whichever process. Some servers have ETags that do not change with the page, by
 	// which users lost data, or with its links.
 	trustETag = time.Hour
-	// weak is the age, by the server's clock, from which the Last-Modified of a page proves
+	// strongAge is the age, by the server's clock, from which the Last-Modified of a page proves
 	// that no entity was added later in the same second. RFC 9110 (8.8.2.2) suggests one or
 	// two seconds, but entities are put on a page some time after their Last-Modified.
-	weak = time.Minute
+	strongAge = time.Minute
 )
 
 // newestEnd caches the validators of the newest page so that a poll can skip it when it is

@@ -19,7 +19,7 @@ func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 			etag, full = r.newestEnd.etag, r.newestEnd.full
 		}
 		switch {
-		case !r.trusts(full):
+		case !r.trustsETag(full):
 			etag = ""
 		case known:
 			if same, err := w.sameEnd(ctx); same || err != nil {
@@ -50,7 +50,7 @@ func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 		}
 		p.body.Close()
 		if earlier++; err == nil && earlier > headsPerCall {
-			err = broken(Loop, p.Self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
+			err = newBreach(Loop, p.Self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
 		}
 		if err != nil {
 			return nil, err
@@ -110,7 +110,7 @@ func (w *pageWalk) checkLoop(ctx context.Context, p *openPage, came string) erro
 	next := p.Next
 	for n := 0; next != "" && n < headsPerCall; n++ {
 		if next == came {
-			return broken(Loop, came, "the next links lead in a circle by way of %s", p.Self)
+			return newBreach(Loop, came, "the next links lead in a circle by way of %s", p.Self)
 		}
 		h, err := w.r.pages.requestHead(ctx, next)
 		switch {
@@ -133,20 +133,20 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 	for p.parsed < cur.Index {
 		used := w.r.pages.reserved.used
 		var err error
-		e, _, err = p.entity(ctx, true) // its violations were reported when it was new
+		e, _, err = p.nextEntity(ctx, true) // its violations were reported when it was new
 		if errors.Is(err, errPageEnd) {
-			return lost(PageChanged, p.Self, "the page had %d entities and has %d now", cur.Index, p.parsed)
+			return newLostPosition(PageChanged, p.Self, "the page had %d entities and has %d now", cur.Index, p.parsed)
 		}
 		if err != nil {
 			return err
 		}
-		sum = sum.add(&e)
-		w.r.pages.reserved.shrink(used)
+		sum = sum.addEntity(&e)
+		w.r.pages.reserved.freeSince(used)
 	}
 	switch {
 	case cur.Index == 0:
 	case !isStoredID(cur.Last, e.ID):
-		return lost(PageChanged, p.Self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
+		return newLostPosition(PageChanged, p.Self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
 	case sum != cur.Digest:
 		if sum != w.r.changed {
 			w.r.changed = sum
@@ -162,9 +162,9 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 func (w *pageWalk) asLostPosition(err error) error {
 	switch page := w.cur.Page; {
 	case isGone(err):
-		return lost(PageGone, page, "the page where reading goes on is gone: %v", err)
+		return newLostPosition(PageGone, page, "the page where reading goes on is gone: %v", err)
 	case page == w.named && w.r.pages.refused(err, page):
-		return lost(PageGone, page, "the page where reading goes on is out of reach: %v", err).forCertain()
+		return newLostPosition(PageGone, page, "the page where reading goes on is out of reach: %v", err).forCertain()
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed.Entity) error {
 	r, cur := w.r, &w.cur
 	before := cur.pageBefore()
-	if before == "" || r.proven.holds(cur) {
+	if before == "" || r.proven.provesPosition(cur) {
 		return nil
 	}
 	end, found, err := w.lastEntity(ctx, before)
@@ -24,7 +24,7 @@ func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed
 	follows := (p.Prev == "" || p.Prev == cur.Came) && first.Modified.Unix() >= cur.Modified
 	switch {
 	case gone && !follows:
-		return lost(PageGone, before, "the page before %s is gone, and that page does not continue it: %v", p.Self, err)
+		return newLostPosition(PageGone, before, "the page before %s is gone, and that page does not continue it: %v", p.Self, err)
 	case gone:
 		// Feeds lose their oldest pages. The links and times of the rest of this feed
 		// continue the position.
@@ -32,11 +32,11 @@ func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed
 	case err != nil:
 		return err
 	case !found:
-		return lost(PageChanged, before, "the page had the entity %s at its end and is empty now", cur.Last)
+		return newLostPosition(PageChanged, before, "the page had the entity %s at its end and is empty now", cur.Last)
 	case !isStoredID(cur.Last, end.ID):
-		return lost(PageChanged, before, "the page ended with the entity %s and ends with %s now", cur.Last, end.ID)
+		return newLostPosition(PageChanged, before, "the page ended with the entity %s and ends with %s now", cur.Last, end.ID)
 	case end.Modified.Unix() != cur.Modified:
-		w.seen.add(violation(PageChanged, before, "the entity %s at its end was of %s and is of %s now", cur.Last, unix(cur.Modified), unix(end.Modified.Unix())))
+		w.seen.add(violation(PageChanged, before, "the entity %s at its end was of %s and is of %s now", cur.Last, formatUnix(cur.Modified), formatUnix(end.Modified.Unix())))
 	}
 	r.proven = endBefore(cur)
 	return nil
@@ -52,7 +52,7 @@ func (w *pageWalk) lastEntity(ctx context.Context, url string) (last feed.Entity
 	defer p.body.Close()
 	for {
 		used := r.pages.reserved.used
-		e, _, err := p.entity(ctx, true)
+		e, _, err := p.nextEntity(ctx, true)
 		switch {
 		case errors.Is(err, errPageEnd):
 			return last, found, nil
@@ -60,6 +60,6 @@ func (w *pageWalk) lastEntity(ctx context.Context, url string) (last feed.Entity
 			return feed.Entity{}, false, err
 		}
 		last, found = feed.Entity{ID: strings.Clone(e.ID), Modified: e.Modified}, true
-		r.pages.reserved.shrink(used)
+		r.pages.reserved.freeSince(used)
 	}
 }

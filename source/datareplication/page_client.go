@@ -119,11 +119,11 @@ func (c *pageClient) requestPage(ctx context.Context, url, etag string) (*openPa
 // errPageEnd reports that a page has no more entities.
 var errPageEnd = errors.New("the page ends here")
 
-// entity returns the next entity of the page and its violations. After the last one it fails
+// nextEntity returns the next entity of the page and its violations. After the last one it fails
 // with errPageEnd. If there is no memory for the entity, it waits until there is, or, without
 // wait, fails with errNoMemory and returns the entity at the next call.
-func (p *openPage) entity(ctx context.Context, wait bool) (feed.Entity, []feed.Violation, error) {
-	part, err := p.part(ctx, wait)
+func (p *openPage) nextEntity(ctx context.Context, wait bool) (feed.Entity, []feed.Violation, error) {
+	part, err := p.nextPart(ctx, wait)
 	if err != nil {
 		return feed.Entity{}, nil, err
 	}
@@ -132,8 +132,8 @@ func (p *openPage) entity(ctx context.Context, wait bool) (feed.Entity, []feed.V
 	return e, violations, err
 }
 
-// part returns the next part of the page. Its errors are those of entity.
-func (p *openPage) part(ctx context.Context, wait bool) (page.Part, error) {
+// nextPart returns the next part of the page. Its errors are those of entity.
+func (p *openPage) nextPart(ctx context.Context, wait bool) (page.Part, error) {
 	p.reserved.ctx, p.reserved.wait = ctx, wait
 	defer func() { p.reserved.ctx = nil }()
 	p.parts.Memory = p.reserved
@@ -154,14 +154,14 @@ func (c *pageClient) updateNewest(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, newestTimeout)
 	defer cancel()
 	if h, err := c.requestHead(ctx, c.url); err == nil {
-		c.newest.set(h.Modified)
+		c.newest.advance(h.Modified)
 	}
 }
 
 // newestTime is the newest time of upstream, as far as it is known.
 type newestTime struct{ at, looked time.Time }
 
-func (n *newestTime) set(t time.Time) {
+func (n *newestTime) advance(t time.Time) {
 	n.looked = time.Now()
 	if n.at.Before(t) {
 		n.at = t
@@ -172,10 +172,10 @@ func (n *newestTime) set(t time.Time) {
 // another host than the feed's URL: the feed has moved, and the configuration has its new
 // URL.
 func (c *pageClient) refused(err error, page string) bool {
-	return errors.Is(err, feed.ErrPermanent) && statusOf(err) == 0 && origin(page) != origin(c.url)
+	return errors.Is(err, feed.ErrPermanent) && statusOf(err) == 0 && originOf(page) != originOf(c.url)
 }
 
-func origin(page string) string {
+func originOf(page string) string {
 	u, err := url.Parse(page)
 	if err != nil {
 		return ""

@@ -23,8 +23,8 @@ func endBefore(cur *cursor) pageEnd {
 	return pageEnd{cur.pageBefore(), strings.Clone(storedID(cur.Last)), time.Now()}
 }
 
-// holds reports whether the page end was read within provenFor and proves the position
+// provesPosition reports whether the page end was read within provenFor and proves the position
 // of cur.
-func (e pageEnd) holds(cur *cursor) bool {
+func (e pageEnd) provesPosition(cur *cursor) bool {
 	return e.page == cur.pageBefore() && e.last == storedID(cur.Last) && time.Since(e.seen) < provenFor
 }

@@ -40,7 +40,7 @@ type pageWalk struct {
 // readBatch reads on from the position of w, to the end of the first page with new
 // entities, until the batch is full, or to the end of the feed.
 func (w *pageWalk) readBatch(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
-	err := w.read(ctx)
+	err := w.readPages(ctx)
 	switch {
 	case err != nil && !w.moved:
 		return feed.Batch{}, err
@@ -51,19 +51,19 @@ func (w *pageWalk) readBatch(ctx context.Context, after feed.Cursor) (feed.Batch
 		w.r.proven = pageEnd{}
 		w.more = true
 	}
-	batch := w.batch()
+	batch := w.toBatch()
 	if !w.moved {
 		batch.Cursor = after
 	}
 	return batch, nil
 }
 
-func (w *pageWalk) batch() feed.Batch {
-	w.cur.trim()
+func (w *pageWalk) toBatch() feed.Batch {
+	w.cur.trimFields()
 	return feed.Batch{Entities: w.entities, Cursor: w.cur.encode(), More: w.more, Violations: w.seen}
 }
 
-func (w *pageWalk) read(ctx context.Context) error {
+func (w *pageWalk) readPages(ctx context.Context) error {
 	r := w.r
 	if r.open != nil && (r.open.Self != w.cur.Page || r.open.parsed != w.cur.Index) {
 		r.closePage() // it is open at another position, as after a gap
@@ -77,7 +77,7 @@ func (w *pageWalk) read(ctx context.Context) error {
 			}
 			if p == nil {
 				if w.cur.Last != "" {
-					r.pages.newest.set(time.Unix(w.cur.Modified, 0).UTC())
+					r.pages.newest.advance(time.Unix(w.cur.Modified, 0).UTC())
 				}
 				return w.endOfFeed()
 			}
@@ -108,13 +108,13 @@ func (w *pageWalk) read(ctx context.Context) error {
 			w.recordFullRead(p)
 			return w.endOfFeed()
 		}
-		if next == w.cur.Page || next == p.Self || w.trail.visit(next) {
-			return broken(Loop, p.Self, "the next links lead in a circle by way of %s", next)
+		if next == w.cur.Page || next == p.Self || w.trail.closesLoop(next) {
+			return newBreach(Loop, p.Self, "the next links lead in a circle by way of %s", next)
 		}
 		if w.cur.Index == 0 && w.cur.Empty >= maxEmptyPages {
-			return broken(TooManyEmptyPages, p.Self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
+			return newBreach(TooManyEmptyPages, p.Self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
 		}
-		proven := w.cur.Index > 0 || r.proven.holds(&w.cur)
+		proven := w.cur.Index > 0 || r.proven.provesPosition(&w.cur)
 		w.cur.startNextPage(p.Self, next)
 		w.moved = true
 		if proven {
@@ -136,7 +136,7 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 			return false, nil
 		}
 		used := w.r.pages.reserved.used
-		e, violations, err := p.entity(ctx, len(w.entities) == 0)
+		e, violations, err := p.nextEntity(ctx, len(w.entities) == 0)
 		switch {
 		case errors.Is(err, errPageEnd):
 			return true, nil
@@ -151,7 +151,7 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 				return false, err
 			}
 		}
-		deliver, err := w.filter(p, &e)
+		deliver, err := w.filterEntity(p, &e)
 		if err == nil && deliver {
 			err = w.checkSnapshotGap(p, &e)
 		}
@@ -161,12 +161,12 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 		if deliver {
 			w.seen.add(violations...)
 			if w.cur.Last != "" && e.Modified.Unix() < w.cur.Modified {
-				w.seen.add(violation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, unix(e.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
+				w.seen.add(violation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, formatUnix(e.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 			}
 			w.entities = append(w.entities, e)
 			w.size += e.Size()
 		} else {
-			w.r.pages.reserved.shrink(used)
+			w.r.pages.reserved.freeSince(used)
 		}
 		// From here on the cursor has the page's own URL. Set earlier, it would move the
 		// cursor at a page without new entities.
@@ -176,9 +176,9 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 	}
 }
 
-// filter reports whether to deliver an entity. It leaves entities out until the search for
+// filterEntity reports whether to deliver an entity. It leaves entities out until the search for
 // the start of reading has found its position.
-func (w *pageWalk) filter(p *openPage, e *feed.Entity) (deliver bool, err error) {
+func (w *pageWalk) filterEntity(p *openPage, e *feed.Entity) (deliver bool, err error) {
 	sr := w.cur.Search
 	if sr == nil {
 		return true, nil
@@ -187,23 +187,23 @@ func (w *pageWalk) filter(p *openPage, e *feed.Entity) (deliver bool, err error)
 	if sr.From != nil && at < *sr.From {
 		sr.Oldest = false
 	}
-	switch sr.compare(e) {
+	switch sr.compareTarget(e) {
 	case last:
 		w.cur.Search = nil
 	case found:
 		if sr.Oldest && sr.Reached {
-			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", unix(at), unix(*sr.From)).forCertain()
+			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", formatUnix(at), formatUnix(*sr.From)).forCertain()
 		}
 		w.cur.Search = nil
 		if sr.Oldest && sr.From != nil && at >= *sr.From+sr.Early {
-			w.seen.add(violation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", unix(at), unix(*sr.From)))
+			w.seen.add(violation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", formatUnix(at), formatUnix(*sr.From)))
 		}
 		return true, nil
 	case missing:
 		if sr.Oldest {
-			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed has lost %s of %s", unix(at), sr.ID, unix(*sr.From)).forCertain()
+			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed has lost %s of %s", formatUnix(at), sr.ID, formatUnix(*sr.From)).forCertain()
 		}
-		return false, lostForGood(IDNotFound, p.Self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(at)).forCertain()
+		return false, lostForGood(IDNotFound, p.Self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, formatUnix(*sr.From), e.ID, formatUnix(at)).forCertain()
 	}
 	return false, nil
 }
@@ -219,7 +219,7 @@ func (w *pageWalk) checkSnapshotGap(p *openPage, e *feed.Entity) error {
 		w.cur.Owed = nil
 	case e.Modified.Unix() > o.Modified:
 		return lostForGood(NotInFeed, p.Self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
-			o.ID, unix(o.Modified), e.ID, unix(e.Modified.Unix())).forCertain()
+			o.ID, formatUnix(o.Modified), e.ID, formatUnix(e.Modified.Unix())).forCertain()
 	}
 	return nil
 }
@@ -237,9 +237,9 @@ func (w *pageWalk) endOfFeed() error {
 	case sr.Now:
 		w.cur.Search, w.moved = nil, true
 	case sr.ID != "" && sr.Oldest:
-		return lostForGood(NotOldEnough, w.cur.Page, "the feed reaches back to its oldest page, has nothing older than %s, and no entity %s of that time", unix(*sr.From), sr.ID)
+		return lostForGood(NotOldEnough, w.cur.Page, "the feed reaches back to its oldest page, has nothing older than %s, and no entity %s of that time", formatUnix(*sr.From), sr.ID)
 	case sr.ID != "":
-		return lostForGood(IDNotFound, w.cur.Page, "the feed ends without an entity %s of %s", sr.ID, unix(*sr.From))
+		return lostForGood(IDNotFound, w.cur.Page, "the feed ends without an entity %s of %s", sr.ID, formatUnix(*sr.From))
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (w *pageWalk) checkPage(p *openPage) {
 		w.seen.add(violation(EmptyPage, p.Self, "the page has no entity"))
 	}
 	if w.moved && w.cur.Index > 0 && w.cur.Modified > p.Modified.Unix() {
-		w.seen.add(violation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", unix(p.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
+		w.seen.add(violation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", formatUnix(p.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 	}
 }
 
@@ -264,7 +264,7 @@ func (w *pageWalk) checkPage(p *openPage) {
 func (w *pageWalk) recordFullRead(p *openPage) {
 	switch {
 	case w.moved:
-	case keepsETag(p.etag) && !w.r.trusts(time.Unix(w.cur.Full, 0)):
+	case keepsETag(p.etag) && !w.r.trustsETag(time.Unix(w.cur.Full, 0)):
 		w.moved = true
 	default:
 		return
@@ -281,11 +281,11 @@ func (w *pageWalk) recordEnd(p *openPage) {
 	r.newestEnd = newestEnd{
 		page: cur.Page, index: cur.Index, digest: cur.Digest,
 		etag: p.etag, modified: p.Modified, length: p.length,
-		settled: p.length >= 0 || p.date.Sub(p.Modified) >= weak,
+		settled: p.length >= 0 || p.date.Sub(p.Modified) >= strongAge,
 		full:    time.Now(),
 	}
 	if !w.moved && w.replaced != 0 {
 		r.newestEnd.digest = w.replaced // the cursor is not changed
 	}
-	r.pages.newest.set(p.Modified)
+	r.pages.newest.advance(p.Modified)
 }

@@ -46,9 +46,9 @@ func (r *reader) release() {
 	r.index = nil
 }
 
-// trusts reports whether "not modified" is trusted for a page that was read in full at that
+// trustsETag reports whether "not modified" is trusted for a page that was read in full at that
 // time. The time may come from another machine, whose clock may be ahead.
-func (r *reader) trusts(full time.Time) bool {
+func (r *reader) trustsETag(full time.Time) bool {
 	age := time.Since(full)
 	return age <= r.trust && age > -trustETag
 }

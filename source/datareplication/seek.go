@@ -57,14 +57,14 @@ func (s *seek) String() string {
 	case s.Now:
 		return "the end of the feed"
 	case s.ID != "":
-		return fmt.Sprintf("the entity after %s of %s", s.ID, unix(*s.From))
+		return fmt.Sprintf("the entity after %s of %s", s.ID, formatUnix(*s.From))
 	case s.From != nil:
-		return "the first entity since " + unix(*s.From)
+		return "the first entity since " + formatUnix(*s.From)
 	}
 	return "the first entity of the feed"
 }
 
-func unix(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+func formatUnix(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
 // newSeek returns the search for a configured start.
 func newSeek(start Start) *seek {
@@ -88,8 +88,8 @@ const (
 	missing                // the position is not in the feed
 )
 
-// compare returns where e is, relative to the target of the search.
-func (s *seek) compare(e *feed.Entity) verdict {
+// compareTarget returns where e is, relative to the target of the search.
+func (s *seek) compareTarget(e *feed.Entity) verdict {
 	at := e.Modified.Unix()
 	switch {
 	case s.Now, s.From != nil && at < *s.From:
@@ -107,14 +107,14 @@ func (s *seek) compare(e *feed.Entity) verdict {
 // sameID compares an ID of the feed with one that a person may have typed: one
 // pair of angle brackets more or less does not matter (case 56).
 func sameID(id, wanted string) bool {
-	return bare(id) == bare(wanted)
+	return trimAngles(id) == trimAngles(wanted)
 }
 
-func bare(id string) string {
+func trimAngles(id string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">")
 }
 
-// again returns the search in its initial state.
-func (s *seek) again() *seek {
+// restarted returns the search in its initial state.
+func (s *seek) restarted() *seek {
 	return &seek{Start: s.Start, Now: s.Now, ID: s.ID, From: s.From, Skip: s.Skip, Gap: s.Gap, Early: s.Early, Reached: s.Reached, exact: s.exact}
 }

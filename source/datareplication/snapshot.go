@@ -18,13 +18,13 @@ import (
 // it, or entities of one page. At the end of the snapshot, cur is that position.
 func (r *reader) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, error) {
 	w := &snapshotWalk{r: r, cur: cur, sn: cur.Snapshot}
-	ix, err := w.index(ctx)
+	ix, err := w.snapshotIndex(ctx)
 	if err != nil {
 		return feed.Batch{}, err
 	}
 	switch {
 	case !w.sn.Ready:
-		err = w.findPlace(ctx)
+		err = w.findFeedStart(ctx)
 	case w.sn.Page < len(ix.pages):
 		if err = w.readPage(ctx, ix); isGone(err) {
 			err = w.checkReplaced(ctx, err)
@@ -50,8 +50,8 @@ type snapshotWalk struct {
 	size     int
 }
 
-// index returns the index of the snapshot that is being read.
-func (w *snapshotWalk) index(ctx context.Context) (*index, error) {
+// snapshotIndex returns the index of the snapshot that is being read.
+func (w *snapshotWalk) snapshotIndex(ctx context.Context) (*index, error) {
 	sn := w.sn
 	if ix := w.r.index; ix != nil && isStoredID(sn.ID, ix.id) && ix.created.Equal(sn.Created) {
 		return ix, nil
@@ -84,7 +84,7 @@ func (w *snapshotWalk) index(ctx context.Context) (*index, error) {
 func (w *snapshotWalk) checkReplaced(ctx context.Context, err error) error {
 	was := *w.sn
 	w.r.index = nil
-	if _, replaced := w.index(ctx); replaced != nil || *w.sn != was {
+	if _, replaced := w.snapshotIndex(ctx); replaced != nil || *w.sn != was {
 		return replaced
 	}
 	return err
@@ -102,17 +102,17 @@ func (w *snapshotWalk) startSnapshot(ix *index) {
 	}
 	*sn = snapshotPosition{Index: sn.Index, Found: found, ID: storedID(ix.id), Created: ix.created, Pages: len(ix.pages), Ready: sn.Ready, Published: sn.Published}
 	if !sn.Ready {
-		w.cur.Search.From, w.cur.Search.Early = ix.from(), int64(skew/time.Second)
+		w.cur.Search.From, w.cur.Search.Early = ix.feedStart(), int64(startMargin/time.Second)
 	}
 	w.r.log.Info("reading a snapshot", "snapshot", sn.ID, "created", sn.Created, "pages", sn.Pages)
 }
 
-// findPlace searches for the position in the feed after the snapshot, before entities of
+// findFeedStart searches for the position in the feed after the snapshot, before entities of
 // the snapshot are published. So a feed that cannot be read is detected at once, and a
 // feed that later does not reach back so far is known to have lost entities. The whole
 // search happens in one call, because a stored one could continue at a page that is gone.
-func (w *snapshotWalk) findPlace(ctx context.Context) error {
-	sr := w.cur.Search.again()
+func (w *snapshotWalk) findFeedStart(ctx context.Context) error {
+	sr := w.cur.Search.restarted()
 	start, err := w.r.seekBack(ctx, sr, 0, &w.seen)
 	if gone, ok := errors.AsType[*lostPosition](err); ok {
 		return &gone.violation // the next search may find the page again
@@ -134,7 +134,7 @@ func (w *snapshotWalk) findPlace(ctx context.Context) error {
 // error, or can read on.
 func (w *snapshotWalk) readPage(ctx context.Context, ix *index) error {
 	r, sn := w.r, w.sn
-	at, err := ix.page(sn.Page)
+	at, err := ix.pageURL(sn.Page)
 	if err != nil {
 		return err
 	}
@@ -202,15 +202,15 @@ func (w *snapshotWalk) skipRead(ctx context.Context, p *openPage) error {
 	var sum digest
 	for p.parsed < w.sn.Entity {
 		used := w.r.pages.reserved.used
-		e, _, _, err := w.entity(ctx, p, true)
+		e, _, _, err := w.nextEntity(ctx, p, true)
 		if errors.Is(err, errPageEnd) {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		sum = sum.add(&e)
-		w.r.pages.reserved.shrink(used)
+		sum = sum.addEntity(&e)
+		w.r.pages.reserved.freeSince(used)
 	}
 	if p.parsed < w.sn.Entity || sum != w.sn.Digest {
 		return lostForGood(SnapshotReplaced, p.Self, "the first %d entities of %s are not those that were read before", w.sn.Entity, w.sn).forCertain()
@@ -227,7 +227,7 @@ func (w *snapshotWalk) takeEntities(ctx context.Context, p *openPage) (ended boo
 			return false, nil
 		}
 		used := w.r.pages.reserved.used
-		e, whole, violations, err := w.entity(ctx, p, len(w.entities) == 0)
+		e, whole, violations, err := w.nextEntity(ctx, p, len(w.entities) == 0)
 		switch {
 		case errors.Is(err, errPageEnd):
 			return true, nil
@@ -238,12 +238,12 @@ func (w *snapshotWalk) takeEntities(ctx context.Context, p *openPage) (ended boo
 			return false, err
 		}
 		sn.Entity++
-		sn.Digest = sn.Digest.add(&e)
+		sn.Digest = sn.Digest.addEntity(&e)
 		if at := e.Modified.Unix(); whole && at >= *w.cur.Search.From {
 			if w.cur.Owed == nil || at < w.cur.Owed.Modified {
 				w.cur.Owed = &owed{strings.Clone(storedID(e.ID)), at}
 			}
-			w.r.pages.reserved.shrink(used)
+			w.r.pages.reserved.freeSince(used)
 			continue
 		}
 		w.seen.add(violations...)
@@ -253,12 +253,12 @@ func (w *snapshotWalk) takeEntities(ctx context.Context, p *openPage) (ended boo
 	}
 }
 
-// entity returns the next entity of the page. Entities of snapshots may lack headers that
+// nextEntity returns the next entity of the page. Entities of snapshots may lack headers that
 // entities of feeds must have. The ID is generated from the position then, and the time is
 // that of the snapshot, so that they are the same at every reading. whole reports that the
 // entity has its own ID and time. Without them it cannot be matched with the feed.
-func (w *snapshotWalk) entity(ctx context.Context, p *openPage, wait bool) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
-	part, err := p.part(ctx, wait)
+func (w *snapshotWalk) nextEntity(ctx context.Context, p *openPage, wait bool) (e feed.Entity, whole bool, violations []feed.Violation, err error) {
+	part, err := p.nextPart(ctx, wait)
 	if err != nil {
 		return feed.Entity{}, false, nil, err
 	}

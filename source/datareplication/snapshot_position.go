@@ -43,8 +43,8 @@ func (sn *snapshotPosition) String() string {
 	return fmt.Sprintf("page %d of %d of the snapshot %s of %s", min(sn.Page+1, sn.Pages), sn.Pages, sn.ID, sn.Created.Format(time.RFC3339))
 }
 
-// again returns the snapshot in its state before its index was read.
-func (sn *snapshotPosition) again() snapshotPosition {
+// restarted returns the snapshot in its state before its index was read.
+func (sn *snapshotPosition) restarted() snapshotPosition {
 	return snapshotPosition{Index: sn.Index, Ready: sn.Ready, Published: sn.Published}
 }
 

@@ -114,7 +114,7 @@ func (s *Source) readNext(ctx context.Context, after feed.Cursor) (feed.Batch, e
 		cur = startCursor(s.reader.cfg.Start)
 	}
 	batch, err := s.readAt(ctx, cur, after)
-	if err != nil && mayBeOld(err, &cur) && !s.reader.old.add() {
+	if err != nil && mayBeOld(err, &cur) && !s.reader.old.countFinding() {
 		return feed.Batch{}, unconfirmed(err)
 	}
 	if l, ok := errors.AsType[*lostPosition](err); ok {

@@ -9,8 +9,8 @@ type trail struct {
 	Power int    `json:"power,omitempty"`
 }
 
-// visit counts a step to a page and reports whether it closes a loop.
-func (t *trail) visit(page string) bool {
+// closesLoop counts a step to a page and reports whether it closes a loop.
+func (t *trail) closesLoop(page string) bool {
 	if page == t.Mark {
 		return true
 	}
