@@ -29,22 +29,22 @@ func (p *Reader) parseHeader(block []byte, extent headerExtent) (feed.Header, er
 	// without a copy, which would take a tenth of the time of a part.
 	text := unsafe.String(unsafe.SliceData(block), len(block))
 	if !utf8.ValidString(text) {
-		return nil, p.broken(UndecodablePart, 0, "a part's header is not UTF-8")
+		return nil, p.breachAt(UndecodablePart, 0, "a part's header is not UTF-8")
 	}
 	if strings.Count(text, "\r") > extent.returns || strings.IndexByte(text, 0) >= 0 {
-		return nil, p.broken(BadPartHeader, 0, "a part's header has a carriage return within a line, or a zero byte")
+		return nil, p.breachAt(BadPartHeader, 0, "a part's header has a carriage return within a line, or a zero byte")
 	}
 	header := p.newHeader(len(p.fieldEnds))
 	start := 0
 	for _, end := range p.fieldEnds {
 		field := strings.TrimSuffix(text[start:end-1], "\r")
 		if extent.folded {
-			field = unfold(field)
+			field = unfoldField(field)
 		}
 		n := p.nameLength(field, len(header))
 		value := trimBlanks(field[n:])
 		if n == 0 || value == "" || value[0] != ':' {
-			return nil, p.broken(BadPartHeader, start, "a header line is not a name, a colon and a value: %q", excerpt(field))
+			return nil, p.breachAt(BadPartHeader, start, "a header line is not a name, a colon and a value: %q", excerptOf(field))
 		}
 		header = append(header, feed.Field{Name: field[:n], Value: trimBlanks(value[1:])})
 		start = end
@@ -69,8 +69,8 @@ func (p *Reader) nameLength(field string, i int) int {
 	return n
 }
 
-// unfold joins the lines of a field as RFC 5322 does: it removes the line ends and keeps
+// unfoldField joins the lines of a field as RFC 5322 does: it removes the line ends and keeps
 // the blanks at the starts of lines.
-func unfold(field string) string {
+func unfoldField(field string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(field, "\r\n", ""), "\n", "")
 }

@@ -145,16 +145,16 @@ func (p *Reader) readPart() (Part, error) {
 	if p.own {
 		return p.cutOwn(header, bodyEnd, behind)
 	}
-	next, err := p.cut(p.unread(), header, bodyEnd)
+	next, err := p.cutPart(p.unreadBytes(), header, bodyEnd)
 	if err != nil {
 		return Part{}, err
 	}
-	p.skip(behind)
+	p.discardBytes(behind)
 	return next, nil
 }
 
-// cut returns the part at the start of b, whose body ends at bodyEnd.
-func (p *Reader) cut(b []byte, header headerExtent, bodyEnd int) (Part, error) {
+// cutPart returns the part at the start of b, whose body ends at bodyEnd.
+func (p *Reader) cutPart(b []byte, header headerExtent, bodyEnd int) (Part, error) {
 	fields, err := p.parseHeader(b[:header.size], header)
 	if err != nil {
 		return Part{}, err
@@ -170,10 +170,10 @@ func (p *Reader) cutOwn(header headerExtent, bodyEnd, behind int) (Part, error) 
 	if unused := len(p.chunk) - bodyEnd; unused > bodyEnd/8 {
 		b = make([]byte, bodyEnd)
 		copy(b, p.chunk)
-		p.free(unused)
+		p.freeBytes(unused)
 	}
 	p.fields = make([]feed.Field, 0, len(p.fieldEnds))
-	next, err := p.cut(b, header, bodyEnd)
+	next, err := p.cutPart(b, header, bodyEnd)
 	p.fields, p.last = nil, nil
 	chunk := make([]byte, max(firstChunk, len(rest)))
 	p.start, p.end = 0, copy(chunk, rest)
@@ -196,17 +196,17 @@ const (
 // skipPreamble skips everything up to and including the first delimiter.
 func (p *Reader) skipPreamble() error {
 	for {
-		at, behind, kind := p.search(0)
+		at, behind, kind := p.findDelimiter(0)
 		switch kind {
 		case opening, closing:
-			p.skip(behind)
+			p.discardBytes(behind)
 			p.closed = kind == closing
 			return nil
 		case delimiterTooLong:
-			return p.broken(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+			return p.breachAt(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
 		}
-		p.skip(at)
-		if err := p.fill(); err != nil {
+		p.discardBytes(at)
+		if err := p.readMore(); err != nil {
 			return err
 		}
 	}
@@ -228,14 +228,14 @@ func (p *Reader) readHeader() (headerExtent, error) {
 	var extent headerExtent
 	line, scanned := 0, 0
 	for {
-		b := p.unread()
+		b := p.unreadBytes()
 		i := bytes.IndexByte(b[scanned:], '\n')
 		if i < 0 {
 			scanned = len(b)
 			if len(b) > largestHeader+len("\r\n") {
 				return headerExtent{}, p.headerTooLarge()
 			}
-			if err := p.fill(); err != nil {
+			if err := p.readMore(); err != nil {
 				return headerExtent{}, err
 			}
 			continue
@@ -250,7 +250,7 @@ func (p *Reader) readHeader() (headerExtent, error) {
 		}
 		if mark := p.delimiter[1:]; b[line] == '-' && bytes.HasPrefix(b[line:], mark) {
 			if _, kind := classify(b[line+len(mark) : eol+1]); kind != noDelimiter {
-				return headerExtent{}, p.broken(BadPart, line, "a part's header ends in a delimiter, without a blank line")
+				return headerExtent{}, p.breachAt(BadPart, line, "a part's header ends in a delimiter, without a blank line")
 			}
 		}
 		if b[eol-1] == '\r' {
@@ -268,7 +268,7 @@ func (p *Reader) readHeader() (headerExtent, error) {
 }
 
 func (p *Reader) headerTooLarge() error {
-	return p.broken(EntityHeaderTooLarge, 0, "a part's header is larger than %d bytes", largestHeader)
+	return p.breachAt(EntityHeaderTooLarge, 0, "a part's header is larger than %d bytes", largestHeader)
 }
 
 // readBody reads up to and including the next delimiter that starts at from or
@@ -276,35 +276,35 @@ func (p *Reader) headerTooLarge() error {
 // delimiter.
 func (p *Reader) readBody(from int) (bodyEnd, behind int, err error) {
 	for {
-		at, behind, kind := p.search(from)
-		b := p.unread()
+		at, behind, kind := p.findDelimiter(from)
+		b := p.unreadBytes()
 		bodyEnd = at
 		if at > 0 && b[at-1] == '\r' {
 			bodyEnd--
 		}
 		// Without a delimiter, at is the first position where one may still start.
 		if bodyEnd > p.maxEntity {
-			return 0, 0, p.broken(EntityTooLarge, 0, "an entity is larger than the limit of %d bytes", p.maxEntity)
+			return 0, 0, p.breachAt(EntityTooLarge, 0, "an entity is larger than the limit of %d bytes", p.maxEntity)
 		}
 		switch kind {
 		case opening, closing:
 			p.closed = kind == closing
 			return bodyEnd, behind, nil
 		case delimiterTooLong:
-			return 0, 0, p.broken(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+			return 0, 0, p.breachAt(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
 		}
 		from = at
-		if err := p.fill(); err != nil {
+		if err := p.readMore(); err != nil {
 			return 0, 0, err
 		}
 	}
 }
 
-// search looks for a delimiter that starts at from or later. If there is one,
+// findDelimiter looks for a delimiter that starts at from or later. If there is one,
 // or may be one, it starts at at; otherwise at is the first position where one may still
 // start. behind is the end of the delimiter's line.
-func (p *Reader) search(from int) (at, behind int, kind delimiterKind) {
-	b := p.unread()
+func (p *Reader) findDelimiter(from int) (at, behind int, kind delimiterKind) {
+	b := p.unreadBytes()
 	for {
 		i := bytes.Index(b[from:], p.delimiter)
 		if i < 0 {
@@ -347,19 +347,19 @@ func classify(rest []byte) (n int, kind delimiterKind) {
 	return 0, noDelimiter
 }
 
-// unread returns the bytes that were read and not yet returned.
-func (p *Reader) unread() []byte { return p.chunk[p.start:p.end] }
+// unreadBytes returns the bytes that were read and not yet returned.
+func (p *Reader) unreadBytes() []byte { return p.chunk[p.start:p.end] }
 
-// skip discards the first n unread bytes.
-func (p *Reader) skip(n int) {
+// discardBytes discards the first n unread bytes.
+func (p *Reader) discardBytes(n int) {
 	p.start += n
 	p.offset += int64(n)
 }
 
-// fill reads more bytes. It returns nil only if it read at least one.
-func (p *Reader) fill() error {
+// readMore reads more bytes. It returns nil only if it read at least one.
+func (p *Reader) readMore() error {
 	if p.end == len(p.chunk) {
-		if err := p.grow(); err != nil {
+		if err := p.growChunk(); err != nil {
 			return err
 		}
 	}
@@ -384,9 +384,9 @@ func (p *Reader) fill() error {
 	return p.readErr
 }
 
-// grow moves the unread bytes to another chunk, which has room for more.
-func (p *Reader) grow() error {
-	rest := p.unread()
+// growChunk moves the unread bytes to another chunk, which has room for more.
+func (p *Reader) growChunk() error {
+	rest := p.unreadBytes()
 	// No part needs more than enough bytes.
 	enough := p.maxEntity + len(p.delimiter) + largestChunk
 	size := max(p.nextChunk, min(2*len(rest), enough))
@@ -403,7 +403,7 @@ func (p *Reader) grow() error {
 	chunk := make([]byte, size)
 	n := copy(chunk, rest)
 	if p.own {
-		p.free(len(p.chunk))
+		p.freeBytes(len(p.chunk))
 	}
 	p.start, p.end = 0, n
 	p.chunk, p.own = chunk, own
@@ -415,13 +415,13 @@ func (p *Reader) grow() error {
 	return nil
 }
 
-func (p *Reader) free(n int) {
+func (p *Reader) freeBytes(n int) {
 	if p.Memory != nil {
 		p.Memory.Free(n)
 	}
 }
 
-// broken returns the error about a breach at an unread byte.
-func (p *Reader) broken(kind string, at int, format string, args ...any) error {
-	return broken(kind, p.page, format+", at byte %d", append(args, p.offset+int64(at))...)
+// breachAt returns the error about a breach at an unread byte.
+func (p *Reader) breachAt(kind string, at int, format string, args ...any) error {
+	return newBreach(kind, p.page, format+", at byte %d", append(args, p.offset+int64(at))...)
 }
