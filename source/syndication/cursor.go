@@ -193,7 +193,7 @@ func (cur *cursor) encode() feed.Cursor {
 
 // hasArchive reports whether an archive is published.
 func (cur *cursor) hasArchive(url string) bool {
-	k := keyOf(url)
+	k := hashKey(url)
 	for i := 0; i < len(cur.Archives); i += archiveBytes {
 		if bytes.Equal(cur.Archives[i:i+archiveBytes], k[:archiveBytes]) {
 			return true
@@ -207,7 +207,7 @@ func (cur *cursor) addArchive(url string) {
 	if cur.hasArchive(url) {
 		return
 	}
-	k := keyOf(url)
+	k := hashKey(url)
 	all := append(slices.Clone(cur.Archives), k[:archiveBytes]...)
 	cur.Archives = all[max(0, len(all)-maxArchives*archiveBytes):]
 	cur.Newest = shortURL(url)
@@ -228,7 +228,7 @@ func (cur *cursor) sawEntry(id string, hash [16]byte) bool {
 }
 
 func seenKey(id string, hash [16]byte) []byte {
-	k := keyOf(id + "\x00" + string(hash[:]))
+	k := hashKey(id + "\x00" + string(hash[:]))
 	return k[:seenBytes]
 }
 
@@ -335,7 +335,7 @@ const (
 
 // hashOf is a hash of a URL as the cursor keeps it.
 func hashOf(url string) string {
-	k := keyOf(url)
+	k := hashKey(url)
 	return hex.EncodeToString(k[:8])
 }
 

@@ -44,7 +44,7 @@ func (r publisher) holdBack(d *document, ids []string, of int) bool {
 	// A copy that is shown from a cache is no second look.
 	wait := max(leastHold, r.s.cfg.Every, min(askedToWait(r.s.cfg.Hints, d.response, hintsOf(&d.meta), d.now), mostFresh))
 	until := d.now.Add(wait)
-	d.seen.add(DeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",
+	d.seen.addViolation(DeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",
 		len(ids), of, r.s.cfg.MaxDeleteRatio, until.UTC().Format(time.RFC3339))
 	r.s.log.Warn("most of the feed has vanished; waiting to see whether it stays so", "url", d.url, "vanished", len(ids), "of", of, "until", until.UTC())
 	r.cur.Held = &hold{Deletes: these, Vanished: len(ids), Of: of, Since: d.now.Unix(), Until: until.Unix()}

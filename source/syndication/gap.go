@@ -90,7 +90,7 @@ func (r *turn) recordGap(url, kind string, err error) {
 			return
 		}
 	}
-	r.seen.add(kind, url, "an archive is missing, and with it what is older: %v", err)
+	r.seen.addViolation(kind, url, "an archive is missing, and with it what is older: %v", err)
 	r.s.log.Error("an archive of the feed is missing; going on without it", "url", url, "kind", kind, "reason", err)
 	if shortURL(url) == "" || r.cur.gapIndex(url) >= 0 {
 		return

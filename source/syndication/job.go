@@ -8,12 +8,12 @@ type job struct {
 	steps []*step
 	// frontier is the URL to walk on at; "" when the walk is done.
 	frontier string
-	visited  map[key]bool
+	visited  map[hashedKey]bool
 	// weight is about what steps and visited take in memory, without documents.
 	weight  int64
 	dialect Dialect
 	// lasts has the IDs that the topic held when the walk began.
-	lasts map[key]topicVersion
+	lasts map[hashedKey]topicVersion
 	// sub is the subscription document, if it is still held. url, hash and
 	// believe, its update time, are known of it longer, as are deletes and
 	// withheld.
@@ -128,7 +128,7 @@ func (j *job) recordVersions(d *document) {
 			continue
 		}
 		if j.lasts == nil {
-			j.lasts = map[key]topicVersion{}
+			j.lasts = map[hashedKey]topicVersion{}
 		}
 		j.lasts[id] = is
 	}

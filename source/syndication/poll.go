@@ -39,7 +39,7 @@ func (r poller) readSubscription(ctx context.Context, now time.Time) (*document,
 		return nil, r.unreadable(err)
 	}
 	s.unread = 0
-	r.resume(d)
+	r.dropReported(d)
 	r.recordRedirect(q.url, d.response)
 	return d, nil
 }
@@ -108,7 +108,7 @@ func (r poller) followCurrent(ctx context.Context, d *document) (*document, erro
 	case url == withoutFragment(d.url) || url == withoutFragment(d.response.URL.String()):
 		return d, nil
 	}
-	r.seen.add(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
+	r.seen.addViolation(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
 	next, err := r.s.readDocument(ctx, &r.cur, question{url: url, order: r.expectedOrder()})
 	if err != nil {
 		return nil, err
@@ -150,17 +150,17 @@ func (r poller) recordDialect(d *document) {
 		return
 	}
 	if cur.Dialect != "" && cur.Dialect != d.dialect {
-		r.seen.add(DialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)
+		r.seen.addViolation(DialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)
 		r.s.log.Warn("the feed has changed its dialect", "url", d.url, "before", string(cur.Dialect), "now", string(d.dialect))
 	}
 	if d.dialect == Paged && cur.Dialect != Paged && !r.s.profile.tail && !r.s.profile.steady {
-		r.seen.add(PagedLossy, d.url, "the feed is paged: its pages change while they are read, so entries may be missed (RFC 5005, section 3)")
+		r.seen.addViolation(PagedLossy, d.url, "the feed is paged: its pages change while they are read, so entries may be missed (RFC 5005, section 3)")
 	}
 	if d.partial {
-		r.seen.add(Partial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
+		r.seen.addViolation(Partial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
 	}
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots && cur.Doc == nil && cur.hasArchive(withoutFragment(this.Href)) {
-		r.seen.add(NotPermanent, d.url, "the document says that it is %s, which was another before", this.Href)
+		r.seen.addViolation(NotPermanent, d.url, "the document says that it is %s, which was another before", this.Href)
 	}
 	cur.Format = d.meta.Format
 	cur.Dialect = d.dialect
@@ -281,7 +281,7 @@ func (r poller) rereadStrictly(ctx context.Context, d *document) (*document, err
 			return nil, err
 		case err != nil:
 			d.deletes, d.withheld = false, true
-			d.seen.add(DeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
+			d.seen.addViolation(DeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
 			return d, nil
 		case again.unmodified:
 			continue
@@ -301,7 +301,7 @@ func (r poller) startReading(d *document) (done bool, err error) {
 	if err := r.cur.skipAll(d); err != nil {
 		return false, err
 	}
-	r.seen.addAll(d.seen.all())
+	r.seen.addAll(d.seen.takeAll())
 	if older := r.s.profile.olderURL(&d.meta, d.dialect); older != "" && d.dialect != Paged {
 		r.cur.addArchive(older)
 	}

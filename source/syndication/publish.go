@@ -103,7 +103,7 @@ func (r publisher) nextDocument(ctx context.Context) (*document, error) {
 		j.steps = j.steps[:len(j.steps)-1]
 		return nil, nil
 	}
-	r.resume(d)
+	r.dropReported(d)
 	r.recordTorn(d)
 	d.dialect, d.depth = j.dialectOf(d), len(j.steps)
 	d.forgetIDs()
@@ -128,7 +128,7 @@ func (r publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 	if err != nil || d.unmodified || d.hash != j.hash && !j.shifted {
 		return nil, err
 	}
-	r.resume(d)
+	r.dropReported(d)
 	r.recordTorn(d)
 	// Its missing entries were checked strictly already, or there were none.
 	d.deletes, d.withheld = d.deletes && j.deletes, j.withheld
@@ -152,7 +152,7 @@ func (r publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 	w := d.window
 	for len(w.items) > 0 {
 		it := w.items[0]
-		op := s.decide(&r.cur, d, it)
+		op := s.publishDecision(&r.cur, d, it)
 		if op != "" {
 			if full() {
 				break
@@ -161,7 +161,7 @@ func (r publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 			entities, size = append(entities, e), size+e.Size()
 		}
 		pos.Key = it.rank
-		w.shift()
+		w.dropFirst()
 	}
 	more = len(w.items) > 0 || w.cut != nil
 	if !more && d.deletes {
@@ -171,7 +171,7 @@ func (r publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 			entities = append(entities, d.vanishedEntity(id))
 		}
 	}
-	r.seen.addAll(d.seen.all())
+	r.seen.addAll(d.seen.takeAll())
 	if r.cur.Doc = nil; more {
 		pos.Part++
 		r.cur.Doc = &pos

@@ -47,7 +47,7 @@ func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source
 	cfg.BatchEntities, cfg.BatchBytes = cmp.Or(cfg.BatchEntities, 999), cmp.Or(cfg.BatchBytes, 1<<20)
 	s := &Source{state: state{documentReader: documentReader{
 		decider: decider{cfg: cfg, profile: cfg.profile(), held: held},
-		client:  client, log: log, notFeed: map[key]int{},
+		client:  client, log: log, notFeed: map[hashedKey]int{},
 		share: share{budget: cfg.Budget, free: int64(cfg.BatchBytes)},
 	}}}
 	for _, name := range cfg.IgnoreChangesIn {
@@ -75,7 +75,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		if !returned { // it has panicked: nothing that it was at is to be believed
 			s.job, s.round = nil, nil
 		}
-		s.share.keep(s.job.heldBytes())
+		s.share.releaseUnneeded(s.job.heldBytes())
 	}()
 	batch, err := s.nextBatch(ctx, after)
 	returned = true
@@ -124,7 +124,7 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	if before, err := decodeCursor(after, s.cfg.Start); err == nil && len(after) > 0 && len(batch.Entities) == 0 && !batch.More && equivalent(before, r.cur) {
 		batch.Equivalent = after
 	}
-	batch.Violations = r.seen.all()
+	batch.Violations = r.seen.takeAll()
 	if s.newest != 0 {
 		batch.Newest = time.Unix(0, int64(s.newest)).UTC()
 	}
@@ -166,5 +166,5 @@ func (s *Source) Release() {
 			st.doc = nil
 		}
 	}
-	s.share.keep(0)
+	s.share.releaseUnneeded(0)
 }

@@ -46,7 +46,7 @@ func (r tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 		if err != nil {
 			return feed.Batch{}, err
 		}
-		r.resume(d)
+		r.dropReported(d)
 		if d.unmodified || cur.At == hashOf(q.url) && cur.Body == d.hash && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
 			return feed.Batch{Fresh: askedToWait(s.cfg.Hints, d.response, cur.Hints, now)}, nil
 		}
@@ -63,13 +63,13 @@ func (r tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	}
 	s.job = nil
 	if s.round == nil {
-		s.round = map[key]bool{}
+		s.round = map[hashedKey]bool{}
 	}
-	s.round[keyOf(cur.Tail)] = true
+	s.round[hashKey(cur.Tail)] = true
 	newer, _ := d.meta.Link(s.profile.newer)
 	next := withoutFragment(newer.Href)
-	if next != "" && (s.round[keyOf(next)] || shortURL(next) == "") {
-		r.seen.add(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", feedxml.Excerpt(next))
+	if next != "" && (s.round[hashKey(next)] || shortURL(next) == "") {
+		r.seen.addViolation(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", feedxml.Excerpt(next))
 		next = ""
 	}
 	if next != "" {
@@ -104,7 +104,7 @@ func (r tailer) followNewer(ctx context.Context, d *document, next string) (more
 		cur.Body = d.hash
 		if !told {
 			s.log.Warn("the next newer page is missing; asking for it again at each poll", "url", next, "error", err)
-			r.seen.add(Incomplete, next, "the next newer page is missing, and with it what is newer: %v", err)
+			r.seen.addViolation(Incomplete, next, "the next newer page is missing, and with it what is newer: %v", err)
 		}
 		return false, nil
 	}
@@ -127,7 +127,7 @@ func (r tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) 
 	// Reading from the start again repeats nothing, because the topic's entries are
 	// known.
 	s.log.Warn("the page at the end of the feed is gone; reading from the start of the feed again", "url", gone, "error", err)
-	r.seen.add(PageGone, gone, "the page at the end of the feed is gone: %v", err)
+	r.seen.addViolation(PageGone, gone, "the page at the end of the feed is gone: %v", err)
 	cur.Tail, cur.Doc = "", nil
 	cur.dropValidators()
 	batch, again := r.findFirstPage(ctx)
@@ -136,7 +136,7 @@ func (r tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) 
 	}
 	// A round restarts once at most: two pages may be missing alternately.
 	batch.More = batch.More && s.round == nil
-	s.round = map[key]bool{} // which lacks the page: a link to it is no circle
+	s.round = map[hashedKey]bool{} // which lacks the page: a link to it is no circle
 	return batch, again
 }
 
@@ -160,7 +160,7 @@ func (r tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 		return feed.Batch{}, err
 	}
 	poller(r).recordDialect(d)
-	r.seen.addAll(d.seen.all())
+	r.seen.addAll(d.seen.takeAll())
 	page := d.url
 	if cur.Start == "now" {
 		if _, err := poller(r).startReading(d); err != nil {
@@ -180,13 +180,13 @@ func (r tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 	if last, n := d.meta.Link("last"); n > 0 {
 		return r.startAt(withoutFragment(last.Href))
 	}
-	visited := map[key]bool{keyOf(page): true}
+	visited := map[hashedKey]bool{hashKey(page): true}
 	for range s.cfg.Bounds.Documents {
 		older := s.profile.olderURL(&d.meta, d.dialect)
-		if older == "" || visited[keyOf(older)] {
+		if older == "" || visited[hashKey(older)] {
 			return r.startAt(page)
 		}
-		visited[keyOf(older)] = true
+		visited[hashKey(older)] = true
 		if d, err = s.readDocument(ctx, cur, question{url: older, archive: true, order: r.expectedOrder()}); err != nil {
 			return feed.Batch{}, err
 		}

@@ -13,7 +13,7 @@ type state struct {
 	// unread counts how often in a row the subscription document could not be read.
 	unread int
 	// round has the pages that were read in mode tail since the last pause.
-	round map[key]bool
+	round map[hashedKey]bool
 }
 
 // turn is one call of Next.
@@ -26,8 +26,8 @@ type turn struct {
 	asked, noted bool
 }
 
-// resume drops violations that were already reported with the first part of a document.
-func (r *turn) resume(d *document) {
+// dropReported drops violations that were already reported with the first part of a document.
+func (r *turn) dropReported(d *document) {
 	if p := r.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
 		d.seen = violationSet{}
 	}
@@ -68,5 +68,5 @@ func (r *turn) recordTorn(d *document) {
 		return
 	}
 	j.torn, j.lacking, j.shared = true, true, true
-	r.seen.add(Incomplete, d.url, "the page is broken, and the link to what is older may be missing")
+	r.seen.addViolation(Incomplete, d.url, "the page is broken, and the link to what is older may be missing")
 }

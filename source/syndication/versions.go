@@ -7,7 +7,7 @@ import "github.com/feedbridge/feedbridge/source/syndication/feedxml"
 // not decide; of its tombstones the last; and of an entry and its tombstone the later
 // one (RFC 6721, section 3: at the same time, it was deleted).
 type versions struct {
-	ids map[key]version
+	ids map[hashedKey]version
 	// repeated is the first ID of which there are several entries, and times how
 	// many were too many.
 	repeated string
@@ -30,7 +30,7 @@ func (f *version) deleted() bool {
 // addEntry takes an entry, and reports whether it counts, and which place of the document
 // does not count any more; -1 for none. updated is 0 if it is not to be believed.
 func (f *versions) addEntry(id string, e *feedxml.Entry, updated instant) (counts bool, instead int) {
-	k := keyOf(id)
+	k := hashKey(id)
 	had, ok := f.ids[k]
 	if !ok {
 		had = version{entry: -1, tombstone: -1}
@@ -74,7 +74,7 @@ func (f *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 // recordHeld records whether the topic already holds an ID, and whether it holds this
 // version of it.
 func (f *versions) recordHeld(id string, held, same bool) {
-	k := keyOf(id)
+	k := hashKey(id)
 	had := f.ids[k]
 	had.held, had.same = held, same
 	f.ids[k] = had
@@ -82,6 +82,6 @@ func (f *versions) recordHeld(id string, held, same bool) {
 
 // hasEntry reports whether the document has an entry of that ID that is not deleted.
 func (f *versions) hasEntry(id string) bool {
-	had, ok := f.ids[keyOf(id)]
+	had, ok := f.ids[hashKey(id)]
 	return ok && had.entry >= 0 && !had.deleted()
 }

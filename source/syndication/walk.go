@@ -18,8 +18,8 @@ func (r walker) walkBack(ctx context.Context) error {
 		url := j.frontier
 		old := j.late
 		switch known := r.cur.hasArchive(url); {
-		case j.visited[keyOf(url)]:
-			r.seen.add(Loop, url, "the links to older documents lead in a circle")
+		case j.visited[hashKey(url)]:
+			r.seen.addViolation(Loop, url, "the links to older documents lead in a circle")
 			j.frontier = ""
 			return nil
 		case known && j.recheck > 0:
@@ -58,7 +58,7 @@ func (r walker) walkBack(ctx context.Context) error {
 				return err
 			case j.dialect == Paged:
 				j.lacking = true
-				r.seen.add(Incomplete, url, "a page is missing, and with it what is older: %v", err)
+				r.seen.addViolation(Incomplete, url, "a page is missing, and with it what is older: %v", err)
 			default:
 				r.recordGap(url, kind, err)
 			}
@@ -66,9 +66,9 @@ func (r walker) walkBack(ctx context.Context) error {
 			j.shared = true // a gap was reported
 			return r.bridgeGap(ctx, true)
 		}
-		j.visited[keyOf(url)] = true
+		j.visited[hashKey(url)] = true
 		if final := withoutFragment(d.response.URL.String()); final != url {
-			j.visited[keyOf(final)] = true
+			j.visited[hashKey(final)] = true
 		}
 		r.cur.endWait(url)
 		r.pushStep(d, old)
@@ -100,7 +100,7 @@ func (r walker) reportOverrun() {
 		return
 	}
 	j.watched = false
-	r.seen.add(PossibleOverrun, j.url, "none of the %d entries was there at the last poll, and no link leads to what was: some may have come and gone; poll more often", j.fresh)
+	r.seen.addViolation(PossibleOverrun, j.url, "none of the %d entries was there at the last poll, and no link leads to what was: some may have come and gone; poll more often", j.fresh)
 }
 
 // pushStep adds a document to those to publish, and drops the contents of documents
@@ -127,15 +127,15 @@ func (r walker) pushStep(d *document, old bool) {
 		if st.doc == nil {
 			continue
 		}
-		size += st.doc.weight()
+		size += st.doc.memorySize()
 		if i < len(j.steps)-1 && (size > int(r.s.cfg.Bounds.Memory) || !st.doc.window.whole) {
 			st.doc = nil
 		}
 	}
-	if j.sub != nil && (size+j.sub.weight() > int(r.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
+	if j.sub != nil && (size+j.sub.memorySize() > int(r.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
 		j.sub = nil
 	}
-	r.s.share.keep(j.heldBytes())
+	r.s.share.releaseUnneeded(j.heldBytes())
 }
 
 // bridgeGap looks for archives behind a gap from the other side: the newest that is
@@ -152,7 +152,7 @@ func (r walker) bridgeGap(ctx context.Context, gap bool) error {
 	d, err := s.readDocument(ctx, &r.cur, question{url: r.cur.Newest, archive: true, old: true, believe: j.believe, order: r.expectedOrder()})
 	j.found = nil
 	defer func() { j.found = nil }()
-	seen := map[key]bool{}
+	seen := map[hashedKey]bool{}
 	size, joined := 0, true
 	for err == nil && !d.unmodified {
 		next, _ := d.meta.Link(rel)
@@ -161,14 +161,14 @@ func (r walker) bridgeGap(ctx context.Context, gap bool) error {
 			joined = false
 			break
 		}
-		if url == "" || seen[keyOf(url)] || j.visited[keyOf(url)] || r.cur.hasArchive(url) || len(j.steps)+len(j.found) >= s.cfg.Bounds.Documents {
+		if url == "" || seen[hashKey(url)] || j.visited[hashKey(url)] || r.cur.hasArchive(url) || len(j.steps)+len(j.found) >= s.cfg.Bounds.Documents {
 			break
 		}
-		seen[keyOf(url)] = true
+		seen[hashKey(url)] = true
 		d, err = s.readDocument(ctx, &r.cur, question{url: url, archive: true, believe: j.believe, order: r.expectedOrder()})
 		if err == nil && !d.unmodified {
 			j.found = append(j.found, d)
-			size += d.weight()
+			size += d.memorySize()
 		}
 	}
 	if err != nil && gapKind(err) == "" {
@@ -201,7 +201,7 @@ func (r walker) checkShift(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	if j.again {
-		r.seen.add(LossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
+		r.seen.addViolation(LossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
 		return false, nil
 	}
 	r.startJob(d)
@@ -214,9 +214,9 @@ func (r walker) startJob(d *document) {
 	s := r.s
 	j := &job{
 		sub: d, url: d.url, hash: d.hash, believe: d.updated, deletes: d.deletes, withheld: d.withheld,
-		walked: r.cur.Walked, dialect: d.dialect, visited: map[key]bool{keyOf(withoutFragment(d.url)): true},
+		walked: r.cur.Walked, dialect: d.dialect, visited: map[hashedKey]bool{hashKey(withoutFragment(d.url)): true},
 	}
-	j.visited[keyOf(withoutFragment(d.response.URL.String()))] = true
+	j.visited[hashKey(withoutFragment(d.response.URL.String()))] = true
 	due := r.isRecheckDue(d.now)
 	if due {
 		j.recheck = s.cfg.RecheckArchives.Newest
@@ -259,7 +259,7 @@ func (r walker) walkUntilStable(ctx context.Context) error {
 // retryGap requests a missing archive again. The entries behind it are published late.
 func (r walker) retryGap(ctx context.Context, g gap) error {
 	s := r.s
-	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[key]bool{}, dialect: r.cur.Dialect}
+	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: r.cur.Dialect}
 	err := r.walkBack(ctx)
 	if err != nil || len(s.job.steps) == 0 {
 		s.job = nil

@@ -11,7 +11,7 @@ import (
 // publishOrder says when an entry of a document is published: those of lower rank first.
 type publishOrder [2]int64
 
-func (r publishOrder) compare(other publishOrder) int {
+func (r publishOrder) compareOrder(other publishOrder) int {
 	return cmp.Or(cmp.Compare(r[0], other[0]), cmp.Compare(r[1], other[1]))
 }
 
@@ -35,14 +35,14 @@ type item struct {
 	at   int // in the heap
 }
 
-// weight is the estimated memory of an item, in bytes.
-func (it *item) weight() int {
+// memorySize is the estimated memory of an item, in bytes.
+func (it *item) memorySize() int {
 	return len(it.Body) + len(it.ID) + len(it.By) + len(it.Comment) + len(it.Updated.Raw) + len(it.Published.Raw) + 400
 }
 
-// window holds entries of a document, those that are published first. It is a
+// entryBuffer holds entries of a document, those that are published first. It is a
 // heap with the last of them on top.
-type window struct {
+type entryBuffer struct {
 	order feedxml.Order
 	items []*item
 	// byIndex finds an item by its place in the document.
@@ -57,24 +57,24 @@ type window struct {
 	cut   *publishOrder
 }
 
-func newWindow(o feedxml.Order, limit int) *window {
-	return &window{order: o, byIndex: map[int]*item{}, limit: limit, whole: true}
+func newWindow(o feedxml.Order, limit int) *entryBuffer {
+	return &entryBuffer{order: o, byIndex: map[int]*item{}, limit: limit, whole: true}
 }
 
-// take adds an entry. wanted reports whether an entry has to be published: when
+// holdItem adds an entry. wanted reports whether an entry has to be published: when
 // there is no room for all, only those are held.
-func (w *window) take(it *item, wanted func(*item) bool) {
+func (w *entryBuffer) holdItem(it *item, wanted func(*item) bool) {
 	if !w.whole && !wanted(it) {
 		return
 	}
 	it.rank = rankOf(&it.Entry, w.order)
-	if w.cut != nil && it.rank.compare(*w.cut) >= 0 {
+	if w.cut != nil && it.rank.compareOrder(*w.cut) >= 0 {
 		return
 	}
 	heap.Push(w, it)
 	w.byIndex[it.Index] = it
-	w.size += it.weight()
-	if w.whole && w.full() {
+	w.size += it.memorySize()
+	if w.whole && w.isFull() {
 		w.whole = false
 		kept := w.items[:0]
 		for _, it := range w.items {
@@ -82,70 +82,70 @@ func (w *window) take(it *item, wanted func(*item) bool) {
 				it.at = len(kept)
 				kept = append(kept, it)
 			} else {
-				w.forget(it)
+				w.forgetItem(it)
 			}
 		}
 		clear(w.items[len(kept):])
 		w.items = kept
 		heap.Init(w)
 	}
-	for len(w.items) > 1 && w.full() {
+	for len(w.items) > 1 && w.isFull() {
 		last := heap.Pop(w).(*item)
-		w.forget(last)
+		w.forgetItem(last)
 		w.cut = &last.rank
 	}
 }
 
-// full reports whether more is held than may be.
-func (w *window) full() bool {
+// isFull reports whether more is held than may be.
+func (w *entryBuffer) isFull() bool {
 	return w.size > w.limit || w.covered != nil && !w.covered()
 }
 
-// remove takes out the entry with that place in the document, if it is held.
-func (w *window) remove(index int) {
+// removeItem takes out the entry with that place in the document, if it is held.
+func (w *entryBuffer) removeItem(index int) {
 	if it := w.byIndex[index]; it != nil {
 		heap.Remove(w, it.at)
-		w.forget(it)
+		w.forgetItem(it)
 	}
 }
 
-func (w *window) forget(it *item) {
+func (w *entryBuffer) forgetItem(it *item) {
 	delete(w.byIndex, it.Index)
-	w.size -= it.weight()
+	w.size -= it.memorySize()
 }
 
 // arrange sorts the items in the order in which they are published. Nothing may
 // be taken after that.
-func (w *window) arrange(o feedxml.Order) {
+func (w *entryBuffer) arrange(o feedxml.Order) {
 	w.order = o
 	for _, it := range w.items {
 		it.rank = rankOf(&it.Entry, o)
 	}
-	slices.SortFunc(w.items, func(a, b *item) int { return a.rank.compare(b.rank) })
+	slices.SortFunc(w.items, func(a, b *item) int { return a.rank.compareOrder(b.rank) })
 	w.byIndex = nil
 }
 
-// shift forgets the first item.
-func (w *window) shift() {
-	w.size -= w.items[0].weight()
+// dropFirst forgets the first item.
+func (w *entryBuffer) dropFirst() {
+	w.size -= w.items[0].memorySize()
 	w.items[0] = nil
 	w.items = w.items[1:]
 }
 
-func (w *window) Len() int           { return len(w.items) }
-func (w *window) Less(i, j int) bool { return w.items[i].rank.compare(w.items[j].rank) > 0 }
-func (w *window) Swap(i, j int) {
+func (w *entryBuffer) Len() int           { return len(w.items) }
+func (w *entryBuffer) Less(i, j int) bool { return w.items[i].rank.compareOrder(w.items[j].rank) > 0 }
+func (w *entryBuffer) Swap(i, j int) {
 	w.items[i], w.items[j] = w.items[j], w.items[i]
 	w.items[i].at, w.items[j].at = i, j
 }
 
-func (w *window) Push(x any) {
+func (w *entryBuffer) Push(x any) {
 	it := x.(*item)
 	it.at = len(w.items)
 	w.items = append(w.items, it)
 }
 
-func (w *window) Pop() any {
+func (w *entryBuffer) Pop() any {
 	last := len(w.items) - 1
 	it := w.items[last]
 	w.items[last] = nil
