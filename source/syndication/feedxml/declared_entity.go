@@ -97,11 +97,11 @@ func withoutNumeric(value []byte) string {
 	}
 }
 
-// expand returns an element with the references to declared entities expanded;
+// expandEntities returns an element with the references to declared entities expanded;
 // changed is false if it has none of them. The element is read again afterwards, so
 // the replacement text of an entity must be complete elements and text: fault names an entity
 // for which that is not so, and whose value is taken for text.
-func (r *entityTable) expand(b []byte) (expanded []byte, changed bool, fault string) {
+func (r *entityTable) expandEntities(b []byte) (expanded []byte, changed bool, fault string) {
 	x := expansion{entities: r.declared, left: mostExpanded - r.expanded}
 	expanded = mapReferences(b, func(name string, inTag bool) (string, bool) {
 		text, ok := x.entityText(name, inTag, 0)

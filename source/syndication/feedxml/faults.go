@@ -61,16 +61,16 @@ func (f *Faults) String() string {
 	return s + ": " + strings.Join(details, "; ") + "; ask the provider to mend it"
 }
 
-// count counts a fault, and reports whether it is one of the first. To describe all
+// countFault counts a fault, and reports whether it is one of the first. To describe all
 // of them would take longer than to read the document.
-func (f *Faults) count(offset int64) bool {
+func (f *Faults) countFault(offset int64) bool {
 	f.Count++
 	return len(f.first) < mostFaults || offset < f.first[mostFaults-1].offset
 }
 
-// insert records a fault. Characters are repaired before the elements that they
+// insertFault records a fault. Characters are repaired before the elements that they
 // are in, so faults do not come in the order of the document.
-func (f *Faults) insert(one placedFault) {
+func (f *Faults) insertFault(one placedFault) {
 	f.first = append(f.first, one)
 	slices.SortStableFunc(f.first, func(a, b placedFault) int { return cmp.Compare(a.offset, b.offset) })
 	f.first = f.first[:min(len(f.first), mostFaults)]
@@ -87,8 +87,8 @@ type faultLog struct {
 func (r *faultLog) recordRepair(kind error, at int, detail string) {
 	r.faults.Truncated = r.faults.Truncated || errors.Is(kind, ErrTruncated)
 	offset := r.at.in.offsetOf(at)
-	if r.faults.count(offset) {
-		r.faults.insert(placedFault{offset, r.at.position(at) + detail + r.at.quoteNear(at), r.at.errorAt(kind, at, "%s", detail)})
+	if r.faults.countFault(offset) {
+		r.faults.insertFault(placedFault{offset, r.at.positionText(at) + detail + r.at.quoteNear(at), r.at.errorAt(kind, at, "%s", detail)})
 	}
 }
 
@@ -96,12 +96,12 @@ func (r *faultLog) recordRepair(kind error, at int, detail string) {
 // not quote the text there, which has not been read yet.
 func (r *faultLog) recordCharacter(at int, detail string) {
 	offset := r.at.in.offsetOf(at)
-	if !r.faults.count(offset) {
+	if !r.faults.countFault(offset) {
 		return
 	}
 	page := cmp.Or(r.at.opts.URL, "the document")
-	text := r.at.position(at) + detail
-	r.faults.insert(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
+	text := r.at.positionText(at) + detail
+	r.faults.insertFault(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
 }
 
 // recordRepairs records the faults of a piece that the unread bytes start

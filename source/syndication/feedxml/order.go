@@ -38,7 +38,7 @@ func (r *dateRun) addDate(t time.Time) {
 	r.last = t
 }
 
-func (r *dateRun) order() Order {
+func (r *dateRun) dateOrder() Order {
 	switch {
 	case r.up && r.down:
 		return Mixed

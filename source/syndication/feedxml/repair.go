@@ -480,7 +480,7 @@ func (p *repairer) repairEndTag(i int) (end int, ended bool) {
 	if end == len(p.b) && !p.whole {
 		return 0, false
 	}
-	faulty := end == len(p.b) || p.b[end] == '<' || !isBlank(p.b[j:end])
+	faulty := end == len(p.b) || p.b[end] == '<' || !allBlank(p.b[j:end])
 	if end < len(p.b) && p.b[end] == '>' {
 		end++
 	}
