@@ -93,13 +93,13 @@ func inspectServed(ctx context.Context, all []*Served) []servedStatus {
 	rows := make([]servedStatus, len(all))
 	var looking sync.WaitGroup
 	for i, f := range all {
-		looking.Go(func() { rows[i] = f.inspect(ctx) })
+		looking.Go(func() { rows[i] = f.inspectTopic(ctx) })
 	}
 	looking.Wait()
 	return rows
 }
 
-func (f *Served) inspect(ctx context.Context) servedStatus {
+func (f *Served) inspectTopic(ctx context.Context) servedStatus {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	seen, err := f.opts.Look(ctx)
@@ -107,15 +107,15 @@ func (f *Served) inspect(ctx context.Context) servedStatus {
 		err = errNoAnswer
 	}
 	row := servedStatus{
-		Feed: f.opts.Name, OK: err == nil, Explanation: f.explain(seen, err, time.Now()),
+		Feed: f.opts.Name, OK: err == nil, Explanation: f.explainServed(seen, err, time.Now()),
 		URL: f.opts.URL, Format: f.opts.Format, Bus: f.opts.Bus, Topic: f.opts.Topic,
 	}
 	if err == nil {
 		row.Positions = &servedSpan{seen.Span.First, seen.Span.End, seen.Span.Epoch}
-		row.Newest = stamp(seen.Newest)
+		row.Newest = formatTime(seen.Newest)
 	}
 	if seen.Snapshot != "" {
-		row.Snapshot = &servedSnapshot{seen.Snapshot, stamp(seen.Created), seen.Unmatched}
+		row.Snapshot = &servedSnapshot{seen.Snapshot, formatTime(seen.Created), seen.Unmatched}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,13 +123,13 @@ func (f *Served) inspect(ctx context.Context) servedStatus {
 		f.last = fault{time.Now(), f.redact.Clip(err.Error(), longestError)}
 	}
 	if !f.last.at.IsZero() {
-		row.LastError = &errorStatus{stamp(f.last.at), f.last.text}
+		row.LastError = &errorStatus{formatTime(f.last.at), f.last.text}
 	}
 	return row
 }
 
-// explain describes in one sentence the answers that readers get.
-func (f *Served) explain(seen ServedTopic, err error, now time.Time) string {
+// explainServed describes in one sentence the answers that readers get.
+func (f *Served) explainServed(seen ServedTopic, err error, now time.Time) string {
 	var sentence string
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):
@@ -141,7 +141,7 @@ func (f *Served) explain(seen ServedTopic, err error, now time.Time) string {
 	case seen.Newest.IsZero():
 		sentence = "served: the topic has no messages, and readers get 204"
 	default:
-		sentence = fmt.Sprintf("served: the newest message is %s old", span(max(0, now.Sub(seen.Newest))))
+		sentence = fmt.Sprintf("served: the newest message is %s old", formatDuration(max(0, now.Sub(seen.Newest))))
 	}
 	if f.opts.Snapshots && seen.Snapshot == "" {
 		sentence += "; there is no snapshot yet"
