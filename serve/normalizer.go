@@ -37,9 +37,9 @@ func newNormalizer(n uint64) *normalizer {
 	return &normalizer{own: summary{ids: make(map[string]uint64, min(n, DefaultPageSize))}}
 }
 
-// add normalizes the next entity of the page. It reports false if the entity is the
+// normalizeNext normalizes the next entity of the page. It reports false if the entity is the
 // same as one before it and is left out.
-func (s *normalizer) add(e *entity) bool {
+func (s *normalizer) normalizeNext(e *entity) bool {
 	// The first message always stays. Otherwise a page could have no entities, which
 	// would not be known before it is read.
 	opening := len(s.own.ids) == 0

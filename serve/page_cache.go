@@ -11,8 +11,8 @@ import (
 	"github.com/feedbridge/feedbridge/connlimit"
 )
 
-// DefaultMemory is how much a [Memory] holds by default, in bytes.
-const DefaultMemory = 64 << 20
+// DefaultCacheSize is how much a [PageCache] holds by default, in bytes.
+const DefaultCacheSize = 64 << 20
 
 const (
 	// builds is how many pages are made at a time. Each takes up to twice the
@@ -29,9 +29,9 @@ const (
 	streamPatience = 2 * time.Second
 )
 
-// Memory holds pages, for any number of feeds: those that were asked for last,
+// PageCache holds pages, for any number of feeds: those that were asked for last,
 // and those that are being sent. It is never more than it was made for.
-type Memory struct {
+type PageCache struct {
 	budget int64
 	// largest is the largest page that is held.
 	largest int64
@@ -47,21 +47,21 @@ type Memory struct {
 	order list.List // of *page, the one that was asked for last in front
 }
 
-// NewMemory returns a Memory that holds pages of budget bytes together; 0
-// means [DefaultMemory].
-func NewMemory(budget int64) *Memory {
+// NewPageCache returns a PageCache that holds pages of budget bytes together; 0
+// means [DefaultCacheSize].
+func NewPageCache(budget int64) *PageCache {
 	if budget <= 0 {
-		budget = DefaultMemory
+		budget = DefaultCacheSize
 	}
-	return &Memory{
+	return &PageCache{
 		budget: budget, largest: budget / 16, pages: map[pageKey]*list.Element{},
 		builds: semaphore.NewWeighted(builds), streams: connlimit.NewSlots(streams, streamPatience), snapshots: semaphore.NewWeighted(1),
 	}
 }
 
-// stream returns a slot for a client that is sent a page that is not held. A client
+// acquireStream returns a slot for a client that is sent a page that is not held. A client
 // that is slow while others wait is evicted. It fails with errFull if no slot gets free.
-func (m *Memory) stream(ctx context.Context, evict func()) (*connlimit.Slot, error) {
+func (m *PageCache) acquireStream(ctx context.Context, evict func()) (*connlimit.Slot, error) {
 	waiting, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
 	slot, err := m.streams.Acquire(waiting, evict)
@@ -71,9 +71,9 @@ func (m *Memory) stream(ctx context.Context, evict func()) (*connlimit.Slot, err
 	return slot, err
 }
 
-// get returns the page that is held under a key, nil if there is none. Whoever
+// acquirePage returns the page that is held under a key, nil if there is none. Whoever
 // gets one releases it.
-func (m *Memory) get(key pageKey) *page {
+func (m *PageCache) acquirePage(key pageKey) *page {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.pages[key]
@@ -86,8 +86,8 @@ func (m *Memory) get(key pageKey) *page {
 	return p
 }
 
-// hold is for those to whom another has handed the page that it put.
-func (m *Memory) hold(p *page) {
+// retainPage is for those to whom another has handed the page that it put.
+func (m *PageCache) retainPage(p *page) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p.refs == 0 && !p.cached {
@@ -96,7 +96,7 @@ func (m *Memory) hold(p *page) {
 	p.refs++
 }
 
-func (m *Memory) release(p *page) {
+func (m *PageCache) releasePage(p *page) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.refs--
@@ -105,16 +105,16 @@ func (m *Memory) release(p *page) {
 	}
 }
 
-// put takes a page in place of the one that there was. If there is no room for
+// storePage takes a page in place of the one that there was. If there is no room for
 // it, because all that is held is being sent, it loses its body.
-func (m *Memory) put(p *page) {
+func (m *PageCache) storePage(p *page) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if at := m.pages[p.pageKey]; at != nil {
-		m.drop(at)
+		m.dropPage(at)
 	}
-	p.held = int64(cap(p.body)) + p.sum.size() + pageOverhead
-	if !m.room(p.held) {
+	p.held = int64(cap(p.body)) + p.sum.memorySize() + pageOverhead
+	if !m.makeRoom(p.held) {
 		p.body, p.held = nil, 0 // no client has the page yet
 		return
 	}
@@ -123,15 +123,15 @@ func (m *Memory) put(p *page) {
 	m.pages[p.pageKey] = m.order.PushFront(p)
 }
 
-// pack keeps the body in gzip, if there is room for it.
-func (m *Memory) pack(p *page, packed []byte) bool {
+// storeGzip keeps the body in gzip, if there is room for it.
+func (m *PageCache) storeGzip(p *page, packed []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p.packed != nil {
 		return true
 	}
 	more := int64(len(packed))
-	if !m.room(more) {
+	if !m.makeRoom(more) {
 		return false
 	}
 	p.packed = packed
@@ -142,27 +142,27 @@ func (m *Memory) pack(p *page, packed []byte) bool {
 	return true
 }
 
-// packed returns the body in gzip, nil if it was not made yet.
-func (m *Memory) packed(p *page) []byte {
+// gzipBody returns the body in gzip, nil if it was not made yet.
+func (m *PageCache) gzipBody(p *page) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return p.packed
 }
 
-// room makes room for n bytes by dropping the pages that were not requested for longest.
+// makeRoom makes room for n bytes by dropping the pages that were not requested for longest.
 // It reports whether there is room.
-func (m *Memory) room(n int64) bool {
+func (m *PageCache) makeRoom(n int64) bool {
 	for at := m.order.Back(); at != nil && m.used+n > m.budget; {
 		next := at.Prev()
 		if at.Value.(*page).refs == 0 {
-			m.drop(at)
+			m.dropPage(at)
 		}
 		at = next
 	}
 	return m.used+n <= m.budget
 }
 
-func (m *Memory) drop(at *list.Element) {
+func (m *PageCache) dropPage(at *list.Element) {
 	p := m.order.Remove(at).(*page)
 	delete(m.pages, p.pageKey)
 	p.cached = false
