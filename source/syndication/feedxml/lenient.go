@@ -88,8 +88,8 @@ func (r *Reader) repairChild(c childState, cause error) error {
 
 // newAttempt returns a repairer for the same element, of which there is more, or nothing
 // more if whole.
-func (p *repairer) newAttempt(whole bool) repairer {
-	return repairer{entry: p.entry, maxDepth: p.maxDepth, maxAttributes: p.maxAttributes, outer: p.outer, whole: whole}
+func (r *repairer) newAttempt(whole bool) repairer {
+	return repairer{entry: r.entry, maxDepth: r.maxDepth, maxAttributes: r.maxAttributes, outer: r.outer, whole: whole}
 }
 
 // repairBetween skips markup between the children of the innermost container that is
