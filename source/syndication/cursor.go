@@ -168,9 +168,9 @@ func (cur *cursor) isSound() bool {
 		!slices.ContainsFunc(long, isLonger(longestURL)) && !slices.ContainsFunc(brief, isLonger(64))
 }
 
-// encode returns the stored form, and forgets the oldest archives if it would be
+// encodeCursor returns the stored form, and forgets the oldest archives if it would be
 // too long.
-func (cur *cursor) encode() feed.Cursor {
+func (cur *cursor) encodeCursor() feed.Cursor {
 	for {
 		data, err := json.Marshal(cur)
 		if err != nil {
@@ -259,7 +259,7 @@ func equivalent(a, b cursor) bool {
 	for _, cur := range []*cursor{&a, &b} {
 		cur.ETag, cur.Modified, cur.Full, cur.Hints = "", "", 0, nil
 	}
-	return bytes.Equal(a.encode(), b.encode())
+	return bytes.Equal(a.encodeCursor(), b.encodeCursor())
 }
 
 // hold is a set of deletes that are held back until the same are seen at a later time.

@@ -42,9 +42,9 @@ type fingerprint struct {
 
 const fingerprintVersion = "1"
 
-func (m fingerprint) String() string {
+func (f fingerprint) String() string {
 	state := "p"
-	if m.deleted {
+	if f.deleted {
 		state = "d"
 	}
 	number := func(t instant) string {
@@ -54,7 +54,7 @@ func (m fingerprint) String() string {
 		return strconv.FormatInt(int64(t), 10)
 	}
 	return strings.Join([]string{
-		fingerprintVersion, state, number(m.updated), number(m.document), hex.EncodeToString(m.hash[:]), fmt.Sprintf("%08x", m.page),
+		fingerprintVersion, state, number(f.updated), number(f.document), hex.EncodeToString(f.hash[:]), fmt.Sprintf("%08x", f.page),
 	}, ";")
 }
 

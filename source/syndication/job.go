@@ -135,14 +135,14 @@ func (j *job) recordVersions(d *document) {
 }
 
 // supersedes reports whether a version counts before one of an older document.
-func (l topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
+func (t topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
 	switch {
 	case dialect == Snapshots:
 		return true
-	case l.updated != 0 && updated != 0 && l.updated != updated:
-		return l.updated > updated
-	case l.document != 0 && document != 0 && l.document != document:
-		return l.document > document
+	case t.updated != 0 && updated != 0 && t.updated != updated:
+		return t.updated > updated
+	case t.document != 0 && document != 0 && t.document != document:
+		return t.document > document
 	}
 	return true
 }

@@ -11,8 +11,8 @@ import (
 // publishOrder says when an entry of a document is published: those of lower rank first.
 type publishOrder [2]int64
 
-func (r publishOrder) compareOrder(other publishOrder) int {
-	return cmp.Or(cmp.Compare(r[0], other[0]), cmp.Compare(r[1], other[1]))
+func (o publishOrder) compareOrder(other publishOrder) int {
+	return cmp.Or(cmp.Compare(o[0], other[0]), cmp.Compare(o[1], other[1]))
 }
 
 // rankOf returns the rank of an entry in a document of the given order.
@@ -63,92 +63,92 @@ func newWindow(o feedxml.Order, limit int) *entryBuffer {
 
 // holdItem adds an entry. wanted reports whether an entry has to be published: when
 // there is no room for all, only those are held.
-func (w *entryBuffer) holdItem(it *item, wanted func(*item) bool) {
-	if !w.whole && !wanted(it) {
+func (b *entryBuffer) holdItem(it *item, wanted func(*item) bool) {
+	if !b.whole && !wanted(it) {
 		return
 	}
-	it.rank = rankOf(&it.Entry, w.order)
-	if w.cut != nil && it.rank.compareOrder(*w.cut) >= 0 {
+	it.rank = rankOf(&it.Entry, b.order)
+	if b.cut != nil && it.rank.compareOrder(*b.cut) >= 0 {
 		return
 	}
-	heap.Push(w, it)
-	w.byIndex[it.Index] = it
-	w.size += it.memorySize()
-	if w.whole && w.isFull() {
-		w.whole = false
-		kept := w.items[:0]
-		for _, it := range w.items {
+	heap.Push(b, it)
+	b.byIndex[it.Index] = it
+	b.size += it.memorySize()
+	if b.whole && b.isFull() {
+		b.whole = false
+		kept := b.items[:0]
+		for _, it := range b.items {
 			if wanted(it) {
 				it.at = len(kept)
 				kept = append(kept, it)
 			} else {
-				w.forgetItem(it)
+				b.forgetItem(it)
 			}
 		}
-		clear(w.items[len(kept):])
-		w.items = kept
-		heap.Init(w)
+		clear(b.items[len(kept):])
+		b.items = kept
+		heap.Init(b)
 	}
-	for len(w.items) > 1 && w.isFull() {
-		last := heap.Pop(w).(*item)
-		w.forgetItem(last)
-		w.cut = &last.rank
+	for len(b.items) > 1 && b.isFull() {
+		last := heap.Pop(b).(*item)
+		b.forgetItem(last)
+		b.cut = &last.rank
 	}
 }
 
 // isFull reports whether more is held than may be.
-func (w *entryBuffer) isFull() bool {
-	return w.size > w.limit || w.covered != nil && !w.covered()
+func (b *entryBuffer) isFull() bool {
+	return b.size > b.limit || b.covered != nil && !b.covered()
 }
 
 // removeItem takes out the entry with that place in the document, if it is held.
-func (w *entryBuffer) removeItem(index int) {
-	if it := w.byIndex[index]; it != nil {
-		heap.Remove(w, it.at)
-		w.forgetItem(it)
+func (b *entryBuffer) removeItem(index int) {
+	if it := b.byIndex[index]; it != nil {
+		heap.Remove(b, it.at)
+		b.forgetItem(it)
 	}
 }
 
-func (w *entryBuffer) forgetItem(it *item) {
-	delete(w.byIndex, it.Index)
-	w.size -= it.memorySize()
+func (b *entryBuffer) forgetItem(it *item) {
+	delete(b.byIndex, it.Index)
+	b.size -= it.memorySize()
 }
 
 // arrange sorts the items in the order in which they are published. Nothing may
 // be taken after that.
-func (w *entryBuffer) arrange(o feedxml.Order) {
-	w.order = o
-	for _, it := range w.items {
+func (b *entryBuffer) arrange(o feedxml.Order) {
+	b.order = o
+	for _, it := range b.items {
 		it.rank = rankOf(&it.Entry, o)
 	}
-	slices.SortFunc(w.items, func(a, b *item) int { return a.rank.compareOrder(b.rank) })
-	w.byIndex = nil
+	slices.SortFunc(b.items, func(a, b *item) int { return a.rank.compareOrder(b.rank) })
+	b.byIndex = nil
 }
 
 // dropFirst forgets the first item.
-func (w *entryBuffer) dropFirst() {
-	w.size -= w.items[0].memorySize()
-	w.items[0] = nil
-	w.items = w.items[1:]
+func (b *entryBuffer) dropFirst() {
+	b.size -= b.items[0].memorySize()
+	b.items[0] = nil
+	b.items = b.items[1:]
 }
 
-func (w *entryBuffer) Len() int           { return len(w.items) }
-func (w *entryBuffer) Less(i, j int) bool { return w.items[i].rank.compareOrder(w.items[j].rank) > 0 }
-func (w *entryBuffer) Swap(i, j int) {
-	w.items[i], w.items[j] = w.items[j], w.items[i]
-	w.items[i].at, w.items[j].at = i, j
+func (b *entryBuffer) Len() int           { return len(b.items) }
+func (b *entryBuffer) Less(i, j int) bool { return b.items[i].rank.compareOrder(b.items[j].rank) > 0 }
+func (b *entryBuffer) Swap(i, j int) {
+	b.items[i], b.items[j] = b.items[j], b.items[i]
+	b.items[i].at, b.items[j].at = i, j
 }
 
-func (w *entryBuffer) Push(x any) {
+func (b *entryBuffer) Push(x any) {
 	it := x.(*item)
-	it.at = len(w.items)
-	w.items = append(w.items, it)
+	it.at = len(b.items)
+	b.items = append(b.items, it)
 }
 
-func (w *entryBuffer) Pop() any {
-	last := len(w.items) - 1
-	it := w.items[last]
-	w.items[last] = nil
-	w.items = w.items[:last]
+func (b *entryBuffer) Pop() any {
+	last := len(b.items) - 1
+	it := b.items[last]
+	b.items[last] = nil
+	b.items = b.items[:last]
 	return it
 }
