@@ -125,7 +125,7 @@ func startCursor(start Start) cursor {
 	return cur
 }
 
-func (cur cursor) encode() feed.Cursor {
+func (cur cursor) encodeCursor() feed.Cursor {
 	cur.Version = cursorVersion
 	if cur.Snapshot != nil {
 		cur.Version = snapshotVersion
@@ -272,5 +272,5 @@ func ParseCursor(position string) (feed.Cursor, error) {
 	}
 	cur := startCursor(start)
 	cur.Search.Start = "" // it stays, whatever start the configuration has
-	return cur.encode(), nil
+	return cur.encodeCursor(), nil
 }

@@ -17,7 +17,7 @@ const gapPatience = time.Minute
 // gapHandler searches the feed for a lost position, and applies the gap policy if the feed
 // does not have it.
 type gapHandler struct {
-	r *reader
+	r *feedReader
 	// gaps counts searches that did not find the position, since the last batch.
 	gaps finding
 }
@@ -57,7 +57,7 @@ func (g *gapHandler) recoverPosition(ctx context.Context, cur cursor, l *lostPos
 		return feed.Batch{}, err
 	}
 	g.r.trail = *w.trail
-	w.seen.add(l.violation)
+	w.seen.addAll(l.violation)
 	return w.toBatch(), nil
 }
 
@@ -106,7 +106,7 @@ func (g *gapHandler) handleGap(cur cursor, l *lostPosition) (feed.Batch, error) 
 	sr := g.seekBehindGap(cur)
 	g.r.log.Error("entities may be missing from the feed; going on as configured", "gap", string(g.r.cfg.Gap), "from", sr.String(), "reason", l)
 	next := cursor{Search: sr, Gap: cur.Last}
-	return feed.Batch{Cursor: next.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
+	return feed.Batch{Cursor: next.encodeCursor(), More: true, Violations: []feed.Violation{l.violation}}, nil
 }
 
 // handleReplaced applies the gap policy to a snapshot that was replaced by another one
@@ -123,7 +123,7 @@ func (g *gapHandler) handleReplaced(cur cursor, l *lostPosition, left time.Durat
 	g.r.log.Error("the snapshot was replaced while it was read; reading the one that is there now", "gap", string(g.r.cfg.Gap), "snapshot", cur.Snapshot.String(), "reason", l)
 	again := cur.Snapshot.restarted()
 	cur.Snapshot = &again
-	return feed.Batch{Cursor: cur.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
+	return feed.Batch{Cursor: cur.encodeCursor(), More: true, Violations: []feed.Violation{l.violation}}, nil
 }
 
 // seekBehindGap returns the search for the position where reading goes on after a gap.

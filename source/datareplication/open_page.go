@@ -77,7 +77,7 @@ func (w *pageWalk) sameEnd(ctx context.Context) (bool, error) {
 // checkPrev checks the prev link of a page of which nothing has been read. If the link
 // leads to a newer page that has not been read, it returns that page, to be read first.
 func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, err error) {
-	w.seen.add(p.violations...)
+	w.seen.addAll(p.violations...)
 	came := w.cur.Came
 	if came == "" || p.Prev == came {
 		return "", nil
@@ -94,7 +94,7 @@ func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, 
 			// that always leads to the latest page.
 			earlier = p.Prev
 		}
-		w.seen.add(violation(LinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
+		w.seen.addAll(violation(LinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
 	}
 	if earlier == "" && p.Modified.Unix() < w.cur.Modified {
 		// The next links may lead back to pages that were read. trail detects that only
@@ -150,7 +150,7 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 	case sum != cur.Digest:
 		if sum != w.r.changed {
 			w.r.changed = sum
-			w.seen.add(violation(PageChanged, p.Self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
+			w.seen.addAll(violation(PageChanged, p.Self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
 		}
 		w.replaced, cur.Digest = cur.Digest, sum
 	}

@@ -36,7 +36,7 @@ func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed
 	case !isStoredID(cur.Last, end.ID):
 		return newLostPosition(PageChanged, before, "the page ended with the entity %s and ends with %s now", cur.Last, end.ID)
 	case end.Modified.Unix() != cur.Modified:
-		w.seen.add(violation(PageChanged, before, "the entity %s at its end was of %s and is of %s now", cur.Last, formatUnix(cur.Modified), formatUnix(end.Modified.Unix())))
+		w.seen.addAll(violation(PageChanged, before, "the entity %s at its end was of %s and is of %s now", cur.Last, formatUnix(cur.Modified), formatUnix(end.Modified.Unix())))
 	}
 	r.proven = endBefore(cur)
 	return nil

@@ -206,7 +206,7 @@ func TestPageBefore(t *testing.T) {
 						t.Fatal(err)
 					}
 					tt.cursor(&cur)
-					stored = cur.encode()
+					stored = cur.encodeCursor()
 				}
 				s.requests()
 				r := readSure(t, s.source(t), stored)

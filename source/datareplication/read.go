@@ -20,7 +20,7 @@ const (
 
 // pageWalk reads pages from the oldest to the newest, for one call of Next.
 type pageWalk struct {
-	r        *reader
+	r        *feedReader
 	trail    *trail // detects next links that form a loop
 	cur      cursor
 	seen     sightings
@@ -60,7 +60,7 @@ func (w *pageWalk) readBatch(ctx context.Context, after feed.Cursor) (feed.Batch
 
 func (w *pageWalk) toBatch() feed.Batch {
 	w.cur.trimFields()
-	return feed.Batch{Entities: w.entities, Cursor: w.cur.encode(), More: w.more, Violations: w.seen}
+	return feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: w.more, Violations: w.seen}
 }
 
 func (w *pageWalk) readPages(ctx context.Context) error {
@@ -159,9 +159,9 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 			return false, err
 		}
 		if deliver {
-			w.seen.add(violations...)
+			w.seen.addAll(violations...)
 			if w.cur.Last != "" && e.Modified.Unix() < w.cur.Modified {
-				w.seen.add(violation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, formatUnix(e.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
+				w.seen.addAll(violation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, formatUnix(e.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 			}
 			w.entities = append(w.entities, e)
 			w.size += e.Size()
@@ -196,7 +196,7 @@ func (w *pageWalk) filterEntity(p *openPage, e *feed.Entity) (deliver bool, err 
 		}
 		w.cur.Search = nil
 		if sr.Oldest && sr.From != nil && at >= *sr.From+sr.Early {
-			w.seen.add(violation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", formatUnix(at), formatUnix(*sr.From)))
+			w.seen.addAll(violation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", formatUnix(at), formatUnix(*sr.From)))
 		}
 		return true, nil
 	case missing:
@@ -250,10 +250,10 @@ func (w *pageWalk) checkPage(p *openPage) {
 		return // it was checked before
 	}
 	if p.parsed == 0 {
-		w.seen.add(violation(EmptyPage, p.Self, "the page has no entity"))
+		w.seen.addAll(violation(EmptyPage, p.Self, "the page has no entity"))
 	}
 	if w.moved && w.cur.Index > 0 && w.cur.Modified > p.Modified.Unix() {
-		w.seen.add(violation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", formatUnix(p.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
+		w.seen.addAll(violation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", formatUnix(p.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 	}
 }
 

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// reader holds what a Source keeps between calls of Next to save requests and to delay
+// feedReader holds what a Source keeps between calls of Next to save requests and to delay
 // reports. It has no other effect: a reader without any of it reads the same entities.
-type reader struct {
+type feedReader struct {
 	cfg   Config
 	pages *pageClient
 	log   *slog.Logger
@@ -32,7 +32,7 @@ type reader struct {
 	changed digest
 }
 
-func (r *reader) closePage() {
+func (r *feedReader) closePage() {
 	if r.open != nil {
 		r.open.body.Close()
 		r.open = nil
@@ -41,14 +41,14 @@ func (r *reader) closePage() {
 
 // release closes the page that is kept open, and drops its buffer and the index of a
 // snapshot.
-func (r *reader) release() {
+func (r *feedReader) release() {
 	r.closePage()
 	r.index = nil
 }
 
 // trustsETag reports whether "not modified" is trusted for a page that was read in full at that
 // time. The time may come from another machine, whose clock may be ahead.
-func (r *reader) trustsETag(full time.Time) bool {
+func (r *feedReader) trustsETag(full time.Time) bool {
 	age := time.Since(full)
 	return age <= r.trust && age > -trustETag
 }

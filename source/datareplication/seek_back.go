@@ -21,7 +21,7 @@ var errEmpty = errors.New("the feed is empty")
 // seekBack follows prev links towards older pages, with at most limit requests and for
 // about maxHeadTime, unless limit is 0. It returns the URL of the page to start at, or "" if
 // it has not reached it yet.
-func (r *reader) seekBack(ctx context.Context, sr *seek, limit int, seen *sightings) (start string, err error) {
+func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *sightings) (start string, err error) {
 	begin := time.Now()
 	for n := 0; limit == 0 || n < limit && (n == 0 || time.Since(begin) < maxHeadTime); n++ {
 		page, err := r.headBack(ctx, sr)
@@ -61,7 +61,7 @@ func (r *reader) seekBack(ctx context.Context, sr *seek, limit int, seen *sighti
 }
 
 // headBack requests the header of the next page on the way back.
-func (r *reader) headBack(ctx context.Context, sr *seek) (head, error) {
+func (r *feedReader) headBack(ctx context.Context, sr *seek) (head, error) {
 	if sr.Back == "" {
 		page, err := r.pages.requestHead(ctx, r.cfg.URL)
 		if errors.Is(err, errNoContent) {
@@ -102,10 +102,10 @@ func (sr *seek) checkNeighbours(page head, seen *sightings) error {
 		return newBreach(MissingNext, page.Self, "the page has no next link although the page %s links back to it", sr.Newer)
 	}
 	if page.Next != sr.Newer {
-		seen.add(violation(LinksAsymmetric, page.Self, "its next link leads to %s, but the page that links back to it is %s", page.Next, sr.Newer))
+		seen.addAll(violation(LinksAsymmetric, page.Self, "its next link leads to %s, but the page that links back to it is %s", page.Next, sr.Newer))
 	}
 	if at := page.Modified.Unix(); at > sr.NewerTime {
-		seen.add(violation(PageTimeRunsBack, page.Self, "it is of %s, and the page after it of %s", formatUnix(at), formatUnix(sr.NewerTime)))
+		seen.addAll(violation(PageTimeRunsBack, page.Self, "it is of %s, and the page after it of %s", formatUnix(at), formatUnix(sr.NewerTime)))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 
 // readSnapshot reads on in the snapshot of cur: its index, the position in the feed after
 // it, or entities of one page. At the end of the snapshot, cur is that position.
-func (r *reader) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, error) {
+func (r *feedReader) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, error) {
 	w := &snapshotWalk{r: r, cur: cur, sn: cur.Snapshot}
 	ix, err := w.snapshotIndex(ctx)
 	if err != nil {
@@ -37,12 +37,12 @@ func (r *reader) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, erro
 		r.log.Info("the snapshot has been read; going on with the feed", "snapshot", w.sn.ID, "entities", w.sn.Published, "from", w.cur.Search.String())
 		r.index, w.cur.Snapshot = nil, nil
 	}
-	return feed.Batch{Entities: w.entities, Cursor: w.cur.encode(), More: true, Violations: w.seen}, nil
+	return feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: true, Violations: w.seen}, nil
 }
 
 // snapshotWalk reads a part of a snapshot, for one call of Next.
 type snapshotWalk struct {
-	r        *reader
+	r        *feedReader
 	cur      cursor
 	sn       *snapshotPosition // cur's
 	seen     sightings
@@ -246,7 +246,7 @@ func (w *snapshotWalk) takeEntities(ctx context.Context, p *openPage) (ended boo
 			w.r.pages.reserved.freeSince(used)
 			continue
 		}
-		w.seen.add(violations...)
+		w.seen.addAll(violations...)
 		w.entities = append(w.entities, e)
 		w.size += e.Size()
 		sn.Published++
@@ -269,7 +269,7 @@ func (w *snapshotWalk) nextEntity(ctx context.Context, p *openPage, wait bool) (
 		f.Modified = w.sn.Created.UTC().Format(http.TimeFormat)
 		if !p.undated {
 			p.undated = true
-			seen.add(violation(page.MissingEntityTime, p.Self, "entity %d has no Last-Modified; it and those like it on the page get the time of the snapshot, %s", p.parsed, f.Modified))
+			seen.addAll(violation(page.MissingEntityTime, p.Self, "entity %d has no Last-Modified; it and those like it on the page get the time of the snapshot, %s", p.parsed, f.Modified))
 		}
 	}
 	f.ID = cmp.Or(f.ID, fmt.Sprintf("%s/%d/%d", w.sn.ID, w.sn.Page, p.parsed))

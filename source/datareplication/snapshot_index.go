@@ -124,7 +124,7 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 		}
 		if !ref.IsAbs() && !relative {
 			relative = true
-			seen.add(violation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, shorten(*link)))
+			seen.addAll(violation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, shorten(*link)))
 		}
 		ix.pages = append(ix.pages, *link)
 		page, err := ix.pageURL(i)

@@ -53,7 +53,7 @@ const batchBytes = 1 << 20
 // calls of Next saves requests and delays reports, and has no other effect. It is used by
 // one goroutine at a time.
 type Source struct {
-	reader *reader
+	reader *feedReader
 	gaps   gapHandler
 	// expect is the cursor that was returned last, or for which the last call failed.
 	expect feed.Cursor
@@ -68,7 +68,7 @@ func New(cfg Config, client *source.Client, log *slog.Logger) *Source {
 		cfg.Gap = GapHalt
 	}
 	pages := &pageClient{client: client, log: log, url: cfg.URL, maxEntity: int(cfg.Limits.Entity)}
-	r := &reader{cfg: cfg, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6)}
+	r := &feedReader{cfg: cfg, pages: pages, log: log, trust: trustETag - rand.N(trustETag/6)}
 	return &Source{reader: r, gaps: gapHandler{r: r}}
 }
 
@@ -139,14 +139,14 @@ func (s *Source) readAt(ctx context.Context, cur cursor, after feed.Cursor) (fee
 	case errors.Is(err, errEmpty) && sr.Now:
 		// The feed is empty, so all later entities are new.
 		sr.Now = false
-		return feed.Batch{Cursor: cur.encode(), Violations: seen}, nil
+		return feed.Batch{Cursor: cur.encodeCursor(), Violations: seen}, nil
 	case errors.Is(err, errEmpty):
 		return feed.Batch{Cursor: after, Violations: seen}, nil
 	case err != nil:
 		return feed.Batch{}, err
 	case start == "":
 		r.log.Info("looking for the place to start at", "place", sr.String(), "at", sr.Back)
-		return feed.Batch{Cursor: cur.encode(), More: true, Violations: seen}, nil
+		return feed.Batch{Cursor: cur.encodeCursor(), More: true, Violations: seen}, nil
 	}
 	cur.Page = start
 	return (&pageWalk{r: r, trail: &r.trail, cur: cur, seen: seen}).readBatch(ctx, after)

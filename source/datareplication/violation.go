@@ -58,4 +58,4 @@ func shorten(s string) string { return safetext.Clip(s, 160) }
 // sightings collects violations.
 type sightings []feed.Violation
 
-func (s *sightings) add(v ...feed.Violation) { *s = append(*s, v...) }
+func (s *sightings) addAll(v ...feed.Violation) { *s = append(*s, v...) }
