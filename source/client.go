@@ -100,7 +100,7 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	if c.abroad, err = c.hosts.transport(cfg, false); err != nil {
 		return nil, err
 	}
-	if cfg.Auth.OAuth2.isSet() {
+	if cfg.Auth.OAuth2.hasAnyKey() {
 		c.credentials.tokens = newTokens(cfg, observed{c.home, c.observe})
 	}
 	return c, nil

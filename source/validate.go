@@ -75,7 +75,7 @@ func (a Auth) authorizationKeys() []string {
 		{"bearer", a.Bearer != ""},
 		{"bearer_file", a.BearerFile != ""},
 		{"basic", a.Basic != Basic{}},
-		{"oauth2", a.OAuth2.isSet()},
+		{"oauth2", a.OAuth2.hasAnyKey()},
 	} {
 		if k.set {
 			kinds = append(kinds, k.key)
@@ -84,7 +84,7 @@ func (a Auth) authorizationKeys() []string {
 	return kinds
 }
 
-func (o OAuth2) isSet() bool {
+func (o OAuth2) hasAnyKey() bool {
 	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || o.ClientSecretFile != "" || len(o.Scopes) > 0
 }
 
@@ -106,7 +106,7 @@ func (a Auth) validateAuth() []error {
 			fail("auth.basic: set one of password and password_file")
 		}
 	}
-	if o := a.OAuth2; o.isSet() {
+	if o := a.OAuth2; o.hasAnyKey() {
 		if err := CheckURL(o.TokenURL); err != nil {
 			errs = append(errs, fmt.Errorf("auth.oauth2.token_url: %w", err))
 		}
