@@ -27,7 +27,7 @@ func (a Auth) checkMethods() []error {
 	return nil
 }
 
-func (a Auth) isSet() bool { return a != Auth{} }
+func (a Auth) hasCredentials() bool { return a != Auth{} }
 
 // challenge returns the WWW-Authenticate of an answer to a request without them.
 func (a Auth) challenge() string {
@@ -43,7 +43,7 @@ func (a Auth) authorizes(r *http.Request) bool {
 	case a.Bearer != "":
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		return strings.EqualFold(scheme, "Bearer") && equalSecrets(strings.TrimSpace(token), a.Bearer)
-	case a.isSet():
+	case a.hasCredentials():
 		name, password, ok := r.BasicAuth()
 		// Both are compared, so that the time does not reveal which one is wrong.
 		right := equalSecrets(name, a.Username)

@@ -136,13 +136,13 @@ func (c *Config) isLinked() bool { return c.Format == Atom || c.Format == RSS }
 // change any more, except that its prev link goes when older pages do.
 func (c *Config) cacheControl(closed bool) string {
 	switch {
-	case !closed && c.Auth.isSet():
+	case !closed && c.Auth.hasCredentials():
 		return "private, no-cache"
 	case !closed:
 		return "no-cache"
 	}
 	reach := "public"
-	if c.Auth.isSet() {
+	if c.Auth.hasCredentials() {
 		reach = "private"
 	}
 	if c.isLinked() {

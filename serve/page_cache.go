@@ -61,10 +61,10 @@ func NewPageCache(budget int64) *PageCache {
 
 // acquireStream returns a slot for a client that is sent a page that is not held. A client
 // that is slow while others wait is evicted. It fails with errFull if no slot gets free.
-func (m *PageCache) acquireStream(ctx context.Context, evict func()) (*connlimit.Slot, error) {
+func (c *PageCache) acquireStream(ctx context.Context, evict func()) (*connlimit.Slot, error) {
 	waiting, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
-	slot, err := m.streams.Acquire(waiting, evict)
+	slot, err := c.streams.Acquire(waiting, evict)
 	if err != nil && ctx.Err() == nil {
 		err = errFull
 	}
@@ -73,101 +73,101 @@ func (m *PageCache) acquireStream(ctx context.Context, evict func()) (*connlimit
 
 // acquirePage returns the page that is held under a key, nil if there is none. Whoever
 // gets one releases it.
-func (m *PageCache) acquirePage(key pageKey) *page {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	at := m.pages[key]
+func (c *PageCache) acquirePage(key pageKey) *page {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.pages[key]
 	if at == nil {
 		return nil
 	}
-	m.order.MoveToFront(at)
+	c.order.MoveToFront(at)
 	p := at.Value.(*page)
 	p.refs++
 	return p
 }
 
 // retainPage is for those to whom another has handed the page that it put.
-func (m *PageCache) retainPage(p *page) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (c *PageCache) retainPage(p *page) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if p.refs == 0 && !p.cached {
-		m.used += p.held
+		c.used += p.held
 	}
 	p.refs++
 }
 
-func (m *PageCache) releasePage(p *page) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (c *PageCache) releasePage(p *page) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	p.refs--
 	if p.refs == 0 && !p.cached {
-		m.used -= p.held
+		c.used -= p.held
 	}
 }
 
 // storePage takes a page in place of the one that there was. If there is no room for
 // it, because all that is held is being sent, it loses its body.
-func (m *PageCache) storePage(p *page) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if at := m.pages[p.pageKey]; at != nil {
-		m.dropPage(at)
+func (c *PageCache) storePage(p *page) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := c.pages[p.pageKey]; at != nil {
+		c.dropPage(at)
 	}
 	p.held = int64(cap(p.body)) + p.sum.memorySize() + pageOverhead
-	if !m.makeRoom(p.held) {
+	if !c.makeRoom(p.held) {
 		p.body, p.held = nil, 0 // no client has the page yet
 		return
 	}
-	m.used += p.held
+	c.used += p.held
 	p.cached = true
-	m.pages[p.pageKey] = m.order.PushFront(p)
+	c.pages[p.pageKey] = c.order.PushFront(p)
 }
 
 // storeGzip keeps the body in gzip, if there is room for it.
-func (m *PageCache) storeGzip(p *page, packed []byte) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (c *PageCache) storeGzip(p *page, packed []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if p.packed != nil {
 		return true
 	}
 	more := int64(len(packed))
-	if !m.makeRoom(more) {
+	if !c.makeRoom(more) {
 		return false
 	}
 	p.packed = packed
 	p.held += more
 	if p.cached || p.refs > 0 {
-		m.used += more
+		c.used += more
 	}
 	return true
 }
 
 // gzipBody returns the body in gzip, nil if it was not made yet.
-func (m *PageCache) gzipBody(p *page) []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (c *PageCache) gzipBody(p *page) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return p.packed
 }
 
 // makeRoom makes room for n bytes by dropping the pages that were not requested for longest.
 // It reports whether there is room.
-func (m *PageCache) makeRoom(n int64) bool {
-	for at := m.order.Back(); at != nil && m.used+n > m.budget; {
+func (c *PageCache) makeRoom(n int64) bool {
+	for at := c.order.Back(); at != nil && c.used+n > c.budget; {
 		next := at.Prev()
 		if at.Value.(*page).refs == 0 {
-			m.dropPage(at)
+			c.dropPage(at)
 		}
 		at = next
 	}
-	return m.used+n <= m.budget
+	return c.used+n <= c.budget
 }
 
-func (m *PageCache) dropPage(at *list.Element) {
-	p := m.order.Remove(at).(*page)
-	delete(m.pages, p.pageKey)
+func (c *PageCache) dropPage(at *list.Element) {
+	p := c.order.Remove(at).(*page)
+	delete(c.pages, p.pageKey)
 	p.cached = false
 	if p.refs == 0 {
-		m.used -= p.held
+		c.used -= p.held
 	}
 }
 

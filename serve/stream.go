@@ -25,16 +25,16 @@ type stream struct {
 }
 
 // streamChunks are the bytes of a page that has no links in it.
-func (f *pageBuilder) streamChunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
+func (pb *pageBuilder) streamChunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		head, tail := f.format.headAndTail(f.cfg, p)
+		head, tail := pb.format.headAndTail(pb.cfg, p)
 		if !yield(head, nil) {
 			return
 		}
 		var b []byte
-		for e, err := range f.newReading(ctx, p, nil).readEntities(ctx) {
+		for e, err := range pb.newReading(ctx, p, nil).readEntities(ctx) {
 			if err == nil {
-				b = f.format.appendEntity(b[:0], p, e)
+				b = pb.format.appendEntity(b[:0], p, e)
 			}
 			if !yield(b, err) || err != nil {
 				return
