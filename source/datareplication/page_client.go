@@ -132,7 +132,7 @@ func (p *openPage) nextEntity(ctx context.Context, wait bool) (feed.Entity, []fe
 	return e, violations, err
 }
 
-// nextPart returns the next part of the page. Its errors are those of entity.
+// nextPart returns the next part of the page. Its errors are those of nextEntity.
 func (p *openPage) nextPart(ctx context.Context, wait bool) (page.Part, error) {
 	p.reserved.ctx, p.reserved.wait = ctx, wait
 	defer func() { p.reserved.ctx = nil }()
