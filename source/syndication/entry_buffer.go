@@ -57,7 +57,7 @@ type entryBuffer struct {
 	cut   *publishOrder
 }
 
-func newWindow(o feedxml.Order, limit int) *entryBuffer {
+func newEntryBuffer(o feedxml.Order, limit int) *entryBuffer {
 	return &entryBuffer{order: o, byIndex: map[int]*item{}, limit: limit, whole: true}
 }
 

@@ -185,7 +185,7 @@ func (s *documentReader) mayBeBroken(cur *cursor, d *document) bool {
 
 // readEntries reads the entries of a document into its window.
 func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document) error {
-	d.window = newWindow(d.question.order, int(s.cfg.Bounds.Memory))
+	d.window = newEntryBuffer(d.question.order, int(s.cfg.Bounds.Memory))
 	d.fold = versions{ids: map[hashedKey]version{}}
 	others := s.job.heldBytes()
 	covered := func() bool { return s.share.tryCover(others + d.heldBytes()) }
@@ -215,7 +215,7 @@ func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document
 	}
 }
 
-// takeEntry folds an entry with those before it and puts it into the window.
+// takeEntry folds an entry with those before it and puts it into the entry buffer.
 func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wanted func(*item) bool) {
 	if e.ID == "" || e.Deleted && e.Updated.Time.IsZero() {
 		return // reported by the reader
