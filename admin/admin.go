@@ -121,8 +121,8 @@ const index = `feedbridge
 // Handler serves the paths in the package comment. They answer to GET and HEAD.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", text(index))
-	mux.HandleFunc("GET /healthz", text("ok\n"))
+	mux.HandleFunc("GET /{$}", textHandler(index))
+	mux.HandleFunc("GET /healthz", textHandler("ok\n"))
 	mux.HandleFunc("GET /readyz", s.serveReady)
 	mux.HandleFunc("GET /status", s.serveStatus)
 	mux.HandleFunc("GET /status/{feed}", s.serveFeed)
@@ -137,7 +137,7 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-func text(body string) http.HandlerFunc {
+func textHandler(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte(body))

@@ -59,8 +59,8 @@ func checkBuses(ctx context.Context, buses []*busCheck, redact *safetext.Redacto
 	var asked sync.WaitGroup
 	for i, c := range buses {
 		asked.Go(func() {
-			at, ever, err := c.ask(ctx)
-			answers[i] = busStatus{Bus: c.Name, Kind: c.Kind, OK: err == nil, CheckedAt: stamp(at)}
+			at, ever, err := c.latestResult(ctx)
+			answers[i] = busStatus{Bus: c.Name, Kind: c.Kind, OK: err == nil, CheckedAt: formatTime(at)}
 			if err != nil {
 				answers[i].Error = redact.Clip(err.Error(), longestError)
 				answers[i].unready = !c.ServedOnly || !ever
@@ -71,17 +71,17 @@ func checkBuses(ctx context.Context, buses []*busCheck, redact *safetext.Redacto
 	return answers
 }
 
-// ask returns an answer that is at most checkAge old, and whether there has ever been
+// latestResult returns an answer that is at most checkAge old, and whether there has ever been
 // a good one. It waits no longer than
 // checkTimeout, even for a check that overruns its context: a second one is not
 // started beside it.
-func (c *busCheck) ask(ctx context.Context) (at time.Time, ever bool, err error) {
+func (c *busCheck) latestResult(ctx context.Context) (at time.Time, ever bool, err error) {
 	c.mu.Lock()
 	if c.running == nil && time.Since(c.at) >= checkAge {
 		c.running = make(chan struct{})
 		// The answer is for everyone, so it does not end with the request
 		// that happened to ask first.
-		go c.check(context.WithoutCancel(ctx), c.running)
+		go c.checkBus(context.WithoutCancel(ctx), c.running)
 	}
 	running, ever := c.running, c.ever
 	c.mu.Unlock()
@@ -99,7 +99,7 @@ func (c *busCheck) ask(ctx context.Context) (at time.Time, ever bool, err error)
 	return c.at, c.ever, c.err
 }
 
-func (c *busCheck) check(ctx context.Context, done chan<- struct{}) {
+func (c *busCheck) checkBus(ctx context.Context, done chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	err := c.Check(ctx)

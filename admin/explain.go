@@ -7,12 +7,12 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 )
 
-// explain describes in one sentence the work of the feed and its error, if there is
+// explainState describes in one sentence the work of the feed and its error, if there is
 // one, with the cure if a person can cure it. Missing documents come last, because the
 // bridge continues without them.
-func (f *Feed) explain(r *record, now time.Time) string {
-	sentence := f.doing(r, now)
-	switch gaps, deletes, _ := f.lacks(r); {
+func (f *Feed) explainState(r *feedRecord, now time.Time) string {
+	sentence := f.describeActivity(r, now)
+	switch gaps, deletes, _ := f.countLacking(r); {
 	case gaps == 1:
 		sentence += "; 1 document of the feed is missing, and with it what is older"
 	case gaps > 1:
@@ -26,10 +26,10 @@ func (f *Feed) explain(r *record, now time.Time) string {
 	return sentence
 }
 
-func (f *Feed) doing(r *record, now time.Time) string {
-	next := span(r.status.Until.Sub(now))
+func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
+	next := formatDuration(r.status.Until.Sub(now))
 	due := !r.status.Until.After(now)
-	state, since := r.state(now)
+	state, since := r.bridgeState(now)
 	switch state {
 	case bridge.Starting:
 		return fmt.Sprintf("starting: waiting for bus %s to say where topic %s stands", f.opts.Bus, f.opts.Topic)
@@ -62,19 +62,19 @@ func (f *Feed) doing(r *record, now time.Time) string {
 	return string(state)
 }
 
-func (f *Feed) explainReading(r *record, since, now time.Time) string {
+func (f *Feed) explainReading(r *feedRecord, since, now time.Time) string {
 	published := f.published(r, now)
 	if r.caughtUp || r.goodPoll.IsZero() {
-		return fmt.Sprintf("polling: %s, and the feed's answer has been awaited for %s", published, span(now.Sub(since)))
+		return fmt.Sprintf("polling: %s, and the feed's answer has been awaited for %s", published, formatDuration(now.Sub(since)))
 	}
-	if lag, known := r.lag(); known {
-		return fmt.Sprintf("catching up: %s, %s behind the newest entity of the feed", published, span(lag))
+	if lag, known := r.publishLag(); known {
+		return fmt.Sprintf("catching up: %s, %s behind the newest entity of the feed", published, formatDuration(lag))
 	}
 	return fmt.Sprintf("catching up: %s, and how much is to come is not known", published)
 }
 
 // published returns the clause about the progress of the topic.
-func (f *Feed) published(r *record, now time.Time) string {
+func (f *Feed) published(r *feedRecord, now time.Time) string {
 	cp := r.status.Checkpoint
 	clause := fmt.Sprintf("%d entities are published", cp.Count)
 	switch cp.Count {
@@ -89,7 +89,7 @@ func (f *Feed) published(r *record, now time.Time) string {
 	if cp.At.IsZero() {
 		return clause
 	}
-	clause += fmt.Sprintf(", the last commit was %s ago", span(now.Sub(cp.At)))
+	clause += fmt.Sprintf(", the last commit was %s ago", formatDuration(now.Sub(cp.At)))
 	if cp.Writer != f.writer && cp.Writer != "" {
 		clause += " by " + cp.Writer
 	}

@@ -60,7 +60,7 @@ type Feed struct {
 	requestSeconds, commitSeconds, commitEntities prometheus.Observer
 
 	mu     sync.Mutex // guards record
-	record record
+	record feedRecord
 }
 
 func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, h histograms) *Feed {
@@ -75,11 +75,11 @@ func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, h histo
 	}
 }
 
-// snapshot returns a copy of the record. The caller owns it.
-func (f *Feed) snapshot() record {
+// copyRecord returns a copy of the record. The caller owns it.
+func (f *Feed) copyRecord() feedRecord {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.record.clone()
+	return f.record.deepCopy()
 }
 
 // Polled records a call of the source. The entities of the batch are counted when it is
@@ -219,18 +219,18 @@ func classOf(err error) class {
 	return transient
 }
 
-// describe returns the format of the feed and the place of its cursor, as far as
+// describeCursor returns the format of the feed and the place of its cursor, as far as
 // they are known.
-func (f *Feed) describe(cp checkpoint.Checkpoint) (format string, place any) {
+func (f *Feed) describeCursor(cp checkpoint.Checkpoint) (format string, place any) {
 	if f.opts.Describe != nil {
 		format, place = f.opts.Describe(cp)
 	}
 	return cmp.Or(format, f.opts.Format), place
 }
 
-// lacks returns how much of the feed the topic does not have, if that is known.
-func (f *Feed) lacks(r *record) (gaps, deletes int, known bool) {
-	_, place := f.describe(r.status.Checkpoint)
+// countLacking returns how much of the feed the topic does not have, if that is known.
+func (f *Feed) countLacking(r *feedRecord) (gaps, deletes int, known bool) {
+	_, place := f.describeCursor(r.status.Checkpoint)
 	p, known := place.(Lacking)
 	if known {
 		gaps, deletes = p.Lacks()

@@ -29,13 +29,13 @@ func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
 	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), s.buses, s.opts.Redact)}
 	now := time.Now()
 	for _, f := range s.allFeeds() {
-		r := f.snapshot()
-		reason := f.stale(&r, now)
+		r := f.copyRecord()
+		reason := f.staleReason(&r, now)
 		if reason != "" {
 			answer.Reasons = append(answer.Reasons, fmt.Sprintf("feed %s: %s", f.opts.Name, reason))
 		}
-		state, _ := r.state(now)
-		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, stamp(r.freshAt), span(f.opts.Freshness)})
+		state, _ := r.bridgeState(now)
+		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, formatTime(r.freshAt), formatDuration(f.opts.Freshness)})
 	}
 	for _, bus := range answer.Buses {
 		if bus.unready {
@@ -50,9 +50,9 @@ func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
 	s.writeJSON(w, status, answer)
 }
 
-// stale returns why the feed makes the process not ready, "" if it does not. A halted
+// staleReason returns why the feed makes the process not ready, "" if it does not. A halted
 // feed is ready until its limit has passed, like any other.
-func (f *Feed) stale(r *record, now time.Time) string {
+func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
 	age, limit := now.Sub(r.freshAt), f.opts.Freshness
 	if r.due.After(r.freshAt) {
 		age = now.Sub(r.due)
@@ -68,14 +68,14 @@ func (f *Feed) stale(r *record, now time.Time) string {
 	case age <= limit:
 		return ""
 	case now.Sub(r.goodPoll) <= limit:
-		what = fmt.Sprintf("is read, but has not been published for %s (limit %s)", span(age), span(limit))
+		what = fmt.Sprintf("is read, but has not been published for %s (limit %s)", formatDuration(age), formatDuration(limit))
 	default:
-		what = fmt.Sprintf("has not been read for %s (limit %s)", span(age), span(limit))
+		what = fmt.Sprintf("has not been read for %s (limit %s)", formatDuration(age), formatDuration(limit))
 	}
-	state, since := r.state(now)
+	state, since := r.bridgeState(now)
 	switch state {
 	case bridge.Retrying, bridge.Halted:
 		return what + ": " + r.lastError.text
 	}
-	return fmt.Sprintf("%s: %s for %s", what, state, span(now.Sub(since)))
+	return fmt.Sprintf("%s: %s for %s", what, state, formatDuration(now.Sub(since)))
 }

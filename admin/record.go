@@ -10,9 +10,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// record is all that is known of a feed. It holds no entities and its size is
+// feedRecord is all that is known of a feed. It holds no entities and its size is
 // bounded, whatever the feed does.
-type record struct {
+type feedRecord struct {
 	// status is the state that the bridge entered last; its Checkpoint is kept current.
 	status bridge.Status
 	// attempts counts the failures since a batch was settled.
@@ -106,8 +106,8 @@ func requestOf(method string, status int, err error) request {
 
 // newRecord has every counter at zero, so that rates are right from the first
 // event on.
-func newRecord() record {
-	r := record{
+func newRecord() feedRecord {
+	r := feedRecord{
 		status:       bridge.Status{State: bridge.Starting, Since: time.Now()},
 		polls:        map[outcome]uint64{moved: 0, unchanged: 0, transientError: 0, permanentError: 0},
 		requests:     make(map[request]uint64),
@@ -127,7 +127,7 @@ const notWellFormed = "not_well_formed"
 
 // noteRepairs notes whether the document that a batch is from was repaired. A source
 // reports that with the first part of a document.
-func (r *record) noteRepairs(b feed.Batch) {
+func (r *feedRecord) noteRepairs(b feed.Batch) {
 	reported := slices.ContainsFunc(b.Violations, func(v feed.Violation) bool { return v.Kind == notWellFormed })
 	switch {
 	case reported:
@@ -138,7 +138,7 @@ func (r *record) noteRepairs(b feed.Batch) {
 	r.inParts = b.More
 }
 
-func (r *record) clone() record {
+func (r *feedRecord) deepCopy() feedRecord {
 	c := *r
 	c.polls = maps.Clone(r.polls)
 	c.requests = maps.Clone(r.requests)
@@ -151,16 +151,16 @@ func (r *record) clone() record {
 // few dozen.
 const maxKinds = 64
 
-func (r *record) violated(v feed.Violation, at time.Time) {
+func (r *feedRecord) violated(v feed.Violation, at time.Time) {
 	if _, known := r.violations[v.Kind]; !known && len(r.violations) >= maxKinds {
 		v.Kind = "other"
 	}
 	r.violations[v.Kind] = breach{r.violations[v.Kind].count + 1, at, v.Page, v.Detail}
 }
 
-// state returns the present state of the bridge. It does not report that it reads when
+// bridgeState returns the present state of the bridge. It does not report that it reads when
 // its wait for the next poll is over, so that is computed here.
-func (r *record) state(now time.Time) (bridge.State, time.Time) {
+func (r *feedRecord) bridgeState(now time.Time) (bridge.State, time.Time) {
 	s := r.status
 	if s.State == bridge.Idle && !now.Before(s.Until) {
 		return bridge.Reading, s.Until
@@ -168,11 +168,11 @@ func (r *record) state(now time.Time) (bridge.State, time.Time) {
 	return s.State, s.Since
 }
 
-// lag is by how much the last entity published is older than the newest that
+// publishLag is by how much the last entity published is older than the newest that
 // upstream has. It is zero when everything is published. It is not known before the
 // first poll, while another copy does the work, and when it is uncertain whether
 // everything is published.
-func (r *record) lag() (lag time.Duration, known bool) {
+func (r *feedRecord) publishLag() (lag time.Duration, known bool) {
 	switch {
 	case r.caughtUp:
 		s := r.status.State

@@ -55,9 +55,9 @@ type Served struct {
 
 // Answered records a request: the status of the answer, and how long it took to its
 // last byte. It may be called from any goroutine.
-func (f *Served) Answered(status int, took time.Duration) {
-	f.times.served.WithLabelValues(f.opts.Name, strconv.Itoa(status)).Inc()
-	f.times.servedSeconds.WithLabelValues(f.opts.Name).Observe(took.Seconds())
+func (s *Served) Answered(status int, took time.Duration) {
+	s.times.served.WithLabelValues(s.opts.Name, strconv.Itoa(status)).Inc()
+	s.times.servedSeconds.WithLabelValues(s.opts.Name).Observe(took.Seconds())
 }
 
 // servedStatus is a row of /status. Unknown and missing values are null.
@@ -93,57 +93,57 @@ func inspectServed(ctx context.Context, all []*Served) []servedStatus {
 	rows := make([]servedStatus, len(all))
 	var looking sync.WaitGroup
 	for i, f := range all {
-		looking.Go(func() { rows[i] = f.inspect(ctx) })
+		looking.Go(func() { rows[i] = f.inspectTopic(ctx) })
 	}
 	looking.Wait()
 	return rows
 }
 
-func (f *Served) inspect(ctx context.Context) servedStatus {
+func (s *Served) inspectTopic(ctx context.Context) servedStatus {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	seen, err := f.opts.Look(ctx)
+	seen, err := s.opts.Look(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errNoAnswer
 	}
 	row := servedStatus{
-		Feed: f.opts.Name, OK: err == nil, Explanation: f.explain(seen, err, time.Now()),
-		URL: f.opts.URL, Format: f.opts.Format, Bus: f.opts.Bus, Topic: f.opts.Topic,
+		Feed: s.opts.Name, OK: err == nil, Explanation: s.explainServed(seen, err, time.Now()),
+		URL: s.opts.URL, Format: s.opts.Format, Bus: s.opts.Bus, Topic: s.opts.Topic,
 	}
 	if err == nil {
 		row.Positions = &servedSpan{seen.Span.First, seen.Span.End, seen.Span.Epoch}
-		row.Newest = stamp(seen.Newest)
+		row.Newest = formatTime(seen.Newest)
 	}
 	if seen.Snapshot != "" {
-		row.Snapshot = &servedSnapshot{seen.Snapshot, stamp(seen.Created), seen.Unmatched}
+		row.Snapshot = &servedSnapshot{seen.Snapshot, formatTime(seen.Created), seen.Unmatched}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil && !errors.Is(err, context.Canceled) {
-		f.last = fault{time.Now(), f.redact.Clip(err.Error(), longestError)}
+		s.last = fault{time.Now(), s.redact.Clip(err.Error(), longestError)}
 	}
-	if !f.last.at.IsZero() {
-		row.LastError = &errorStatus{stamp(f.last.at), f.last.text}
+	if !s.last.at.IsZero() {
+		row.LastError = &errorStatus{formatTime(s.last.at), s.last.text}
 	}
 	return row
 }
 
-// explain describes in one sentence the answers that readers get.
-func (f *Served) explain(seen ServedTopic, err error, now time.Time) string {
+// explainServed describes in one sentence the answers that readers get.
+func (s *Served) explainServed(seen ServedTopic, err error, now time.Time) string {
 	var sentence string
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):
-		return fmt.Sprintf("readers get 404: %s; it is served as soon as it is there", f.redact.Clip(err.Error(), longestError))
+		return fmt.Sprintf("readers get 404: %s; it is served as soon as it is there", s.redact.Clip(err.Error(), longestError))
 	case errors.Is(err, feed.ErrPermanent):
-		return fmt.Sprintf("readers get 500 until this is mended: %s", f.redact.Clip(err.Error(), longestError))
+		return fmt.Sprintf("readers get 500 until this is mended: %s", s.redact.Clip(err.Error(), longestError))
 	case err != nil:
-		return fmt.Sprintf("readers get 503, and are served again when the bus answers: %s", f.redact.Clip(err.Error(), longestError))
+		return fmt.Sprintf("readers get 503, and are served again when the bus answers: %s", s.redact.Clip(err.Error(), longestError))
 	case seen.Newest.IsZero():
 		sentence = "served: the topic has no messages, and readers get 204"
 	default:
-		sentence = fmt.Sprintf("served: the newest message is %s old", span(max(0, now.Sub(seen.Newest))))
+		sentence = fmt.Sprintf("served: the newest message is %s old", formatDuration(max(0, now.Sub(seen.Newest))))
 	}
-	if f.opts.Snapshots && seen.Snapshot == "" {
+	if s.opts.Snapshots && seen.Snapshot == "" {
 		sentence += "; there is no snapshot yet"
 	}
 	return sentence

@@ -75,7 +75,7 @@ type commitStatus struct {
 func (s *Server) serveStatus(w http.ResponseWriter, req *http.Request) {
 	answer := status{
 		Version: s.opts.Version,
-		Started: stamp(s.opts.Started),
+		Started: formatTime(s.opts.Started),
 		Writer:  s.opts.Writer,
 		Buses:   checkBuses(req.Context(), s.buses, s.opts.Redact),
 		Feeds:   []feedStatus{},
@@ -83,7 +83,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, req *http.Request) {
 	}
 	now := time.Now()
 	for _, f := range s.allFeeds() {
-		answer.Feeds = append(answer.Feeds, f.status(now))
+		answer.Feeds = append(answer.Feeds, f.feedStatus(now))
 	}
 	s.writeJSON(w, http.StatusOK, answer)
 }
@@ -92,7 +92,7 @@ func (s *Server) serveFeed(w http.ResponseWriter, req *http.Request) {
 	var names []string
 	for _, f := range s.allFeeds() {
 		if f.opts.Name == req.PathValue("feed") {
-			s.writeJSON(w, http.StatusOK, f.status(time.Now()))
+			s.writeJSON(w, http.StatusOK, f.feedStatus(time.Now()))
 			return
 		}
 		names = append(names, f.opts.Name)
@@ -100,17 +100,17 @@ func (s *Server) serveFeed(w http.ResponseWriter, req *http.Request) {
 	http.Error(w, fmt.Sprintf("there is no feed %q; there are: %s", req.PathValue("feed"), strings.Join(names, ", ")), http.StatusNotFound)
 }
 
-func (f *Feed) status(now time.Time) feedStatus {
-	r := f.snapshot()
+func (f *Feed) feedStatus(now time.Time) feedStatus {
+	r := f.copyRecord()
 	cp := r.status.Checkpoint
-	state, since := r.state(now)
+	state, since := r.bridgeState(now)
 	row := feedStatus{
 		Feed:        f.opts.Name,
 		State:       state,
-		Since:       stamp(since),
-		Explanation: f.explain(&r, now),
+		Since:       formatTime(since),
+		Explanation: f.explainState(&r, now),
 		URL:         f.opts.URL,
-		Every:       span(f.opts.Every),
+		Every:       formatDuration(f.opts.Every),
 		Bus:         f.opts.Bus,
 		Topic:       f.opts.Topic,
 		Entities:    cp.Count,
@@ -118,15 +118,15 @@ func (f *Feed) status(now time.Time) feedStatus {
 		Duplicates:  r.duplicates,
 		Oversized:   r.oversized,
 		Violations:  make(map[string]violationStatus, len(r.violations)),
-		LastSuccess: stamp(r.goodPoll),
+		LastSuccess: formatTime(r.goodPoll),
 	}
-	row.Format, row.Cursor = f.describe(cp)
+	row.Format, row.Cursor = f.describeCursor(cp)
 	for kind, b := range r.violations {
 		v := violationStatus{Count: b.count}
-		v.Last.At, v.Last.Page, v.Last.Detail = stamp(b.at), b.page, b.detail
+		v.Last.At, v.Last.Page, v.Last.Detail = formatTime(b.at), b.page, b.detail
 		row.Violations[kind] = v
 	}
-	if lag, known := r.lag(); known {
+	if lag, known := r.publishLag(); known {
 		seconds := lag.Seconds()
 		row.Lag.Seconds = &seconds
 		if r.caughtUp {
@@ -134,16 +134,16 @@ func (f *Feed) status(now time.Time) feedStatus {
 		}
 	}
 	if !r.lastPoll.at.IsZero() {
-		row.LastPoll = &pollStatus{stamp(r.lastPoll.at), r.lastPoll.outcome, r.lastPoll.took.Round(time.Microsecond).String()}
+		row.LastPoll = &pollStatus{formatTime(r.lastPoll.at), r.lastPoll.outcome, r.lastPoll.took.Round(time.Microsecond).String()}
 	}
 	if !cp.At.IsZero() {
-		row.LastCommit = &commitStatus{stamp(cp.At), cp.Writer}
+		row.LastCommit = &commitStatus{formatTime(cp.At), cp.Writer}
 	}
 	if !r.lastError.at.IsZero() {
-		row.LastError = &errorStatus{stamp(r.lastError.at), r.lastError.text}
+		row.LastError = &errorStatus{formatTime(r.lastError.at), r.lastError.text}
 	}
 	if r.status.Until.After(now) {
-		row.NextAttempt = stamp(r.status.Until)
+		row.NextAttempt = formatTime(r.status.Until)
 	}
 	return row
 }

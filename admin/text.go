@@ -21,9 +21,9 @@ type errorStatus struct {
 	Text string     `json:"text"`
 }
 
-// span writes a duration in the one or two units that matter: 350ms, 12s,
+// formatDuration writes a duration in the one or two units that matter: 350ms, 12s,
 // 4m30s, 3h, 5d2h.
-func span(d time.Duration) string {
+func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d = max(d, 0); d < time.Second {
 		return d.Round(time.Millisecond).String()
@@ -46,8 +46,8 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-// stamp returns a time as answers show it: in UTC, to the millisecond; nil for the zero time.
-func stamp(t time.Time) *time.Time {
+// formatTime returns a time as answers show it: in UTC, to the millisecond; nil for the zero time.
+func formatTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

@@ -75,7 +75,7 @@ func (s *Slots) tryAcquire(evict func()) (slot *Slot, released <-chan struct{}, 
 		var slowest *Slot
 		longest := time.Duration(-1)
 		for other := range s.taken {
-			if behind := other.behind(now); behind > longest {
+			if behind := other.overdueTime(now); behind > longest {
 				slowest, longest = other, behind
 			}
 		}
@@ -134,9 +134,9 @@ func (l *Slot) Reset(waiting bool) {
 	}
 }
 
-// behind returns how long the client has kept the program waiting, less the time
+// overdueTime returns how long the client has kept the program waiting, less the time
 // that it may take.
-func (l *Slot) behind(now time.Time) time.Duration {
+func (l *Slot) overdueTime(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.since.IsZero() {

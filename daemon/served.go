@@ -40,7 +40,7 @@ func (d *daemon) openServer(ctx context.Context, b *buses, adm *admin.Server) (*
 }
 
 func newServer(cfg *config.Serve, connections int, b *buses, adm *admin.Server, log *slog.Logger) (*serve.Server, error) {
-	memory := serve.NewMemory(cfg.Memory)
+	memory := serve.NewPageCache(cfg.Memory)
 	var feeds []*serve.Feed
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
@@ -59,11 +59,11 @@ func newServer(cfg *config.Serve, connections int, b *buses, adm *admin.Server, 
 // bytes.
 func ServedFeed(name string, f config.Served, topic serve.Log, memory int64, log *slog.Logger) (*serve.Feed, error) {
 	f.Auth = config.ServedAuth{}
-	return newServed(name, f, topic, serve.NewMemory(memory), nil, log)
+	return newServed(name, f, topic, serve.NewPageCache(memory), nil, log)
 }
 
 // newServed returns a topic as a feed. adm shows its status, unless adm is nil.
-func newServed(name string, f config.Served, topic serve.Log, memory *serve.Memory, adm *admin.Server, log *slog.Logger) (*serve.Feed, error) {
+func newServed(name string, f config.Served, topic serve.Log, memory *serve.PageCache, adm *admin.Server, log *slog.Logger) (*serve.Feed, error) {
 	auth, err := servedAuth(f.Auth)
 	if err != nil {
 		return nil, fmt.Errorf("serve.feeds.%s.auth: %w", name, err)

@@ -102,27 +102,27 @@ func parseFixdate(s string) (t time.Time, wrongWeekday, ok bool) {
 // parseISO reads year[-month[-day[Thour:minute[:second[.fraction]][zone]]]].
 func parseISO(s string) (time.Time, bool) {
 	p := dateParser{rest: s, ok: true}
-	year, month, day := p.digits(4), 1, 1
-	if p.next('-') {
-		month = p.digits(2)
-		if p.next('-') {
-			day = p.digits(2)
+	year, month, day := p.readDigits(4), 1, 1
+	if p.acceptByte('-') {
+		month = p.readDigits(2)
+		if p.acceptByte('-') {
+			day = p.readDigits(2)
 		}
 	}
 	if !p.ok || p.rest == "" {
-		return p.date(year, month, day, clock{})
+		return p.makeTime(year, month, day, clock{})
 	}
-	if !p.next('T') && !p.next('t') {
-		p.expect(' ')
+	if !p.acceptByte('T') && !p.acceptByte('t') {
+		p.expectByte(' ')
 	}
-	c := p.clock(2)
-	switch blank := p.next(' '); {
+	c := p.readClock(2)
+	switch blank := p.acceptByte(' '); {
 	case p.rest == "" && !blank:
-	case p.next('Z') || p.next('z'):
+	case p.acceptByte('Z') || p.acceptByte('z'):
 	default:
-		c.zone = p.offset()
+		c.zone = p.readOffset()
 	}
-	return p.date(year, month, day, c)
+	return p.makeTime(year, month, day, c)
 }
 
 // parseMail parses [weekday] day month year hour:minute[:second] [zone], with
@@ -162,7 +162,7 @@ func parseMail(s string) (t time.Time, wrongWeekday, ok bool) {
 		return time.Time{}, false, false
 	}
 	p := dateParser{rest: fields[3], ok: day >= 0 && month > 0 && parseNumber(fields[2]) >= 0}
-	c := p.clock(1)
+	c := p.readClock(1)
 	if p.rest != "" {
 		return time.Time{}, false, false
 	}
@@ -171,10 +171,10 @@ func parseMail(s string) (t time.Time, wrongWeekday, ok bool) {
 		c.zone = offset * 60
 		if !known {
 			p.rest = fields[4]
-			c.zone = p.offset()
+			c.zone = p.readOffset()
 		}
 	}
-	t, ok = p.date(year, month, day, c)
+	t, ok = p.makeTime(year, month, day, c)
 	if ok && weekday != "" {
 		wrongWeekday = !isWeekday(weekday, time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC).Weekday())
 	}
@@ -218,7 +218,7 @@ type dateParser struct {
 	ok   bool
 }
 
-func (p *dateParser) next(c byte) bool {
+func (p *dateParser) acceptByte(c byte) bool {
 	if p.rest == "" || p.rest[0] != c {
 		return false
 	}
@@ -226,10 +226,10 @@ func (p *dateParser) next(c byte) bool {
 	return true
 }
 
-func (p *dateParser) expect(c byte) { p.ok = p.next(c) && p.ok }
+func (p *dateParser) expectByte(c byte) { p.ok = p.acceptByte(c) && p.ok }
 
-// digits reads a number of n digits.
-func (p *dateParser) digits(n int) int {
+// readDigits reads a number of n digits.
+func (p *dateParser) readDigits(n int) int {
 	if len(p.rest) < n {
 		p.ok = false
 		return 0
@@ -239,20 +239,20 @@ func (p *dateParser) digits(n int) int {
 	return v
 }
 
-// clock reads hour:minute[:second[.fraction]]. The hour has least digits or two.
-func (p *dateParser) clock(least int) (c clock) {
+// readClock reads hour:minute[:second[.fraction]]. The hour has least digits or two.
+func (p *dateParser) readClock(least int) (c clock) {
 	n := 2
 	if least == 1 && len(p.rest) > 1 && p.rest[1] == ':' {
 		n = 1
 	}
-	c.hour = p.digits(n)
-	p.expect(':')
-	c.minute = p.digits(2)
-	if !p.next(':') {
+	c.hour = p.readDigits(n)
+	p.expectByte(':')
+	c.minute = p.readDigits(2)
+	if !p.acceptByte(':') {
 		return c
 	}
-	c.second = p.digits(2)
-	if p.next('.') || p.next(',') {
+	c.second = p.readDigits(2)
+	if p.acceptByte('.') || p.acceptByte(',') {
 		unit, read := 100_000_000, 0
 		for p.rest != "" && isDigit(p.rest[0]) {
 			c.nanosecond += int(p.rest[0]-'0') * unit
@@ -265,18 +265,18 @@ func (p *dateParser) clock(least int) (c clock) {
 	return c
 }
 
-// offset reads a numeric zone: +01:00, +0100 or +01, in minutes.
-func (p *dateParser) offset() int {
+// readOffset reads a numeric zone: +01:00, +0100 or +01, in minutes.
+func (p *dateParser) readOffset() int {
 	sign := 1
-	if p.next('-') {
+	if p.acceptByte('-') {
 		sign = -1
 	} else {
-		p.expect('+')
+		p.expectByte('+')
 	}
-	minutes := p.digits(2) * 60
+	minutes := p.readDigits(2) * 60
 	if p.rest != "" {
-		p.next(':')
-		m := p.digits(2)
+		p.acceptByte(':')
+		m := p.readDigits(2)
 		p.ok = p.ok && m < 60
 		minutes += m
 	}
@@ -284,7 +284,7 @@ func (p *dateParser) offset() int {
 	return sign * minutes
 }
 
-func (p *dateParser) date(year, month, day int, c clock) (time.Time, bool) {
+func (p *dateParser) makeTime(year, month, day int, c clock) (time.Time, bool) {
 	midnight := c.hour == 24 && c.minute == 0 && c.second == 0 && c.nanosecond == 0
 	if !p.ok || p.rest != "" || month < 1 || month > 12 || day < 1 || c.hour > 23 && !midnight || c.minute > 59 || c.second > 60 {
 		return time.Time{}, false

@@ -72,7 +72,7 @@ func (p *prose) asHTML() string {
 	return html.EscapeString(p.text)
 }
 
-func (p *prose) isBlank() bool { return p == nil || strings.TrimSpace(p.text) == "" }
+func (p *prose) hasNoText() bool { return p == nil || strings.TrimSpace(p.text) == "" }
 
 type link struct{ rel, href, kind, length, title string }
 
@@ -80,8 +80,8 @@ type person struct{ name, email, uri string }
 
 type category struct{ term, scheme, label string }
 
-// link returns the first link of a relation.
-func (a *article) link(rel string) (l link, ok bool) {
+// findLink returns the first link of a relation.
+func (a *article) findLink(rel string) (l link, ok bool) {
 	i := slices.IndexFunc(a.links, func(l link) bool { return l.rel == rel })
 	if i < 0 {
 		return link{}, false
@@ -107,7 +107,7 @@ func isItem(t *tag) bool {
 // reports false if the document is none, or not well-formed.
 func readArticle(doc []byte, base string) (*article, bool) {
 	s := newScanner(doc)
-	if kind, err := s.next(); err != nil || kind != startToken || !isEntry(&s.tag) && !isItem(&s.tag) {
+	if kind, err := s.nextToken(); err != nil || kind != startToken || !isEntry(&s.tag) && !isItem(&s.tag) {
 		return nil, false
 	}
 	own := s.tag.space
@@ -121,26 +121,26 @@ func readArticle(doc []byte, base string) (*article, bool) {
 	base = resolveURL(base, s.tag.attrIn(xmlSpace, "base"))
 	a.base = base
 	for {
-		kind, err := s.next()
+		kind, err := s.nextToken()
 		switch {
 		case err != nil:
 			return nil, false
 		case kind == endToken:
-			if _, err := s.next(); err != io.EOF { //nolint:errorlint // the scanner returns it as it is
+			if _, err := s.nextToken(); err != io.EOF { //nolint:errorlint // the scanner returns it as it is
 				return nil, false
 			}
 			return a, true
 		case kind == textToken:
 			continue
 		}
-		if err := a.read(s, own, base); err != nil {
+		if err := a.readChild(s, own, base); err != nil {
 			return nil, false
 		}
 	}
 }
 
-// read reads a child whose start tag was read last.
-func (a *article) read(s *scanner, own, base string) (err error) {
+// readChild reads a child whose start tag was read last.
+func (a *article) readChild(s *scanner, own, base string) (err error) {
 	t := s.tag
 	space := t.space
 	if space == "" {
@@ -156,7 +156,7 @@ func (a *article) read(s *scanner, own, base string) (err error) {
 	case isOwn || space == dcSpace || space == dctermsSpace || space == contentSpace:
 	default:
 		if a.room <= 0 {
-			_, _, err = s.inner()
+			_, _, err = s.innerContent()
 			return err
 		}
 		before := len(a.others)
@@ -168,7 +168,7 @@ func (a *article) read(s *scanner, own, base string) (err error) {
 		}
 		return nil
 	}
-	text, markup, err := s.inner()
+	text, markup, err := s.innerContent()
 	if err != nil {
 		return err
 	}
@@ -193,9 +193,9 @@ func (a *article) read(s *scanner, own, base string) (err error) {
 			a.links = append(a.links, link{rel: "alternate", href: a.resolve(base, value)})
 		}
 	case own + " guid":
-		first(&a.id, value)
-		if t.attr("isPermaLink") != "false" && strings.Contains(value, "://") {
-			if _, ok := a.link("alternate"); !ok {
+		setIfEmpty(&a.id, value)
+		if t.attrValue("isPermaLink") != "false" && strings.Contains(value, "://") {
+			if _, ok := a.findLink("alternate"); !ok {
 				a.links = append(a.links, link{rel: "alternate", href: value})
 			}
 		}
@@ -204,8 +204,8 @@ func (a *article) read(s *scanner, own, base string) (err error) {
 			a.links = append(a.links, link{rel: "replies", href: a.resolve(base, value)})
 		}
 	case own + " enclosure":
-		if href := t.attr("url"); href != "" {
-			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, href), kind: t.attr("type"), length: t.attr("length")})
+		if href := t.attrValue("url"); href != "" {
+			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, href), kind: t.attrValue("type"), length: t.attrValue("length")})
 		}
 	case own + " author", dcSpace + " creator":
 		if value != "" {
@@ -217,12 +217,12 @@ func (a *article) read(s *scanner, own, base string) (err error) {
 		}
 	case own + " category", dcSpace + " subject":
 		if value != "" {
-			a.categories = append(a.categories, category{term: value, scheme: t.attr("domain"), label: t.attrIn(extraSpace, "label")})
+			a.categories = append(a.categories, category{term: value, scheme: t.attrValue("domain"), label: t.attrIn(extraSpace, "label")})
 		}
 	case own + " pubDate", dctermsSpace + " issued", dctermsSpace + " created":
-		first(&a.published, value)
+		setIfEmpty(&a.published, value)
 	case dcSpace + " date", dctermsSpace + " modified":
-		first(&a.updated, value)
+		setIfEmpty(&a.updated, value)
 	case dcSpace + " rights":
 		put(&a.rights, false)
 	}
@@ -238,9 +238,9 @@ func (a *article) readAtom(s *scanner, t *tag, base string) error {
 			return err
 		}
 		at := map[string]**prose{"title": &a.title, "summary": &a.summary, "content": &a.content, "rights": &a.rights, "copyright": &a.rights}[t.local]
-		if src := t.attr("src"); src != "" && t.local == "content" {
-			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, src), kind: t.attr("type")})
-		} else if *at == nil && !p.isBlank() {
+		if src := t.attrValue("src"); src != "" && t.local == "content" {
+			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, src), kind: t.attrValue("type")})
+		} else if *at == nil && !p.hasNoText() {
 			*at = p
 		}
 		return nil
@@ -260,34 +260,34 @@ func (a *article) readAtom(s *scanner, t *tag, base string) error {
 	case "source":
 		return a.readSource(s)
 	}
-	text, _, err := s.inner()
+	text, _, err := s.innerContent()
 	if err != nil {
 		return err
 	}
 	value := strings.TrimSpace(text)
 	switch t.local {
 	case "id":
-		first(&a.id, value)
+		setIfEmpty(&a.id, value)
 	case "link":
-		l := link{rel: strings.ToLower(t.attr("rel")), href: a.resolve(base, t.attr("href")), kind: t.attr("type"), length: t.attr("length"), title: t.attr("title")}
+		l := link{rel: strings.ToLower(t.attrValue("rel")), href: a.resolve(base, t.attrValue("href")), kind: t.attrValue("type"), length: t.attrValue("length"), title: t.attrValue("title")}
 		if l.rel == "" {
 			l.rel = "alternate"
 		}
-		if t.attr("href") != "" {
+		if t.attrValue("href") != "" {
 			a.links = append(a.links, l)
 		}
 	case "category":
-		if term := t.attr("term"); term != "" {
-			a.categories = append(a.categories, category{term, t.attr("scheme"), t.attr("label")})
+		if term := t.attrValue("term"); term != "" {
+			a.categories = append(a.categories, category{term, t.attrValue("scheme"), t.attrValue("label")})
 		}
 	case "published", "issued":
-		first(&a.published, value)
+		setIfEmpty(&a.published, value)
 	case "created":
 		if a.published == "" {
 			a.published = value
 		}
 	case "updated", "modified":
-		first(&a.updated, value)
+		setIfEmpty(&a.updated, value)
 	}
 	return nil
 }
@@ -295,7 +295,7 @@ func (a *article) readAtom(s *scanner, t *tag, base string) error {
 // readSource reads an atom:source, for the authors that the entry inherits.
 func (a *article) readSource(s *scanner) error {
 	for {
-		kind, err := s.next()
+		kind, err := s.nextToken()
 		switch {
 		case err != nil:
 			return err
@@ -305,7 +305,7 @@ func (a *article) readSource(s *scanner) error {
 			continue
 		}
 		if s.tag.space != atomSpace || s.tag.local != "author" {
-			if _, _, err := s.inner(); err != nil {
+			if _, _, err := s.innerContent(); err != nil {
 				return err
 			}
 			continue
@@ -321,8 +321,8 @@ func (a *article) readSource(s *scanner) error {
 // readProse reads a text construct (RFC 4287, sections 3.1 and 4.1.3), or one of
 // Atom 0.3, which has modes.
 func readProse(s *scanner, t *tag) (*prose, error) {
-	kind, mode := strings.ToLower(strings.TrimSpace(t.attr("type"))), t.attr("mode")
-	text, markup, err := s.inner()
+	kind, mode := strings.ToLower(strings.TrimSpace(t.attrValue("type"))), t.attrValue("mode")
+	text, markup, err := s.innerContent()
 	if err != nil {
 		return nil, err
 	}
@@ -369,7 +369,7 @@ func withoutDiv(markup, text string) string {
 
 func readAtomPerson(s *scanner) (p person, err error) {
 	for {
-		kind, err := s.next()
+		kind, err := s.nextToken()
 		switch {
 		case err != nil:
 			return person{}, err
@@ -379,18 +379,18 @@ func readAtomPerson(s *scanner) (p person, err error) {
 			continue
 		}
 		local := s.tag.local
-		text, _, err := s.inner()
+		text, _, err := s.innerContent()
 		if err != nil {
 			return person{}, err
 		}
 		value := strings.TrimSpace(text)
 		switch local {
 		case "name":
-			first(&p.name, value)
+			setIfEmpty(&p.name, value)
 		case "email":
-			first(&p.email, value)
+			setIfEmpty(&p.email, value)
 		case "uri", "url":
-			first(&p.uri, value)
+			setIfEmpty(&p.uri, value)
 		}
 	}
 }
@@ -398,7 +398,7 @@ func readAtomPerson(s *scanner) (p person, err error) {
 // feedAuthors returns the authors of the feed that the entity is from.
 func feedAuthors(e *entity) (authors []person) {
 	for _, f := range e.header {
-		if named(f.Name, "Feed-Author") {
+		if hasName(f.Name, "Feed-Author") {
 			authors = append(authors, readPerson(f.Value))
 		}
 	}
@@ -426,8 +426,8 @@ func readPerson(text string) person {
 
 // withExtra returns the person with the attributes in [extraSpace].
 func (p person) withExtra(t *tag) person {
-	first(&p.email, t.attrIn(extraSpace, "email"))
-	first(&p.uri, t.attrIn(extraSpace, "uri"))
+	setIfEmpty(&p.email, t.attrIn(extraSpace, "email"))
+	setIfEmpty(&p.uri, t.attrIn(extraSpace, "uri"))
 	return p
 }
 
@@ -441,7 +441,7 @@ func looksLikeHTML(text string) bool { return markup.MatchString(text) }
 // and its name. It reports false if the document is not well-formed.
 func standaloneXML(doc []byte) (el []byte, root xml.Name, ok bool) {
 	s := newScanner(doc)
-	if kind, err := s.next(); err != nil || kind != startToken {
+	if kind, err := s.nextToken(); err != nil || kind != startToken {
 		return nil, xml.Name{}, false
 	}
 	root = xml.Name{Space: s.tag.space, Local: s.tag.local}
@@ -449,7 +449,7 @@ func standaloneXML(doc []byte) (el []byte, root xml.Name, ok bool) {
 	if err != nil {
 		return nil, xml.Name{}, false
 	}
-	if _, err := s.next(); err != io.EOF { //nolint:errorlint // the scanner returns it as it is
+	if _, err := s.nextToken(); err != io.EOF { //nolint:errorlint // the scanner returns it as it is
 		return nil, xml.Name{}, false
 	}
 	return el, root, true

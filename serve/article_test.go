@@ -21,7 +21,7 @@ func TestConversionIsBounded(t *testing.T) {
 		"ampersands":                               `<item><description>` + strings.Repeat(`<![CDATA[&]]>`, n) + `</description></item>`,
 	} {
 		for _, f := range []format{atomFormat{}, rssFormat{}} {
-			out := f.entity(nil, &page{}, &entity{id: "1", op: "PUT", body: []byte(body)})
+			out := f.appendEntity(nil, &page{}, &entity{id: "1", op: "PUT", body: []byte(body)})
 			if most := 6*len(body) + 10_000; len(out) > most {
 				t.Errorf("%s: %T makes %d bytes of %d", name, f, len(out), len(body))
 			}

@@ -26,7 +26,7 @@ func feedID(c *Config, epoch string) string {
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func (atomFormat) frame(c *Config, p *page) (head, tail []byte) {
+func (atomFormat) headAndTail(c *Config, p *page) (head, tail []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<feed xmlns=%q>\n<id>%s</id>\n<title>%s</title>\n<updated>%s</updated>\n<author><name>feedbridge</name></author>\n",
 		xml.Header, atomSpace, feedID(c, p.id.epoch), escaped(c.Title), rfc3339(p.updated()))
@@ -39,26 +39,26 @@ func (atomFormat) frame(c *Config, p *page) (head, tail []byte) {
 	return b.Bytes(), []byte("</feed>\n")
 }
 
-// entity appends an entry. An entry of Atom keeps all that it says, and gets the
+// appendEntity appends an entry. An entry of Atom keeps all that it says, and gets the
 // elements that make it complete; items of RSS and entries of Atom 0.3 are converted.
 // A message of any other type becomes the content of an entry.
-func (atomFormat) entity(b []byte, _ *page, e *entity) []byte {
+func (atomFormat) appendEntity(b []byte, _ *page, e *entity) []byte {
 	if e.op == "DELETE" {
-		return tombstone(b, e, iri(e.entryID))
+		return tombstone(b, e, toIRI(e.entryID))
 	}
 	if out, ok := atomFromAtom(b, e); ok {
 		return out
 	}
-	if a, ok := readArticle(e.body, e.base()); ok {
+	if a, ok := readArticle(e.body, e.contentBase()); ok {
 		return a.appendAtom(b, e)
 	}
-	b = atomEntry(b, e, e.entryID, rfc3339(e.stamp()))
+	b = atomEntry(b, e, e.entryID, rfc3339(e.updateTime()))
 	return append(appendContent(b, e), "</entry>\n"...)
 }
 
 // appendContent appends the body of a message as the content of an entry.
 func appendContent(b []byte, e *entity) []byte {
-	media := e.media()
+	media := e.mediaType()
 	switch {
 	case isXML(media):
 		if el, _, ok := standaloneXML(e.body); ok {
@@ -82,7 +82,7 @@ func appendContent(b []byte, e *entity) []byte {
 
 // atomEntry begins an entry that we make.
 func atomEntry(b []byte, e *entity, title, updated string) []byte {
-	b = fmt.Appendf(b, "<entry><id>%s</id><title>%s</title><updated>%s</updated>", escaped(iri(e.entryID)), escaped(title), updated)
+	b = fmt.Appendf(b, "<entry><id>%s</id><title>%s</title><updated>%s</updated>", escaped(toIRI(e.entryID)), escaped(title), updated)
 	return e.appendOperation(b, "")
 }
 
@@ -103,7 +103,7 @@ func (e *entity) appendOperation(b []byte, prefix string) []byte {
 // false if the body is no such entry.
 func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 	s := newScanner(e.body)
-	if kind, err := s.next(); err != nil || kind != startToken || s.tag.local != "entry" || s.tag.space != atomSpace {
+	if kind, err := s.nextToken(); err != nil || kind != startToken || s.tag.local != "entry" || s.tag.space != atomSpace {
 		return nil, false
 	}
 	root := s.tag
@@ -111,18 +111,18 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 	signed := bytes.Contains(e.body, []byte("http://www.w3.org/2000/09/xmldsig#"))
 	attrs := root.attrs
 	if !signed {
-		attrs = withBase(root.attrs, e.base())
+		attrs = withBase(root.attrs, e.contentBase())
 	}
 	prefix := root.prefix
 	b = appendStart(b, &tag{prefix: prefix, local: "entry"}, root.bindings, attrs)
 	has := map[string]bool{}
 	for {
-		kind, err := s.next()
+		kind, err := s.nextToken()
 		switch {
 		case err != nil:
 			return nil, false
 		case kind == endToken:
-			if _, err := s.next(); err == nil {
+			if _, err := s.nextToken(); err == nil {
 				return nil, false
 			}
 			if !signed {
@@ -157,9 +157,9 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 			}
 		case "title", "summary", "content", "rights", "source":
 		case "link":
-			drop = t.attr("href") == ""
+			drop = t.attrValue("href") == ""
 		case "category":
-			drop = t.attr("term") == ""
+			drop = t.attrValue("term") == ""
 		default:
 			drop = false
 		}
@@ -169,7 +169,7 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 		}
 		has[t.local] = true
 		if t.local == "link" {
-			rel := strings.ToLower(t.attr("rel"))
+			rel := strings.ToLower(t.attrValue("rel"))
 			has["link "+rel] = true
 		}
 	}
@@ -214,13 +214,13 @@ func (e *entity) appendMissing(b []byte, prefix string, has map[string]bool) []b
 		return appendEnd(appendText(b, text), prefix, local)
 	}
 	if !has["id"] {
-		b = element("id", iri(e.entryID))
+		b = element("id", toIRI(e.entryID))
 	}
 	if !has["title"] {
 		b = element("title", e.entryID)
 	}
 	if !has["updated"] {
-		b = element("updated", rfc3339(e.stamp()))
+		b = element("updated", rfc3339(e.updateTime()))
 	}
 	if !has["content"] && !has["link "] && !has["link alternate"] {
 		b = element("content", "") // an entry has one of the two (RFC 4287, section 4.1.2)
@@ -260,7 +260,7 @@ func firstOf(texts ...string) string {
 
 // appendSource appends the known metadata of the feed that an entry is from.
 func (e *entity) appendSource(b []byte, prefix string) []byte {
-	id, title, authors := e.said("Feed-Id"), e.said("Feed-Title"), feedAuthors(e)
+	id, title, authors := e.headerValue("Feed-Id"), e.headerValue("Feed-Title"), feedAuthors(e)
 	if id == "" && title == "" && authors == nil {
 		return b
 	}
@@ -281,13 +281,13 @@ func (e *entity) appendSource(b []byte, prefix string) []byte {
 
 // appendAtom appends an article as an entry.
 func (a *article) appendAtom(b []byte, e *entity) []byte {
-	title, updated := e.entryID, rfc3339(e.stamp())
+	title, updated := e.entryID, rfc3339(e.updateTime())
 	if at, ok := parseTime(a.updated); ok {
 		updated = at
 	}
 	b = appendStart(b, &tag{local: "entry"}, nil, withBase(nil, a.base))
-	b = fmt.Appendf(b, "<id>%s</id>", escaped(iri(firstOf(a.id, e.entryID))))
-	if a.title.isBlank() {
+	b = fmt.Appendf(b, "<id>%s</id>", escaped(toIRI(firstOf(a.id, e.entryID))))
+	if a.title.hasNoText() {
 		b = fmt.Appendf(b, "<title>%s</title>", escaped(title))
 	} else {
 		b = a.title.appendAtom(b, "title")
@@ -321,19 +321,19 @@ func (a *article) appendAtom(b []byte, e *entity) []byte {
 		b = append(b, "/>"...)
 	}
 	summary, content := a.summary, a.content
-	if _, linked := a.link("alternate"); !linked && content.isBlank() {
+	if _, linked := a.findLink("alternate"); !linked && content.hasNoText() {
 		// An entry has content or a link to it (RFC 4287, section 4.1.2).
-		if summary, content = nil, a.summary; content.isBlank() {
+		if summary, content = nil, a.summary; content.hasNoText() {
 			content = &prose{}
 		}
 	}
-	if !summary.isBlank() {
+	if !summary.hasNoText() {
 		b = summary.appendAtom(b, "summary")
 	}
 	if content != nil {
 		b = content.appendAtom(b, "content")
 	}
-	if !a.rights.isBlank() {
+	if !a.rights.hasNoText() {
 		b = a.rights.appendAtom(b, "rights")
 	}
 	b = append(b, a.others...)
@@ -369,5 +369,5 @@ func tombstone(b []byte, e *entity, id string) []byte {
 	if el, root, ok := standaloneXML(e.body); ok && root == (xml.Name{Space: tombstoneSpace, Local: "deleted-entry"}) {
 		return append(append(b, el...), '\n')
 	}
-	return fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"/>`+"\n", tombstoneSpace, escaped(id), rfc3339(e.stamp()))
+	return fmt.Appendf(b, `<at:deleted-entry xmlns:at="%s" ref="%s" when="%s"/>`+"\n", tombstoneSpace, escaped(id), rfc3339(e.updateTime()))
 }

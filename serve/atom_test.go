@@ -312,14 +312,14 @@ func TestAtom(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
 		topic.news(3)
-		s := serveTopic(t, topic, as(Atom), func(c *Config) { c.Memory = NewMemory(1 << 16) })
+		s := serveTopic(t, topic, as(Atom), func(c *Config) { c.Memory = NewPageCache(1 << 16) })
 		other := &page{body: make([]byte, 64_000)}
-		s.builder.memory.put(other)
-		s.builder.memory.hold(other) // it is being sent
+		s.builder.memory.storePage(other)
+		s.builder.memory.retainPage(other) // it is being sent
 		if g := s.get(t, "/latest").want(t, 503); g.header.Get("Retry-After") == "" {
 			t.Errorf("got %v", g)
 		}
-		s.builder.memory.release(other)
+		s.builder.memory.releasePage(other)
 		s.get(t, "/latest").want(t, 200)
 	})
 	t.Run("a document that is too large", func(t *testing.T) {

@@ -15,7 +15,7 @@ type Auth struct {
 	Username, Password string
 }
 
-func (a Auth) validate() []error {
+func (a Auth) checkMethods() []error {
 	switch {
 	case a.Bearer != "" && (a.Username != "" || a.Password != ""):
 		return []error{errors.New("auth: bearer and basic exclude each other")}
@@ -27,7 +27,7 @@ func (a Auth) validate() []error {
 	return nil
 }
 
-func (a Auth) set() bool { return a != Auth{} }
+func (a Auth) hasCredentials() bool { return a != Auth{} }
 
 // challenge returns the WWW-Authenticate of an answer to a request without them.
 func (a Auth) challenge() string {
@@ -37,23 +37,23 @@ func (a Auth) challenge() string {
 	return `Basic realm="feedbridge", charset="UTF-8"`
 }
 
-// allows reports whether the request carries valid credentials.
-func (a Auth) allows(r *http.Request) bool {
+// authorizes reports whether the request carries valid credentials.
+func (a Auth) authorizes(r *http.Request) bool {
 	switch {
 	case a.Bearer != "":
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		return strings.EqualFold(scheme, "Bearer") && same(strings.TrimSpace(token), a.Bearer)
-	case a.set():
+		return strings.EqualFold(scheme, "Bearer") && equalSecrets(strings.TrimSpace(token), a.Bearer)
+	case a.hasCredentials():
 		name, password, ok := r.BasicAuth()
 		// Both are compared, so that the time does not reveal which one is wrong.
-		right := same(name, a.Username)
-		return same(password, a.Password) && right && ok
+		right := equalSecrets(name, a.Username)
+		return equalSecrets(password, a.Password) && right && ok
 	}
 	return true
 }
 
-// same compares in a time that depends on neither content nor length.
-func same(a, b string) bool {
+// equalSecrets compares in a time that depends on neither content nor length.
+func equalSecrets(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }

@@ -98,11 +98,11 @@ func BenchmarkColdPage(b *testing.B) {
 	for b.Loop() {
 		s := serveTopic(b, topic, sized(500))
 		for k := range uint64(pages) {
-			p, err := s.builder.page(b.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 500, k}})
+			p, err := s.builder.currentPage(b.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 500, k}})
 			if err != nil {
 				b.Fatal(err)
 			}
-			s.builder.memory.release(p)
+			s.builder.memory.releasePage(p)
 		}
 	}
 	b.ReportMetric(float64(b.N*pages*500)/b.Elapsed().Seconds(), "entities/s")
@@ -118,10 +118,10 @@ func BenchmarkArchive(b *testing.B) {
 	b.SetBytes(500 << 10)
 	for b.Loop() {
 		s := serveTopic(b, topic, sized(500), as(Atom))
-		p, err := s.builder.page(b.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 500, 0}})
+		p, err := s.builder.currentPage(b.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 500, 0}})
 		if err != nil {
 			b.Fatal(err)
 		}
-		s.builder.memory.release(p)
+		s.builder.memory.releasePage(p)
 	}
 }

@@ -63,30 +63,30 @@ func wantsHTML(r *http.Request) bool {
 	return strings.Contains(accept, "text/html") && !strings.Contains(accept, "multipart/")
 }
 
-// browse answers with a page of a datareplication feed for people; without one, p
+// browsePage answers with a page of a datareplication feed for people; without one, p
 // is nil.
-func (f *handler) browse(w http.ResponseWriter, r *http.Request, p *page) error {
-	f.outage.report(nil)
+func (f *handler) browsePage(w http.ResponseWriter, r *http.Request, p *page) error {
+	f.outage.logChange(nil)
 	w.Header().Set("Cache-Control", f.cfg.cacheControl(false))
-	view := shownPage{Title: f.cfg.Title, Name: f.cfg.Name, Latest: f.cfg.entry()}
+	view := shownPage{Title: f.cfg.Title, Name: f.cfg.Name, Latest: f.cfg.entryURL()}
 	if p != nil {
 		span, err := f.pages.topic.Span(r.Context())
 		if err != nil {
 			return err
 		}
-		link := func(k uint64) string { return f.cfg.home() + "/pages/" + p.id.at(k).String() }
-		if p.prev(span) {
+		link := func(k uint64) string { return f.cfg.feedURL() + "/pages/" + p.id.withNumber(k).String() }
+		if p.hasPrev(span) {
 			view.Older = link(p.before.k)
 		}
 		if p.after.ok {
 			view.Newer = link(p.after.k)
 		}
 		at := *p
-		for e, err := range f.pages.read(r.Context(), &at, nil).all(r.Context()) {
+		for e, err := range f.pages.newReading(r.Context(), &at, nil).readEntities(r.Context()) {
 			if err != nil {
 				return err
 			}
-			view.Entities = append(view.Entities, shown(e))
+			view.Entities = append(view.Entities, newShownEntity(e))
 		}
 		slices.Reverse(view.Entities)
 	}
@@ -107,8 +107,8 @@ func sendHTML(w http.ResponseWriter, r *http.Request, page *template.Template, d
 	return nil
 }
 
-// shown returns what people see of an entity.
-func shown(e *entity) shownEntity {
+// newShownEntity returns what people see of an entity.
+func newShownEntity(e *entity) shownEntity {
 	body := "(not text)"
 	if isText(e.body) {
 		body = strings.ToValidUTF8(string(e.body[:min(len(e.body), 4*shownBody)]), "")

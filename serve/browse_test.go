@@ -52,7 +52,9 @@ func TestBrowsersGetAPageForPeople(t *testing.T) {
 	}
 }
 
-func homeOf(s *served) string { return strings.TrimSuffix(fmt.Sprint(s.cfg.home()), "/feeds/orders") }
+func homeOf(s *served) string {
+	return strings.TrimSuffix(fmt.Sprint(s.cfg.feedURL()), "/feeds/orders")
+}
 
 // Snapshots are pages for people in a browser, too, and neither their index nor their
 // pages are taken for another type than they are.

@@ -55,7 +55,7 @@ type Config struct {
 	// Snapshot describes the snapshots. The zero Snapshot builds none.
 	Snapshot Snapshot
 	// Memory holds the pages. Default: one for this feed only.
-	Memory *Memory
+	Memory *PageCache
 	// Log gets the errors.
 	Log *slog.Logger
 	// Observe is called for each answered request, with the status and the time that
@@ -94,26 +94,26 @@ func (c Config) Validate() []error {
 	if c.Snapshot.Every > 0 && c.Format != DataReplication && c.Format != "" {
 		fail("snapshot: is for feeds of the format datareplication alone")
 	}
-	errs = append(errs, c.Auth.validate()...)
+	errs = append(errs, c.Auth.checkMethods()...)
 	return append(errs, c.Snapshot.Validate()...)
 }
 
-// path returns the path of the feed on its server.
-func (c *Config) path() string { return "/feeds/" + c.Name }
+// feedPath returns the path of the feed on its server.
+func (c *Config) feedPath() string { return "/feeds/" + c.Name }
 
-// home returns the URL of the feed, or its path if the URL is not configured.
-func (c *Config) home() string {
+// feedURL returns the URL of the feed, or its path if the URL is not configured.
+func (c *Config) feedURL() string {
 	if c.PublicURL != "" {
 		return c.PublicURL
 	}
-	return c.path()
+	return c.feedPath()
 }
 
-// entry returns where readers begin.
-func (c *Config) entry() string { return c.home() + "/latest" }
+// entryURL returns where readers begin.
+func (c *Config) entryURL() string { return c.feedURL() + "/latest" }
 
-// base returns the URL that the links of an answer start with.
-func (c *Config) base(r *http.Request) (string, error) {
+// linkBase returns the URL that the links of an answer start with.
+func (c *Config) linkBase(r *http.Request) (string, error) {
 	if c.PublicURL != "" {
 		return c.PublicURL, nil
 	}
@@ -125,7 +125,7 @@ func (c *Config) base(r *http.Request) (string, error) {
 	if r.TLS != nil {
 		scheme = "https"
 	}
-	return scheme + "://" + r.Host + c.path(), nil
+	return scheme + "://" + r.Host + c.feedPath(), nil
 }
 
 // isLinked reports whether a page has its links in its body, and its newest entity
@@ -136,13 +136,13 @@ func (c *Config) isLinked() bool { return c.Format == Atom || c.Format == RSS }
 // change any more, except that its prev link goes when older pages do.
 func (c *Config) cacheControl(closed bool) string {
 	switch {
-	case !closed && c.Auth.set():
+	case !closed && c.Auth.hasCredentials():
 		return "private, no-cache"
 	case !closed:
 		return "no-cache"
 	}
 	reach := "public"
-	if c.Auth.set() {
+	if c.Auth.hasCredentials() {
 		reach = "private"
 	}
 	if c.isLinked() {

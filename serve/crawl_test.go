@@ -130,7 +130,7 @@ func checkRules(t *rapid.T, site *site) {
 	serve := func() *served {
 		s := serveTopic(t, topic, sized(size), func(c *Config) {
 			if rapid.Bool().Draw(t, "memory is small") {
-				c.Memory = NewMemory(1 << 13)
+				c.Memory = NewPageCache(1 << 13)
 			}
 		})
 		site.feed.Store(s.Feed)
@@ -358,7 +358,7 @@ func TestDatesChangeUnderAReader(t *testing.T) {
 // FuzzPage has our own source read a page of what it is given.
 func FuzzPage(f *testing.F) {
 	f.Add("id", "X", "value", []byte("body"), []byte("\r\n--feedbridge-\r\n\r\n--"), "http-equiv=PATCH", "Thu, 5 Oct 2023 03:00:13 GMT")
-	f.Add("", "Content-Id", "a\r\nb", []byte(nil), []byte("--"+boundary(pageID{"e0", 3, 0}, nil)+"--"), "x", "")
+	f.Add("", "Content-Id", "a\r\nb", []byte(nil), []byte("--"+pageBoundary(pageID{"e0", 3, 0}, nil)+"--"), "x", "")
 	f.Add("é\x00", "feedbridge-header-nats-x", " ", []byte("\n"), []byte("--"), `"put"`, "9999-12-31T23:59:60Z")
 	site := newSite(f)
 	f.Fuzz(func(t *testing.T, id, name, value string, one, two []byte, op, modified string) {
@@ -372,8 +372,8 @@ func FuzzPage(f *testing.F) {
 		want := []feed.Entity{}
 		own := newNormalizer(0)
 		for _, r := range topic.records {
-			e := s.builder.decoder.decode("e0", r, nil)
-			if own.add(&e) {
+			e := s.builder.decoder.decodeRecord("e0", r, nil)
+			if own.normalizeNext(&e) {
 				want = append(want, feed.Entity{ID: e.id, Op: e.op, Modified: e.modified, Body: e.body})
 			}
 		}

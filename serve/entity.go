@@ -60,9 +60,9 @@ type decoder struct {
 	busTime bool   // see [Config.BusTime]
 }
 
-// decode reads a message, which may come from any program: every message is an entity.
+// decodeRecord reads a message, which may come from any program: every message is an entity.
 // It appends the entity's header to header[:0].
-func (d decoder) decode(epoch string, r feed.Record, header feed.Header) entity {
+func (d decoder) decodeRecord(epoch string, r feed.Record, header feed.Header) entity {
 	e := entity{position: r.Position, body: r.Body, taken: r.Time.UTC()}
 	if r.Time.IsZero() || r.Time.Year() > 9999 {
 		e.taken = time.Unix(0, 0).UTC()
@@ -75,20 +75,20 @@ func (d decoder) decode(epoch string, r feed.Record, header feed.Header) entity 
 		if v := field.Value; v != "" && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
 			field.Value = strings.Trim(v, " \t")
 		}
-		if !fits(field) || len(field.Value) > longestValue && isNeeded(field.Name) {
+		if !fitsHeader(field) || len(field.Value) > longestValue && isNeeded(field.Name) {
 			continue
 		}
 		switch value := field.Value; {
-		case named(field.Name, message.ContentID):
-			first(&e.id, value)
-		case named(field.Name, message.ContentType):
-			first(&e.contentType, value)
-		case named(field.Name, message.LastModified):
-			first(&modified, value)
-		case named(field.Name, message.OperationType):
-			first(&operation, value)
-		case named(field.Name, entryID):
-			first(&e.entryID, value)
+		case hasName(field.Name, message.ContentID):
+			setIfEmpty(&e.id, value)
+		case hasName(field.Name, message.ContentType):
+			setIfEmpty(&e.contentType, value)
+		case hasName(field.Name, message.LastModified):
+			setIfEmpty(&modified, value)
+		case hasName(field.Name, message.OperationType):
+			setIfEmpty(&operation, value)
+		case hasName(field.Name, entryID):
+			setIfEmpty(&e.entryID, value)
 		}
 		e.header = append(e.header, field)
 	}
@@ -132,12 +132,12 @@ func (e *entity) keepOrigin() {
 		e.entryID = e.id
 		return
 	}
-	location := e.said(contentLocation)
+	location := e.headerValue(contentLocation)
 	switch {
 	case e.entryID == "":
 		e.entryID = e.id
 		e.header = append(e.header, feed.Field{Name: entryID, Value: e.id})
-		if location == "" && e.page != "" && len(e.page) <= longestValue && fits(feed.Field{Name: contentLocation, Value: e.page}) {
+		if location == "" && e.page != "" && len(e.page) <= longestValue && fitsHeader(feed.Field{Name: contentLocation, Value: e.page}) {
 			e.header = append(e.header, feed.Field{Name: contentLocation, Value: e.page})
 		}
 	case location != "":
@@ -156,7 +156,7 @@ const (
 
 // isNeeded reports whether readers need the field to identify an entity.
 func isNeeded(name string) bool {
-	return standard(name) >= 0 || named(name, entryID) || named(name, contentLocation) || named(name, messageKey)
+	return standard(name) >= 0 || hasName(name, entryID) || hasName(name, contentLocation) || hasName(name, messageKey)
 }
 
 // limitHeader removes the largest fields that readers do not need, until the header is
@@ -221,21 +221,21 @@ func (e *entity) addKey(key []byte) {
 	}
 }
 
-// named reports whether a field has a name, which is ASCII. Most names differ in length
+// hasName reports whether a field has a name, which is ASCII. Most names differ in length
 // or not at all, which is faster to compare.
-func named(name, want string) bool {
+func hasName(name, want string) bool {
 	return len(name) == len(want) && (name == want || strings.EqualFold(name, want))
 }
 
-func first(at *string, value string) {
+func setIfEmpty(at *string, value string) {
 	if *at == "" {
 		*at = value
 	}
 }
 
-// fits reports whether a page can contain a field. The fields of Kafka may have any
+// fitsHeader reports whether a page can contain a field. The fields of Kafka may have any
 // bytes, such as a line that would be another field.
-func fits(field feed.Field) bool {
+func fitsHeader(field feed.Field) bool {
 	if field.Name == "" {
 		return false
 	}
@@ -279,15 +279,15 @@ var classes = func() (of [256]class) {
 	return of
 }()
 
-// stamp is when an entry that we make was updated: when the bus took its message,
+// updateTime is when an entry that we make was updated: when the bus took its message,
 // with the position in the digits behind the millisecond. So one that comes later
 // is newer, also where the bus counts in milliseconds.
-func (e *entity) stamp() time.Time {
+func (e *entity) updateTime() time.Time {
 	return e.taken.Truncate(time.Millisecond).Add(time.Duration(e.position % 1e6))
 }
 
-// media returns the media type of the body. UTF-8 text that has none is text.
-func (e *entity) media() string {
+// mediaType returns the media type of the body. UTF-8 text that has none is text.
+func (e *entity) mediaType() string {
 	media, _, err := mime.ParseMediaType(e.contentType)
 	switch {
 	case err == nil && strings.Contains(media, "/") && !e.untyped:
@@ -298,12 +298,12 @@ func (e *entity) media() string {
 	return "application/octet-stream"
 }
 
-// base is what relative references in the body start from: the document that the
+// contentBase is what relative references in the body start from: the document that the
 // entity was read from. It is empty if that is not known.
-func (e *entity) base() string { return resolveURL(e.page, e.said(contentLocation)) }
+func (e *entity) contentBase() string { return resolveURL(e.page, e.headerValue(contentLocation)) }
 
-// said returns the value of a header, "" if there is none.
-func (e *entity) said(name string) string {
+// headerValue returns the value of a header, "" if there is none.
+func (e *entity) headerValue(name string) string {
 	value, _ := e.header.Get(name)
 	return value
 }
@@ -314,7 +314,7 @@ var standards = [...]string{message.ContentType, message.ContentID, message.Last
 // standard returns the index of a name in standards, -1 if it is not there.
 func standard(name string) int {
 	for i, s := range standards {
-		if named(name, s) {
+		if hasName(name, s) {
 			return i
 		}
 	}

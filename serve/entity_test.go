@@ -305,7 +305,7 @@ func TestIDs(t *testing.T) {
 func TestBoundary(t *testing.T) {
 	t.Parallel()
 	id := pageID{"e0", 3, 0}
-	first := boundary(id, nil)
+	first := pageBoundary(id, nil)
 	for name, r := range map[string]feed.Record{
 		"case 116: a body that has the boundary": messageOf("b@x", feed.Put, noon, "1\r\n--"+first+"\r\n\r\nforged\r\n--"+first+"--\r\n"),
 		"case 116: a header that has it":         messageOf("b@x", feed.Put, noon, "1", feed.Field{Name: "X", Value: first}),

@@ -48,8 +48,8 @@ type outage struct {
 	away atomic.Bool
 }
 
-// report records the result of reading the topic; nil means that it was read.
-func (o *outage) report(err error) {
+// logChange records the result of reading the topic; nil means that it was read.
+func (o *outage) logChange(err error) {
 	switch was := o.away.Swap(err != nil); {
 	case err != nil && !was:
 		o.log.Warn("a served topic cannot be read", "error", err)

@@ -179,7 +179,7 @@ func TestPages(t *testing.T) {
 			for i, n := range test.bodies {
 				topic.add(messageOf(fmt.Sprintf("m%d@x", i), feed.Put, noon, strings.Repeat("x", n)))
 			}
-			s := serveTopic(t, topic, sized(2), func(c *Config) { c.Memory = NewMemory(1 << 20) })
+			s := serveTopic(t, topic, sized(2), func(c *Config) { c.Memory = NewPageCache(1 << 20) })
 			if got := s.walk(t); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
@@ -456,9 +456,9 @@ func TestPagesInTurn(t *testing.T) {
 				s := serveTopic(t, topic)
 				pages := make(chan *page, 2)
 				ask := func(k uint64) {
-					p, err := s.builder.page(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 3, k}})
+					p, err := s.builder.currentPage(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 3, k}})
 					if err == nil {
-						s.builder.memory.release(p)
+						s.builder.memory.releasePage(p)
 					}
 					pages <- p
 				}
@@ -499,9 +499,9 @@ func TestPagesAreMadeAhead(t *testing.T) {
 			synctest.Wait()
 			var made []uint64
 			for k := range uint64(8) {
-				if p := s.builder.memory.get(pageKey{feed: s.cfg, id: pageID{"e0", 3, k}}); p != nil {
+				if p := s.builder.memory.acquirePage(pageKey{feed: s.cfg, id: pageID{"e0", 3, k}}); p != nil {
 					made = append(made, k)
-					s.builder.memory.release(p)
+					s.builder.memory.releasePage(p)
 				}
 			}
 			if want := []uint64{1, 2, 3}; !slices.Equal(made, want) {

@@ -32,8 +32,8 @@ func acceptsGzip(fields []string) bool {
 	return accepted > 0 || accepted < 0 && any > 0
 }
 
-// pack compresses; it returns an empty slice if that does not make b smaller.
-func pack(b []byte) []byte {
+// compressGzip compresses; it returns an empty slice if that does not make b smaller.
+func compressGzip(b []byte) []byte {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
 	if err == nil {

@@ -33,7 +33,7 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.cfg.Observe(watched.status, time.Since(begun))
 		}
 	}()
-	err := f.serve(w, r)
+	err := f.serveFeed(w, r)
 	if err == nil || r.Context().Err() != nil {
 		return
 	}
@@ -41,11 +41,11 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.As(err, &a):
 	case errors.Is(err, errGone):
-		a = &answer{http.StatusGone, "This page is gone: the topic does not go back so far any more, or was made anew. What there is begins at " + f.cfg.entry() + "."}
+		a = &answer{http.StatusGone, "This page is gone: the topic does not go back so far any more, or was made anew. What there is begins at " + f.cfg.entryURL() + "."}
 	case errors.Is(err, errNoPage):
-		a = &answer{http.StatusNotFound, "There is no such page. The newest is at " + f.cfg.entry() + "."}
+		a = &answer{http.StatusNotFound, "There is no such page. The newest is at " + f.cfg.entryURL() + "."}
 	case errors.Is(err, feed.ErrNoTopic):
-		f.outage.report(err)
+		f.outage.logChange(err)
 		a = &answer{http.StatusNotFound, "The topic of this feed does not exist."}
 	case errors.Is(err, errFull):
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
@@ -54,10 +54,10 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.cfg.Log.Error("a document is too large to be served", "path", r.URL.Path, "error", err)
 		a = &answer{http.StatusInternalServerError, "This document is too large to be served."}
 	case errors.Is(err, feed.ErrPermanent):
-		f.outage.report(err)
+		f.outage.logChange(err)
 		a = &answer{http.StatusInternalServerError, "This topic cannot be served as a feed; the server's log says why."}
 	default:
-		f.outage.report(err)
+		f.outage.logChange(err)
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		a = &answer{http.StatusServiceUnavailable, "The bus does not answer. Try again in a moment."}
 	}
@@ -97,8 +97,8 @@ func (w *watchedWriter) ReadFrom(from io.Reader) (int64, error) {
 // Unwrap is for http.ResponseController.
 func (w *watchedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (f *handler) serve(w http.ResponseWriter, r *http.Request) error {
-	if !f.cfg.Auth.allows(r) {
+func (f *handler) serveFeed(w http.ResponseWriter, r *http.Request) error {
+	if !f.cfg.Auth.authorizes(r) {
 		w.Header().Set("WWW-Authenticate", f.cfg.Auth.challenge())
 		return newAnswer(http.StatusUnauthorized, "This feed is for those who have its credentials.")
 	}
@@ -106,16 +106,16 @@ func (f *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Allow", "GET, HEAD")
 		return newAnswer(http.StatusMethodNotAllowed, "A feed is read with GET and HEAD.")
 	}
-	base, err := f.cfg.base(r)
+	base, err := f.cfg.linkBase(r)
 	if err != nil {
 		return err
 	}
-	path, ok := strings.CutPrefix(r.URL.Path, f.cfg.path()+"/")
+	path, ok := strings.CutPrefix(r.URL.Path, f.cfg.feedPath()+"/")
 	what, name, _ := strings.Cut(path, "/")
 	switch {
 	case !ok:
 	case path == "latest":
-		return f.latest(w, r, base)
+		return f.serveLatest(w, r, base)
 	case what == "pages":
 		id, ok := parsePageID(name)
 		if !ok {
@@ -125,58 +125,58 @@ func (f *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		if f.cfg.isLinked() {
 			key.base = base
 		}
-		p, err := f.pages.find(r.Context(), key)
+		p, err := f.pages.findPage(r.Context(), key)
 		if err != nil {
 			return err
 		}
-		defer f.pages.memory.release(p)
+		defer f.pages.memory.releasePage(p)
 		if !f.cfg.isLinked() && wantsHTML(r) {
-			return f.browse(w, r, p)
+			return f.browsePage(w, r, p)
 		}
 		if r.Method == http.MethodGet {
-			f.pages.ahead(p)
+			f.pages.buildAhead(p)
 		}
-		return f.send(w, r, p, base)
+		return f.sendPage(w, r, p, base)
 	case what == "snapshots" && f.snapshots.store != nil:
-		return f.snapshots.serve(w, r, name, base)
+		return f.snapshots.serveSnapshot(w, r, name, base)
 	}
-	return newAnswer(http.StatusNotFound, "There is nothing here. The feed begins at %s.", f.cfg.entry())
+	return newAnswer(http.StatusNotFound, "There is nothing here. The feed begins at %s.", f.cfg.entryURL())
 }
 
-// latest answers at the entry point.
-func (f *handler) latest(w http.ResponseWriter, r *http.Request, base string) error {
+// serveLatest answers at the entry point.
+func (f *handler) serveLatest(w http.ResponseWriter, r *http.Request, base string) error {
 	if f.cfg.isLinked() {
 		return f.subscription(w, r, base)
 	}
-	p, err := f.pages.newest(r.Context())
+	p, err := f.pages.newestPage(r.Context())
 	if err != nil {
 		return err
 	}
 	if p != nil {
-		defer f.pages.memory.release(p)
+		defer f.pages.memory.releasePage(p)
 	}
 	switch {
 	case wantsHTML(r):
-		return f.browse(w, r, p)
+		return f.browsePage(w, r, p)
 	case p == nil:
-		f.outage.report(nil)
+		f.outage.logChange(nil)
 		w.Header().Set("Cache-Control", "no-cache")
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return f.send(w, r, p, base)
+	return f.sendPage(w, r, p, base)
 }
 
-// send sends a page.
-func (f *handler) send(w http.ResponseWriter, r *http.Request, p *page, base string) error {
-	f.outage.report(nil)
+// sendPage sends a page.
+func (f *handler) sendPage(w http.ResponseWriter, r *http.Request, p *page, base string) error {
+	f.outage.logChange(nil)
 	span, err := f.pages.topic.Span(r.Context())
 	if err != nil {
 		return err
 	}
 	h := w.Header()
 	if !p.linked {
-		h["Link"] = links(base, p, span)
+		h["Link"] = linkFields(base, p, span)
 	}
 	h.Set("Content-Type", p.contentType)
 	h.Set("Vary", "Accept-Encoding")
@@ -199,7 +199,7 @@ func (f *handler) send(w http.ResponseWriter, r *http.Request, p *page, base str
 	h.Set("Cache-Control", f.cfg.cacheControl(p.after.ok && !entry))
 	tag := p.tag
 	if !p.linked {
-		tag += fmt.Sprintf("-%t-%t", p.prev(span), p.after.ok)
+		tag += fmt.Sprintf("-%t-%t", p.hasPrev(span), p.after.ok)
 	}
 
 	content, length, packed, done, err := f.content(w, r, p)
@@ -228,7 +228,7 @@ func (f *handler) content(w http.ResponseWriter, r *http.Request, p *page) (cont
 			return &stream{f: f.pages, p: p}, p.length, false, func() {}, nil
 		}
 		ctx, cancel := context.WithCancel(r.Context())
-		slot, err := f.pages.memory.stream(ctx, func() {
+		slot, err := f.pages.memory.acquireStream(ctx, func() {
 			cancel()
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 		})
@@ -245,16 +245,16 @@ func (f *handler) content(w http.ResponseWriter, r *http.Request, p *page) (cont
 	}
 	done = func() {}
 	if len(p.body) >= smallest && acceptsGzip(r.Header.Values("Accept-Encoding")) {
-		if b := f.packed(r.Context(), p); len(b) > 0 {
+		if b := f.gzipBody(r.Context(), p); len(b) > 0 {
 			return bytes.NewReader(b), int64(len(b)), true, done, nil
 		}
 	}
 	return bytes.NewReader(p.body), int64(len(p.body)), false, done, nil
 }
 
-// packed returns the body of a page in gzip. It is empty if there is none.
-func (f *handler) packed(ctx context.Context, p *page) []byte {
-	if b := f.pages.memory.packed(p); b != nil {
+// gzipBody returns the body of a page in gzip. It is empty if there is none.
+func (f *handler) gzipBody(ctx context.Context, p *page) []byte {
+	if b := f.pages.memory.gzipBody(p); b != nil {
 		return b
 	}
 	b, err := together(ctx, &f.pages.topic.flights, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
@@ -263,8 +263,8 @@ func (f *handler) packed(ctx context.Context, p *page) []byte {
 			return nil, err
 		}
 		defer f.pages.memory.builds.Release(1)
-		b := pack(p.body)
-		if !f.pages.memory.pack(p, b) {
+		b := compressGzip(p.body)
+		if !f.pages.memory.storeGzip(p, b) {
 			b = []byte{} // sending it plain takes no more memory
 		}
 		return b, nil
@@ -287,15 +287,15 @@ func (f *handler) subscription(w http.ResponseWriter, r *http.Request, base stri
 		}
 		id := pageID{epoch: span.Epoch, size: uint64(f.cfg.PageSize)}
 		id.k = span.End / id.size
-		p, err := f.pages.page(r.Context(), pageKey{feed: f.cfg, id: id, base: base, kind: subscription})
+		p, err := f.pages.currentPage(r.Context(), pageKey{feed: f.cfg, id: id, base: base, kind: subscription})
 		if errors.Is(err, errGone) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		defer f.pages.memory.release(p)
-		return f.send(w, r, p, base)
+		defer f.pages.memory.releasePage(p)
+		return f.sendPage(w, r, p, base)
 	}
 	return errMoved
 }

@@ -28,7 +28,7 @@ func TestHTTP(t *testing.T) {
 		g := s.get(t, "/pages/e0-3-1").want(t, 200)
 		g.header.Del("Etag")
 		want := http.Header{
-			"Content-Type":  {`multipart/mixed; boundary="` + boundary(pageID{"e0", 3, 1}, nil) + `"`},
+			"Content-Type":  {`multipart/mixed; boundary="` + pageBoundary(pageID{"e0", 3, 1}, nil) + `"`},
 			"Last-Modified": {"Sun, 01 Mar 2026 12:00:05 GMT"},
 			"Link": {
 				"<https://shop.example/f/pages/e0-3-1>; rel=self", "<https://shop.example/f/pages/e0-3-0>; rel=prev",
@@ -63,7 +63,7 @@ func TestHTTP(t *testing.T) {
 		for last := ""; topic.span.End < 10; {
 			topic.numbered(1)
 			g := s.get(t, "/latest")
-			end := "--" + boundary(pageID{"e0", 10, 0}, nil) + "--\r\n"
+			end := "--" + pageBoundary(pageID{"e0", 10, 0}, nil) + "--\r\n"
 			if !strings.HasPrefix(g.body, strings.TrimSuffix(last, end)) || !strings.HasSuffix(g.body, end) {
 				t.Errorf("got %q, was %q", g.body, last)
 			}
@@ -259,13 +259,13 @@ func (s *served) memoryless(t tester, host string) {
 		t.Fatal(err)
 	}
 	r.Host = host
-	if _, err := s.cfg.base(r); err == nil {
+	if _, err := s.cfg.linkBase(r); err == nil {
 		t.Errorf("the host %q is fit for links", host)
 	}
 }
 
-// tiny is a Memory that holds no page.
-func tiny() *Memory { return NewMemory(160) }
+// tiny is a PageCache that holds no page.
+func tiny() *PageCache { return NewPageCache(160) }
 
 func TestTheBusIsAway(t *testing.T) {
 	t.Parallel()
@@ -404,12 +404,12 @@ func TestManyClientsAskTheBusOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			p, err := f.builder.find(t.Context(), pageKey{feed: f.cfg, id: pageID{"e0", 3, 0}})
+			p, err := f.builder.findPage(t.Context(), pageKey{feed: f.cfg, id: pageID{"e0", 3, 0}})
 			if err != nil || p.entities != 3 {
 				t.Errorf("got %v, %v", p, err)
 				return
 			}
-			f.builder.memory.release(p)
+			f.builder.memory.releasePage(p)
 		})
 	}
 	time.Sleep(10 * time.Millisecond) // most of them are waiting now
@@ -441,9 +441,9 @@ func TestWhoAskedFirstLeaves(t *testing.T) {
 		errs := make(chan error, 2)
 		for _, ctx := range []context.Context{ctx, t.Context()} {
 			go func() {
-				p, err := f.builder.find(ctx, pageKey{feed: f.cfg, id: pageID{"e0", 3, 0}})
+				p, err := f.builder.findPage(ctx, pageKey{feed: f.cfg, id: pageID{"e0", 3, 0}})
 				if err == nil {
-					f.builder.memory.release(p)
+					f.builder.memory.releasePage(p)
 				}
 				errs <- err
 			}()
@@ -467,16 +467,16 @@ func TestNewestPageIsNotKnownByItsTime(t *testing.T) {
 	topic := newTopic()
 	topic.numbered(4)
 	s := serveTopic(t, topic)
-	p, err := s.builder.find(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 3, 0}})
+	p, err := s.builder.findPage(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 3, 0}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.builder.memory.release(p)
+	defer s.builder.memory.releasePage(p)
 	for path, want := range map[string]int{"/feeds/orders/pages/e0-3-0": 304, "/feeds/orders/latest": 200} {
 		r := httptest.NewRequest("GET", path, nil)
 		r.Header.Set("If-Modified-Since", p.modified.Format(http.TimeFormat))
 		w := httptest.NewRecorder()
-		if err := s.handler.send(w, r, p, "http://x"); err != nil || w.Code != want {
+		if err := s.handler.sendPage(w, r, p, "http://x"); err != nil || w.Code != want {
 			t.Errorf("%s: got %d, %v, want %d", path, w.Code, err, want)
 		}
 	}

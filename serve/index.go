@@ -60,8 +60,8 @@ var listing = template.Must(template.New("list").Parse(`<!DOCTYPE html>
 {{end}}</html>
 `))
 
-// list shows people which feeds there are.
-func (s *Server) list(w http.ResponseWriter, r *http.Request) {
+// serveIndex shows people which feeds there are.
+func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "This page is read with GET and HEAD.", http.StatusMethodNotAllowed)
@@ -72,13 +72,13 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	var all listed
 	var asking sync.WaitGroup
 	for _, f := range s.feeds {
-		if !f.cfg.Auth.allows(r) {
+		if !f.cfg.Auth.authorizes(r) {
 			all.Others = true // their names are secret
 			continue
 		}
-		at := &row{Name: f.cfg.Name, Format: f.cfg.Format, Home: f.cfg.home()}
+		at := &row{Name: f.cfg.Name, Format: f.cfg.Format, Home: f.cfg.feedURL()}
 		all.Rows = append(all.Rows, at)
-		asking.Go(func() { at.fill(ctx, f) })
+		asking.Go(func() { at.loadView(ctx, f) })
 	}
 	asking.Wait()
 	var b bytes.Buffer
@@ -94,8 +94,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
 }
 
-// fill fills in the view of the feed, or why there is none.
-func (r *row) fill(ctx context.Context, f *Feed) {
+// loadView fills in the view of the feed, or why there is none.
+func (r *row) loadView(ctx context.Context, f *Feed) {
 	view, err := f.View(ctx)
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):

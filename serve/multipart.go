@@ -20,10 +20,10 @@ func (multipart) contentType(p *page) string {
 	return `multipart/mixed; boundary="` + p.boundary + `"`
 }
 
-// boundary returns the boundary of a page. It is the same on every copy of the server
+// pageBoundary returns the boundary of a page. It is the same on every copy of the server
 // and while the page grows, because it is a hash of the page's name. If an entity
 // contains it, by accident or not, the boundary depends on the hash of the page too.
-func boundary(id pageID, hash []byte) string {
+func pageBoundary(id pageID, hash []byte) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %x", id, hash))
 	return boundaryOf(sum[:])
 }
@@ -37,9 +37,9 @@ func clashes(part []byte, boundary string) bool {
 	return bytes.Contains(part[n:], part[same:n])
 }
 
-// entity appends a part. The standard fields are where the message has them, in their
+// appendEntity appends a part. The standard fields are where the message has them, in their
 // usual form and once, and behind the others if the message lacks them.
-func (multipart) entity(b []byte, p *page, e *entity) []byte {
+func (multipart) appendEntity(b []byte, p *page, e *entity) []byte {
 	b = append(b, "--"...)
 	b = append(b, p.boundary...)
 	b = append(b, "\r\n"...)
@@ -90,17 +90,17 @@ func appendField(b []byte, name, value string) []byte {
 	return append(b, "\r\n"...)
 }
 
-func (multipart) frame(_ *Config, p *page) (head, tail []byte) {
+func (multipart) headAndTail(_ *Config, p *page) (head, tail []byte) {
 	return nil, []byte("--" + p.boundary + "--\r\n")
 }
 
-// links are the Link fields of a page, one line each, as old clients want it.
-func links(base string, p *page, span feed.Span) []string {
+// linkFields are the Link fields of a page, one line each, as old clients want it.
+func linkFields(base string, p *page, span feed.Span) []string {
 	link := func(k uint64, rel string) string {
-		return "<" + base + "/pages/" + p.id.at(k).String() + ">; rel=" + rel
+		return "<" + base + "/pages/" + p.id.withNumber(k).String() + ">; rel=" + rel
 	}
 	list := []string{link(p.id.k, "self")}
-	if p.prev(span) {
+	if p.hasPrev(span) {
 		list = append(list, link(p.before.k, "prev"))
 	}
 	if p.after.ok {
@@ -111,12 +111,12 @@ func links(base string, p *page, span feed.Span) []string {
 
 // AppendPart implements [snapshot.Part].
 func (e *entity) AppendPart(b []byte, boundary string) []byte {
-	return multipart{}.entity(b, &page{boundary: boundary}, e)
+	return multipart{}.appendEntity(b, &page{boundary: boundary}, e)
 }
 
 // asRead returns an entity as a reader of a page gets it.
 func asRead(e *entity) feed.Entity {
-	part := string(multipart{}.entity(nil, &page{}, e))
+	part := string(multipart{}.appendEntity(nil, &page{}, e))
 	head, _, _ := strings.Cut(part, "\r\n\r\n")
 	_, head, _ = strings.Cut(head, "\r\n") // the boundary
 	var header feed.Header

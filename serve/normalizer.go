@@ -37,30 +37,30 @@ func newNormalizer(n uint64) *normalizer {
 	return &normalizer{own: summary{ids: make(map[string]uint64, min(n, DefaultPageSize))}}
 }
 
-// add normalizes the next entity of the page. It reports false if the entity is the
+// normalizeNext normalizes the next entity of the page. It reports false if the entity is the
 // same as one before it and is left out.
-func (s *normalizer) add(e *entity) bool {
+func (n *normalizer) normalizeNext(e *entity) bool {
 	// The first message always stays. Otherwise a page could have no entities, which
 	// would not be known before it is read.
-	opening := len(s.own.ids) == 0
+	opening := len(n.own.ids) == 0
 	at := e.modified
-	for _, newest := range []time.Time{s.before.newest, s.own.newest} {
+	for _, newest := range []time.Time{n.before.newest, n.own.newest} {
 		if e.modified.Before(newest) {
 			e.modified = newest
 		}
 	}
 	// The summary has the messages' own times. With the raised times, a page would
 	// depend on all pages before it.
-	if s.own.newest.Before(at) {
-		s.own.newest = at
+	if n.own.newest.Before(at) {
+		n.own.newest = at
 	}
-	hash, b := hashEntity(e, s.b)
-	s.b = b
-	was, repeated := s.own.ids[e.id]
+	hash, b := hashEntity(e, n.b)
+	n.b = b
+	was, repeated := n.own.ids[e.id]
 	if !repeated {
-		was, repeated = s.before.ids[e.id]
+		was, repeated = n.before.ids[e.id]
 	}
-	s.own.ids[e.id] = hash
+	n.own.ids[e.id] = hash
 	switch {
 	case repeated && was == hash && !opening && !e.changes:
 		return false

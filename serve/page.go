@@ -24,11 +24,11 @@ type pageID struct {
 	k     uint64
 }
 
-func (id pageID) first() uint64 { return id.k * id.size }
-func (id pageID) end() uint64   { return id.first() + id.size }
+func (id pageID) firstPosition() uint64 { return id.k * id.size }
+func (id pageID) endPosition() uint64   { return id.firstPosition() + id.size }
 
-// at returns another page of the same size.
-func (id pageID) at(k uint64) pageID {
+// withNumber returns another page of the same size.
+func (id pageID) withNumber(k uint64) pageID {
 	id.k = k
 	return id
 }
@@ -50,9 +50,9 @@ func parsePageID(s string) (pageID, bool) {
 	return id, err1 == nil && err2 == nil && size >= 1 && size <= MaxPageSize && id.String() == s
 }
 
-// whole reports whether retention has left all of a page and all of the page before it.
-func (id pageID) whole(span feed.Span) bool {
-	return span.First <= id.at(max(id.k, 1)-1).first()
+// isWhole reports whether retention has left all of a page and all of the page before it.
+func (id pageID) isWhole(span feed.Span) bool {
+	return span.First <= id.withNumber(max(id.k, 1)-1).firstPosition()
 }
 
 // page is a page as it is served.
@@ -83,13 +83,13 @@ type page struct {
 	span feed.Span
 	sum  summary
 
-	// These belong to Memory.
+	// These belong to PageCache.
 	refs   int
 	cached bool
 	held   int64
 }
 
-// pageKey names a page among all that a Memory holds. Documents with links in
+// pageKey names a page among all that a PageCache holds. Documents with links in
 // them depend on where they are served.
 type pageKey struct {
 	feed any // identifies the feed: its *Config
@@ -112,20 +112,20 @@ type neighbour struct {
 	ok bool
 }
 
-// sealed reports whether the page gets no more messages.
-func (p *page) sealed() bool { return p.id.end() <= p.span.End }
+// isSealed reports whether the page gets no more messages.
+func (p *page) isSealed() bool { return p.id.endPosition() <= p.span.End }
 
-// prev reports whether the page before is served.
-func (p *page) prev(span feed.Span) bool {
-	return p.before.ok && p.id.at(p.before.k).whole(span)
+// hasPrev reports whether the page before is served.
+func (p *page) hasPrev(span feed.Span) bool {
+	return p.before.ok && p.id.withNumber(p.before.k).isWhole(span)
 }
 
-// current reports whether the page would be the same if it were made now.
-func (p *page) current(span feed.Span) bool {
+// isCurrent reports whether the page would be the same if it were made now.
+func (p *page) isCurrent(span feed.Span) bool {
 	switch {
 	case p.span == span:
 		return true
-	case span.Epoch != p.id.epoch || !p.id.whole(span), p.linked && p.prev(span) != p.prev(p.span):
+	case span.Epoch != p.id.epoch || !p.id.isWhole(span), p.linked && p.hasPrev(span) != p.hasPrev(p.span):
 		return false
 	}
 	return p.after.ok || p.span.End == span.End
@@ -139,12 +139,12 @@ func (p *page) address() string {
 	return p.archive(p.id.k)
 }
 
-func (p *page) archive(k uint64) string { return p.base + "/pages/" + p.id.at(k).String() }
+func (p *page) archive(k uint64) string { return p.base + "/pages/" + p.id.withNumber(k).String() }
 
 // relations are the links of a document, by their relation (RFC 5005).
 func (p *page) relations() [][2]string {
 	list := [][2]string{{"self", p.address()}, {"current", p.base + "/latest"}}
-	if p.prev(p.span) {
+	if p.hasPrev(p.span) {
 		list = append(list, [2]string{"prev-archive", p.archive(p.before.k)})
 	}
 	if p.after.ok {
@@ -168,7 +168,7 @@ type summary struct {
 	ids    map[string]uint64
 }
 
-func (s *summary) size() int64 {
+func (s *summary) memorySize() int64 {
 	n := int64(0)
 	for id := range s.ids {
 		n += int64(len(id)) + 64

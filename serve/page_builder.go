@@ -14,14 +14,14 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// pageBuilder builds the pages of a feed, and keeps them in its Memory. Its methods may
+// pageBuilder builds the pages of a feed, and keeps them in its PageCache. Its methods may
 // be called from any goroutine.
 type pageBuilder struct {
 	cfg     *Config
 	topic   *spanCache
 	format  format
 	decoder decoder
-	memory  *Memory
+	memory  *PageCache
 	// density is how many bytes a position took on the page that was built last.
 	density atomic.Int64
 
@@ -38,34 +38,34 @@ func newPageBuilder(cfg *Config, topic *spanCache) *pageBuilder {
 	}
 }
 
-// page returns a page as it is now. A page that has no entities is none. Whoever
+// currentPage returns a page as it is now. A page that has no entities is none. Whoever
 // gets a page releases it.
-func (f *pageBuilder) page(ctx context.Context, key pageKey) (*page, error) {
-	span, err := f.topic.Span(ctx)
+func (pb *pageBuilder) currentPage(ctx context.Context, key pageKey) (*page, error) {
+	span, err := pb.topic.Span(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if p := f.memory.get(key); p != nil {
-		if p.current(span) {
+	if p := pb.memory.acquirePage(key); p != nil {
+		if p.isCurrent(span) {
 			return p, nil
 		}
-		f.memory.release(p)
+		pb.memory.releasePage(p)
 	}
 	name := fmt.Sprint(key.kind, " ", key.base, " ", key.id)
-	p, err := together(ctx, &f.topic.flights, name, func(ctx context.Context) (*page, error) {
+	p, err := together(ctx, &pb.topic.flights, name, func(ctx context.Context) (*page, error) {
 		// It may have been made since we looked.
-		if p := f.memory.get(key); p != nil {
-			f.memory.release(p)
-			if p.current(span) {
+		if p := pb.memory.acquirePage(key); p != nil {
+			pb.memory.releasePage(p)
+			if p.isCurrent(span) {
 				return p, nil
 			}
 		}
-		return f.build(ctx, key)
+		return pb.buildPage(ctx, key)
 	})
 	if err != nil {
 		return nil, err
 	}
-	f.memory.hold(p)
+	pb.memory.retainPage(p)
 	return p, nil
 }
 
@@ -73,41 +73,41 @@ func (f *pageBuilder) page(ctx context.Context, key pageKey) (*page, error) {
 // read while the first is finished.
 const lead = 2
 
-// ahead makes the pages behind p, unless there is enough to do without: who asked
+// buildAhead makes the pages behind p, unless there is enough to do without: who asked
 // for p will ask for these next.
-func (f *pageBuilder) ahead(p *page) {
-	if f.testOnlyIdle || p.kind != closedPage || !p.after.ok {
+func (pb *pageBuilder) buildAhead(p *page) {
+	if pb.testOnlyIdle || p.kind != closedPage || !p.after.ok {
 		return
 	}
 	for k := p.after.k; k < p.after.k+lead; k++ {
 		key := p.pageKey // one for each page, which is made while this goes on
 		key.id.k = k
-		if key.id.end() > p.span.End {
+		if key.id.endPosition() > p.span.End {
 			return
 		}
-		if next := f.memory.get(key); next != nil {
-			f.memory.release(next)
+		if next := pb.memory.acquirePage(key); next != nil {
+			pb.memory.releasePage(next)
 			continue
 		}
-		if !f.memory.builds.TryAcquire(1) {
+		if !pb.memory.builds.TryAcquire(1) {
 			return
 		}
-		f.memory.builds.Release(1)
+		pb.memory.builds.Release(1)
 		go func() {
-			if next, err := f.page(context.Background(), key); err == nil {
-				f.memory.release(next)
+			if next, err := pb.currentPage(context.Background(), key); err == nil {
+				pb.memory.releasePage(next)
 			}
 		}()
 	}
 }
 
-// build makes a page.
-func (f *pageBuilder) build(ctx context.Context, key pageKey) (*page, error) {
-	if err := f.memory.builds.Acquire(ctx, 1); err != nil {
+// buildPage makes a page.
+func (pb *pageBuilder) buildPage(ctx context.Context, key pageKey) (*page, error) {
+	if err := pb.memory.builds.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer f.memory.builds.Release(1)
-	ask := f.topic.Span
+	defer pb.memory.builds.Release(1)
+	ask := pb.topic.Span
 	for range 5 {
 		span, err := ask(ctx)
 		if err != nil {
@@ -116,89 +116,89 @@ func (f *pageBuilder) build(ctx context.Context, key pageKey) (*page, error) {
 		if span.Epoch != key.id.epoch {
 			return nil, errGone
 		}
-		p, err := f.buildAt(ctx, key, span)
+		p, err := pb.buildAt(ctx, key, span)
 		if err != nil {
 			return nil, err
 		}
 		// The page is complete only if its messages still exist. Messages that came
 		// meanwhile do not count: otherwise the newest page would be out of date as soon
 		// as it is made, and would be made for every client.
-		now, err := f.topic.log.Span(ctx)
+		now, err := pb.topic.log.Span(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if now.Epoch == span.Epoch && (now.First == span.First || key.id.whole(now)) {
-			if f.memory.put(p); p.linked && p.body == nil {
+		if now.Epoch == span.Epoch && (now.First == span.First || key.id.isWhole(now)) {
+			if pb.memory.storePage(p); p.linked && p.body == nil {
 				return nil, errFull
 			}
 			return p, nil
 		}
-		ask = f.topic.spanNow
+		ask = pb.topic.spanNow
 	}
 	return nil, errMoved
 }
 
 // buildAt makes a page as of a span.
-func (f *pageBuilder) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page, error) {
-	p := &page{pageKey: key, span: span, linked: f.cfg.isLinked(), boundary: boundary(key.id, nil)}
+func (pb *pageBuilder) buildAt(ctx context.Context, key pageKey, span feed.Span) (*page, error) {
+	p := &page{pageKey: key, span: span, linked: pb.cfg.isLinked(), boundary: pageBoundary(key.id, nil)}
 	if key.kind == subscription {
-		newest, err := f.topic.newest(ctx, span, key.id.size)
+		newest, err := pb.topic.newestMessage(ctx, span, key.id.size)
 		if err != nil {
 			return nil, err
 		}
 		// At least the entries of the newest archive, for clients that do not know archives.
 		p.from = min(newest/key.id.size, max(key.id.k, 1)-1)
 	}
-	done := f.begin(p)
+	done := pb.registerBuild(p)
 	defer done(nil)
-	r := f.read(ctx, p, xxhash.New())
-	err := r.write(ctx)
+	r := pb.newReading(ctx, p, xxhash.New())
+	err := r.writeEntities(ctx)
 	if errors.Is(err, errClash) {
 		// Nobody can write an entity that has such a hash of itself in it.
-		r = f.read(ctx, p, sha256.New())
-		if err = r.write(ctx); errors.Is(err, errClash) {
-			p.boundary = boundary(key.id, r.hash.Sum(nil))
-			r = f.read(ctx, p, xxhash.New())
-			err = r.write(ctx)
+		r = pb.newReading(ctx, p, sha256.New())
+		if err = r.writeEntities(ctx); errors.Is(err, errClash) {
+			p.boundary = pageBoundary(key.id, r.hash.Sum(nil))
+			r = pb.newReading(ctx, p, xxhash.New())
+			err = r.writeEntities(ctx)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.contentType = f.format.contentType(p)
+	p.contentType = pb.format.contentType(p)
 	p.sum, p.entities, p.modified = r.own.own, r.entities, r.modified
 	done(&p.sum)
-	if err := f.neighbours(ctx, p, r); err != nil {
+	if err := pb.neighbours(ctx, p, r); err != nil {
 		return nil, err
 	}
-	r.finish()
+	r.finishPage()
 	return p, nil
 }
 
 // neighbours finds the pages that the links of p lead to.
-func (f *pageBuilder) neighbours(ctx context.Context, p *page, r *reading) (err error) {
+func (pb *pageBuilder) neighbours(ctx context.Context, p *page, r *reading) (err error) {
 	switch {
-	case p.id.k == 0 || !p.id.whole(p.span) && !p.linked:
+	case p.id.k == 0 || !p.id.isWhole(p.span) && !p.linked:
 	case p.kind == subscription:
 		// The archive that it begins with, if there is one. Those behind that have nothing
 		// besides, and clients that read on from an archive would read entries twice.
-		p.before.k, p.before.ok, err = f.topic.before(ctx, p.id.at(p.from+1), p.span)
+		p.before.k, p.before.ok, err = pb.topic.previousPage(ctx, p.id.withNumber(p.from+1), p.span)
 	case p.linked: // nothing in front of it was read
-		p.before.k, p.before.ok, err = f.topic.before(ctx, p.id, p.span)
+		p.before.k, p.before.ok, err = pb.topic.previousPage(ctx, p.id, p.span)
 	case len(r.before.own.ids) > 0:
 		p.before = neighbour{p.id.k - 1, true}
 	default:
-		p.before.k, p.before.ok, err = f.topic.before(ctx, p.id.at(p.id.k-1), p.span)
+		p.before.k, p.before.ok, err = pb.topic.previousPage(ctx, p.id.withNumber(p.id.k-1), p.span)
 	}
-	if err != nil || !p.sealed() || p.kind == subscription {
+	if err != nil || !p.isSealed() || p.kind == subscription {
 		return err
 	}
 	if r.next > 0 {
 		p.after = neighbour{r.next / p.id.size, true}
 	} else {
-		p.after.k, p.after.ok, err = f.topic.after(ctx, p.id, p.span)
+		p.after.k, p.after.ok, err = pb.topic.nextPage(ctx, p.id, p.span)
 	}
-	if p.linked && p.after.ok && p.id.at(p.after.k).end() > p.span.End {
+	if p.linked && p.after.ok && p.id.withNumber(p.after.k).endPosition() > p.span.End {
 		p.after.ok = false // an archive is linked to when it is full
 	}
 	return err
@@ -211,32 +211,32 @@ type inflight struct {
 	sum  *summary // nil if the build failed
 }
 
-// begin registers the build of a page. The first call of done ends it, with the page's
+// registerBuild registers the build of a page. The first call of done ends it, with the page's
 // summary, or nil if the build failed.
-func (f *pageBuilder) begin(p *page) (done func(*summary)) {
-	if p.linked || p.kind != closedPage || !p.sealed() {
+func (pb *pageBuilder) registerBuild(p *page) (done func(*summary)) {
+	if p.linked || p.kind != closedPage || !p.isSealed() {
 		return func(*summary) {}
 	}
 	l := &inflight{done: make(chan struct{})}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.inflight[p.id] = l
+	pb.mu.Lock()
+	defer pb.mu.Unlock()
+	pb.inflight[p.id] = l
 	return func(sum *summary) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.inflight[p.id] == l {
-			delete(f.inflight, p.id)
+		pb.mu.Lock()
+		defer pb.mu.Unlock()
+		if pb.inflight[p.id] == l {
+			delete(pb.inflight, p.id)
 			l.sum = sum
 			close(l.done)
 		}
 	}
 }
 
-// front returns the summary of the page before another, if it is known.
-func (f *pageBuilder) front(ctx context.Context, key pageKey) (_ summary, ok bool) {
-	f.mu.Lock()
-	l := f.inflight[key.id]
-	f.mu.Unlock()
+// summaryOf returns the summary of the page before another, if it is known.
+func (pb *pageBuilder) summaryOf(ctx context.Context, key pageKey) (_ summary, ok bool) {
+	pb.mu.Lock()
+	l := pb.inflight[key.id]
+	pb.mu.Unlock()
 	if l != nil {
 		select {
 		case <-l.done:
@@ -246,29 +246,29 @@ func (f *pageBuilder) front(ctx context.Context, key pageKey) (_ summary, ok boo
 		case <-ctx.Done():
 		}
 	}
-	known := f.memory.get(key)
+	known := pb.memory.acquirePage(key)
 	if known == nil {
 		return summary{}, false
 	}
-	defer f.memory.release(known)
-	return known.sum, known.sealed()
+	defer pb.memory.releasePage(known)
+	return known.sum, known.isSealed()
 }
 
-// read returns a reading that has not begun.
-func (f *pageBuilder) read(ctx context.Context, p *page, sum hash.Hash) *reading {
-	r := &reading{f: f, p: p, low: p.id.first(), high: min(p.id.end(), p.span.End), whole: true, hash: sum}
+// newReading returns a reading that has not begun.
+func (pb *pageBuilder) newReading(ctx context.Context, p *page, sum hash.Hash) *reading {
+	r := &reading{f: pb, p: p, low: p.id.firstPosition(), high: min(p.id.endPosition(), p.span.End), whole: true, hash: sum}
 	r.before = newNormalizer(0)
 	if p.kind == subscription {
-		r.low = p.id.at(p.from).first()
+		r.low = p.id.withNumber(p.from).firstPosition()
 	}
 	r.from = r.low
-	if p.kind == closedPage && p.id.k > 0 && p.id.whole(p.span) && !p.linked {
+	if p.kind == closedPage && p.id.k > 0 && p.id.isWhole(p.span) && !p.linked {
 		front := p.pageKey
 		front.id.k--
-		if sum, known := f.front(ctx, front); known {
+		if sum, known := pb.summaryOf(ctx, front); known {
 			r.before.own = sum
 		} else {
-			r.from = front.id.first()
+			r.from = front.id.firstPosition()
 		}
 	}
 	r.from, r.low = max(r.from, p.span.First), max(r.low, p.span.First)
@@ -276,27 +276,27 @@ func (f *pageBuilder) read(ctx context.Context, p *page, sum hash.Hash) *reading
 	return r
 }
 
-// newest returns the newest page that has a message, nil if there is none.
-func (f *pageBuilder) newest(ctx context.Context) (*page, error) {
+// newestPage returns the newest page that has a message, nil if there is none.
+func (pb *pageBuilder) newestPage(ctx context.Context) (*page, error) {
 	for range 5 {
-		span, err := f.topic.Span(ctx)
+		span, err := pb.topic.Span(ctx)
 		if err != nil || span.First >= span.End {
 			return nil, err
 		}
-		id := pageID{epoch: span.Epoch, size: uint64(f.cfg.PageSize)}
+		id := pageID{epoch: span.Epoch, size: uint64(pb.cfg.PageSize)}
 		id.k = (span.End - 1) / id.size
-		p, err := f.page(ctx, pageKey{feed: f.cfg, id: id})
+		p, err := pb.currentPage(ctx, pageKey{feed: pb.cfg, id: id})
 		if err == nil && p.entities == 0 {
 			// The newest positions have no message.
 			front := p.before
-			f.memory.release(p)
-			if !front.ok && !id.whole(span) {
-				front.k, front.ok, err = f.topic.before(ctx, id, span)
+			pb.memory.releasePage(p)
+			if !front.ok && !id.isWhole(span) {
+				front.k, front.ok, err = pb.topic.previousPage(ctx, id, span)
 			}
 			if err != nil || !front.ok {
 				return nil, err
 			}
-			p, err = f.page(ctx, pageKey{feed: f.cfg, id: id.at(front.k)})
+			p, err = pb.currentPage(ctx, pageKey{feed: pb.cfg, id: id.withNumber(front.k)})
 		}
 		if !errors.Is(err, errGone) {
 			return p, err
@@ -305,36 +305,36 @@ func (f *pageBuilder) newest(ctx context.Context) (*page, error) {
 	return nil, errMoved
 }
 
-// find returns a page if it is served: it has a message, and retention has not reached
+// findPage returns a page if it is served: it has a message, and retention has not reached
 // it. The newest page is served as long as it has a message.
-func (f *pageBuilder) find(ctx context.Context, key pageKey) (*page, error) {
+func (pb *pageBuilder) findPage(ctx context.Context, key pageKey) (*page, error) {
 	id := key.id
 	for range 5 {
-		span, err := f.topic.Span(ctx)
+		span, err := pb.topic.Span(ctx)
 		if err != nil {
 			if errors.Is(err, feed.ErrNoTopic) {
 				err = errGone
 			}
 			return nil, err
 		}
-		if err := f.served(ctx, id, span); err != nil {
+		if err := pb.checkServed(ctx, id, span); err != nil {
 			return nil, err
 		}
-		p, err := f.page(ctx, key)
+		p, err := pb.currentPage(ctx, key)
 		switch {
 		case errors.Is(err, feed.ErrNoTopic):
 			return nil, errGone
 		case err != nil:
 			return nil, err
-		case id.whole(span) && !id.whole(p.span):
+		case id.isWhole(span) && !id.isWhole(p.span):
 			// It was when the page was asked for.
-			f.memory.release(p)
+			pb.memory.releasePage(p)
 			continue
 		case p.entities > 0:
 			return p, nil
 		}
-		f.memory.release(p)
-		if id.first() < span.First {
+		pb.memory.releasePage(p)
+		if id.firstPosition() < span.First {
 			return nil, errGone
 		}
 		return nil, errNoPage
@@ -342,19 +342,19 @@ func (f *pageBuilder) find(ctx context.Context, key pageKey) (*page, error) {
 	return nil, errMoved
 }
 
-// served returns why a page is not served, as far as that follows from its positions.
-func (f *pageBuilder) served(ctx context.Context, id pageID, span feed.Span) error {
+// checkServed returns why a page is not served, as far as that follows from its positions.
+func (pb *pageBuilder) checkServed(ctx context.Context, id pageID, span feed.Span) error {
 	switch {
 	case span.Epoch != id.epoch:
 		return errGone
-	case id.first() >= span.End || f.cfg.isLinked() && id.end() > span.End:
+	case id.firstPosition() >= span.End || pb.cfg.isLinked() && id.endPosition() > span.End:
 		return errNoPage
-	case id.whole(span):
+	case id.isWhole(span):
 		return nil
-	case id.end() <= span.First || f.cfg.isLinked():
+	case id.endPosition() <= span.First || pb.cfg.isLinked():
 		return errGone
 	}
-	_, newer, err := f.topic.after(ctx, id, span)
+	_, newer, err := pb.topic.nextPage(ctx, id, span)
 	if err == nil && newer {
 		return errGone
 	}

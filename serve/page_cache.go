@@ -11,8 +11,8 @@ import (
 	"github.com/feedbridge/feedbridge/connlimit"
 )
 
-// DefaultMemory is how much a [Memory] holds by default, in bytes.
-const DefaultMemory = 64 << 20
+// DefaultCacheSize is how much a [PageCache] holds by default, in bytes.
+const DefaultCacheSize = 64 << 20
 
 const (
 	// builds is how many pages are made at a time. Each takes up to twice the
@@ -29,9 +29,9 @@ const (
 	streamPatience = 2 * time.Second
 )
 
-// Memory holds pages, for any number of feeds: those that were asked for last,
+// PageCache holds pages, for any number of feeds: those that were asked for last,
 // and those that are being sent. It is never more than it was made for.
-type Memory struct {
+type PageCache struct {
 	budget int64
 	// largest is the largest page that is held.
 	largest int64
@@ -47,127 +47,127 @@ type Memory struct {
 	order list.List // of *page, the one that was asked for last in front
 }
 
-// NewMemory returns a Memory that holds pages of budget bytes together; 0
-// means [DefaultMemory].
-func NewMemory(budget int64) *Memory {
+// NewPageCache returns a PageCache that holds pages of budget bytes together; 0
+// means [DefaultCacheSize].
+func NewPageCache(budget int64) *PageCache {
 	if budget <= 0 {
-		budget = DefaultMemory
+		budget = DefaultCacheSize
 	}
-	return &Memory{
+	return &PageCache{
 		budget: budget, largest: budget / 16, pages: map[pageKey]*list.Element{},
 		builds: semaphore.NewWeighted(builds), streams: connlimit.NewSlots(streams, streamPatience), snapshots: semaphore.NewWeighted(1),
 	}
 }
 
-// stream returns a slot for a client that is sent a page that is not held. A client
+// acquireStream returns a slot for a client that is sent a page that is not held. A client
 // that is slow while others wait is evicted. It fails with errFull if no slot gets free.
-func (m *Memory) stream(ctx context.Context, evict func()) (*connlimit.Slot, error) {
+func (c *PageCache) acquireStream(ctx context.Context, evict func()) (*connlimit.Slot, error) {
 	waiting, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
-	slot, err := m.streams.Acquire(waiting, evict)
+	slot, err := c.streams.Acquire(waiting, evict)
 	if err != nil && ctx.Err() == nil {
 		err = errFull
 	}
 	return slot, err
 }
 
-// get returns the page that is held under a key, nil if there is none. Whoever
+// acquirePage returns the page that is held under a key, nil if there is none. Whoever
 // gets one releases it.
-func (m *Memory) get(key pageKey) *page {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	at := m.pages[key]
+func (c *PageCache) acquirePage(key pageKey) *page {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.pages[key]
 	if at == nil {
 		return nil
 	}
-	m.order.MoveToFront(at)
+	c.order.MoveToFront(at)
 	p := at.Value.(*page)
 	p.refs++
 	return p
 }
 
-// hold is for those to whom another has handed the page that it put.
-func (m *Memory) hold(p *page) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// retainPage is for those to whom another has handed the page that it put.
+func (c *PageCache) retainPage(p *page) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if p.refs == 0 && !p.cached {
-		m.used += p.held
+		c.used += p.held
 	}
 	p.refs++
 }
 
-func (m *Memory) release(p *page) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (c *PageCache) releasePage(p *page) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	p.refs--
 	if p.refs == 0 && !p.cached {
-		m.used -= p.held
+		c.used -= p.held
 	}
 }
 
-// put takes a page in place of the one that there was. If there is no room for
+// storePage takes a page in place of the one that there was. If there is no room for
 // it, because all that is held is being sent, it loses its body.
-func (m *Memory) put(p *page) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if at := m.pages[p.pageKey]; at != nil {
-		m.drop(at)
+func (c *PageCache) storePage(p *page) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := c.pages[p.pageKey]; at != nil {
+		c.dropPage(at)
 	}
-	p.held = int64(cap(p.body)) + p.sum.size() + pageOverhead
-	if !m.room(p.held) {
+	p.held = int64(cap(p.body)) + p.sum.memorySize() + pageOverhead
+	if !c.makeRoom(p.held) {
 		p.body, p.held = nil, 0 // no client has the page yet
 		return
 	}
-	m.used += p.held
+	c.used += p.held
 	p.cached = true
-	m.pages[p.pageKey] = m.order.PushFront(p)
+	c.pages[p.pageKey] = c.order.PushFront(p)
 }
 
-// pack keeps the body in gzip, if there is room for it.
-func (m *Memory) pack(p *page, packed []byte) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// storeGzip keeps the body in gzip, if there is room for it.
+func (c *PageCache) storeGzip(p *page, packed []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if p.packed != nil {
 		return true
 	}
 	more := int64(len(packed))
-	if !m.room(more) {
+	if !c.makeRoom(more) {
 		return false
 	}
 	p.packed = packed
 	p.held += more
 	if p.cached || p.refs > 0 {
-		m.used += more
+		c.used += more
 	}
 	return true
 }
 
-// packed returns the body in gzip, nil if it was not made yet.
-func (m *Memory) packed(p *page) []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// gzipBody returns the body in gzip, nil if it was not made yet.
+func (c *PageCache) gzipBody(p *page) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return p.packed
 }
 
-// room makes room for n bytes by dropping the pages that were not requested for longest.
+// makeRoom makes room for n bytes by dropping the pages that were not requested for longest.
 // It reports whether there is room.
-func (m *Memory) room(n int64) bool {
-	for at := m.order.Back(); at != nil && m.used+n > m.budget; {
+func (c *PageCache) makeRoom(n int64) bool {
+	for at := c.order.Back(); at != nil && c.used+n > c.budget; {
 		next := at.Prev()
 		if at.Value.(*page).refs == 0 {
-			m.drop(at)
+			c.dropPage(at)
 		}
 		at = next
 	}
-	return m.used+n <= m.budget
+	return c.used+n <= c.budget
 }
 
-func (m *Memory) drop(at *list.Element) {
-	p := m.order.Remove(at).(*page)
-	delete(m.pages, p.pageKey)
+func (c *PageCache) dropPage(at *list.Element) {
+	p := c.order.Remove(at).(*page)
+	delete(c.pages, p.pageKey)
 	p.cached = false
 	if p.refs == 0 {
-		m.used -= p.held
+		c.used -= p.held
 	}
 }
 

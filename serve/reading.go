@@ -43,8 +43,8 @@ type reading struct {
 	n        int64
 }
 
-// all are the page's entities.
-func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
+// readEntities are the page's entities.
+func (r *reading) readEntities(ctx context.Context) iter.Seq2[*entity, error] {
 	return func(yield func(*entity, error) bool) {
 		if r.from >= r.high {
 			return
@@ -59,22 +59,22 @@ func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
 				r.next = record.Position
 				return
 			}
-			e := r.f.decoder.decode(r.p.id.epoch, record, header)
+			e := r.f.decoder.decodeRecord(r.p.id.epoch, record, header)
 			header = e.header
 			if record.Position < r.low {
-				r.before.add(&e)
+				r.before.normalizeNext(&e)
 				continue
 			}
 			r.own.before = r.before.own
-			if !r.p.linked && !r.own.add(&e) {
+			if !r.p.linked && !r.own.normalizeNext(&e) {
 				continue
 			}
 			r.entities++
 			switch {
 			case !r.p.linked:
 				r.modified = e.modified
-			case r.modified.Before(e.stamp()):
-				r.modified = e.stamp()
+			case r.modified.Before(e.updateTime()):
+				r.modified = e.updateTime()
 			}
 			if !yield(&e, nil) {
 				return
@@ -83,24 +83,24 @@ func (r *reading) all(ctx context.Context) iter.Seq2[*entity, error] {
 	}
 }
 
-// write reads and writes all entities. It fails with errClash if the boundary
+// writeEntities reads and writes all entities. It fails with errClash if the boundary
 // does not do, when it has seen them all.
-func (r *reading) write(ctx context.Context) error {
+func (r *reading) writeEntities(ctx context.Context) error {
 	// About as much as the last page of the feed had for so many positions.
 	guess := r.f.density.Load() * int64(r.high-min(r.low, r.high))
 	r.b = make([]byte, 0, min(guess+guess/16, r.f.memory.largest)+slack)
 	var clash error
-	for e, err := range r.all(ctx) {
+	for e, err := range r.readEntities(ctx) {
 		if err != nil {
 			return err
 		}
 		begin := len(r.b)
-		r.b = r.f.format.entity(r.b, r.p, e)
+		r.b = r.f.format.appendEntity(r.b, r.p, e)
 		part := r.b[begin:]
 		if !r.p.linked && clashes(part, r.p.boundary) {
 			clash = errClash
 		}
-		if err := r.add(part); err != nil {
+		if err := r.addPart(part); err != nil {
 			return err
 		}
 		if r.p.linked {
@@ -110,8 +110,8 @@ func (r *reading) write(ctx context.Context) error {
 	return clash
 }
 
-// add adds an entity that has been written behind the others.
-func (r *reading) add(part []byte) error {
+// addPart adds an entity that has been written behind the others.
+func (r *reading) addPart(part []byte) error {
 	r.n += int64(len(part))
 	r.hash.Write(part)
 	if r.n > r.f.memory.largest {
@@ -135,11 +135,11 @@ type version struct {
 	whole bool // it replaces those before it
 }
 
-// finish gives the page its bytes, once all else of it is known.
-func (r *reading) finish() {
+// finishPage gives the page its bytes, once all else of it is known.
+func (r *reading) finishPage() {
 	p := r.p
-	head, tail := r.f.format.frame(r.f.cfg, p)
-	chunks := r.chunks()
+	head, tail := r.f.format.headAndTail(r.f.cfg, p)
+	chunks := r.bodyChunks()
 	p.length = int64(len(head)) + r.n + int64(len(tail))
 	r.hash.Write(head)
 	r.hash.Write(tail)
@@ -166,11 +166,11 @@ func (r *reading) finish() {
 // slack is how much more a page may take than it has, besides an eighth of it.
 const slack = 1 << 10
 
-// chunks returns the parts of the body in order. A document has the newest entry first.
+// bodyChunks returns the parts of the body in order. A document has the newest entry first.
 // Of entries with the same ID it has only the newest: they are versions of one entry,
 // their own times may not show which is newer, and many readers take the last one that
 // they see.
-func (r *reading) chunks() (chunks [][]byte) {
+func (r *reading) bodyChunks() (chunks [][]byte) {
 	if !r.p.linked || !r.whole {
 		return [][]byte{r.b}
 	}

@@ -18,7 +18,7 @@ type rssFormat struct{}
 
 func (rssFormat) contentType(*page) string { return "application/rss+xml; charset=utf-8" }
 
-func (rssFormat) frame(c *Config, p *page) (head, tail []byte) {
+func (rssFormat) headAndTail(c *Config, p *page) (head, tail []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s<rss version=\"2.0\"><channel>\n<title>%s</title>\n<link>%s</link>\n<description>%s</description>\n<lastBuildDate>%s</lastBuildDate>\n<generator>feedbridge</generator>\n",
 		xml.Header, escaped(c.Title), escaped(p.base+"/latest"), escaped(c.Title), p.updated().Format(http.TimeFormat))
@@ -31,21 +31,21 @@ func (rssFormat) frame(c *Config, p *page) (head, tail []byte) {
 	return b.Bytes(), []byte("</channel></rss>\n")
 }
 
-// entity appends an item. An item of RSS 2.0 keeps all that it says, and gets the
+// appendEntity appends an item. An item of RSS 2.0 keeps all that it says, and gets the
 // elements that make it complete; entries of Atom and items of RSS 1.0 are converted. A
 // message of any other type becomes the description of an item.
-func (rssFormat) entity(b []byte, _ *page, e *entity) []byte {
+func (rssFormat) appendEntity(b []byte, _ *page, e *entity) []byte {
 	if e.op == "DELETE" {
 		return tombstone(b, e, e.entryID)
 	}
 	if out, ok := rssFromRSS(b, e); ok {
 		return out
 	}
-	if a, ok := readArticle(e.body, e.base()); ok {
+	if a, ok := readArticle(e.body, e.contentBase()); ok {
 		return a.appendRSS(b, e)
 	}
 	a := article{}
-	switch media := e.media(); {
+	switch media := e.mediaType(); {
 	case media == "text/html" && isText(e.body):
 		a.summary = &prose{string(e.body), true}
 	case isText(e.body) && (isTextual(media) || isXML(media)):
@@ -61,19 +61,19 @@ func (rssFormat) entity(b []byte, _ *page, e *entity) []byte {
 // is no such item.
 func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 	s := newScanner(e.body)
-	if kind, err := s.next(); err != nil || kind != startToken || s.tag.local != "item" || s.tag.space != "" {
+	if kind, err := s.nextToken(); err != nil || kind != startToken || s.tag.local != "item" || s.tag.space != "" {
 		return nil, false
 	}
-	root, base := s.tag, resolveURL(e.base(), s.tag.attrIn(xmlSpace, "base"))
-	b = appendStart(b, &tag{local: "item"}, root.bindings, withBase(root.attrs, e.base()))
+	root, base := s.tag, resolveURL(e.contentBase(), s.tag.attrIn(xmlSpace, "base"))
+	b = appendStart(b, &tag{local: "item"}, root.bindings, withBase(root.attrs, e.contentBase()))
 	has := map[string]bool{}
 	for {
-		kind, err := s.next()
+		kind, err := s.nextToken()
 		switch {
 		case err != nil:
 			return nil, false
 		case kind == endToken:
-			if _, err := s.next(); err == nil {
+			if _, err := s.nextToken(); err == nil {
 				return nil, false
 			}
 			if !has["guid"] {
@@ -150,7 +150,7 @@ func appendGUID(b []byte, id string) []byte {
 // appendRSS appends an article as an item.
 func (a *article) appendRSS(b []byte, e *entity) []byte {
 	title := e.entryID
-	if !a.title.isBlank() {
+	if !a.title.hasNoText() {
 		title = strings.TrimSpace(a.title.text)
 		if !a.title.isHTML && looksLikeHTML(title) {
 			title = html.EscapeString(title) // readers would take it for HTML
@@ -159,7 +159,7 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 	b = appendStart(b, &tag{local: "item"}, nil, withBase(nil, a.base))
 	b = appendElement(b, "title", title)
 	b = appendGUID(b, firstOf(a.id, e.entryID))
-	published, updated := e.taken, e.stamp()
+	published, updated := e.taken, e.updateTime()
 	at, _, known := message.ParseDate(a.updated)
 	if known && inRange(at) {
 		published, updated = at, at
@@ -219,14 +219,14 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 	}
 	b = e.appendItemOperation(b)
 	// Readers take a description for HTML.
-	if !a.summary.isBlank() {
+	if !a.summary.hasNoText() {
 		b = appendElement(b, "description", a.summary.asHTML())
 	}
-	if !a.content.isBlank() {
+	if !a.content.hasNoText() {
 		b = fmt.Appendf(b, `<content:encoded xmlns:content="%s">`, contentSpace)
 		b = appendEnd(appendText(b, a.content.asHTML()), "content", "encoded")
 	}
-	if !a.rights.isBlank() {
+	if !a.rights.hasNoText() {
 		b = fmt.Appendf(b, `<dc:rights xmlns:dc="%s">`, dcSpace)
 		b = appendEnd(appendText(b, a.rights.text), "dc", "rights")
 	}

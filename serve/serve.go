@@ -25,7 +25,7 @@
 //     front of it, and does not change before.
 //   - Clients do not load the bus. However many clients request a page, it is read
 //     once; a client that leaves does not end the reading that others wait for.
-//   - A [Memory] bounds the pages in memory, those that slow clients are being sent
+//   - A [PageCache] bounds the pages in memory, those that slow clients are being sent
 //     included. A page that does not fit is read from the bus while
 //     it is sent.
 package serve
@@ -73,7 +73,7 @@ func New(cfg Config, log Log) (*Feed, error) {
 		cfg.Title = cfg.Name
 	}
 	if cfg.Memory == nil {
-		cfg.Memory = NewMemory(0)
+		cfg.Memory = NewPageCache(0)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -99,7 +99,7 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.handler.Ser
 
 // View returns a summary of the feed that is at most a second old. Its error matches
 // [feed.ErrNoTopic] if there is no topic.
-func (f *Feed) View(ctx context.Context) (View, error) { return f.viewer.view(ctx) }
+func (f *Feed) View(ctx context.Context) (View, error) { return f.viewer.currentView(ctx) }
 
 // Run builds snapshots until ctx ends, if the feed has any.
 func (f *Feed) Run(ctx context.Context) {
@@ -120,11 +120,11 @@ func (f *Feed) Entities(ctx context.Context, leftOut func()) (iter.Seq2[feed.Ent
 	if f.cfg.isLinked() {
 		return nil, errors.New("readers of Atom and RSS do not get every message, but the newest of each entry, so there is no order to compare; serve the topic as datareplication, too, and compare that")
 	}
-	newest, err := f.builder.newest(ctx)
+	newest, err := f.builder.newestPage(ctx)
 	if err != nil || newest == nil {
 		return func(func(feed.Entity, error) bool) {}, err
 	}
-	defer f.builder.memory.release(newest)
+	defer f.builder.memory.releasePage(newest)
 	id, span := newest.id, newest.span
 	// What retention has left begins with oldest, and is read with the page in front
 	// of it. The newest page is there whatever it took.
@@ -138,7 +138,7 @@ func (f *Feed) Entities(ctx context.Context, leftOut func()) (iter.Seq2[feed.Ent
 	}
 	return func(yield func(feed.Entity, error) bool) {
 		k, norm := from, newNormalizer(id.size)
-		for r, err := range f.builder.topic.log.Read(ctx, max(id.at(from).first(), span.First), span.End) {
+		for r, err := range f.builder.topic.log.Read(ctx, max(id.withNumber(from).firstPosition(), span.First), span.End) {
 			if err != nil {
 				yield(feed.Entity{}, fmt.Errorf("the topic: %w", err))
 				return
@@ -151,8 +151,8 @@ func (f *Feed) Entities(ctx context.Context, leftOut func()) (iter.Seq2[feed.Ent
 				k, norm = at, newNormalizer(id.size)
 				norm.before = front
 			}
-			e := f.builder.decoder.decode(id.epoch, r, nil)
-			switch fits := norm.add(&e); {
+			e := f.builder.decoder.decodeRecord(id.epoch, r, nil)
+			switch fits := norm.normalizeNext(&e); {
 			case k < oldest:
 			case !fits:
 				leftOut()

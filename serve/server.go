@@ -77,7 +77,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if r.URL.Path == "/" {
-		s.list(w, r)
+		s.serveIndex(w, r)
 		return
 	}
 	http.Error(w, "There is nothing here. The feeds are listed at /.", http.StatusNotFound)

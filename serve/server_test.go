@@ -269,7 +269,7 @@ func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		pause  time.Duration // before each piece
-		memory *Memory
+		memory *PageCache
 		ok     bool
 	}{
 		"slow": {connlimit.WriteTimeout / 2, nil, true}, "stuck": {connlimit.WriteTimeout * 2, nil, false},
@@ -357,7 +357,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for i := range clients {
 		topic.add(messageOf(fmt.Sprint(i), feed.Put, noon, strings.Repeat("x", size)))
 	}
-	memory := NewMemory(16 * (size + 20_000))
+	memory := NewPageCache(16 * (size + 20_000))
 	s := serveTopic(t, topic, sized(1), func(c *Config) { c.Memory = memory })
 	var conns []net.Conn
 	l := newPipes()
@@ -423,7 +423,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // A page may be dropped between being made and being sent.
 func TestMemoryCountsWhatIsDroppedAndHeld(t *testing.T) {
 	t.Parallel()
-	m := NewMemory(10_000)
+	m := NewPageCache(10_000)
 	a, b := &page{pageKey: pageKey{base: "a"}, body: make([]byte, 5000)}, &page{pageKey: pageKey{base: "b"}, body: make([]byte, 6000)}
 	want := func(n int64) {
 		t.Helper()
@@ -431,26 +431,26 @@ func TestMemoryCountsWhatIsDroppedAndHeld(t *testing.T) {
 			t.Errorf("%d bytes are used, want %d", m.used, n)
 		}
 	}
-	m.put(a)
+	m.storePage(a)
 	want(5000 + pageOverhead)
-	m.put(b)
+	m.storePage(b)
 	want(6000 + pageOverhead)
-	m.hold(a)
+	m.retainPage(a)
 	want(11_000 + 2*pageOverhead)
-	if got := m.get(b.pageKey); got != b || m.get(a.pageKey) != nil {
+	if got := m.acquirePage(b.pageKey); got != b || m.acquirePage(a.pageKey) != nil {
 		t.Errorf("got %v", got)
 	}
-	if m.pack(a, make([]byte, 10)); a.packed != nil {
+	if m.storeGzip(a, make([]byte, 10)); a.packed != nil {
 		t.Error("there was room")
 	}
-	m.release(a)
+	m.releasePage(a)
 	want(6000 + pageOverhead)
-	m.put(a) // b is being sent
+	m.storePage(a) // b is being sent
 	want(6000 + pageOverhead)
 	if a.body != nil {
 		t.Error("there was room")
 	}
-	m.release(b)
+	m.releasePage(b)
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
@@ -514,14 +514,14 @@ func TestTLS(t *testing.T) {
 // room for it.
 func TestLargePageIsNotHeld(t *testing.T) {
 	t.Parallel()
-	memory := NewMemory(160_000)
+	memory := NewPageCache(160_000)
 	s := serveTopic(t, sampleTopic(200), sized(40), func(c *Config) { c.Memory = memory })
 	for size, held := range map[uint64]bool{5: true, 40: false} {
-		p, err := s.builder.page(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", size, 1}})
+		p, err := s.builder.currentPage(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", size, 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		memory.release(p)
+		memory.releasePage(p)
 		if got := p.body != nil; got != held {
 			t.Errorf("a page of %d bytes is held: %v", p.length, got)
 		}
@@ -538,11 +538,11 @@ func TestPageTakesLittleMoreThanItHas(t *testing.T) {
 	}
 	s := serveTopic(t, topic, sized(10))
 	for k := range uint64(6) {
-		p, err := s.builder.page(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 10, k}})
+		p, err := s.builder.currentPage(t.Context(), pageKey{feed: s.cfg, id: pageID{"e0", 10, k}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.builder.memory.release(p)
+		s.builder.memory.releasePage(p)
 		if most := len(p.body)*9/8 + 1<<10; cap(p.body) > most || len(p.body) < 1000 {
 			t.Errorf("page %d of %d bytes takes %d, want at most %d", k, len(p.body), cap(p.body), most)
 		}

@@ -413,7 +413,7 @@ func TestSnapshotsThatCannotBeBuilt(t *testing.T) {
 func TestSnapshotsAreBuiltInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory := NewMemory(0)
+		memory := NewPageCache(0)
 		start := func() *served {
 			topic := newTopic()
 			topic.numbered(3)
@@ -895,7 +895,7 @@ func TestSnapshotsOfATopicThatGoes(t *testing.T) {
 // Those who write to the topic may know how boundaries are made.
 func TestSnapshotBoundaries(t *testing.T) {
 	t.Parallel()
-	guess := boundary(pageID{}, nil)
+	guess := pageBoundary(pageID{}, nil)
 	for range 3 {
 		topic := newTopic()
 		bodies := []string{"a", guess, "--" + guess + "\r\n\r\n", "\r\n--" + guess + "--", "in the last second"}

@@ -25,33 +25,33 @@ func (t snapshotTopic) Entities(ctx context.Context, span feed.Span, from, to ui
 			return
 		}
 		id := pageID{epoch: span.Epoch, size: uint64(t.pages.cfg.PageSize)}
-		page := id.at(max(from/id.size, 1) - 1) // that is being read
+		page := id.withNumber(max(from/id.size, 1) - 1) // that is being read
 		norm := newNormalizer(0)
 		var e entity
 		var out snapshot.Entity
-		for r, err := range t.pages.topic.log.Read(ctx, max(span.First, page.first()), to) {
+		for r, err := range t.pages.topic.log.Read(ctx, max(span.First, page.firstPosition()), to) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
 			if k := r.Position / id.size; k > page.k {
 				var front summary
-				if k == page.k+1 && id.at(k).whole(span) {
+				if k == page.k+1 && id.withNumber(k).isWhole(span) {
 					front = norm.own
 				}
-				norm, page = newNormalizer(id.size), id.at(k)
+				norm, page = newNormalizer(id.size), id.withNumber(k)
 				norm.before = front
 			}
-			e = t.pages.decoder.decode(span.Epoch, r, e.header)
+			e = t.pages.decoder.decodeRecord(span.Epoch, r, e.header)
 			own := e.id // the normalizer may change it
-			if !norm.add(&e) || e.position < from {
+			if !norm.normalizeNext(&e) || e.position < from {
 				continue
 			}
 			out = snapshot.Entity{
 				Position: e.position, ID: own, Op: e.op, Modified: e.modified, Header: e.header, Body: e.body,
 				Key: r.Key, Tombstone: r.Tombstone, Part: &e,
 			}
-			out.HasID = e.said(message.ContentID) != ""
+			out.HasID = e.headerValue(message.ContentID) != ""
 			if t.pages.cfg.Snapshot.Key != nil && r.Key != nil {
 				with := e
 				with.addKey(r.Key)

@@ -32,8 +32,8 @@ type snapshotIndex struct {
 	Pages     []string `json:"pages"`
 }
 
-// serve answers for the newest snapshot, for the index of a snapshot, and for a page.
-func (s *snapshotHandler) serve(w http.ResponseWriter, r *http.Request, name, base string) error {
+// serveSnapshot answers for the newest snapshot, for the index of a snapshot, and for a page.
+func (s *snapshotHandler) serveSnapshot(w http.ResponseWriter, r *http.Request, name, base string) error {
 	// The snapshots of a topic that was deleted are gone with it. While the bus does not
 	// answer, the topic counts as existing.
 	span, err := s.topic.Span(r.Context())
@@ -62,22 +62,22 @@ func (s *snapshotHandler) serve(w http.ResponseWriter, r *http.Request, name, ba
 	k, err := strconv.Atoi(number)
 	switch {
 	case at == nil && !ours:
-		return newAnswer(http.StatusNotFound, "There is no such snapshot. The newest is at %s/snapshots/latest.", s.cfg.home())
+		return newAnswer(http.StatusNotFound, "There is no such snapshot. The newest is at %s/snapshots/latest.", s.cfg.feedURL())
 	case gone:
 		return errGone
 	case pending:
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		return newAnswer(http.StatusServiceUnavailable, "This snapshot is not there yet, and may be being built.")
 	case at == nil:
-		return newAnswer(http.StatusGone, "This snapshot is gone: there are newer ones. The newest is at %s/snapshots/latest.", s.cfg.home())
+		return newAnswer(http.StatusGone, "This snapshot is gone: there are newer ones. The newest is at %s/snapshots/latest.", s.cfg.feedURL())
 	case ofPage && (err != nil || k < 0 || k >= at.Pages() || strconv.Itoa(k) != number):
-		return newAnswer(http.StatusNotFound, "This snapshot has no such page. Its index is at %s/snapshots/%s.", s.cfg.home(), id)
+		return newAnswer(http.StatusNotFound, "This snapshot has no such page. Its index is at %s/snapshots/%s.", s.cfg.feedURL(), id)
 	}
 	w.Header().Set("Vary", "Accept") // browsers get a page for people
 	w.Header().Set("Cache-Control", s.cfg.cacheControl(true))
 	switch {
 	case wantsHTML(r):
-		return s.browse(w, r, at, k, ofPage)
+		return s.browseSnapshot(w, r, at, k, ofPage)
 	case ofPage:
 		p := at.Page(k)
 		w.Header().Set("Content-Type", `multipart/mixed; boundary="`+p.Boundary+`"`)
@@ -85,10 +85,10 @@ func (s *snapshotHandler) serve(w http.ResponseWriter, r *http.Request, name, ba
 		http.ServeContent(w, r, "", p.Modified, p)
 		return nil
 	}
-	return s.index(w, r, at, base)
+	return s.serveIndex(w, r, at, base)
 }
 
-func (s *snapshotHandler) index(w http.ResponseWriter, r *http.Request, at *snapshot.Snapshot, base string) error {
+func (s *snapshotHandler) serveIndex(w http.ResponseWriter, r *http.Request, at *snapshot.Snapshot, base string) error {
 	in := snapshotIndex{ID: at.ID, CreatedAt: at.Created.Format(time.RFC3339), Pages: make([]string, at.Pages())}
 	for k := range in.Pages {
 		in.Pages[k] = fmt.Sprintf("%s/snapshots/%s/%d", base, at.ID, k)
@@ -131,9 +131,9 @@ var browsingSnapshot = template.Must(template.New("snapshot").Funcs(template.Fun
 {{end}}</html>
 `))
 
-// browse answers with a snapshot, or with page k of it, for people.
-func (s *snapshotHandler) browse(w http.ResponseWriter, r *http.Request, at *snapshot.Snapshot, k int, ofPage bool) error {
-	shown := shownSnapshot{Title: s.cfg.Title, Home: s.cfg.home(), ID: at.ID, Created: at.Created.UTC(), Page: k, Last: at.Pages() - 1}
+// browseSnapshot answers with a snapshot, or with page k of it, for people.
+func (s *snapshotHandler) browseSnapshot(w http.ResponseWriter, r *http.Request, at *snapshot.Snapshot, k int, ofPage bool) error {
+	shown := shownSnapshot{Title: s.cfg.Title, Home: s.cfg.feedURL(), ID: at.ID, Created: at.Created.UTC(), Page: k, Last: at.Pages() - 1}
 	for n := range at.Pages() {
 		shown.Pages = append(shown.Pages, n)
 	}
@@ -164,6 +164,6 @@ func shownPart(p snapshot.Page) (all []shownEntity, err error) {
 		e := entity{id: part.Header.Get(message.ContentID), contentType: part.Header.Get(message.ContentType), body: body}
 		e.op, _ = message.ParseOperation(part.Header.Get(message.OperationType))
 		e.modified, _, _ = message.ParseDate(part.Header.Get(message.LastModified))
-		all = append(all, shown(&e))
+		all = append(all, newShownEntity(&e))
 	}
 }

@@ -26,26 +26,26 @@ type spanCache struct {
 }
 
 // Span returns which positions the topic has, or had a moment ago.
-func (t *spanCache) Span(ctx context.Context) (feed.Span, error) {
-	t.mu.Lock()
-	span, at := t.span, t.at
-	t.mu.Unlock()
+func (c *spanCache) Span(ctx context.Context) (feed.Span, error) {
+	c.mu.Lock()
+	span, at := c.span, c.at
+	c.mu.Unlock()
 	if !at.IsZero() && time.Since(at) < spanFor {
 		return span, nil
 	}
-	return together(ctx, &t.flights, "span", t.spanNow)
+	return together(ctx, &c.flights, "span", c.spanNow)
 }
 
 // spanNow asks the bus.
-func (t *spanCache) spanNow(ctx context.Context) (feed.Span, error) {
+func (c *spanCache) spanNow(ctx context.Context) (feed.Span, error) {
 	at := time.Now()
-	span, err := t.log.Span(ctx)
+	span, err := c.log.Span(ctx)
 	if err != nil {
 		at = time.Time{}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.span, t.at = span, at
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.span, c.at = span, at
 	return span, err
 }
 
@@ -69,28 +69,28 @@ func together[T any](ctx context.Context, flights *singleflight.Group, key strin
 	}
 }
 
-// first returns the first position in [from, to) that has a message.
-func (t *spanCache) first(ctx context.Context, from, to uint64) (position uint64, ok bool, err error) {
+// firstMessage returns the first position in [from, to) that has a message.
+func (c *spanCache) firstMessage(ctx context.Context, from, to uint64) (position uint64, ok bool, err error) {
 	if from >= to {
 		return 0, false, nil
 	}
-	for r, err := range t.log.Read(ctx, from, to) {
+	for r, err := range c.log.Read(ctx, from, to) {
 		return r.Position, err == nil, err
 	}
 	return 0, false, nil
 }
 
-// newest returns the position of the n-th newest message, or of the oldest one if
+// newestMessage returns the position of the n-th newest message, or of the oldest one if
 // there are not so many; the end of the topic if there is none. Most positions may
 // have no message: those of checkpoints have none.
-func (t *spanCache) newest(ctx context.Context, span feed.Span, n uint64) (position uint64, err error) {
+func (c *spanCache) newestMessage(ctx context.Context, span feed.Span, n uint64) (position uint64, err error) {
 	for width := 2 * n; ; width *= 4 {
 		from := span.First
 		if width < span.End-span.First {
 			from = span.End - width
 		}
 		var last []uint64 // the positions of n messages at least, if there are so many
-		for r, err := range t.log.Read(ctx, from, span.End) {
+		for r, err := range c.log.Read(ctx, from, span.End) {
 			if err != nil {
 				return 0, err
 			}
@@ -110,13 +110,13 @@ func (t *spanCache) newest(ctx context.Context, span feed.Span, n uint64) (posit
 	}
 }
 
-// after returns the first page behind page k that has a message.
-func (t *spanCache) after(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
+// nextPage returns the first page behind page k that has a message.
+func (c *spanCache) nextPage(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
 	// The message is mostly right behind the page, and reading more than necessary may
 	// take long.
-	for from, width := id.end(), uint64(1); from < span.End; width = max(width*2, id.size) {
+	for from, width := id.endPosition(), uint64(1); from < span.End; width = max(width*2, id.size) {
 		to := min(from+width, span.End)
-		position, ok, err := t.first(ctx, from, to)
+		position, ok, err := c.firstMessage(ctx, from, to)
 		if ok || err != nil {
 			return position / id.size, ok, err
 		}
@@ -125,13 +125,13 @@ func (t *spanCache) after(ctx context.Context, id pageID, span feed.Span) (k uin
 	return 0, false, nil
 }
 
-// before returns the last page in front of page k that has a message.
-func (t *spanCache) before(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
+// previousPage returns the last page in front of page k that has a message.
+func (c *spanCache) previousPage(ctx context.Context, id pageID, span feed.Span) (k uint64, ok bool, err error) {
 	n := id.size
 	low := span.First / n // no page in front of this one has any
 	for high, width := id.k, uint64(1); high > low; width *= 2 {
 		from := max(low, high-min(width, high))
-		_, ok, err := t.first(ctx, from*n, min(high*n, span.End))
+		_, ok, err := c.firstMessage(ctx, from*n, min(high*n, span.End))
 		if err != nil {
 			return 0, false, err
 		}
@@ -141,7 +141,7 @@ func (t *spanCache) before(ctx context.Context, id pageID, span feed.Span) (k ui
 		}
 		for high-from > 1 { // there is one in [from, high)
 			middle := from + (high-from)/2
-			_, ok, err := t.first(ctx, middle*n, min(high*n, span.End))
+			_, ok, err := c.firstMessage(ctx, middle*n, min(high*n, span.End))
 			if err != nil {
 				return 0, false, err
 			}

@@ -24,17 +24,17 @@ type stream struct {
 	sent int // by the last Read, which the client has taken when it is called again
 }
 
-// chunks are the bytes of a page that has no links in it.
-func (f *pageBuilder) chunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
+// streamChunks are the bytes of a page that has no links in it.
+func (pb *pageBuilder) streamChunks(ctx context.Context, p *page) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		head, tail := f.format.frame(f.cfg, p)
+		head, tail := pb.format.headAndTail(pb.cfg, p)
 		if !yield(head, nil) {
 			return
 		}
 		var b []byte
-		for e, err := range f.read(ctx, p, nil).all(ctx) {
+		for e, err := range pb.newReading(ctx, p, nil).readEntities(ctx) {
 			if err == nil {
-				b = f.format.entity(b[:0], p, e)
+				b = pb.format.appendEntity(b[:0], p, e)
 			}
 			if !yield(b, err) || err != nil {
 				return
@@ -58,7 +58,7 @@ func (s *stream) Read(b []byte) (n int, err error) {
 	}
 	if s.next == nil || s.at > s.want {
 		s.Close()
-		s.next, s.stop = iter.Pull2(s.f.chunks(s.ctx, s.p))
+		s.next, s.stop = iter.Pull2(s.f.streamChunks(s.ctx, s.p))
 		s.rest, s.at = nil, 0
 	}
 	for len(s.rest) == 0 || s.at < s.want {

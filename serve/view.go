@@ -46,8 +46,8 @@ type viewer struct {
 	at   time.Time
 }
 
-// view returns a view that is at most viewFor old.
-func (v *viewer) view(ctx context.Context) (View, error) {
+// currentView returns a view that is at most viewFor old.
+func (v *viewer) currentView(ctx context.Context) (View, error) {
 	v.mu.Lock()
 	last, err, at := v.last, v.err, v.at
 	v.mu.Unlock()
@@ -56,8 +56,8 @@ func (v *viewer) view(ctx context.Context) (View, error) {
 	}
 	// A caller that leaves early does not decide what others see.
 	return together(ctx, &v.topic.flights, "view", func(ctx context.Context) (View, error) {
-		view, err := v.inspect(ctx)
-		v.outage.report(err)
+		view, err := v.readView(ctx)
+		v.outage.logChange(err)
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.last, v.err, v.at = view, err, time.Now()
@@ -65,15 +65,15 @@ func (v *viewer) view(ctx context.Context) (View, error) {
 	})
 }
 
-// inspect asks the topic for a view.
-func (v *viewer) inspect(ctx context.Context) (View, error) {
+// readView asks the topic for a view.
+func (v *viewer) readView(ctx context.Context) (View, error) {
 	span, err := v.topic.Span(ctx)
 	if err != nil {
 		return View{}, err
 	}
 	id := pageID{epoch: span.Epoch, size: uint64(v.cfg.PageSize)}
 	// It is not the page that is asked for, which may be large.
-	last, ok, err := v.topic.before(ctx, pageID{span.Epoch, 1, span.End}, span)
+	last, ok, err := v.topic.previousPage(ctx, pageID{span.Epoch, 1, span.End}, span)
 	if err != nil || !ok {
 		return View{Span: span}, err
 	}
@@ -90,7 +90,7 @@ func (v *viewer) inspect(ctx context.Context) (View, error) {
 	if span.First > 0 {
 		id.k = min((span.First+id.size-1)/id.size+1, newest)
 	}
-	position, ok, err := v.topic.first(ctx, max(span.First, id.first()), span.End)
+	position, ok, err := v.topic.firstMessage(ctx, max(span.First, id.firstPosition()), span.End)
 	if err != nil {
 		return View{}, err
 	}
@@ -103,7 +103,7 @@ func (v *viewer) inspect(ctx context.Context) (View, error) {
 		}
 		view.exact = true
 	}
-	if oldest := id.at(position / id.size); ok && (!v.cfg.isLinked() || oldest.end() <= span.End) {
+	if oldest := id.withNumber(position / id.size); ok && (!v.cfg.isLinked() || oldest.endPosition() <= span.End) {
 		view.oldest = oldest.String()
 	}
 	if v.snapshots != nil {

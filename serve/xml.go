@@ -23,9 +23,9 @@ func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 var hasScheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[^ <>"{}|\\^` + "`" + `]+$`)
 
-// iri returns an ID as an IRI, as Atom demands. An ID that is no IRI becomes the URL of
+// toIRI returns an ID as an IRI, as Atom demands. An ID that is no IRI becomes the URL of
 // a Content-ID (RFC 2392).
-func iri(id string) string {
+func toIRI(id string) string {
 	if hasScheme.MatchString(id) {
 		return id
 	}

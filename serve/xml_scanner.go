@@ -40,8 +40,8 @@ type tag struct {
 	empty                bool // <a/>
 }
 
-// attr returns the value of an attribute that has no namespace.
-func (t *tag) attr(local string) string { return t.attrIn("", local) }
+// attrValue returns the value of an attribute that has no namespace.
+func (t *tag) attrValue(local string) string { return t.attrIn("", local) }
 
 func (t *tag) attrIn(space, local string) string {
 	for _, a := range t.attrs {
@@ -94,8 +94,8 @@ func newScanner(doc []byte) *scanner {
 	return &scanner{doc: doc, d: d}
 }
 
-// next returns the next token; [io.EOF] behind the root.
-func (s *scanner) next() (tokenKind, error) {
+// nextToken returns the next token; [io.EOF] behind the root.
+func (s *scanner) nextToken() (tokenKind, error) {
 	for {
 		raw, err := s.d.RawToken()
 		switch {
@@ -109,7 +109,7 @@ func (s *scanner) next() (tokenKind, error) {
 			if s.done && len(s.open) == 0 || len(s.open) == deepest {
 				return 0, errXML
 			}
-			return startToken, s.start(raw)
+			return startToken, s.readStartTag(raw)
 		case xml.EndElement:
 			if len(s.open) == 0 {
 				return 0, errXML
@@ -137,8 +137,8 @@ func (s *scanner) next() (tokenKind, error) {
 	}
 }
 
-// start reads a start tag into s.tag.
-func (s *scanner) start(raw xml.StartElement) error {
+// readStartTag reads a start tag into s.tag.
+func (s *scanner) readStartTag(raw xml.StartElement) error {
 	t := tag{prefix: raw.Name.Space, local: raw.Name.Local}
 	if at := s.d.InputOffset(); at >= 2 && s.doc[at-2] == '/' {
 		t.empty = true
@@ -253,7 +253,7 @@ func isLocalName(name string) bool {
 // it.
 func (s *scanner) content(b []byte, without bool) ([]byte, error) {
 	for depth := len(s.open); ; {
-		kind, err := s.next()
+		kind, err := s.nextToken()
 		if err != nil {
 			return nil, errXML
 		}
@@ -317,13 +317,13 @@ func (s *scanner) copyElement(b []byte) ([]byte, error) {
 	return append(b, inner...), nil
 }
 
-// inner returns the content of the element whose start tag was read last: its text, and
+// innerContent returns the content of the element whose start tag was read last: its text, and
 // the same as HTML if there are elements in it.
-func (s *scanner) inner() (text, html string, err error) {
+func (s *scanner) innerContent() (text, html string, err error) {
 	var plain, markup []byte
 	elements := false
 	for depth := len(s.open); len(s.open) >= depth; {
-		kind, err := s.next()
+		kind, err := s.nextToken()
 		if err != nil {
 			return "", "", errXML
 		}

@@ -23,9 +23,9 @@ type credentials struct {
 	redact  *safetext.Redactor
 }
 
-// add sets the headers on a request. It returns the oauth2 token that it used,
+// setHeaders sets the headers on a request. It returns the oauth2 token that it used,
 // if any.
-func (c *credentials) add(ctx context.Context, header http.Header) (*credential.Token, error) {
+func (c *credentials) setHeaders(ctx context.Context, header http.Header) (*credential.Token, error) {
 	for name, values := range c.headers {
 		header[name] = values
 	}

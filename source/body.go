@@ -58,7 +58,7 @@ func (b *body) Read(p []byte) (int, error) {
 		n, err = n-int(over), tooLarge("the page has more than %d bytes (limits.page); raise it if the provider has pages so large", b.limit)
 	}
 	if err != nil && err != io.EOF { //nolint:errorlint // only the bare value is a good end
-		if reason := b.wire.deadline.reason(); reason != nil {
+		if reason := b.wire.deadline.endReason(); reason != nil {
 			err = reason
 		} else if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = fmt.Errorf("the body ended early; it is read again, and if it stays so the provider sends broken pages: %w", err)
@@ -72,11 +72,11 @@ func (b *body) Read(p []byte) (int, error) {
 // Close gives the connection back, or up if too much of the body is left.
 func (b *body) Close() error {
 	if b.err == nil {
-		b.wire.drain()
+		b.wire.drainRest()
 		b.err = fmt.Errorf("%s: %w", b.request, http.ErrBodyReadAfterClose)
 	}
 	err := b.wire.raw.Close()
-	b.wire.deadline.close()
+	b.wire.deadline.endRequest()
 	return err
 }
 
@@ -90,8 +90,8 @@ type wire struct {
 
 func (w *wire) Read(p []byte) (int, error) {
 	if w.idle != nil {
-		w.deadline.start(w.idle)
-		defer w.deadline.stop()
+		w.deadline.startWait(w.idle)
+		defer w.deadline.stopWait()
 	}
 	n, err := w.raw.Read(p)
 	w.n += int64(n)
@@ -101,10 +101,10 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *wire) drain() {
-	w.deadline.start(drainTimeout)
+func (w *wire) drainRest() {
+	w.deadline.startWait(drainTimeout)
 	_, _ = io.CopyN(io.Discard, w.raw, drainBytes)
-	w.deadline.stop()
+	w.deadline.stopWait()
 }
 
 // gunzip unpacks a body. Unlike [gzip.Reader] it reads nothing before the

@@ -44,19 +44,19 @@ func (c *call) String() string {
 	return c.request.Method + " " + c.client.redact.URL(c.request.URL.String())
 }
 
-// close drops the rest of the call, and its connection if necessary.
-func (c *call) close() {
+// closeCall drops the rest of the call, and its connection if necessary.
+func (c *call) closeCall() {
 	_ = newBody(c, false, nil).Close()
 }
 
-// call sends a request to u and returns with the header of the response. The
+// startCall sends a request to u and returns with the header of the response. The
 // caller must end it with close, fail or result.
-func (c *Client) call(ctx context.Context, r Request, u *url.URL) (*call, error) {
+func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, error) {
 	x := &call{client: c}
 	asked := *u
 	asked.Fragment, asked.RawFragment = "", ""
 	x.request = &http.Request{Method: r.Method, URL: &asked, Host: asked.Host, Header: make(http.Header)}
-	if err := c.hosts.wait(ctx, hostPort(u), c.cfg.Limits.Rate); err != nil {
+	if err := c.hosts.checkPause(ctx, hostPort(u), c.cfg.Limits.Rate); err != nil {
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
 
@@ -73,7 +73,7 @@ func (c *Client) call(ctx context.Context, r Request, u *url.URL) (*call, error)
 	if c.atOrigin(u) {
 		var err error
 		transport = c.home
-		if x.token, err = c.credentials.add(ctx, header); err != nil {
+		if x.token, err = c.credentials.setHeaders(ctx, header); err != nil {
 			return nil, fmt.Errorf("%s: %w", x, err)
 		}
 	}
@@ -82,20 +82,20 @@ func (c *Client) call(ctx context.Context, r Request, u *url.URL) (*call, error)
 	timeouts := c.cfg.Timeouts
 	x.request = x.request.WithContext(httptrace.WithClientTrace(x.deadline.ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) {
-			x.deadline.start(&timeoutError{"no answer came", timeouts.Header, "timeouts.header", "raise it if the server is always so slow"})
+			x.deadline.startWait(&timeoutError{"no answer came", timeouts.Header, "timeouts.header", "raise it if the server is always so slow"})
 		},
 	}))
-	x.deadline.start(&timeoutError{"no connection was made", timeouts.Connect, "timeouts.connect", "check the host and port of the url, and the firewalls on the way"})
+	x.deadline.startWait(&timeoutError{"no connection was made", timeouts.Connect, "timeouts.connect", "check the host and port of the url, and the firewalls on the way"})
 	var err error
 	x.response, err = observed{transport, c.observe}.RoundTrip(x.request) //nolint:bodyclose // the call owns it
-	x.deadline.stop()
+	x.deadline.stopWait()
 	if err != nil {
-		if reason := x.deadline.reason(); reason != nil {
+		if reason := x.deadline.endReason(); reason != nil {
 			err = reason
 		} else {
-			err = explain(err, c.cfg.Limits)
+			err = explainTransport(err, c.cfg.Limits)
 		}
-		x.deadline.close()
+		x.deadline.endRequest()
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
 	var known bool
@@ -105,37 +105,37 @@ func (c *Client) call(ctx context.Context, r Request, u *url.URL) (*call, error)
 	switch x.response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		if wait := retryAfter(x.response.Header, x.date); wait > 0 {
-			c.hosts.pause(hostPort(u), wait)
+			c.hosts.pauseHost(hostPort(u), wait)
 		}
 	}
 	return x, nil
 }
 
-// result turns the response into the caller's, or into an error.
-func (c *call) result(r Request) (*Response, error) {
+// toResponse turns the response into the caller's, or into an error.
+func (c *call) toResponse(r Request) (*Response, error) {
 	conditional := r.IfNoneMatch != "" || r.IfModifiedSince != ""
 	res := &Response{Status: c.response.StatusCode, Header: c.response.Header, URL: c.request.URL, Body: http.NoBody, Date: c.date}
 	switch {
 	case (res.Status == http.StatusOK || r.Partial && res.Status == http.StatusIMUsed) && c.request.Method == http.MethodGet:
-		packed, err := c.packed()
+		packed, err := c.isGzip()
 		if size := c.response.ContentLength; err == nil && size > c.client.cfg.Limits.Page {
 			err = tooLarge("the page has %d bytes and may have %d (limits.page); raise it if the provider has pages so large", size, c.client.cfg.Limits.Page)
 		}
 		if err != nil {
-			c.close()
+			c.closeCall()
 			return nil, fmt.Errorf("%s: %w", c, err)
 		}
 		res.Body = newBody(c, packed, &timeoutError{"no bytes of the body came", c.client.cfg.Timeouts.Idle, "timeouts.idle", "raise it if the server always pauses so long"})
 		return res, nil
 	case res.Status == http.StatusOK, res.Status == http.StatusNoContent, res.Status == http.StatusNotModified && conditional:
-		c.close()
+		c.closeCall()
 		return res, nil
 	case res.Status == http.StatusNotModified:
-		return nil, c.fail("the request had no condition")
+		return nil, c.failWithStatus("the request had no condition")
 	case res.Status == http.StatusUnauthorized && c.token != nil && !c.token.Fresh:
 		// The next request shows whether the token was at fault.
 		c.client.credentials.tokens.Drop(c.token)
-		err := c.fail("the token was dropped: the next request has a new one")
+		err := c.failWithStatus("the token was dropped: the next request has a new one")
 		err.transient = true
 		return nil, err
 	case res.Status == http.StatusUnauthorized, res.Status == http.StatusForbidden:
@@ -143,15 +143,15 @@ func (c *call) result(r Request) (*Response, error) {
 			c.client.credentials.tokens.Drop(c.token)
 		}
 		if !c.client.atOrigin(c.request.URL) {
-			return nil, c.fail("auth and headers are not sent there: it is not the origin of the feed")
+			return nil, c.failWithStatus("auth and headers are not sent there: it is not the origin of the feed")
 		}
-		return nil, c.fail("check auth and headers of the feed")
+		return nil, c.failWithStatus("check auth and headers of the feed")
 	}
-	return nil, c.fail("")
+	return nil, c.failWithStatus("")
 }
 
-// packed reports whether the body is compressed by gzip.
-func (c *call) packed() (bool, error) {
+// isGzip reports whether the body is compressed by gzip.
+func (c *call) isGzip() (bool, error) {
 	switch encoding := strings.ToLower(strings.TrimSpace(strings.Join(c.response.Header.Values("Content-Encoding"), ","))); encoding {
 	case "", "identity":
 		return false, nil
@@ -162,18 +162,18 @@ func (c *call) packed() (bool, error) {
 	}
 }
 
-// fail ends the call with an error that names the status.
-func (c *call) fail(note string) *StatusError {
+// failWithStatus ends the call with an error that names the status.
+func (c *call) failWithStatus(note string) *StatusError {
 	err := &StatusError{
 		Method: c.request.Method, URL: c.client.redact.URL(c.request.URL.String()), Status: c.response.StatusCode, note: note,
 		Wait: retryAfter(c.response.Header, c.date),
 	}
-	packed, unreadable := c.packed()
-	c.deadline.start(drainTimeout)
+	packed, unreadable := c.isGzip()
+	c.deadline.startWait(drainTimeout)
 	body := newBody(c, packed, nil)
 	if unreadable == nil && isText(c.response.Header.Get("Content-Type")) {
 		text, _ := io.ReadAll(io.LimitReader(body, readExcerpt))
-		err.Excerpt = excerpt(c.client.redact, string(text), c.client.credentials.secrets(c.request.Header)...)
+		err.Excerpt = excerptBody(c.client.redact, string(text), c.client.credentials.secrets(c.request.Header)...)
 	}
 	_ = body.Close()
 	return err
@@ -184,9 +184,9 @@ func isText(contentType string) bool {
 	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "xml")
 }
 
-// excerpt returns the start of a text that a server wrote, without the secrets of
+// excerptBody returns the start of a text that a server wrote, without the secrets of
 // URLs, and without those that the server was sent and may have repeated.
-func excerpt(redact *safetext.Redactor, text string, secrets ...string) string {
+func excerptBody(redact *safetext.Redactor, text string, secrets ...string) string {
 	// Not the end of it: a secret may be cut in half there.
 	return redact.Excerpt(credential.Mask(text, secrets...), maxExcerpt)
 }

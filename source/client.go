@@ -100,7 +100,7 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	if c.abroad, err = c.hosts.transport(cfg, false); err != nil {
 		return nil, err
 	}
-	if cfg.Auth.OAuth2.set() {
+	if cfg.Auth.OAuth2.hasAnyKey() {
 		c.credentials.tokens = newTokens(cfg, observed{c.home, c.observe})
 	}
 	return c, nil
@@ -160,18 +160,18 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if err != nil {
 		return nil, feed.Permanent(fmt.Errorf("%s %q: this is not a URL: %w", r.Method, c.redact.URL(r.URL), parseError(err)))
 	}
-	if err := c.permit(c.origin, u); err != nil {
+	if err := c.checkHost(c.origin, u); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", r.Method, c.redact.URL(u.String()), err)
 	}
 	moved := true
 	for redirects := 0; ; redirects++ {
-		answer, err := c.call(ctx, r, u)
+		answer, err := c.startCall(ctx, r, u)
 		if err != nil {
 			return nil, err
 		}
 		location := answer.response.Header.Get("Location")
 		if location == "" || !slices.Contains(followed, answer.response.StatusCode) {
-			res, err := answer.result(r)
+			res, err := answer.toResponse(r)
 			if err == nil {
 				res.Moved = moved && redirects > 0
 			}
@@ -183,14 +183,14 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 			moved = false
 		}
 		if redirects == c.cfg.Limits.Redirects {
-			return nil, answer.fail(fmt.Sprintf("after %d redirects in a row (limits.redirects); check where the url leads: a loop, or a login page", redirects))
+			return nil, answer.failWithStatus(fmt.Sprintf("after %d redirects in a row (limits.redirects); check where the url leads: a loop, or a login page", redirects))
 		}
-		answer.close()
+		answer.closeCall()
 		next, err := u.Parse(location)
 		if err != nil {
 			return nil, feed.Permanent(fmt.Errorf("%s: redirect to %q: this is not a URL: %w", answer, c.redact.URL(location), parseError(err)))
 		}
-		if err := c.permit(u, next); err != nil {
+		if err := c.checkHost(u, next); err != nil {
 			return nil, fmt.Errorf("%s: redirect to %s: %w", answer, c.redact.URL(next.String()), err)
 		}
 		u = next
@@ -204,9 +204,9 @@ var followed = []int{
 	http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
 }
 
-// permit returns an error unless a link or a redirect may lead from one URL to the
+// checkHost returns an error unless a link or a redirect may lead from one URL to the
 // other.
-func (c *Client) permit(from, to *url.URL) error {
+func (c *Client) checkHost(from, to *url.URL) error {
 	refuse := func(format string, args ...any) error { return feed.Permanent(fmt.Errorf(format, args...)) }
 	switch {
 	case to.Scheme != "http" && to.Scheme != "https":
@@ -217,7 +217,7 @@ func (c *Client) permit(from, to *url.URL) error {
 		return refuse("links and redirects must not contain credentials; the provider has to mend them")
 	case to.Scheme == "http" && (from.Scheme == "https" || c.origin.Scheme == "https"):
 		return refuse("the way from https back to http is refused; the provider has to mend its links")
-	case c.atOrigin(to) || c.allows(to):
+	case c.atOrigin(to) || c.allowsHost(to):
 		return nil
 	case to.Scheme == "https" && strings.EqualFold(to.Hostname(), c.origin.Hostname()):
 		return refuse("%s is not the origin of the feed, %s://%s: if the feed has moved to https, write that in its url, or name %s in allow_hosts",
@@ -230,7 +230,7 @@ func (c *Client) atOrigin(u *url.URL) bool {
 	return u.Scheme == c.origin.Scheme && hostPort(u) == hostPort(c.origin)
 }
 
-func (c *Client) allows(u *url.URL) bool {
+func (c *Client) allowsHost(u *url.URL) bool {
 	return slices.ContainsFunc(c.allowed, func(host string) bool {
 		return hostPort(&url.URL{Scheme: u.Scheme, Host: host}) == hostPort(u)
 	})

@@ -25,19 +25,19 @@ func newDeadline(ctx context.Context) *deadline {
 	return d
 }
 
-// start begins a wait and ends the one before it.
-func (d *deadline) start(wait *timeoutError) {
+// startWait begins a wait and ends the one before it.
+func (d *deadline) startWait(wait *timeoutError) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.wait = wait
 	if d.timer == nil {
-		d.timer = time.AfterFunc(wait.limit, d.expire)
+		d.timer = time.AfterFunc(wait.limit, d.onExpiry)
 		return
 	}
 	d.timer.Reset(wait.limit)
 }
 
-func (d *deadline) expire() {
+func (d *deadline) onExpiry() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	// If the wait has ended in this very moment and another has begun, that
@@ -47,8 +47,8 @@ func (d *deadline) expire() {
 	}
 }
 
-// stop ends the wait.
-func (d *deadline) stop() {
+// stopWait ends the wait.
+func (d *deadline) stopWait() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.wait = nil
@@ -57,15 +57,15 @@ func (d *deadline) stop() {
 	}
 }
 
-// close ends the request.
-func (d *deadline) close() {
-	d.stop()
+// endRequest ends the request.
+func (d *deadline) endRequest() {
+	d.stopWait()
 	d.cancel(nil)
 }
 
-// reason is why the request was ended from this side: a timeout of ours, or
+// endReason is why the request was ended from this side: a timeout of ours, or
 // the end of the caller's context. It is nil if it was not.
-func (d *deadline) reason() error {
+func (d *deadline) endReason() error {
 	if late, ok := errors.AsType[*timeoutError](context.Cause(d.ctx)); ok {
 		return late
 	}

@@ -56,20 +56,20 @@ func (e *StatusError) Error() string {
 	case e.Wait > 0:
 		fmt.Fprintf(&b, "; it asks to wait %v", e.Wait)
 	case e.note == "":
-		b.WriteString("; " + cure(e.Status))
+		b.WriteString("; " + statusCure(e.Status))
 	}
 	return b.String()
 }
 
-// cure returns what an operator can do about a status. It does not mention retries,
+// statusCure returns what an operator can do about a status. It does not mention retries,
 // which only the caller knows of.
-func cure(status int) string {
+func statusCure(status int) string {
 	switch {
 	case status == http.StatusNotFound, status == http.StatusGone:
 		return "check the url; if it is right, ask the provider where the page went"
 	case status == http.StatusTooManyRequests:
 		return "if it happens often, raise every or lower limits.rate"
-	case passes(status):
+	case isTransientStatus(status):
 		return "if it stays so, the provider has to mend it"
 	case status < 400:
 		return "feedbridge cannot use this answer; check the url, and what stands between here and the provider"
@@ -80,13 +80,13 @@ func cure(status int) string {
 // Is makes the error match [feed.ErrPermanent] if its status does not pass by
 // itself.
 func (e *StatusError) Is(target error) bool {
-	return target == feed.ErrPermanent && !e.transient && !passes(e.Status)
+	return target == feed.ErrPermanent && !e.transient && !isTransientStatus(e.Status)
 }
 
 // RetryAfter is Wait.
 func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
-func passes(status int) bool {
+func isTransientStatus(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
@@ -107,9 +107,9 @@ func (e *timeoutError) Error() string {
 }
 func (e *timeoutError) Timeout() bool { return true }
 
-// explain puts into words the failures that an operator meets before there is
+// explainTransport puts into words the failures that an operator meets before there is
 // a response.
-func explain(err error, limits Limits) error {
+func explainTransport(err error, limits Limits) error {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Errorf("the host's name cannot be resolved; check the url, and DNS on this machine: %w", err)
 	}

@@ -33,9 +33,9 @@ type limiterKey struct {
 	rate float64
 }
 
-// wait returns when the host may be asked. A host that has asked for a pause
+// checkPause returns when the host may be asked. A host that has asked for a pause
 // is an error at once: a feed that sleeps in here could not say why it lags.
-func (h *Hosts) wait(ctx context.Context, host string, perSecond float64) error {
+func (h *Hosts) checkPause(ctx context.Context, host string, perSecond float64) error {
 	h.mu.Lock()
 	left := time.Until(h.pauses[host])
 	if left <= 0 {
@@ -63,9 +63,9 @@ func (h *Hosts) wait(ctx context.Context, host string, perSecond float64) error 
 	return nil
 }
 
-// pause keeps requests away from host for d. A shorter pause does not end a
+// pauseHost keeps requests away from host for d. A shorter pause does not end a
 // longer one.
-func (h *Hosts) pause(host string, d time.Duration) {
+func (h *Hosts) pauseHost(host string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.pauses == nil {

@@ -22,12 +22,12 @@ func newTokens(cfg Config, transport http.RoundTripper) *credential.Tokens {
 		},
 	}, http.Client{Transport: transport}, func(ctx context.Context) (context.Context, func(error) error) {
 		d := newDeadline(ctx)
-		d.start(late)
+		d.startWait(late)
 		return d.ctx, func(err error) error {
-			if reason := d.reason(); err != nil && reason != nil {
+			if reason := d.endReason(); err != nil && reason != nil {
 				err = reason
 			}
-			d.close()
+			d.endRequest()
 			return err
 		}
 	})
@@ -41,14 +41,14 @@ func explainToken(err error, settings OAuth2, limits Limits, redact *safetext.Re
 		return err // of the client's secret
 	}
 	if refused := failed.Response; refused != nil {
-		status := &StatusError{Method: http.MethodPost, URL: redact.URL(settings.TokenURL), Status: refused.StatusCode, Excerpt: excerpt(redact, failed.Text)}
+		status := &StatusError{Method: http.MethodPost, URL: redact.URL(settings.TokenURL), Status: refused.StatusCode, Excerpt: excerptBody(redact, failed.Text)}
 		status.Wait = retryAfter(refused.Header, time.Now())
 		if status.Status == http.StatusBadRequest || status.Status == http.StatusUnauthorized {
 			status.note = "check client_id, the client's secret, and scopes"
-		} else if !passes(status.Status) {
+		} else if !isTransientStatus(status.Status) {
 			status.note = "check auth.oauth2.token_url"
 		}
 		return fmt.Errorf("%s: %w", what, status)
 	}
-	return fmt.Errorf("%s: POST %s: %w", what, redact.URL(settings.TokenURL), explain(failed.Err, limits))
+	return fmt.Errorf("%s: POST %s: %w", what, redact.URL(settings.TokenURL), explainTransport(failed.Err, limits))
 }

@@ -34,14 +34,14 @@ func (c Config) Validate() []error {
 			fail("allow_hosts[%d]: %w", i, err)
 		}
 	}
-	kinds := c.Auth.kinds()
+	kinds := c.Auth.authorizationKeys()
 	if len(kinds) > 1 {
 		fail("auth: %s exclude each other: keep one", strings.Join(kinds, " and "))
 	}
 	if len(kinds) > 0 && authorization {
 		fail("headers: Authorization and auth.%s exclude each other: keep one", kinds[0])
 	}
-	errs = append(errs, c.Auth.validate()...)
+	errs = append(errs, c.Auth.validateAuth()...)
 
 	for _, d := range []struct {
 		key      string
@@ -65,8 +65,8 @@ func (c Config) Validate() []error {
 	return errs
 }
 
-// kinds lists the keys under auth that set an Authorization header.
-func (a Auth) kinds() []string {
+// authorizationKeys lists the keys under auth that set an Authorization header.
+func (a Auth) authorizationKeys() []string {
 	var kinds []string
 	for _, k := range []struct {
 		key string
@@ -75,7 +75,7 @@ func (a Auth) kinds() []string {
 		{"bearer", a.Bearer != ""},
 		{"bearer_file", a.BearerFile != ""},
 		{"basic", a.Basic != Basic{}},
-		{"oauth2", a.OAuth2.set()},
+		{"oauth2", a.OAuth2.hasAnyKey()},
 	} {
 		if k.set {
 			kinds = append(kinds, k.key)
@@ -84,11 +84,11 @@ func (a Auth) kinds() []string {
 	return kinds
 }
 
-func (o OAuth2) set() bool {
+func (o OAuth2) hasAnyKey() bool {
 	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || o.ClientSecretFile != "" || len(o.Scopes) > 0
 }
 
-func (a Auth) validate() []error {
+func (a Auth) validateAuth() []error {
 	var errs []error
 	fail := func(text string) { errs = append(errs, errors.New(text)) }
 
@@ -106,7 +106,7 @@ func (a Auth) validate() []error {
 			fail("auth.basic: set one of password and password_file")
 		}
 	}
-	if o := a.OAuth2; o.set() {
+	if o := a.OAuth2; o.hasAnyKey() {
 		if err := CheckURL(o.TokenURL); err != nil {
 			errs = append(errs, fmt.Errorf("auth.oauth2.token_url: %w", err))
 		}

@@ -28,28 +28,28 @@ type side struct {
 	byID  map[string][]*item
 }
 
-func open(stream iter.Seq2[feed.Entity, error]) *side {
+func newSide(stream iter.Seq2[feed.Entity, error]) *side {
 	s := &side{byID: map[string][]*item{}}
 	s.next, s.stop = iter.Pull2(stream)
 	return s
 }
 
-// head returns the first item that is not settled, or nil at the stream's end.
-func (s *side) head() (*item, error) {
+// firstUnmatched returns the first item that is not settled, or nil at the stream's end.
+func (s *side) firstUnmatched() (*item, error) {
 	for len(s.ahead) > 0 && s.ahead[0].settled {
 		s.ahead[0] = nil
 		s.ahead = s.ahead[1:]
 	}
 	if len(s.ahead) == 0 {
-		if err := s.fill(1); err != nil || s.live == 0 {
+		if err := s.readUnmatched(1); err != nil || s.live == 0 {
 			return nil, err
 		}
 	}
 	return s.ahead[0], nil
 }
 
-// fill reads on until n items are not settled, or the stream ends.
-func (s *side) fill(n int) error {
+// readUnmatched reads on until n items are not settled, or the stream ends.
+func (s *side) readUnmatched(n int) error {
 	for s.live < n && !s.end {
 		e, err, ok := s.next()
 		if err != nil {
@@ -68,16 +68,16 @@ func (s *side) fill(n int) error {
 	return nil
 }
 
-// find returns the first item with that ID, or nil.
-func (s *side) find(id string) *item {
+// findByID returns the first item with that ID, or nil.
+func (s *side) findByID(id string) *item {
 	if found := s.byID[id]; len(found) > 0 {
 		return found[0]
 	}
 	return nil
 }
 
-// remove settles an item, which is the first with its ID.
-func (s *side) remove(it *item) {
+// markMatched settles an item, which is the first with its ID.
+func (s *side) markMatched(it *item) {
 	it.settled = true
 	s.live--
 	if rest := s.byID[it.id][1:]; len(rest) > 0 {

@@ -72,11 +72,11 @@ func Compare(first, second iter.Seq2[feed.Entity, error], window int, report fun
 	if window <= 0 {
 		window = DefaultWindow
 	}
-	c := &comparison{a: open(first), b: open(second), window: window, report: report}
+	c := &comparison{a: newSide(first), b: newSide(second), window: window, report: report}
 	defer c.a.stop()
 	defer c.b.stop()
 	for !c.ended {
-		if err := c.step(); err != nil {
+		if err := c.compareNext(); err != nil {
 			return c.summary(), err
 		}
 	}
@@ -96,70 +96,70 @@ func (c *comparison) summary() Summary {
 	return c.sum
 }
 
-// step settles the next entity of one stream or of both.
-func (c *comparison) step() error {
-	a, err := c.a.head()
+// compareNext settles the next entity of one stream or of both.
+func (c *comparison) compareNext() error {
+	a, err := c.a.firstUnmatched()
 	if err != nil {
 		return err
 	}
-	b, err := c.b.head()
+	b, err := c.b.firstUnmatched()
 	switch {
 	case err != nil:
 		return err
 	case a == nil && b == nil:
 		c.sum.Complete, c.ended = true, true
 	case a == nil:
-		c.extra(b)
+		c.reportExtra(b)
 	case b == nil:
 		c.missing(a)
 	case a.id == b.id:
-		c.pair(a, b, false)
+		c.comparePair(a, b, false)
 	default:
-		return c.apart(a, b)
+		return c.matchDifferentIDs(a, b)
 	}
 	return nil
 }
 
-// apart settles two entities that have other IDs, by looking for each in the
+// matchDifferentIDs settles two entities that have other IDs, by looking for each in the
 // other stream. Of two that are in both, the one whose fellow is further away is
 // the one that was moved.
-func (c *comparison) apart(a, b *item) error {
-	if err := c.a.fill(c.window); err != nil {
+func (c *comparison) matchDifferentIDs(a, b *item) error {
+	if err := c.a.readUnmatched(c.window); err != nil {
 		return err
 	}
-	if err := c.b.fill(c.window); err != nil {
+	if err := c.b.readUnmatched(c.window); err != nil {
 		return err
 	}
-	likeA, likeB := c.b.find(a.id), c.a.find(b.id)
+	likeA, likeB := c.b.findByID(a.id), c.a.findByID(b.id)
 	switch {
 	case likeA != nil && likeB != nil && likeA.number-b.number >= likeB.number-a.number:
-		c.pair(a, likeA, true)
+		c.comparePair(a, likeA, true)
 	case likeA != nil && likeB != nil:
-		c.pair(likeB, b, true)
+		c.comparePair(likeB, b, true)
 	case likeB != nil, likeA == nil && !b.modified.Before(a.modified):
 		c.missing(a)
 	default:
-		c.extra(b)
+		c.reportExtra(b)
 	}
 	return nil
 }
 
 func (c *comparison) missing(a *item) {
-	c.a.remove(a)
+	c.a.markMatched(a)
 	c.sum.Missing++
-	c.tell(Difference{Kind: Missing, ID: a.id, First: &a.number})
+	c.reportDifference(Difference{Kind: Missing, ID: a.id, First: &a.number})
 }
 
-func (c *comparison) extra(b *item) {
-	c.b.remove(b)
+func (c *comparison) reportExtra(b *item) {
+	c.b.markMatched(b)
 	c.sum.Extra++
-	c.tell(Difference{Kind: Extra, ID: b.id, Second: &b.number})
+	c.reportDifference(Difference{Kind: Extra, ID: b.id, Second: &b.number})
 }
 
-// pair compares what both streams have.
-func (c *comparison) pair(a, b *item, reordered bool) {
-	c.a.remove(a)
-	c.b.remove(b)
+// comparePair compares what both streams have.
+func (c *comparison) comparePair(a, b *item, reordered bool) {
+	c.a.markMatched(a)
+	c.b.markMatched(b)
 	d := Difference{Kind: Different, ID: a.id, First: &a.number, Second: &b.number, Parts: a.compare(b)}
 	if len(d.Parts) > 0 {
 		c.sum.Different++
@@ -172,10 +172,10 @@ func (c *comparison) pair(a, b *item, reordered bool) {
 		c.sum.Equal++
 		return
 	}
-	c.tell(d)
+	c.reportDifference(d)
 }
 
-func (c *comparison) tell(d Difference) {
+func (c *comparison) reportDifference(d Difference) {
 	c.ended = !c.report(d)
 }
 

@@ -22,10 +22,10 @@ type builder struct {
 	Options
 }
 
-// build reads the topic and writes a snapshot of it. It handles the keys in ranges of
+// buildSnapshot reads the topic and writes a snapshot of it. It handles the keys in ranges of
 // their hashes, each as large as memory allows: it reads the topic once to find the
 // messages of the state, and once more to write them.
-func (b *builder) build(ctx context.Context, span feed.Span, end uint64, created time.Time) (_ *Snapshot, err error) {
+func (b *builder) buildSnapshot(ctx context.Context, span feed.Span, end uint64, created time.Time) (_ *Snapshot, err error) {
 	file, err := os.CreateTemp(b.Dir, "feedbridge-snapshot-*")
 	if err != nil {
 		return nil, err
@@ -35,18 +35,18 @@ func (b *builder) build(ctx context.Context, span feed.Span, end uint64, created
 	built := &Snapshot{End: end, Created: created, Span: span, file: file}
 	defer func() {
 		if err != nil {
-			built.close()
+			built.closeUnused()
 		}
 	}()
 	w := &writer{s: built, entities: b.PageSize, bytes: b.PageBytes, hash: sha256.New()}
 	var all matches
 	for from := uint64(0); ; {
-		live, to, found, err := b.find(ctx, span, end, from)
+		live, to, found, err := b.findLivePuts(ctx, span, end, from)
 		if err != nil {
 			return nil, err
 		}
-		all.add(found)
-		if err := b.write(ctx, span, end, live, w); err != nil {
+		all.addCounts(found)
+		if err := b.writeEntities(ctx, span, end, live, w); err != nil {
 			return nil, err
 		}
 		if to == math.MaxUint64 {
@@ -57,7 +57,7 @@ func (b *builder) build(ctx context.Context, span feed.Span, end uint64, created
 	if err := w.endPage(); err != nil {
 		return nil, err
 	}
-	built.ID = fmt.Sprintf("%s-%d-%x", span.Epoch, end, w.sum())
+	built.ID = fmt.Sprintf("%s-%d-%x", span.Epoch, end, w.contentHash())
 	now, err := b.topic.Span(ctx)
 	if err == nil && now.Epoch != span.Epoch {
 		err = ErrMoved
@@ -73,13 +73,13 @@ func (b *builder) build(ctx context.Context, span feed.Span, end uint64, created
 	return built, err
 }
 
-// end returns the position and time at which the snapshot of a moment ends, and where
+// findEnd returns the position and time at which the snapshot of a moment ends, and where
 // its readers continue with the feed: the first message of the last second before the
 // moment that has any. A snapshot with a part of a second would give readers old
 // versions behind new ones; without that second, later messages change nothing. If
 // there is no message before that second, the snapshot is empty and has the time zero,
 // so that its readers begin at the feed's beginning and miss no late message.
-func (b *builder) end(ctx context.Context, span feed.Span, moment time.Time) (position uint64, at time.Time, err error) {
+func (b *builder) findEnd(ctx context.Context, span feed.Span, moment time.Time) (position uint64, at time.Time, err error) {
 	for width := uint64(2 * b.PageSize); ; width *= 4 {
 		from := max(span.First, span.End-min(width, span.End))
 		position, at = 0, time.Time{}
@@ -105,9 +105,9 @@ func (b *builder) end(ctx context.Context, span feed.Span, moment time.Time) (po
 	}
 }
 
-// find returns the newest PUTs that nothing has deleted, of the keys whose hashes are
+// findLivePuts returns the newest PUTs that nothing has deleted, of the keys whose hashes are
 // in [from, to]. It chooses to, so that there are no more keys than may be held.
-func (b *builder) find(ctx context.Context, span feed.Span, end, from uint64) (live map[hash128]put, to uint64, found matches, err error) {
+func (b *builder) findLivePuts(ctx context.Context, span feed.Span, end, from uint64) (live map[hash128]put, to uint64, found matches, err error) {
 	l := living{puts: map[hash128]put{}, erased: map[hash128]uint64{}}
 	to = math.MaxUint64
 	var newest time.Time
@@ -120,11 +120,11 @@ func (b *builder) find(ctx context.Context, span feed.Span, end, from uint64) (l
 		} else {
 			newest = e.Modified
 		}
-		key, record, erases := b.keyOf(e)
+		key, record, erases := b.entityKeys(e)
 		if erases {
 			// It applies to all ranges, because the PUTs that it deletes have other keys.
 			if l.erased[record] = e.Position; len(l.erased) > b.Keys/8 {
-				l.erase()
+				l.applyTombstones()
 			}
 		}
 		if key[0] < from || key[0] > to {
@@ -143,10 +143,10 @@ func (b *builder) find(ctx context.Context, span feed.Span, end, from uint64) (l
 			found.deletes++
 		}
 		if e.Op == feed.Delete && known {
-			l.remove(key, p)
+			l.removePut(key, p)
 		}
 		if all := len(l.puts); all > b.Keys && !l.forgetful {
-			l.forget()
+			l.dropDeleted()
 			l.forgetful = len(l.puts) < all
 		}
 		for len(l.puts) > b.Keys && to > from {
@@ -155,14 +155,14 @@ func (b *builder) find(ctx context.Context, span feed.Span, end, from uint64) (l
 			found = matches{} // some belong to keys of a later range
 		}
 	}
-	l.erase()
-	l.forget()
+	l.applyTombstones()
+	l.dropDeleted()
 	return l.puts, to, found, nil
 }
 
-// write writes the messages of the state. PUTs that retention removes meanwhile are
+// writeEntities writes the messages of the state. PUTs that retention removes meanwhile are
 // missing, and so are their PATCHes.
-func (b *builder) write(ctx context.Context, span feed.Span, end uint64, live map[hash128]put, w *writer) error {
+func (b *builder) writeEntities(ctx context.Context, span feed.Span, end uint64, live map[hash128]put, w *writer) error {
 	if len(live) == 0 {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (b *builder) write(ctx context.Context, span feed.Span, end uint64, live ma
 		if err != nil {
 			return err
 		}
-		key, _, _ := b.keyOf(e)
+		key, _, _ := b.entityKeys(e)
 		switch p, ok := live[key]; {
 		case ok && p.at == e.Position:
 			live[key] = put{at: written}
@@ -178,7 +178,7 @@ func (b *builder) write(ctx context.Context, span feed.Span, end uint64, live ma
 		default:
 			continue
 		}
-		if err := w.add(e); err != nil {
+		if err := w.addEntity(e); err != nil {
 			return err
 		}
 	}

@@ -17,11 +17,11 @@ func hashOf(key []byte) hash128 {
 	return hash128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
 }
 
-// keyOf returns the hash of the key of an entity, and the hash of its record's key, which
+// entityKeys returns the hash of the key of an entity, and the hash of its record's key, which
 // is zero if the record has none. erases is whether the entity deletes everything that
 // was PUT in records with that record key: a tombstone does, unless it has a key of its
 // own.
-func (c *Config) keyOf(e *Entity) (key, record hash128, erases bool) {
+func (c *Config) entityKeys(e *Entity) (key, record hash128, erases bool) {
 	text, ok := e.ID, e.HasID
 	if c.Key != nil {
 		var found string
@@ -44,7 +44,7 @@ type matches struct {
 	late int
 }
 
-func (m *matches) add(o matches) {
+func (m *matches) addCounts(o matches) {
 	m.patches, m.deletes, m.matching, m.late = m.patches+o.patches, m.deletes+o.deletes, m.matching+o.matching, max(m.late, o.late)
 }
 
@@ -81,8 +81,8 @@ type living struct {
 	forgetful bool
 }
 
-// remove removes the PUT of a key.
-func (l *living) remove(key hash128, p put) {
+// removePut removes the PUT of a key.
+func (l *living) removePut(key hash128, p put) {
 	if l.forgetful {
 		delete(l.puts, key)
 		return
@@ -90,20 +90,20 @@ func (l *living) remove(key hash128, p put) {
 	l.puts[key] = put{deleted, p.record}
 }
 
-// erase applies the tombstones.
-func (l *living) erase() {
+// applyTombstones applies the tombstones.
+func (l *living) applyTombstones() {
 	if len(l.erased) == 0 {
 		return
 	}
 	for key, p := range l.puts {
 		if at, ok := l.erased[p.record]; ok && p.at < at {
-			l.remove(key, p)
+			l.removePut(key, p)
 		}
 	}
 	clear(l.erased)
 }
 
-// forget removes the deleted keys.
-func (l *living) forget() {
+// dropDeleted removes the deleted keys.
+func (l *living) dropDeleted() {
 	maps.DeleteFunc(l.puts, func(_ hash128, p put) bool { return p.at == deleted })
 }

@@ -58,8 +58,8 @@ func (s *Snapshot) Page(k int) Page {
 // Release ends the use of a snapshot that [Store.Open] returned.
 func (s *Snapshot) Release() { s.reading.RUnlock() }
 
-// close waits until no client reads the snapshot.
-func (s *Snapshot) close() {
+// closeUnused waits until no client reads the snapshot.
+func (s *Snapshot) closeUnused() {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	_ = s.file.Close()

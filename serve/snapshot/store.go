@@ -52,13 +52,13 @@ func (s *Store) Run(ctx context.Context) {
 			return
 		}
 		now := time.Now()
-		wait := s.moment(now).Add(s.opts.Every + Settled).Sub(now)
+		wait := s.latestMoment(now).Add(s.opts.Every + Settled).Sub(now)
 		if err != nil {
 			wait = min(wait, Retry)
 		}
 		switch {
-		case err != nil && cause(err) != failing:
-			failing = cause(err)
+		case err != nil && innermostCause(err) != failing:
+			failing = innermostCause(err)
 			s.opts.Log.Warn("a snapshot could not be built", "error", err)
 		case err == nil && failing != "":
 			failing = ""
@@ -80,9 +80,9 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// cause returns the text of the innermost error, which is the same each time, unlike
+// innermostCause returns the text of the innermost error, which is the same each time, unlike
 // the names of temporary files in the others.
-func cause(err error) string {
+func innermostCause(err error) string {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		err = next
 	}
@@ -100,20 +100,20 @@ func (s *Store) isOutdated(ctx context.Context) bool {
 	return err == nil && span.Epoch != newest.Span.Epoch
 }
 
-// moment returns the moment of the newest snapshot that can be built now.
-func (s *Store) moment(now time.Time) time.Time {
+// latestMoment returns the moment of the newest snapshot that can be built now.
+func (s *Store) latestMoment(now time.Time) time.Time {
 	return now.Add(-Settled).Truncate(s.opts.Every)
 }
 
 // Renew builds the newest snapshot unless it is there. After a start it builds the one
 // before too, because readers may be in the middle of that.
 func (s *Store) Renew(ctx context.Context, now time.Time) error {
-	moment := s.moment(now)
-	if err := s.add(ctx, moment, true); err != nil {
+	moment := s.latestMoment(now)
+	if err := s.buildAt(ctx, moment, true); err != nil {
 		return err
 	}
 	if !s.complete { // only this goroutine sets it
-		if err := s.add(ctx, moment.Add(-s.opts.Every), false); err != nil {
+		if err := s.buildAt(ctx, moment.Add(-s.opts.Every), false); err != nil {
 			return err
 		}
 		s.mu.Lock()
@@ -123,14 +123,14 @@ func (s *Store) Renew(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// add builds the snapshot of a moment unless it is there.
-func (s *Store) add(ctx context.Context, moment time.Time, newest bool) error {
+// buildAt builds the snapshot of a moment unless it is there.
+func (s *Store) buildAt(ctx context.Context, moment time.Time, newest bool) error {
 	span, err := s.builder.topic.Span(ctx)
 	if err != nil {
 		return err
 	}
-	end, created, err := s.builder.end(ctx, span, moment)
-	if err != nil || s.has(func(o *Snapshot) bool {
+	end, created, err := s.builder.findEnd(ctx, span, moment)
+	if err != nil || s.hasSnapshot(func(o *Snapshot) bool {
 		return o.End == end && o.Created.Equal(created) && o.Span.Epoch == span.Epoch && o.Span.First == span.First
 	}) {
 		return err
@@ -140,12 +140,12 @@ func (s *Store) add(ctx context.Context, moment time.Time, newest bool) error {
 	}
 	defer s.opts.Turn.Release(1)
 	begun := time.Now()
-	built, err := s.builder.build(ctx, span, end, created)
+	built, err := s.builder.buildSnapshot(ctx, span, end, created)
 	if err != nil {
 		return err
 	}
-	if s.has(func(o *Snapshot) bool { return o.ID == built.ID }) {
-		built.close() // retention took nothing that was in it
+	if s.hasSnapshot(func(o *Snapshot) bool { return o.ID == built.ID }) {
+		built.closeUnused() // retention took nothing that was in it
 		return nil
 	}
 	s.mu.Lock()
@@ -160,7 +160,7 @@ func (s *Store) add(ctx context.Context, moment time.Time, newest bool) error {
 	return nil
 }
 
-func (s *Store) has(is func(*Snapshot) bool) bool {
+func (s *Store) hasSnapshot(is func(*Snapshot) bool) bool {
 	return slices.ContainsFunc(s.All(), is)
 }
 
@@ -189,7 +189,7 @@ func (s *Store) Drop(n int) {
 	s.list = s.list[:len(s.list)-len(old)]
 	s.mu.Unlock()
 	for _, o := range old {
-		go o.close()
+		go o.closeUnused()
 	}
 }
 

@@ -21,13 +21,13 @@ type writer struct {
 }
 
 // noBoundary is as long as a boundary, which takes its place when the page is complete.
-var noBoundary = boundary(make([]byte, sha256.Size))
+var noBoundary = pageBoundary(make([]byte, sha256.Size))
 
-// boundary is the same as that of pages, so that a snapshot is the same for readers.
-func boundary(sum []byte) string { return "feedbridge-" + hex.EncodeToString(sum[:16]) }
+// pageBoundary is the same as that of pages, so that a snapshot is the same for readers.
+func pageBoundary(sum []byte) string { return "feedbridge-" + hex.EncodeToString(sum[:16]) }
 
-// add writes an entity. An entity that is larger than a page has a page of its own.
-func (w *writer) add(e *Entity) error {
+// addEntity writes an entity. An entity that is larger than a page has a page of its own.
+func (w *writer) addEntity(e *Entity) error {
 	if n := len(w.parts); n > 0 && (n == w.entities || w.size+len(e.Body) > w.bytes) {
 		if err := w.endPage(); err != nil {
 			return err
@@ -49,7 +49,7 @@ func (w *writer) endPage() error {
 	sum := sha256.Sum256(w.b)
 	w.hash.Write(sum[:])
 	// An entity cannot contain this hash of itself.
-	w.page.boundary = boundary(sum[:])
+	w.page.boundary = pageBoundary(sum[:])
 	for _, at := range w.parts {
 		copy(w.b[at+len("--"):], w.page.boundary)
 	}
@@ -61,8 +61,8 @@ func (w *writer) endPage() error {
 	return err
 }
 
-// sum returns a hash of the snapshot.
-func (w *writer) sum() []byte {
+// contentHash returns a hash of the snapshot.
+func (w *writer) contentHash() []byte {
 	fmt.Fprint(w.hash, w.s.Created.Unix())
 	return w.hash.Sum(nil)[:16]
 }

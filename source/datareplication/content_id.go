@@ -60,8 +60,8 @@ func hashIDs(ids []string) idHashes {
 
 func (h idHashes) contains(id string) bool { return slices.Contains(h, hashID(id)) }
 
-// newest returns the last n hashes, or all if there are fewer.
-func (h idHashes) newest(n int) idHashes { return h[max(0, len(h)-n):] }
+// lastHashes returns the last n hashes, or all if there are fewer.
+func (h idHashes) lastHashes(n int) idHashes { return h[max(0, len(h)-n):] }
 
 // MarshalText returns the hashes in base64.
 func (h idHashes) MarshalText() ([]byte, error) {

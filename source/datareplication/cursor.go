@@ -57,7 +57,7 @@ type cursor struct {
 	Gap string `json:"gap,omitempty"`
 
 	// Snapshot is a snapshot that is read before the feed.
-	Snapshot *snapshot `json:"snapshot,omitempty"`
+	Snapshot *snapshotPosition `json:"snapshot,omitempty"`
 	// Owed is an entity of a snapshot that was left out because the feed must have it, until
 	// it is read from the feed.
 	Owed *owed `json:"owed,omitempty"`
@@ -97,10 +97,10 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 		cur.Owed.ID = storedID(cur.Owed.ID)
 	}
 	if cur.WholeTies != nil {
-		cur.Ties, cur.WholeTies = hashIDs(cur.WholeTies).newest(maxTies), nil
+		cur.Ties, cur.WholeTies = hashIDs(cur.WholeTies).lastHashes(maxTies), nil
 	}
 	if sr := cur.Search; sr != nil && sr.WholeSkip != nil {
-		sr.Skip, sr.WholeSkip = hashIDs(sr.WholeSkip).newest(maxTies+1), nil
+		sr.Skip, sr.WholeSkip = hashIDs(sr.WholeSkip).lastHashes(maxTies+1), nil
 	}
 	switch sr, sn := cur.Search, cur.Snapshot; {
 	case cur.Version != cursorVersion && cur.Version != snapshotVersion:
@@ -120,12 +120,12 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 func startCursor(start Start) cursor {
 	cur := cursor{Search: newSeek(start)}
 	if start.Snapshot != "" {
-		cur.Snapshot = &snapshot{Index: start.Snapshot}
+		cur.Snapshot = &snapshotPosition{Index: start.Snapshot}
 	}
 	return cur
 }
 
-func (cur cursor) encode() feed.Cursor {
+func (cur cursor) encodeCursor() feed.Cursor {
 	cur.Version = cursorVersion
 	if cur.Snapshot != nil {
 		cur.Version = snapshotVersion
@@ -141,7 +141,7 @@ func (cur cursor) encode() feed.Cursor {
 
 // advance moves the place behind e, the next entity of Page.
 func (cur *cursor) advance(e *feed.Entity) {
-	cur.Digest = cur.Digest.add(e)
+	cur.Digest = cur.Digest.addEntity(e)
 	cur.Index++
 	cur.Came, cur.Before, cur.Empty, cur.ETag, cur.Full = "", "", 0, "", 0
 	at := e.Modified.Unix()
@@ -151,14 +151,14 @@ func (cur *cursor) advance(e *feed.Entity) {
 	case len(cur.Ties) < 2*maxTies:
 		cur.Ties = append(cur.Ties, hashID(cur.Last))
 	default:
-		cur.Ties = append(slices.Clone(cur.Ties.newest(maxTies-1)), hashID(cur.Last))
+		cur.Ties = append(slices.Clone(cur.Ties.lastHashes(maxTies-1)), hashID(cur.Last))
 	}
 	cur.Last, cur.Modified = e.ID, at
 }
 
-// trim bounds the fields that advance lets grow.
-func (cur *cursor) trim() {
-	cur.Ties = cur.Ties.newest(maxTies)
+// trimFields bounds the fields that advance lets grow.
+func (cur *cursor) trimFields() {
+	cur.Ties = cur.Ties.lastHashes(maxTies)
 	cur.Last = storedID(cur.Last)
 }
 
@@ -203,7 +203,7 @@ func keepsETag(etag string) bool { return etag != "" && jsonSize(etag) <= maxETa
 // some producers change their order from answer to answer.
 type digest uint64
 
-func (d digest) add(e *feed.Entity) digest {
+func (d digest) addEntity(e *feed.Entity) digest {
 	var buf [16]byte
 	binary.LittleEndian.PutUint64(buf[:], uint64(d))
 	binary.LittleEndian.PutUint64(buf[8:], uint64(e.Modified.Unix()))
@@ -272,5 +272,5 @@ func ParseCursor(position string) (feed.Cursor, error) {
 	}
 	cur := startCursor(start)
 	cur.Search.Start = "" // it stays, whatever start the configuration has
-	return cur.encode(), nil
+	return cur.encodeCursor(), nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,7 +52,7 @@ func TestStoredCursors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		var was, is any
-		if err := errors.Join(json.Unmarshal([]byte(cmp.Or(storedAgain[name], stored)), &was), json.Unmarshal(cur.encode(), &is)); err != nil {
+		if err := errors.Join(json.Unmarshal([]byte(cmp.Or(storedAgain[name], stored)), &was), json.Unmarshal(cur.encodeCursor(), &is)); err != nil {
 			t.Fatal(err)
 		}
 		if diff := gocmp.Diff(was, is); diff != "" {
@@ -90,7 +91,7 @@ func TestBadCursors(t *testing.T) {
 		if _, err := Describe(feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
 			t.Errorf("%s: error %v", bad, err)
 		}
-		if _, err := new(Source).Next(t.Context(), feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
+		if _, err := New(Config{}, nil, slog.New(slog.DiscardHandler)).Next(t.Context(), feed.Cursor(bad)); !errors.Is(err, feed.ErrPermanent) {
 			t.Errorf("%s: error %v", bad, err)
 		}
 		if _, err := ParseCursor(bad); err == nil {
@@ -105,8 +106,8 @@ func TestBadCursors(t *testing.T) {
 func TestACursorStaysSmall(t *testing.T) {
 	t.Parallel()
 	size := func(cur cursor) int {
-		cur.trim()
-		return len(cur.encode())
+		cur.trimFields()
+		return len(cur.encodeCursor())
 	}
 	for _, text := range []string{"x", `"`, "<", "\u2028", "é"} {
 		for _, length := range []int{10, maxStoredID - 10, 5000} {
@@ -121,7 +122,7 @@ func TestACursorStaysSmall(t *testing.T) {
 					t.Fatalf("%s is stored as %s", id(i), storedID(id(i)))
 				}
 			}
-			cur.trim()
+			cur.trimFields()
 			if n := len(cur.Ties); n != maxTies || !cur.Ties.contains(id(98)) || cur.Ties.contains(id(99)) || cur.Ties.contains(id(98-maxTies)) {
 				t.Errorf("after 100 entities of %d bytes the cursor has hashes of %d", length, n)
 			}
@@ -133,7 +134,7 @@ func TestACursorStaysSmall(t *testing.T) {
 			way := seek{From: &from, NewerTime: from, Trail: trail{Steps: 1e6, Power: 1e6}, Oldest: true, Reached: true, Early: 60}
 			sn := cursor{
 				Search: &way, Owed: &owed{storedID(id(0)), from},
-				Snapshot: &snapshot{ID: storedID(id(0)), Created: dawn.Add(1), Pages: 1e6, Ready: true, Page: 1e6, Entity: 1e6, Digest: 1<<64 - 1, Published: 1e9},
+				Snapshot: &snapshotPosition{ID: storedID(id(0)), Created: dawn.Add(1), Pages: 1e6, Ready: true, Page: 1e6, Entity: 1e6, Digest: 1<<64 - 1, Published: 1e9},
 			}
 			cur.Empty = maxEmptyPages
 			gap := cur
@@ -183,7 +184,7 @@ func TestManyEntitiesInOneSecond(t *testing.T) {
 		}
 		lost := readSure(t, g, r.cursor)
 		lost.wantError(t, false, NotOldEnough)
-		time.Sleep(patience)
+		time.Sleep(gapPatience)
 		readOn(t, g, r.cursor).want(t, "other")
 	})
 }
@@ -203,9 +204,9 @@ func FuzzCursor(f *testing.F) {
 			return
 		}
 		if len(data) > 0 {
-			again, err := decodeCursor(cur.encode())
+			again, err := decodeCursor(cur.encodeCursor())
 			if err != nil {
-				t.Fatalf("%s is stored as %s, which is not read again: %v", data, cur.encode(), err)
+				t.Fatalf("%s is stored as %s, which is not read again: %v", data, cur.encodeCursor(), err)
 			}
 			if diff := gocmp.Diff(cur, again, gocmp.AllowUnexported(cursor{}, seek{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("-read +stored and read:\n%s", diff)
@@ -216,9 +217,9 @@ func FuzzCursor(f *testing.F) {
 		}
 		e := feed.Entity{ID: "a", Modified: dawn}
 		if cur.Search != nil {
-			cur.Search.compare(&e)
+			cur.Search.compareTarget(&e)
 		}
 		cur.advance(&e)
-		cur.trim()
+		cur.trimFields()
 	})
 }

@@ -105,7 +105,7 @@ func TestLostPlaces(t *testing.T) {
 					cursor = b.Cursor
 					read += len(b.Entities)
 				}
-				src.closePage()
+				src.reader.closePage()
 				s.edit(func() { tt.change(s) })
 				s.requests()
 				for _, next := range []*Source{src, s.source(t)} {
@@ -240,7 +240,7 @@ func TestPagesVanishOnTheWayBack(t *testing.T) {
 				src := s.source(t, onGap(gap))
 				r := readSure(t, src, nil)
 				r.wantError(t, false, PageGone)
-				time.Sleep(patience)
+				time.Sleep(gapPatience)
 				r = readSure(t, src, r.cursor)
 				r.want(t, "c d")
 				r.wantViolations(t, PageGone, PageGone) // the gap, and where the feed begins behind it
@@ -322,10 +322,10 @@ func TestGaps(t *testing.T) {
 					cursor = b.Cursor
 					read += len(b.Entities)
 					if read == 3 {
-						src.cfg.BatchEntities = 1
+						src.reader.cfg.BatchEntities = 1
 					}
 				}
-				src.closePage()
+				src.reader.closePage()
 				s.edit(func() { tt.lose(s) })
 
 				halted := readSure(t, s.source(t), cursor)
@@ -335,7 +335,7 @@ func TestGaps(t *testing.T) {
 				early := readSure(t, src, cursor)
 				early.wantIDs(t, "")
 				early.wantError(t, false, tt.kind)
-				time.Sleep(patience)
+				time.Sleep(gapPatience)
 				r := readSure(t, src, cursor)
 				r.want(t, tt.want)
 				if !slices.Contains(r.violations, tt.kind) {
@@ -380,7 +380,7 @@ func TestGaps(t *testing.T) {
 				for range 5 {
 					bad := readSure(t, src, r.cursor)
 					bad.wantError(t, true, "", "404 Not Found", "http://feed.example/latest")
-					time.Sleep(patience)
+					time.Sleep(gapPatience)
 				}
 				s.edit(func() {
 					s.pages["/5"] = lost["/5"]
@@ -410,10 +410,10 @@ func TestGaps(t *testing.T) {
 				src := s.source(t, onGap(gap))
 				r := readSure(t, src, nil)
 				r.wantError(t, false, PageGone)
-				time.Sleep(patience)
+				time.Sleep(gapPatience)
 				for range 4 {
 					r = readSure(t, src, r.cursor)
-					time.Sleep(2 * patience)
+					time.Sleep(2 * gapPatience)
 				}
 				r.wantIDs(t, "")
 				r.wantError(t, true, PageGone, "does not work either")
@@ -433,7 +433,7 @@ func TestGaps(t *testing.T) {
 				src := s.source(t, onGap(gap), from(t, startBehind("x", 2)))
 				r := readOn(t, src, nil)
 				r.wantError(t, false, IDNotFound)
-				time.Sleep(patience)
+				time.Sleep(gapPatience)
 				readOn(t, src, r.cursor).want(t, want)
 			})
 		}

@@ -154,7 +154,7 @@ func TestIdlePolls(t *testing.T) {
 				readOn(t, src, r.cursor).want(t, "")
 				time.Sleep(trustETag + time.Second)
 				s.write("/0", "c@3 d@4")
-				src.cfg.BatchEntities = 1
+				src.reader.cfg.BatchEntities = 1
 				b, err := src.Next(t.Context(), r.cursor)
 				if err != nil || len(b.Entities) != 1 || b.Entities[0].ID != "b" {
 					t.Fatalf("got %+v, %v", b.Entities, err)
@@ -245,7 +245,7 @@ func samePosition(t *testing.T, a, b feed.Cursor) bool {
 		t.Fatal(err)
 	}
 	before.Full, after.Full = 0, 0
-	return bytes.Equal(before.encode(), after.encode())
+	return bytes.Equal(before.encodeCursor(), after.encodeCursor())
 }
 
 // TestTrustOutlivesRestarts restarts the reader more often than a page is
@@ -341,12 +341,12 @@ func TestTrustOutlivesRestarts(t *testing.T) {
 			} {
 				cur.Full = full.Unix()
 				s.requests()
-				readOn(t, s.source(t), cur.encode()).want(t, "")
+				readOn(t, s.source(t), cur.encodeCursor()).want(t, "")
 				s.wantRequests(t, want)
 			}
 			cur.Full = 0 // of a version that did not store it
 			s.requests()
-			readOn(t, s.source(t), cur.encode()).want(t, "")
+			readOn(t, s.source(t), cur.encodeCursor()).want(t, "")
 			s.wantRequests(t, "GET /0")
 		})
 	})

@@ -165,7 +165,7 @@ func TestOneOldAnswerBehindAGap(t *testing.T) {
 				s.edit(func() { s.pages = other.pages })
 				lost := readSure(t, src, r.cursor)
 				lost.wantError(t, false, IDNotFound)
-				time.Sleep(patience)
+				time.Sleep(gapPatience)
 				b, err := src.Next(t.Context(), r.cursor)
 				if err != nil || !b.More {
 					t.Fatalf("got %+v, %v", b, err)

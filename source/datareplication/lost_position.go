@@ -1,18 +1,6 @@
 package datareplication
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"time"
-
-	"github.com/feedbridge/feedbridge/feed"
-)
-
-// patience is how long the position must be missing before reading goes on after the gap,
-// if the configuration allows that. A server that is being restarted may lack its own
-// pages for a while.
-const patience = time.Minute
+import "github.com/feedbridge/feedbridge/feed"
 
 // lostPosition reports that the position in the cursor is not in the feed any
 // more.
@@ -27,7 +15,7 @@ type lostPosition struct {
 
 func (l *lostPosition) Error() string { return l.violation.Error() }
 
-func lost(kind, page, format string, args ...any) *lostPosition {
+func newLostPosition(kind, page, format string, args ...any) *lostPosition {
 	return &lostPosition{violation: violation(kind, page, format, args...)}
 }
 
@@ -38,127 +26,4 @@ func lostForGood(kind, page, format string, args ...any) *lostPosition {
 func (l *lostPosition) forCertain() *lostPosition {
 	l.certain = true
 	return l
-}
-
-// recoverPosition searches the feed for the lost position, and applies the gap policy if
-// the feed does not have it. It is called after the loss is certain or confirmed. The
-// result of the search is confirmed in the same way, because one old answer can mislead it.
-//
-// The whole search happens in one call. The cursor keeps the lost position until an entity
-// after it is found, so reading continues if the position comes back, and a position that
-// is found and lost in turn does not move the cursor.
-func (s *Source) recoverPosition(ctx context.Context, cur cursor, l *lostPosition) (feed.Batch, error) {
-	s.closePage()
-	s.trail, s.end = trail{}, end{}
-	if l.forGood {
-		return s.handleGap(cur, l)
-	}
-	var sr *seek
-	switch {
-	case cur.Search != nil:
-		sr = cur.Search.again()
-	case cur.Last != "":
-		sr = &seek{ID: cur.Last, From: &cur.Modified, Gap: true, exact: true}
-	default:
-		sr = &seek{} // nothing has been read yet
-	}
-	s.log.Warn("the place where reading goes on is lost; looking for it", "place", sr.String(), "reason", l)
-	w, err := s.findPosition(ctx, cursor{Search: sr, Gap: cur.Gap, Owed: cur.Owed})
-	if again, ok := errors.AsType[*lostPosition](err); ok {
-		again.forGood = false // the result of a search is always confirmed
-		return s.handleGap(cur, again)
-	}
-	if err != nil && mayBeOld(err, &cur) && !s.gaps.add() {
-		return feed.Batch{}, unconfirmed(err)
-	}
-	if err != nil {
-		return feed.Batch{}, err
-	}
-	s.trail = *w.trail
-	w.seen.add(l.violation)
-	return w.batch(), nil
-}
-
-// findPosition searches for the position of cur from the entry point back, and reads on to
-// the first entities after it or to the end of the feed.
-func (s *Source) findPosition(ctx context.Context, cur cursor) (*pageWalk, error) {
-	w := &pageWalk{s: s, trail: new(trail), cur: cur}
-	start, err := s.seekBack(ctx, cur.Search, 0, &w.seen)
-	if errors.Is(err, errEmpty) {
-		return nil, lost(PageGone, s.cfg.URL, "the feed is empty, and had entities before")
-	}
-	if err != nil {
-		return nil, err
-	}
-	w.cur.Page = start
-	for !w.ended && len(w.entities) == 0 {
-		if err := w.read(ctx); err != nil && len(w.entities) == 0 {
-			return nil, err
-		} else if err != nil {
-			s.closePage()
-			w.more = true
-		}
-	}
-	return w, nil
-}
-
-// handleGap applies the gap policy to a feed that may have lost entities after the position.
-func (s *Source) handleGap(cur cursor, l *lostPosition) (feed.Batch, error) {
-	if !s.gaps.add() && !l.forGood {
-		return feed.Batch{}, unconfirmed(l)
-	}
-	left := patience - time.Since(s.gaps.since)
-	if cur.Snapshot != nil {
-		return s.handleReplaced(cur, l, left)
-	}
-	switch {
-	case s.cfg.Gap == GapHalt:
-		return feed.Batch{}, feed.Permanent(fmt.Errorf("entities may be missing from the feed: %w; nothing is published until the place is there again, "+
-			"or gap is set to %s or %s, or 'feedbridge checkpoint set' names another place", &l.violation, GapResume, GapRestart))
-	case cur.Search != nil && cur.Search.Gap, cur.Search == nil && cur.Last != "" && cur.Gap == cur.Last:
-		return feed.Batch{}, feed.Permanent(fmt.Errorf("entities may be missing from the feed, and going on behind the gap does not work either: %w", &l.violation))
-	case left > 0:
-		return feed.Batch{}, fmt.Errorf("entities may be missing from the feed: %w; if that stays so, reading goes on behind them in %v (gap: %s)",
-			&l.violation, left.Round(time.Second), s.cfg.Gap)
-	}
-	sr := s.seekBehindGap(cur)
-	s.log.Error("entities may be missing from the feed; going on as configured", "gap", string(s.cfg.Gap), "from", sr.String(), "reason", l)
-	next := cursor{Search: sr, Gap: cur.Last}
-	return feed.Batch{Cursor: next.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
-}
-
-// handleReplaced applies the gap policy to a snapshot that was replaced by another one
-// before it was read to its end.
-func (s *Source) handleReplaced(cur cursor, l *lostPosition, left time.Duration) (feed.Batch, error) {
-	switch {
-	case s.cfg.Gap == GapHalt:
-		return feed.Batch{}, feed.Permanent(fmt.Errorf("the rest of the snapshot cannot be read: %w; nothing is published until it is there again, "+
-			"or gap is set to %s or %s, which both read the snapshot that is there now, or the feed is given another topic, in which it starts over", &l.violation, GapResume, GapRestart))
-	case left > 0:
-		return feed.Batch{}, fmt.Errorf("the rest of the snapshot cannot be read: %w; if that stays so, the one that is there now is read in %v (gap: %s)",
-			&l.violation, left.Round(time.Second), s.cfg.Gap)
-	}
-	s.log.Error("the snapshot was replaced while it was read; reading the one that is there now", "gap", string(s.cfg.Gap), "snapshot", cur.Snapshot.String(), "reason", l)
-	again := cur.Snapshot.again()
-	cur.Snapshot = &again
-	return feed.Batch{Cursor: cur.encode(), More: true, Violations: []feed.Violation{l.violation}}, nil
-}
-
-// seekBehindGap returns the search for the position where reading goes on after a gap.
-func (s *Source) seekBehindGap(cur cursor) *seek {
-	switch sr := cur.Search; {
-	case sr == nil && (s.cfg.Gap == GapRestart || cur.Last == ""):
-		return &seek{Gap: true}
-	case sr == nil:
-		return &seek{Gap: true, From: &cur.Modified, Skip: cur.published()}
-	case sr.ID != "" && s.cfg.Gap == GapRestart:
-		return &seek{Gap: true, Start: sr.Start}
-	case sr.ID != "":
-		return &seek{Gap: true, Start: sr.Start, From: sr.From, Skip: hashIDs([]string{sr.ID})}
-	default:
-		// Nothing has been published, so reading starts at the oldest entity that is left.
-		sr = sr.again()
-		sr.Gap, sr.Reached = true, false
-		return sr
-	}
 }

@@ -28,7 +28,7 @@ type reservation struct {
 	memory Memory // nil for no bound
 	used   int64
 	// ctx ends the waits for the entity that is being read.
-	ctx context.Context //nolint:containedctx // of one call of openPage.entity
+	ctx context.Context //nolint:containedctx // of one call of openPage.nextEntity
 	// wait reports that the entity is worth a wait, because the batch has no other.
 	wait bool
 }
@@ -59,6 +59,6 @@ func (r *reservation) Free(n int) {
 	}
 }
 
-// shrink frees all but the first used bytes, after the entities that were read since have
+// freeSince frees all but the first used bytes, after the entities that were read since have
 // been dropped.
-func (r *reservation) shrink(used int64) { r.Free(int(r.used - used)) }
+func (r *reservation) freeSince(used int64) { r.Free(int(r.used - used)) }

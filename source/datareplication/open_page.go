@@ -3,8 +3,6 @@ package datareplication
 import (
 	"context"
 	"errors"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -13,22 +11,22 @@ import (
 // openPage requests the page of the cursor and reads up to its position. It returns nil if
 // the feed still ends at the position.
 func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
-	s, cur := w.s, &w.cur
+	r, cur := w.r, &w.cur
 	for earlier := 0; ; {
 		etag, full := cur.ETag, time.Unix(cur.Full, 0)
-		known := s.end.matches(*cur)
+		known := r.newestEnd.matches(*cur)
 		if known {
-			etag, full = s.end.etag, s.end.full
+			etag, full = r.newestEnd.etag, r.newestEnd.full
 		}
 		switch {
-		case !s.trusts(full):
+		case !r.trustsETag(full):
 			etag = ""
 		case known:
 			if same, err := w.sameEnd(ctx); same || err != nil {
 				return nil, w.asLostPosition(err)
 			}
 		}
-		p, err := s.get(ctx, cur.Page, etag)
+		p, err := r.pages.requestPage(ctx, cur.Page, etag)
 		if err != nil {
 			return nil, w.asLostPosition(err)
 		}
@@ -37,7 +35,7 @@ func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 				if now := time.Now(); full.After(now) {
 					full = now
 				}
-				s.end = end{page: cur.Page, index: cur.Index, digest: cur.Digest, etag: etag, full: full}
+				r.newestEnd = newestEnd{page: cur.Page, index: cur.Index, digest: cur.Digest, etag: etag, full: full}
 			}
 			return nil, nil
 		}
@@ -52,7 +50,7 @@ func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 		}
 		p.body.Close()
 		if earlier++; err == nil && earlier > headsPerCall {
-			err = broken(Loop, p.Self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
+			err = newBreach(Loop, p.Self, "more than %d prev links in a row lead to pages that next links skip", headsPerCall)
 		}
 		if err != nil {
 			return nil, err
@@ -65,27 +63,27 @@ func (w *pageWalk) openPage(ctx context.Context) (*openPage, error) {
 // sameEnd reports whether a HEAD request proves that the feed has not changed since its end
 // was read. It is used for servers without ETags whose Last-Modified is conclusive.
 func (w *pageWalk) sameEnd(ctx context.Context) (bool, error) {
-	s := w.s
-	if s.end.etag != "" || !s.end.settled || s.noHead {
+	r := w.r
+	if r.newestEnd.etag != "" || !r.newestEnd.settled || r.pages.noHead {
 		return false, nil
 	}
-	h, err := s.head(ctx, s.end.page)
+	h, err := r.pages.requestHead(ctx, r.newestEnd.page)
 	if err != nil {
 		return false, err
 	}
-	return !s.noHead && h.Next == "" && h.Modified.Equal(s.end.modified) && h.length == s.end.length, nil
+	return !r.pages.noHead && h.Next == "" && h.Modified.Equal(r.newestEnd.modified) && h.length == r.newestEnd.length, nil
 }
 
 // checkPrev checks the prev link of a page of which nothing has been read. If the link
 // leads to a newer page that has not been read, it returns that page, to be read first.
 func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, err error) {
-	w.seen.add(p.violations...)
+	w.seen.addAll(p.violations...)
 	came := w.cur.Came
 	if came == "" || p.Prev == came {
 		return "", nil
 	}
 	if p.Prev != "" {
-		h, err := w.s.head(ctx, p.Prev)
+		h, err := w.r.pages.requestHead(ctx, p.Prev)
 		switch {
 		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
 			return "", err
@@ -96,7 +94,7 @@ func (w *pageWalk) checkPrev(ctx context.Context, p *openPage) (earlier string, 
 			// that always leads to the latest page.
 			earlier = p.Prev
 		}
-		w.seen.add(violation(LinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
+		w.seen.addAll(violation(LinksAsymmetric, p.Self, "its prev link leads to %s, but the page whose next link leads here is %s", p.Prev, came))
 	}
 	if earlier == "" && p.Modified.Unix() < w.cur.Modified {
 		// The next links may lead back to pages that were read. trail detects that only
@@ -112,9 +110,9 @@ func (w *pageWalk) checkLoop(ctx context.Context, p *openPage, came string) erro
 	next := p.Next
 	for n := 0; next != "" && n < headsPerCall; n++ {
 		if next == came {
-			return broken(Loop, came, "the next links lead in a circle by way of %s", p.Self)
+			return newBreach(Loop, came, "the next links lead in a circle by way of %s", p.Self)
 		}
-		h, err := w.s.head(ctx, next)
+		h, err := w.r.pages.requestHead(ctx, next)
 		switch {
 		case err != nil && !errors.Is(err, feed.ErrPermanent) && !isGone(err):
 			return err
@@ -133,26 +131,26 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 	var sum digest
 	var e feed.Entity
 	for p.parsed < cur.Index {
-		used := w.s.reserved.used
+		used := w.r.pages.reserved.used
 		var err error
-		e, _, err = p.entity(ctx, true) // its violations were reported when it was new
+		e, _, err = p.nextEntity(ctx, true) // its violations were reported when it was new
 		if errors.Is(err, errPageEnd) {
-			return lost(PageChanged, p.Self, "the page had %d entities and has %d now", cur.Index, p.parsed)
+			return newLostPosition(PageChanged, p.Self, "the page had %d entities and has %d now", cur.Index, p.parsed)
 		}
 		if err != nil {
 			return err
 		}
-		sum = sum.add(&e)
-		w.s.reserved.shrink(used)
+		sum = sum.addEntity(&e)
+		w.r.pages.reserved.freeSince(used)
 	}
 	switch {
 	case cur.Index == 0:
 	case !isStoredID(cur.Last, e.ID):
-		return lost(PageChanged, p.Self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
+		return newLostPosition(PageChanged, p.Self, "entity number %d of the page was %s and is %s now", cur.Index, cur.Last, e.ID).forCertain()
 	case sum != cur.Digest:
-		if sum != w.s.changed {
-			w.s.changed = sum
-			w.seen.add(violation(PageChanged, p.Self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
+		if sum != w.r.changed {
+			w.r.changed = sum
+			w.seen.addAll(violation(PageChanged, p.Self, "entities that were read before have other contents now, somewhere in the first %d", cur.Index))
 		}
 		w.replaced, cur.Digest = cur.Digest, sum
 	}
@@ -164,24 +162,9 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 func (w *pageWalk) asLostPosition(err error) error {
 	switch page := w.cur.Page; {
 	case isGone(err):
-		return lost(PageGone, page, "the page where reading goes on is gone: %v", err)
-	case page == w.named && w.s.refused(err, page):
-		return lost(PageGone, page, "the page where reading goes on is out of reach: %v", err).forCertain()
+		return newLostPosition(PageGone, page, "the page where reading goes on is gone: %v", err)
+	case page == w.named && w.r.pages.refused(err, page):
+		return newLostPosition(PageGone, page, "the page where reading goes on is out of reach: %v", err).forCertain()
 	}
 	return err
-}
-
-// refused reports whether the client may have refused to request a page, because it is on
-// another host than the feed's URL: the feed has moved, and the configuration has its new
-// URL.
-func (s *Source) refused(err error, page string) bool {
-	return errors.Is(err, feed.ErrPermanent) && statusOf(err) == 0 && origin(page) != origin(s.cfg.URL)
-}
-
-func origin(page string) string {
-	u, err := url.Parse(page)
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(u.Scheme + "://" + u.Host)
 }

@@ -69,7 +69,7 @@ func TestFeedIsMadeAnew(t *testing.T) {
 							}
 							time.Sleep(time.Minute)
 						}
-						src.cfg.Gap = GapRestart
+						src.reader.cfg.Gap = GapRestart
 						readOn(t, src, cursor).want(t, strings.Join(newIDs, " "))
 					})
 				})
@@ -206,7 +206,7 @@ func TestPageBefore(t *testing.T) {
 						t.Fatal(err)
 					}
 					tt.cursor(&cur)
-					stored = cur.encode()
+					stored = cur.encodeCursor()
 				}
 				s.requests()
 				r := readSure(t, s.source(t), stored)

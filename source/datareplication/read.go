@@ -3,34 +3,10 @@ package datareplication
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/source"
 )
-
-// readPages reads on from the position of w, to the end of the first page with new
-// entities, until the batch is full, or to the end of the feed.
-func (s *Source) readPages(ctx context.Context, w *pageWalk, after feed.Cursor) (feed.Batch, error) {
-	err := w.read(ctx)
-	switch {
-	case err != nil && !w.moved:
-		return feed.Batch{}, err
-	case err != nil:
-		// The entities before the error are complete and in order. The next call gets the
-		// same error, or can read on.
-		s.closePage()
-		s.proven = pageEnd{}
-		w.more = true
-	}
-	batch := w.batch()
-	if !w.moved {
-		batch.Cursor = after
-	}
-	return batch, nil
-}
 
 // A feed may have a long row of empty pages. But a server that generates an empty page for
 // every number must not be read for ever.
@@ -44,7 +20,7 @@ const (
 
 // pageWalk reads pages from the oldest to the newest, for one call of Next.
 type pageWalk struct {
-	s        *Source
+	r        *feedReader
 	trail    *trail // detects next links that form a loop
 	cur      cursor
 	seen     sightings
@@ -61,37 +37,58 @@ type pageWalk struct {
 	ended bool // the feed ends at cur
 }
 
-func (w *pageWalk) batch() feed.Batch {
-	w.cur.trim()
-	return feed.Batch{Entities: w.entities, Cursor: w.cur.encode(), More: w.more, Violations: w.seen}
+// readBatch reads on from the position of w, to the end of the first page with new
+// entities, until the batch is full, or to the end of the feed.
+func (w *pageWalk) readBatch(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
+	err := w.readPages(ctx)
+	switch {
+	case err != nil && !w.moved:
+		return feed.Batch{}, err
+	case err != nil:
+		// The entities before the error are complete and in order. The next call gets the
+		// same error, or can read on.
+		w.r.closePage()
+		w.r.proven = pageEnd{}
+		w.more = true
+	}
+	batch := w.toBatch()
+	if !w.moved {
+		batch.Cursor = after
+	}
+	return batch, nil
 }
 
-func (w *pageWalk) read(ctx context.Context) error {
-	s := w.s
-	if s.at != nil && (s.at.Self != w.cur.Page || s.at.parsed != w.cur.Index) {
-		s.closePage() // it is open at another position, as after a gap
+func (w *pageWalk) toBatch() feed.Batch {
+	w.cur.trimFields()
+	return feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: w.more, Violations: w.seen}
+}
+
+func (w *pageWalk) readPages(ctx context.Context) error {
+	r := w.r
+	if r.open != nil && (r.open.Self != w.cur.Page || r.open.parsed != w.cur.Index) {
+		r.closePage() // it is open at another position, as after a gap
 	}
-	kept, pages := s.at != nil, 0
+	kept, pages := r.open != nil, 0
 	for {
-		if s.at == nil {
+		if r.open == nil {
 			p, err := w.openPage(ctx)
 			if err != nil {
 				return err
 			}
 			if p == nil {
 				if w.cur.Last != "" {
-					s.newest.set(time.Unix(w.cur.Modified, 0).UTC())
+					r.pages.newest.advance(time.Unix(w.cur.Modified, 0).UTC())
 				}
 				return w.endOfFeed()
 			}
-			s.at = p
+			r.open = p
 		}
-		p := s.at
+		p := r.open
 		ended, err := w.takeEntities(ctx, p)
 		if err != nil && kept && !w.moved {
 			// The request may have ended with the call of Next that made it, or the server
 			// may have closed the connection since. That is no error: request it again.
-			s.closePage()
+			r.closePage()
 			kept = false
 			continue
 		}
@@ -104,26 +101,26 @@ func (w *pageWalk) read(ctx context.Context) error {
 		}
 		w.checkPage(p)
 		w.recordEnd(p)
-		s.closePage()
+		r.closePage()
 		kept = false
 		next := p.Next
 		if next == "" {
 			w.recordFullRead(p)
 			return w.endOfFeed()
 		}
-		if next == w.cur.Page || next == p.Self || w.trail.visit(next) {
-			return broken(Loop, p.Self, "the next links lead in a circle by way of %s", next)
+		if next == w.cur.Page || next == p.Self || w.trail.closesLoop(next) {
+			return newBreach(Loop, p.Self, "the next links lead in a circle by way of %s", next)
 		}
 		if w.cur.Index == 0 && w.cur.Empty >= maxEmptyPages {
-			return broken(TooManyEmptyPages, p.Self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
+			return newBreach(TooManyEmptyPages, p.Self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
 		}
-		proven := w.cur.Index > 0 || s.proven.holds(&w.cur)
+		proven := w.cur.Index > 0 || r.proven.provesPosition(&w.cur)
 		w.cur.startNextPage(p.Self, next)
 		w.moved = true
 		if proven {
-			s.proven = endBefore(&w.cur)
+			r.proven = endBefore(&w.cur)
 		}
-		s.updateNewest(ctx)
+		r.pages.updateNewest(ctx)
 		if pages++; len(w.entities) > 0 || w.cur.Search != nil || pages == pagesPerCall {
 			w.more = true
 			return nil
@@ -135,11 +132,11 @@ func (w *pageWalk) read(ctx context.Context) error {
 // full.
 func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, err error) {
 	for {
-		if len(w.entities) > 0 && (w.size >= w.s.cfg.BatchBytes || len(w.entities) == w.s.cfg.BatchEntities) {
+		if len(w.entities) > 0 && (w.size >= w.r.cfg.BatchBytes || len(w.entities) == w.r.cfg.BatchEntities) {
 			return false, nil
 		}
-		used := w.s.reserved.used
-		e, violations, err := p.entity(ctx, len(w.entities) == 0)
+		used := w.r.pages.reserved.used
+		e, violations, err := p.nextEntity(ctx, len(w.entities) == 0)
 		switch {
 		case errors.Is(err, errPageEnd):
 			return true, nil
@@ -154,7 +151,7 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 				return false, err
 			}
 		}
-		deliver, err := w.filter(p, &e)
+		deliver, err := w.filterEntity(p, &e)
 		if err == nil && deliver {
 			err = w.checkSnapshotGap(p, &e)
 		}
@@ -162,14 +159,14 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 			return false, err
 		}
 		if deliver {
-			w.seen.add(violations...)
+			w.seen.addAll(violations...)
 			if w.cur.Last != "" && e.Modified.Unix() < w.cur.Modified {
-				w.seen.add(violation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, unix(e.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
+				w.seen.addAll(violation(TimeRunsBack, p.Self, "entity %s is of %s, and %s before it of %s", e.ID, formatUnix(e.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 			}
 			w.entities = append(w.entities, e)
 			w.size += e.Size()
 		} else {
-			w.s.reserved.shrink(used)
+			w.r.pages.reserved.freeSince(used)
 		}
 		// From here on the cursor has the page's own URL. Set earlier, it would move the
 		// cursor at a page without new entities.
@@ -179,9 +176,9 @@ func (w *pageWalk) takeEntities(ctx context.Context, p *openPage) (ended bool, e
 	}
 }
 
-// filter reports whether to deliver an entity. It leaves entities out until the search for
+// filterEntity reports whether to deliver an entity. It leaves entities out until the search for
 // the start of reading has found its position.
-func (w *pageWalk) filter(p *openPage, e *feed.Entity) (deliver bool, err error) {
+func (w *pageWalk) filterEntity(p *openPage, e *feed.Entity) (deliver bool, err error) {
 	sr := w.cur.Search
 	if sr == nil {
 		return true, nil
@@ -190,23 +187,23 @@ func (w *pageWalk) filter(p *openPage, e *feed.Entity) (deliver bool, err error)
 	if sr.From != nil && at < *sr.From {
 		sr.Oldest = false
 	}
-	switch sr.compare(e) {
+	switch sr.compareTarget(e) {
 	case last:
 		w.cur.Search = nil
 	case found:
 		if sr.Oldest && sr.Reached {
-			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", unix(at), unix(*sr.From)).forCertain()
+			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, and the feed had some from before %s when the snapshot was begun", formatUnix(at), formatUnix(*sr.From)).forCertain()
 		}
 		w.cur.Search = nil
 		if sr.Oldest && sr.From != nil && at >= *sr.From+sr.Early {
-			w.seen.add(violation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", unix(at), unix(*sr.From)))
+			w.seen.addAll(violation(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed may have lost some since %s", formatUnix(at), formatUnix(*sr.From)))
 		}
 		return true, nil
 	case missing:
 		if sr.Oldest {
-			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed has lost %s of %s", unix(at), sr.ID, unix(*sr.From)).forCertain()
+			return false, lostForGood(NotOldEnough, p.Self, "the oldest entity is of %s, so the feed has lost %s of %s", formatUnix(at), sr.ID, formatUnix(*sr.From)).forCertain()
 		}
-		return false, lostForGood(IDNotFound, p.Self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, unix(*sr.From), e.ID, unix(at)).forCertain()
+		return false, lostForGood(IDNotFound, p.Self, "there is no entity %s of %s before the first later one, %s of %s", sr.ID, formatUnix(*sr.From), e.ID, formatUnix(at)).forCertain()
 	}
 	return false, nil
 }
@@ -222,7 +219,7 @@ func (w *pageWalk) checkSnapshotGap(p *openPage, e *feed.Entity) error {
 		w.cur.Owed = nil
 	case e.Modified.Unix() > o.Modified:
 		return lostForGood(NotInFeed, p.Self, "the snapshot has the entity %s of %s, and the feed has none with this Content-ID up to %s of %s",
-			o.ID, unix(o.Modified), e.ID, unix(e.Modified.Unix())).forCertain()
+			o.ID, formatUnix(o.Modified), e.ID, formatUnix(e.Modified.Unix())).forCertain()
 	}
 	return nil
 }
@@ -231,7 +228,7 @@ func (w *pageWalk) checkSnapshotGap(p *openPage, e *feed.Entity) error {
 func (w *pageWalk) endOfFeed() error {
 	w.ended = true
 	// Between two polls of an empty newest page the feed may be recreated.
-	w.s.proven = pageEnd{}
+	w.r.proven = pageEnd{}
 	if w.cur.Empty > 0 {
 		w.cur.Empty, w.moved = 0, true // the row of empty pages has ended
 	}
@@ -240,23 +237,23 @@ func (w *pageWalk) endOfFeed() error {
 	case sr.Now:
 		w.cur.Search, w.moved = nil, true
 	case sr.ID != "" && sr.Oldest:
-		return lostForGood(NotOldEnough, w.cur.Page, "the feed reaches back to its oldest page, has nothing older than %s, and no entity %s of that time", unix(*sr.From), sr.ID)
+		return lostForGood(NotOldEnough, w.cur.Page, "the feed reaches back to its oldest page, has nothing older than %s, and no entity %s of that time", formatUnix(*sr.From), sr.ID)
 	case sr.ID != "":
-		return lostForGood(IDNotFound, w.cur.Page, "the feed ends without an entity %s of %s", sr.ID, unix(*sr.From))
+		return lostForGood(IDNotFound, w.cur.Page, "the feed ends without an entity %s of %s", sr.ID, formatUnix(*sr.From))
 	}
 	return nil
 }
 
 // checkPage checks a page that has been read to its end.
 func (w *pageWalk) checkPage(p *openPage) {
-	if w.s.end.matches(w.cur) {
+	if w.r.newestEnd.matches(w.cur) {
 		return // it was checked before
 	}
 	if p.parsed == 0 {
-		w.seen.add(violation(EmptyPage, p.Self, "the page has no entity"))
+		w.seen.addAll(violation(EmptyPage, p.Self, "the page has no entity"))
 	}
 	if w.moved && w.cur.Index > 0 && w.cur.Modified > p.Modified.Unix() {
-		w.seen.add(violation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", unix(p.Modified.Unix()), w.cur.Last, unix(w.cur.Modified)))
+		w.seen.addAll(violation(PageOlderThanLast, p.Self, "the page is of %s, and its last entity %s of %s", formatUnix(p.Modified.Unix()), w.cur.Last, formatUnix(w.cur.Modified)))
 	}
 }
 
@@ -267,7 +264,7 @@ func (w *pageWalk) checkPage(p *openPage) {
 func (w *pageWalk) recordFullRead(p *openPage) {
 	switch {
 	case w.moved:
-	case keepsETag(p.etag) && !w.s.trusts(time.Unix(w.cur.Full, 0)):
+	case keepsETag(p.etag) && !w.r.trustsETag(time.Unix(w.cur.Full, 0)):
 		w.moved = true
 	default:
 		return
@@ -280,53 +277,15 @@ func (w *pageWalk) recordEnd(p *openPage) {
 	if p.Next != "" {
 		return
 	}
-	s, cur := w.s, &w.cur
-	s.end = end{
+	r, cur := w.r, &w.cur
+	r.newestEnd = newestEnd{
 		page: cur.Page, index: cur.Index, digest: cur.Digest,
 		etag: p.etag, modified: p.Modified, length: p.length,
-		settled: p.length >= 0 || p.date.Sub(p.Modified) >= weak,
+		settled: p.length >= 0 || p.date.Sub(p.Modified) >= strongAge,
 		full:    time.Now(),
 	}
 	if !w.moved && w.replaced != 0 {
-		s.end.digest = w.replaced // the cursor is not changed
+		r.newestEnd.digest = w.replaced // the cursor is not changed
 	}
-	s.newest.set(p.Modified)
-}
-
-// updateNewest requests the time of the newest page every newestEvery. It is used to report
-// the lag, and for nothing else.
-func (s *Source) updateNewest(ctx context.Context) {
-	if time.Since(s.newest.looked) < newestEvery {
-		return
-	}
-	s.newest.looked = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, newestTimeout)
-	defer cancel()
-	if h, err := s.head(ctx, s.cfg.URL); err == nil {
-		s.newest.set(h.Modified)
-	}
-}
-
-// errNoContent is the answer 204 to a request for a page.
-var errNoContent = errors.New("the server answers 204 No Content")
-
-func isGone(err error) bool {
-	status := statusOf(err)
-	return status == http.StatusNotFound || status == http.StatusGone || errors.Is(err, errNoContent)
-}
-
-func statusOf(err error) int {
-	var status *source.StatusError
-	if errors.As(err, &status) {
-		return status.Status
-	}
-	return 0
-}
-
-func contentLength(h http.Header) int64 {
-	n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
+	r.pages.newest.advance(p.Modified)
 }

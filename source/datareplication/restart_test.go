@@ -185,14 +185,14 @@ func (w *world) snapshot() {
 		entities = append(slices.Clone(w.pages[path].entities), entities...)
 	}
 	_, at := splitEntity(rapid.SampledFrom(entities).Draw(w.t, "newest at first"))
-	at += rapid.IntRange(0, int(skew/time.Second)).Draw(w.t, "later")
+	at += rapid.IntRange(0, int(startMargin/time.Second)).Draw(w.t, "later")
 	current := slices.DeleteFunc(rapid.Permutation(entities).Draw(w.t, "snapshot"), func(string) bool {
 		return rapid.IntRange(0, 3).Draw(w.t, "current") == 0
 	})
 	w.all = nil
 	add := func(entities []string, before bool) {
 		for _, e := range entities {
-			if id, modified := splitEntity(e); modified < at-int(skew/time.Second) == before {
+			if id, modified := splitEntity(e); modified < at-int(startMargin/time.Second) == before {
 				w.all = append(w.all, id)
 			}
 		}

@@ -333,7 +333,7 @@ func (s *site) source(t tester, edits ...func(*Config)) *Source {
 		edit(&cfg)
 	}
 	src := New(cfg, s.client(t, cfg.Config), slog.New(slog.DiscardHandler))
-	t.Cleanup(src.closePage)
+	t.Cleanup(src.reader.closePage)
 	return src
 }
 

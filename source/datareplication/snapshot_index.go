@@ -21,6 +21,10 @@ const (
 	// longestAddress is the largest number of bytes of the URL of an index, of the URL of
 	// one of its pages, and of the id of a snapshot.
 	longestAddress = 8 << 10
+	// startMargin is how long before the creation of a snapshot reading of the feed starts. The
+	// times of snapshots and of entities may come from different clocks, and entities are
+	// put on a page some time after their Last-Modified.
+	startMargin = time.Minute
 )
 
 // index is the index of a snapshot: the list of its pages.
@@ -36,24 +40,24 @@ type index struct {
 	latest time.Time
 }
 
-// page returns the URL of a page.
-func (ix *index) page(n int) (string, error) {
+// pageURL returns the URL of a page.
+func (ix *index) pageURL(n int) (string, error) {
 	ref, err := url.Parse(ix.pages[n])
 	if err != nil {
-		return "", broken(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot is %q, which is no URL", n, excerpt(ix.pages[n]))
+		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot is %q, which is no URL", n, shorten(ix.pages[n]))
 	}
 	at := ix.base.ResolveReference(ref).String()
 	if len(at) > longestAddress {
-		return "", broken(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, where %d are the most: %s", n, len(at), longestAddress, excerpt(at))
+		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, where %d are the most: %s", n, len(at), longestAddress, shorten(at))
 	}
 	return at, nil
 }
 
-// from returns the time from which the feed is read after the snapshot, in Unix seconds:
+// feedStart returns the time from which the feed is read after the snapshot, in Unix seconds:
 // feeds have whole seconds (case 140). If the snapshot's clock is ahead, it is not later
 // than now. It is nil, the beginning of the feed, for a snapshot of the time zero without
 // pages, which means that the feed had no entities yet.
-func (ix *index) from() *int64 {
+func (ix *index) feedStart() *int64 {
 	created := ix.created
 	if created.After(ix.latest) {
 		created = ix.latest
@@ -61,7 +65,7 @@ func (ix *index) from() *int64 {
 	if len(ix.pages) == 0 && created.Unix() <= 0 {
 		return nil
 	}
-	from := created.Add(-skew).Unix()
+	from := created.Add(-startMargin).Unix()
 	return &from
 }
 
@@ -81,7 +85,7 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 		return nil, err
 	}
 	if len(data) > maxIndex {
-		return nil, broken(BadIndex, name, "the index of the snapshot has more than %d bytes", maxIndex)
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has more than %d bytes", maxIndex)
 	}
 	var doc struct {
 		ID      *string   `json:"id"`
@@ -89,46 +93,46 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 		Pages   []*string `json:"pages"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, broken(BadIndex, name, "the answer, %q, is not the index of a snapshot: %v", excerpt(resp.Header.Get("Content-Type")), err)
+		return nil, newBreach(BadIndex, name, "the answer, %q, is not the index of a snapshot: %v", shorten(resp.Header.Get("Content-Type")), err)
 	}
 	switch {
 	case doc.ID == nil || *doc.ID == "":
-		return nil, broken(BadIndex, name, "the index of the snapshot has no id")
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has no id")
 	case len(*doc.ID) > longestAddress:
-		return nil, broken(BadIndex, name, "the index of the snapshot has an id of %d bytes, where %d are the most", len(*doc.ID), longestAddress)
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has an id of %d bytes, where %d are the most", len(*doc.ID), longestAddress)
 	case doc.Created == nil:
-		return nil, broken(BadIndex, name, "the index of the snapshot has no createdAt, so the place in the feed that goes with it cannot be told")
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has no createdAt, so the place in the feed that goes with it cannot be told")
 	case doc.Pages == nil:
-		return nil, broken(BadIndex, name, "the index of the snapshot has no pages; one that is empty has an empty list")
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has no pages; one that is empty has an empty list")
 	}
 	created, err := time.Parse(time.RFC3339, *doc.Created)
 	if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 {
-		return nil, broken(BadIndex, name, "the index of the snapshot has the createdAt %q, which is not like 2026-01-01T00:00:00Z", excerpt(*doc.Created))
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has the createdAt %q, which is not like 2026-01-01T00:00:00Z", shorten(*doc.Created))
 	}
 	ix := &index{url: resp.URL.String(), id: *doc.ID, created: created.UTC(), latest: resp.Date, base: resp.URL}
 	if len(ix.url) > longestAddress {
-		return nil, broken(BadIndex, name, "the index of the snapshot has a URL of %d bytes, where %d are the most", len(ix.url), longestAddress)
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has a URL of %d bytes, where %d are the most", len(ix.url), longestAddress)
 	}
 	twice, relative := make(map[[sha256.Size]byte]bool, len(doc.Pages)), false
 	for i, link := range doc.Pages {
 		if link == nil || *link == "" {
-			return nil, broken(BadIndex, name, "page %d in the index of the snapshot has no URL", i)
+			return nil, newBreach(BadIndex, name, "page %d in the index of the snapshot has no URL", i)
 		}
 		ref, err := url.Parse(*link)
 		if err != nil {
-			return nil, broken(BadIndex, name, "page %d in the index of the snapshot is %q, which is no URL", i, excerpt(*link))
+			return nil, newBreach(BadIndex, name, "page %d in the index of the snapshot is %q, which is no URL", i, shorten(*link))
 		}
 		if !ref.IsAbs() && !relative {
 			relative = true
-			seen.add(violation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, excerpt(*link)))
+			seen.addAll(violation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, shorten(*link)))
 		}
 		ix.pages = append(ix.pages, *link)
-		page, err := ix.page(i)
+		page, err := ix.pageURL(i)
 		if err != nil {
 			return nil, err
 		}
 		if sum := sha256.Sum256([]byte(page)); twice[sum] {
-			return nil, broken(BadIndex, name, "the index of the snapshot names the page %s twice", excerpt(page))
+			return nil, newBreach(BadIndex, name, "the index of the snapshot names the page %s twice", shorten(page))
 		} else {
 			twice[sum] = true
 		}

@@ -291,7 +291,7 @@ func TestMemoryOfSnapshotIndexes(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			ix, err := readIndex(t.Context(), src.client, server.URL+"/snapshot", &sightings{})
+			ix, err := readIndex(t.Context(), src.reader.pages.client, server.URL+"/snapshot", &sightings{})
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 16<<20 {
@@ -303,7 +303,7 @@ func TestMemoryOfSnapshotIndexes(t *testing.T) {
 			case tt.words == "" && err != nil:
 				t.Errorf("got the error %.300v", err)
 			case tt.words == "":
-				if at, err := ix.page(0); at != server.URL+long+first || err != nil {
+				if at, err := ix.pageURL(0); at != server.URL+long+first || err != nil {
 					t.Errorf("page 0 is %.50s, %v", at, err)
 				}
 			}
@@ -500,7 +500,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 				g.IDs.Load("c")
 				r := readOn(t, g, cursor)
 				r.wantError(t, false, SnapshotReplaced, "1m0s")
-				time.Sleep(patience)
+				time.Sleep(gapPatience)
 				r = readOn(t, g, cursor)
 				// c is left out because the topic has it, e and g because the feed
 				// brings them.
@@ -648,7 +648,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 			src := s.source(t, onGap(GapResume))
 			r = readOn(t, src, r.cursor)
 			r.wantError(t, false, NotInFeed)
-			time.Sleep(patience)
+			time.Sleep(gapPatience)
 			readOn(t, src, r.cursor).want(t, "z")
 		})
 	})
@@ -664,7 +664,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 			lost := readSure(t, src, r.cursors[3])
 			lost.wantIDs(t, "")
 			lost.wantError(t, false, NotInFeed, "b of 2023-10-05T03:05:00Z")
-			time.Sleep(patience)
+			time.Sleep(gapPatience)
 			readOn(t, src, lost.cursor).want(t, "c d")
 		})
 	})
@@ -677,7 +677,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 			s.edit(func() { s.remove("/0"); s.remove("/1") })
 			src := s.source(t, onGap(GapRestart))
 			readSure(t, src, r.cursors[3]).wantError(t, false, NotOldEnough)
-			time.Sleep(patience)
+			time.Sleep(gapPatience)
 			r = readOn(t, src, r.cursors[3])
 			r.want(t, "c")
 			r.wantViolations(t, NotOldEnough, NotOldEnough)

@@ -25,8 +25,8 @@ type finding struct {
 	looks int
 }
 
-// add counts a finding, and reports whether the finding is confirmed.
-func (f *finding) add() bool {
+// countFinding counts a finding, and reports whether the finding is confirmed.
+func (f *finding) countFinding() bool {
 	if f.looks++; f.looks == 1 {
 		f.since = time.Now()
 	}

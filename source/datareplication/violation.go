@@ -40,8 +40,8 @@ func violation(kind, page, format string, args ...any) feed.Violation {
 	return feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}
 }
 
-// broken returns the error about a breach that stops the reading, with its cure.
-func broken(kind, page, format string, args ...any) error {
+// newBreach returns the error about a breach that stops the reading, with its cure.
+func newBreach(kind, page, format string, args ...any) error {
 	cure := "nothing behind it is published until the provider has mended it"
 	switch kind {
 	case TooManyEmptyPages:
@@ -52,5 +52,10 @@ func broken(kind, page, format string, args ...any) error {
 	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
 }
 
-// excerpt returns s, shortened for an error or a log line.
-func excerpt(s string) string { return safetext.Clip(s, 160) }
+// shorten returns s, shortened for an error or a log line.
+func shorten(s string) string { return safetext.Clip(s, 160) }
+
+// sightings collects violations.
+type sightings []feed.Violation
+
+func (s *sightings) addAll(v ...feed.Violation) { *s = append(*s, v...) }

@@ -45,8 +45,8 @@ type share struct {
 // errNoBudget means that a document takes more memory than there is budget for.
 var errNoBudget = errors.New("there is no budget to read the document")
 
-// covers reports whether n bytes may be held, and takes budget for them. It does not wait.
-func (s *share) covers(n int64) bool {
+// tryCover reports whether n bytes may be held, and takes budget for them. It does not wait.
+func (s *share) tryCover(n int64) bool {
 	more := n - s.free - s.taken
 	if s.budget == nil || more <= 0 {
 		return true
@@ -59,11 +59,11 @@ func (s *share) covers(n int64) bool {
 	return true
 }
 
-// await acquires the budget that is wanted, besides n bytes that are held. It waits for
+// acquireBudget acquires the budget that is wanted, besides n bytes that are held. It waits for
 // longestWait at most. A source that already has budget does not wait for more, because
 // two of them could wait for each other. The error is that of ctx.
-func (s *share) await(ctx context.Context, n int64) error {
-	if s.keep(n); s.taken > 0 {
+func (s *share) acquireBudget(ctx context.Context, n int64) error {
+	if s.releaseUnneeded(n); s.taken > 0 {
 		s.scarce = true
 		return nil
 	}
@@ -78,8 +78,8 @@ func (s *share) await(ctx context.Context, n int64) error {
 	return ctx.Err()
 }
 
-// keep returns the budget that is not needed to hold n bytes.
-func (s *share) keep(n int64) {
+// releaseUnneeded returns the budget that is not needed to hold n bytes.
+func (s *share) releaseUnneeded(n int64) {
 	if excess := s.taken - max(0, n-s.free); excess > 0 {
 		s.budget.Release(excess)
 		s.taken -= excess

@@ -196,7 +196,7 @@ func (c Config) Validate() []error {
 
 // Validate returns everything that is wrong with c, each error starting with
 // the key that it is about.
-func (c Settings) Validate() []error {
+func (s Settings) Validate() []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	checkEnum := func(key, value string, values []string) {
@@ -205,41 +205,41 @@ func (c Settings) Validate() []error {
 			fail("%s: invalid value %q: want %s or %s", key, value, strings.Join(values[:last], ", "), values[last])
 		}
 	}
-	checkEnum("dialect", string(c.Dialect), c.Dialect.Values())
-	checkEnum("entry_order", string(c.EntryOrder), c.EntryOrder.Values())
-	checkEnum("mode", string(c.Mode), c.Mode.Values())
-	checkEnum("tombstone_unknown", string(c.TombstoneUnknown), c.TombstoneUnknown.Values())
-	checkEnum("hints", string(c.Hints), c.Hints.Values())
-	checkEnum("identity", string(c.Identity), c.Identity.Values())
-	checkEnum("lenient", string(c.Lenient), c.Lenient.Values())
-	switch p := c.profile(); {
+	checkEnum("dialect", string(s.Dialect), s.Dialect.Values())
+	checkEnum("entry_order", string(s.EntryOrder), s.EntryOrder.Values())
+	checkEnum("mode", string(s.Mode), s.Mode.Values())
+	checkEnum("tombstone_unknown", string(s.TombstoneUnknown), s.TombstoneUnknown.Values())
+	checkEnum("hints", string(s.Hints), s.Hints.Values())
+	checkEnum("identity", string(s.Identity), s.Identity.Values())
+	checkEnum("lenient", string(s.Lenient), s.Lenient.Values())
+	switch p := s.profile(); {
 	case p.tail && p.newer == "":
 		fail("newer_rel: is missing: mode tail needs the relation that leads to the next newer page, such as previous or next-archive")
-	case !p.tail && c.NewerRel != "" && p.forced == Window:
+	case !p.tail && s.NewerRel != "" && p.forced == Window:
 		fail("newer_rel: has no meaning where no links are followed (dialect: window)")
 	}
-	for i, name := range c.IgnoreChangesIn {
+	for i, name := range s.IgnoreChangesIn {
 		if n := childName(name); n.Local == "" || strings.ContainsAny(n.Local, ":<>/{} ") {
 			fail("ignore_changes_in[%d]: %q is no name of an element: write comments, without a prefix, or {http://purl.org/rss/1.0/modules/slash/}comments", i, name)
 		}
 	}
-	if c.MaxDeleteRatio < 0 || c.MaxDeleteRatio > 1 {
+	if s.MaxDeleteRatio < 0 || s.MaxDeleteRatio > 1 {
 		fail("max_delete_ratio: must be between 0 and 1")
 	}
-	if c.RecheckArchives.Newest < 0 {
+	if s.RecheckArchives.Newest < 0 {
 		fail("recheck_archives.newest: must not be negative")
 	}
 	for _, n := range []struct {
 		key   string
 		value int64
 	}{
-		{"full_every", int64(c.FullEvery)},
-		{"recheck_archives.every", int64(c.RecheckArchives.Every)},
-		{"trust_ahead", int64(c.TrustAhead)},
-		{"bounds.documents", int64(c.Bounds.Documents)},
-		{"bounds.entries", int64(c.Bounds.Entries)},
-		{"bounds.depth", int64(c.Bounds.Depth)},
-		{"bounds.memory", c.Bounds.Memory},
+		{"full_every", int64(s.FullEvery)},
+		{"recheck_archives.every", int64(s.RecheckArchives.Every)},
+		{"trust_ahead", int64(s.TrustAhead)},
+		{"bounds.documents", int64(s.Bounds.Documents)},
+		{"bounds.entries", int64(s.Bounds.Entries)},
+		{"bounds.depth", int64(s.Bounds.Depth)},
+		{"bounds.memory", s.Bounds.Memory},
 	} {
 		if n.value <= 0 {
 			fail("%s: must be more than zero", n.key)

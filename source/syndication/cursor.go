@@ -168,9 +168,9 @@ func (cur *cursor) isSound() bool {
 		!slices.ContainsFunc(long, isLonger(longestURL)) && !slices.ContainsFunc(brief, isLonger(64))
 }
 
-// encode returns the stored form, and forgets the oldest archives if it would be
+// encodeCursor returns the stored form, and forgets the oldest archives if it would be
 // too long.
-func (cur *cursor) encode() feed.Cursor {
+func (cur *cursor) encodeCursor() feed.Cursor {
 	for {
 		data, err := json.Marshal(cur)
 		if err != nil {
@@ -193,7 +193,7 @@ func (cur *cursor) encode() feed.Cursor {
 
 // hasArchive reports whether an archive is published.
 func (cur *cursor) hasArchive(url string) bool {
-	k := keyOf(url)
+	k := hashKey(url)
 	for i := 0; i < len(cur.Archives); i += archiveBytes {
 		if bytes.Equal(cur.Archives[i:i+archiveBytes], k[:archiveBytes]) {
 			return true
@@ -207,7 +207,7 @@ func (cur *cursor) addArchive(url string) {
 	if cur.hasArchive(url) {
 		return
 	}
-	k := keyOf(url)
+	k := hashKey(url)
 	all := append(slices.Clone(cur.Archives), k[:archiveBytes]...)
 	cur.Archives = all[max(0, len(all)-maxArchives*archiveBytes):]
 	cur.Newest = shortURL(url)
@@ -228,7 +228,7 @@ func (cur *cursor) sawEntry(id string, hash [16]byte) bool {
 }
 
 func seenKey(id string, hash [16]byte) []byte {
-	k := keyOf(id + "\x00" + string(hash[:]))
+	k := hashKey(id + "\x00" + string(hash[:]))
 	return k[:seenBytes]
 }
 
@@ -259,7 +259,7 @@ func equivalent(a, b cursor) bool {
 	for _, cur := range []*cursor{&a, &b} {
 		cur.ETag, cur.Modified, cur.Full, cur.Hints = "", "", 0, nil
 	}
-	return bytes.Equal(a.encode(), b.encode())
+	return bytes.Equal(a.encodeCursor(), b.encodeCursor())
 }
 
 // hold is a set of deletes that are held back until the same are seen at a later time.
@@ -335,7 +335,7 @@ const (
 
 // hashOf is a hash of a URL as the cursor keeps it.
 func hashOf(url string) string {
-	k := keyOf(url)
+	k := hashKey(url)
 	return hex.EncodeToString(k[:8])
 }
 

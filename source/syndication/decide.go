@@ -61,9 +61,9 @@ func (s *decider) isSkipped(cur *cursor, it *item) bool {
 	return cur.sawEntry(it.ID, it.hash)
 }
 
-// decide is the publish decision for an entry of a document (RFC 5005, section
+// publishDecision is the publish decision for an entry of a document (RFC 5005, section
 // 4.2, and RFC 6721). It returns "" if nothing is to be published.
-func (s *decider) decide(cur *cursor, d *document, it *item) feed.Operation {
+func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Operation {
 	raw, held := s.held.Mark(it.ID)
 	m, ok := parseFingerprint(raw)
 	known := held && ok
@@ -89,7 +89,7 @@ func (s *decider) decide(cur *cursor, d *document, it *item) feed.Operation {
 			c = d.updated
 		}
 		if !complete && was != 0 && (c != 0 && c <= was || c == 0 && d.archive) {
-			d.seen.add(StaleDropped, d.url, "entry %s is from before it was deleted", feedxml.Excerpt(it.ID))
+			d.seen.addViolation(StaleDropped, d.url, "entry %s is from before it was deleted", feedxml.Excerpt(it.ID))
 			return ""
 		}
 		return feed.Put
@@ -98,14 +98,14 @@ func (s *decider) decide(cur *cursor, d *document, it *item) feed.Operation {
 	case complete:
 		// A complete document is the state of the feed, whatever its dates are.
 		if c != 0 && was != 0 && c < was {
-			d.seen.add(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", feedxml.Excerpt(it.ID), it.Updated.Raw)
+			d.seen.addViolation(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", feedxml.Excerpt(it.ID), it.Updated.Raw)
 		}
 		return feed.Put
 	case d.dialect == Snapshots && !d.old:
 		return feed.Put // the newer document counts, and they come in order
 	}
 	stale := func() feed.Operation {
-		d.seen.add(StaleDropped, d.url, "entry %s is older than what is published of it", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(StaleDropped, d.url, "entry %s is older than what is published of it", feedxml.Excerpt(it.ID))
 		return ""
 	}
 	before := trusted(m.document)
@@ -118,7 +118,7 @@ func (s *decider) decide(cur *cursor, d *document, it *item) feed.Operation {
 		return feed.Put
 	case d.updated != 0 && before != 0 && d.updated < before:
 		return stale()
-	case d.old && m.page != keyOf(d.url).page():
+	case d.old && m.page != hashKey(d.url).pageNumber():
 		return stale() // it precedes the published version, and does not follow it
 	}
 	return feed.Put
@@ -129,17 +129,17 @@ func (s *decider) decideTombstone(d *document, it *item, m fingerprint, held boo
 	switch {
 	case d.broken && (held && !m.deleted || s.cfg.TombstoneUnknown == "publish"):
 		d.withheld = true
-		d.seen.add(DeletesWithheld, d.url, "there is a tombstone of %s in a document that is not well-formed; it is not deleted", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(DeletesWithheld, d.url, "there is a tombstone of %s in a document that is not well-formed; it is not deleted", feedxml.Excerpt(it.ID))
 		return ""
 	case !held && s.cfg.TombstoneUnknown == "publish":
 		return feed.Delete
 	case !held:
-		d.seen.add(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have (tombstone_unknown)", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have (tombstone_unknown)", feedxml.Excerpt(it.ID))
 		return ""
 	case m.deleted:
 		return ""
 	case was != 0 && when < was:
-		d.seen.add(StaleDropped, d.url, "the tombstone of %s is older than what is published of it", feedxml.Excerpt(it.ID))
+		d.seen.addViolation(StaleDropped, d.url, "the tombstone of %s is older than what is published of it", feedxml.Excerpt(it.ID))
 		return ""
 	}
 	return feed.Delete
@@ -155,7 +155,7 @@ func (s *decider) classify(cur *cursor, d *document) {
 		}
 	}
 	if d.archive && d.believe != 0 && d.updated >= d.believe && d.meta.Format != feedxml.Atom {
-		d.seen.add(ArchiveTooNew, d.url, "the archive says it is of %s, and is older than the feed's document, which says it is not; its date is not believed", d.meta.Updated.Raw)
+		d.seen.addViolation(ArchiveTooNew, d.url, "the archive says it is of %s, and is older than the feed's document, which says it is not; its date is not believed", d.meta.Updated.Raw)
 		d.updated = 0
 	}
 	var odd []feed.Violation
@@ -166,7 +166,7 @@ func (s *decider) classify(cur *cursor, d *document) {
 		d.seen.addAll([]feed.Violation{v})
 	}
 	if d.fold.times > 0 {
-		d.seen.add(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.fold.times, feedxml.Excerpt(d.fold.repeated))
+		d.seen.addViolation(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.fold.times, feedxml.Excerpt(d.fold.repeated))
 	}
 	switch d.order = s.profile.order; {
 	case d.order != feedxml.NoOrder:
@@ -179,7 +179,7 @@ func (s *decider) classify(cur *cursor, d *document) {
 	}
 	if d.order == d.meta.Order && d.order != feedxml.Mixed {
 		if cur.Order != feedxml.NoOrder && cur.Order != d.order && s.profile.order == feedxml.NoOrder {
-			d.seen.add(OrderChanged, d.url, "the entries of the document run %s, where they ran %s before", d.order, cur.Order)
+			d.seen.addViolation(OrderChanged, d.url, "the entries of the document run %s, where they ran %s before", d.order, cur.Order)
 		}
 	}
 }
@@ -220,7 +220,7 @@ func (s *decider) isSuperseded(cur *cursor, d *document, it *item) bool {
 	if d.depth == 0 || s.job == nil {
 		return false
 	}
-	l, ok := s.job.lasts[keyOf(it.ID)]
+	l, ok := s.job.lasts[hashKey(it.ID)]
 	return ok && l.depth < d.depth && (l.same || cur.Rewalk) && l.supersedes(s.trustedTime(instantOf(it.Updated.Time), d.now), d.updated, s.job.dialect)
 }
 
@@ -262,5 +262,5 @@ func (s *decider) wantsAny(cur *cursor, d *document) bool {
 	}
 	probe := *d
 	probe.seen = violationSet{}
-	return slices.ContainsFunc(d.window.items, func(it *item) bool { return s.decide(cur, &probe, it) != "" })
+	return slices.ContainsFunc(d.window.items, func(it *item) bool { return s.publishDecision(cur, &probe, it) != "" })
 }

@@ -17,36 +17,36 @@ const (
 
 // takeDeletes are the entries that have vanished from a complete document, as many as
 // there is room for. They come in the order of their IDs.
-func (r publisher) takeDeletes(d *document, pos *position, room int) (ids []string, more bool) {
-	ids = r.s.missingIDs(d)
+func (p publisher) takeDeletes(d *document, pos *position, room int) (ids []string, more bool) {
+	ids = p.s.missingIDs(d)
 	if len(ids) == 0 {
-		r.cur.Held = nil
+		p.cur.Held = nil
 		return nil, false
 	}
-	if !pos.Approved && tooMany(len(ids), pos.Live, r.s.cfg.MaxDeleteRatio) && r.holdBack(d, ids, pos.Live) {
+	if !pos.Approved && tooMany(len(ids), pos.Live, p.s.cfg.MaxDeleteRatio) && p.holdBack(d, ids, pos.Live) {
 		return nil, false
 	}
 	if room = max(room, 0); len(ids) > room {
 		pos.Approved = true
 		return ids[:room], true
 	}
-	r.cur.Held = nil
+	p.cur.Held = nil
 	return ids, false
 }
 
 // holdBack reports whether deletes are held back: until the same entries are missing
 // from a document that was read when the wait was over.
-func (r publisher) holdBack(d *document, ids []string, of int) bool {
+func (p publisher) holdBack(d *document, ids []string, of int) bool {
 	these := hashOf(strings.Join(ids, "\x00"))
-	if h := r.cur.Held; h != nil && h.Deletes == these {
+	if h := p.cur.Held; h != nil && h.Deletes == these {
 		return d.now.Unix() < h.Until
 	}
 	// A copy that is shown from a cache is no second look.
-	wait := max(leastHold, r.s.cfg.Every, min(askedToWait(r.s.cfg.Hints, d.response, hintsOf(&d.meta), d.now), mostFresh))
+	wait := max(leastHold, p.s.cfg.Every, min(askedToWait(p.s.cfg.Hints, d.response, hintsOf(&d.meta), d.now), mostFresh))
 	until := d.now.Add(wait)
-	d.seen.add(DeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",
-		len(ids), of, r.s.cfg.MaxDeleteRatio, until.UTC().Format(time.RFC3339))
-	r.s.log.Warn("most of the feed has vanished; waiting to see whether it stays so", "url", d.url, "vanished", len(ids), "of", of, "until", until.UTC())
-	r.cur.Held = &hold{Deletes: these, Vanished: len(ids), Of: of, Since: d.now.Unix(), Until: until.Unix()}
+	d.seen.addViolation(DeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",
+		len(ids), of, p.s.cfg.MaxDeleteRatio, until.UTC().Format(time.RFC3339))
+	p.s.log.Warn("most of the feed has vanished; waiting to see whether it stays so", "url", d.url, "vanished", len(ids), "of", of, "until", until.UTC())
+	p.cur.Held = &hold{Deletes: these, Vanished: len(ids), Of: of, Since: d.now.Unix(), Until: until.Unix()}
 	return true
 }

@@ -74,5 +74,5 @@ func ParseCursor(position string) (feed.Cursor, error) {
 		return nil, err
 	}
 	cur := cursor{Version: cursorVersion, Start: start.String()}
-	return cur.encode(), nil
+	return cur.encodeCursor(), nil
 }

@@ -204,17 +204,17 @@ var profiles = map[DialectName]profile{
 
 var orders = map[OrderName]feedxml.Order{"auto": feedxml.NoOrder, "newest_first": feedxml.NewestFirst, "oldest_first": feedxml.OldestFirst, "updated": feedxml.Mixed}
 
-func (c Settings) profile() profile {
-	p := profiles[c.Dialect]
-	if c.OlderRel != "" {
-		p.older = []string{c.OlderRel}
+func (s Settings) profile() profile {
+	p := profiles[s.Dialect]
+	if s.OlderRel != "" {
+		p.older = []string{s.OlderRel}
 	}
-	if c.NewerRel != "" {
-		p.newer = c.NewerRel
+	if s.NewerRel != "" {
+		p.newer = s.NewerRel
 	}
-	if o := orders[c.EntryOrder]; o != feedxml.NoOrder {
+	if o := orders[s.EntryOrder]; o != feedxml.NoOrder {
 		p.order = o
 	}
-	p.tail = p.tail || c.Mode == "tail"
+	p.tail = p.tail || s.Mode == "tail"
 	return p
 }

@@ -67,7 +67,7 @@ type document struct {
 	updated instant
 	now     time.Time
 
-	window *window
+	window *entryBuffer
 	fold   versions
 	// entries counts all of them, tombstones included; fresh and known are those
 	// of which the topic did not have the ID, and had it.
@@ -78,8 +78,8 @@ type document struct {
 	seen  violationSet
 }
 
-// weight is the estimated memory of a document that waits to be published, in bytes.
-func (d *document) weight() int {
+// memorySize is the estimated memory of a document that waits to be published, in bytes.
+func (d *document) memorySize() int {
 	n := d.window.size + len(d.url) + len(d.meta.ID) + len(d.meta.Title) + 2000
 	for _, l := range d.meta.Links {
 		n += len(l.Href) + len(l.Raw) + len(l.Type) + len(l.Title) + len(l.Lang) + len(l.Rel) + 150

@@ -37,7 +37,7 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7F }
 func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redactor) feed.Entity {
 	m := fingerprint{
 		deleted: op == feed.Delete, updated: instantOf(it.Updated.Time), document: d.updated,
-		hash: it.hash, page: keyOf(d.url).page(),
+		hash: it.hash, page: hashKey(d.url).pageNumber(),
 	}
 	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modifiedTime(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
 	if it.Undefined != "" && d.repair {
@@ -47,7 +47,7 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 	if d.repair && op == feed.Put {
 		body, prefixes := feedxml.DeclarePrefixes(e.Body)
 		if e.Body = body; prefixes != nil {
-			d.seen.add(feedxml.UndeclaredPrefix, d.url, "entry %s uses the prefix %s, which the document does not declare; its message declares it", feedxml.Excerpt(it.ID), feedxml.Excerpt(prefixes[0]))
+			d.seen.addViolation(feedxml.UndeclaredPrefix, d.url, "entry %s uses the prefix %s, which the document does not declare; its message declares it", feedxml.Excerpt(it.ID), feedxml.Excerpt(prefixes[0]))
 		}
 	}
 	contentType := d.meta.Format.ContentType()
@@ -74,7 +74,7 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 // vanishedEntity returns the delete of an entry that is no longer in a complete
 // feed.
 func (d *document) vanishedEntity(id string) feed.Entity {
-	m := fingerprint{deleted: true, document: d.updated, page: keyOf(d.url).page()}
+	m := fingerprint{deleted: true, document: d.updated, page: hashKey(d.url).pageNumber()}
 	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modifiedTime(time.Time{}, time.Time{}), Page: d.url, Mark: m.String()}
 	e.Header = entityHeader(e, "")
 	return e

@@ -42,9 +42,9 @@ type fingerprint struct {
 
 const fingerprintVersion = "1"
 
-func (m fingerprint) String() string {
+func (f fingerprint) String() string {
 	state := "p"
-	if m.deleted {
+	if f.deleted {
 		state = "d"
 	}
 	number := func(t instant) string {
@@ -54,7 +54,7 @@ func (m fingerprint) String() string {
 		return strconv.FormatInt(int64(t), 10)
 	}
 	return strings.Join([]string{
-		fingerprintVersion, state, number(m.updated), number(m.document), hex.EncodeToString(m.hash[:]), fmt.Sprintf("%08x", m.page),
+		fingerprintVersion, state, number(f.updated), number(f.document), hex.EncodeToString(f.hash[:]), fmt.Sprintf("%08x", f.page),
 	}, ";")
 }
 
@@ -83,14 +83,14 @@ func parseFingerprint(s string) (fingerprint, bool) {
 	return m, err == nil
 }
 
-// key is a short hash of an ID or a URL.
-type key [16]byte
+// hashedKey is a short hash of an ID or a URL.
+type hashedKey [16]byte
 
-func keyOf(s string) key {
+func hashKey(s string) hashedKey {
 	sum := sha256.Sum256([]byte(s))
-	return key(sum[:16])
+	return hashedKey(sum[:16])
 }
 
-func (k key) page() uint32 {
+func (k hashedKey) pageNumber() uint32 {
 	return uint32(k[0])<<24 | uint32(k[1])<<16 | uint32(k[2])<<8 | uint32(k[3])
 }

@@ -50,20 +50,20 @@ func gapKind(err error) string {
 // awaitOrSkip reports whether a document that could not be read is not waited for any
 // more, and returns what kind of gap it is then. If it is waited for, kind is "" and
 // wait is the error to fail with.
-func (r *turn) awaitOrSkip(ctx context.Context, url string, err error) (kind string, wait error) {
+func (t *turn) awaitOrSkip(ctx context.Context, url string, err error) (kind string, wait error) {
 	if kind := gapKind(err); kind != "" || ctx.Err() != nil {
 		return kind, err
 	}
-	if a := r.cur.Awaited; a == nil || a.URL != hashOf(url) {
-		r.cur.Awaited = &awaited{URL: hashOf(url), Since: time.Now().Unix()}
-		r.noted = true
+	if a := t.cur.Awaited; a == nil || a.URL != hashOf(url) {
+		t.cur.Awaited = &awaited{URL: hashOf(url), Since: time.Now().Unix()}
+		t.noted = true
 	}
 	// The network may be down. Give up only if the server answered for another
 	// document.
-	if r.cur.isOverdue(time.Now()) && r.asked {
+	if t.cur.isOverdue(time.Now()) && t.asked {
 		return ArchiveUnreadable, err
 	}
-	until := time.Unix(r.cur.Awaited.Since, 0).Add(patience).UTC()
+	until := time.Unix(t.cur.Awaited.Since, 0).Add(patience).UTC()
 	return "", fmt.Errorf("an older document is awaited until %s, and then left out: %w", until.Format(time.RFC3339), err)
 }
 
@@ -77,42 +77,42 @@ func retryAt(err error, times int, now time.Time) int64 {
 }
 
 // recordGap records an archive that is not waited for.
-func (r *turn) recordGap(url, kind string, err error) {
+func (t *turn) recordGap(url, kind string, err error) {
 	now := time.Now()
-	if i := r.cur.gapIndex(url); i >= 0 {
-		g := r.cur.Gaps[i]
+	if i := t.cur.gapIndex(url); i >= 0 {
+		g := t.cur.Gaps[i]
 		told := g.Kind == kind
 		g.Times++
 		g.Kind, g.Retry = kind, retryAt(err, g.Times, now)
-		r.cur.Gaps = slices.Clone(r.cur.Gaps)
-		r.cur.Gaps[i] = g
+		t.cur.Gaps = slices.Clone(t.cur.Gaps)
+		t.cur.Gaps[i] = g
 		if told {
 			return
 		}
 	}
-	r.seen.add(kind, url, "an archive is missing, and with it what is older: %v", err)
-	r.s.log.Error("an archive of the feed is missing; going on without it", "url", url, "kind", kind, "reason", err)
-	if shortURL(url) == "" || r.cur.gapIndex(url) >= 0 {
+	t.seen.addViolation(kind, url, "an archive is missing, and with it what is older: %v", err)
+	t.s.log.Error("an archive of the feed is missing; going on without it", "url", url, "kind", kind, "reason", err)
+	if shortURL(url) == "" || t.cur.gapIndex(url) >= 0 {
 		return
 	}
-	all := append(slices.Clone(r.cur.Gaps), gap{URL: url, Kind: kind, Since: now.Unix(), Retry: retryAt(err, 0, now)})
-	r.cur.Gaps = all[max(0, len(all)-maxGaps):]
+	all := append(slices.Clone(t.cur.Gaps), gap{URL: url, Kind: kind, Since: now.Unix(), Retry: retryAt(err, 0, now)})
+	t.cur.Gaps = all[max(0, len(all)-maxGaps):]
 }
 
 // closeGap forgets a gap.
-func (r *turn) closeGap(url string) {
-	if i := r.cur.gapIndex(url); i >= 0 {
-		r.s.log.Info("a missing archive is there again, and published", "url", url)
-		r.cur.Gaps = slices.Delete(slices.Clone(r.cur.Gaps), i, i+1)
+func (t *turn) closeGap(url string) {
+	if i := t.cur.gapIndex(url); i >= 0 {
+		t.s.log.Info("a missing archive is there again, and published", "url", url)
+		t.cur.Gaps = slices.Delete(slices.Clone(t.cur.Gaps), i, i+1)
 	}
-	r.cur.Walk = 0
+	t.cur.Walk = 0
 }
 
 // postponeGap puts off a gap that cannot be read at the moment.
-func (r *turn) postponeGap(url string, err error) {
-	if i := r.cur.gapIndex(url); i >= 0 {
-		r.cur.Gaps = slices.Clone(r.cur.Gaps)
-		g := &r.cur.Gaps[i]
+func (t *turn) postponeGap(url string, err error) {
+	if i := t.cur.gapIndex(url); i >= 0 {
+		t.cur.Gaps = slices.Clone(t.cur.Gaps)
+		g := &t.cur.Gaps[i]
 		g.Times++
 		g.Retry = retryAt(err, g.Times, time.Now())
 	}

@@ -13,12 +13,12 @@ const lookBytes = 8
 // date, and one of its ID. The cursor keeps those of the subscription document.
 type looks []byte
 
-// add adds an entry that has an ID of its own.
-func (l *looks) add(e *feedxml.Entry) {
+// addEntry adds an entry that has an ID of its own.
+func (l *looks) addEntry(e *feedxml.Entry) {
 	if len(*l) == feedxml.MaxLooks*lookBytes || e.Deleted || e.Look == 0 || e.IDFrom.Weak() || e.IDFrom == feedxml.FromAbout {
 		return
 	}
-	k := keyOf(e.ID)
+	k := hashKey(e.ID)
 	*l = append(binary.BigEndian.AppendUint32(*l, e.Look), k[:4]...)
 }
 

@@ -8,12 +8,12 @@ type job struct {
 	steps []*step
 	// frontier is the URL to walk on at; "" when the walk is done.
 	frontier string
-	visited  map[key]bool
+	visited  map[hashedKey]bool
 	// weight is about what steps and visited take in memory, without documents.
 	weight  int64
 	dialect Dialect
 	// lasts has the IDs that the topic held when the walk began.
-	lasts map[key]topicVersion
+	lasts map[hashedKey]topicVersion
 	// sub is the subscription document, if it is still held. url, hash and
 	// believe, its update time, are known of it longer, as are deletes and
 	// withheld.
@@ -128,21 +128,21 @@ func (j *job) recordVersions(d *document) {
 			continue
 		}
 		if j.lasts == nil {
-			j.lasts = map[key]topicVersion{}
+			j.lasts = map[hashedKey]topicVersion{}
 		}
 		j.lasts[id] = is
 	}
 }
 
 // supersedes reports whether a version counts before one of an older document.
-func (l topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
+func (t topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
 	switch {
 	case dialect == Snapshots:
 		return true
-	case l.updated != 0 && updated != 0 && l.updated != updated:
-		return l.updated > updated
-	case l.document != 0 && document != 0 && l.document != document:
-		return l.document > document
+	case t.updated != 0 && updated != 0 && t.updated != updated:
+		return t.updated > updated
+	case t.document != 0 && document != 0 && t.document != document:
+		return t.document > document
 	}
 	return true
 }

@@ -17,12 +17,12 @@ import (
 type poller struct{ *turn }
 
 // readSubscription asks for the subscription document.
-func (r poller) readSubscription(ctx context.Context, now time.Time) (*document, error) {
-	s, cur := r.s, &r.cur
-	q := question{url: s.subscriptionURL(cur), order: r.expectedOrder()}
+func (p poller) readSubscription(ctx context.Context, now time.Time) (*document, error) {
+	s, cur := p.s, &p.cur
+	q := question{url: s.subscriptionURL(cur), order: p.expectedOrder()}
 	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
 		q.from, q.order = cur.Doc, cur.Doc.Order
-	} else if cur.At == hashOf(q.url) && !cur.Held.isDue(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !r.isRecheckDue(now) {
+	} else if cur.At == hashOf(q.url) && !cur.Held.isDue(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !p.isRecheckDue(now) {
 		q.etag, q.modified = cur.ETag, cur.Modified
 	}
 	d, err := s.readDocument(ctx, cur, q)
@@ -30,17 +30,17 @@ func (r poller) readSubscription(ctx context.Context, now time.Time) (*document,
 	if ok && q.url != s.cfg.URL && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
 		s.log.Warn("the feed is not where it had moved to; asking where it was", "url", q.url, "error", err)
 		cur.URL, cur.From, cur.Moved = "", "", nil
-		return r.readSubscription(ctx, now)
+		return p.readSubscription(ctx, now)
 	}
 	if ok && status.Status == http.StatusGone {
 		return nil, &goneError{err}
 	}
 	if err != nil {
-		return nil, r.unreadable(err)
+		return nil, p.unreadable(err)
 	}
 	s.unread = 0
-	r.resume(d)
-	r.recordRedirect(q.url, d.response)
+	p.dropReported(d)
+	p.recordRedirect(q.url, d.response)
 	return d, nil
 }
 
@@ -51,14 +51,14 @@ const unreadTimes = 5
 
 // unreadable returns the error that a poll fails with if the subscription document
 // could not be read.
-func (r poller) unreadable(err error) error {
+func (p poller) unreadable(err error) error {
 	if !isUnreadable(err) {
 		return err
 	}
-	if r.s.unread++; r.s.unread < unreadTimes {
+	if p.s.unread++; p.s.unread < unreadTimes {
 		return err
 	}
-	return feed.Permanent(fmt.Errorf("the document could not be read %d times in a row, so its provider has to act: %w", r.s.unread, err))
+	return feed.Permanent(fmt.Errorf("the document could not be read %d times in a row, so its provider has to act: %w", p.s.unread, err))
 }
 
 // goneError reports that the feed has ended: 410, which providers send on purpose.
@@ -75,14 +75,14 @@ func (e *goneError) Unwrap() error { return e.err }
 func (e *goneError) RetryAfter() time.Duration { return 24 * time.Hour }
 
 // keepValidators records an answer without a document.
-func (r poller) keepValidators(d *document) {
-	if d.response.Status != http.StatusNotModified || r.cur.At != hashOf(d.url) && r.cur.URL != d.response.URL.String() {
+func (p poller) keepValidators(d *document) {
+	if d.response.Status != http.StatusNotModified || p.cur.At != hashOf(d.url) && p.cur.URL != d.response.URL.String() {
 		return
 	}
 	for _, v := range []struct {
 		at    *string
 		field string
-	}{{&r.cur.ETag, "ETag"}, {&r.cur.Modified, "Last-Modified"}} {
+	}{{&p.cur.ETag, "ETag"}, {&p.cur.Modified, "Last-Modified"}} {
 		if value := validator(d.response.Header.Get(v.field)); value != "" {
 			*v.at = value
 		}
@@ -90,13 +90,13 @@ func (r poller) keepValidators(d *document) {
 }
 
 // isUnchanged reports whether a document is the one that was published last.
-func (r poller) isUnchanged(d *document, now time.Time) bool {
-	return r.cur.Body == d.hash && !d.partial && r.cur.Doc == nil && !r.cur.Held.isDue(r.s.cfg.MaxDeleteRatio, now) && r.cur.At != "" && !r.isRecheckDue(now)
+func (p poller) isUnchanged(d *document, now time.Time) bool {
+	return p.cur.Body == d.hash && !d.partial && p.cur.Doc == nil && !p.cur.Held.isDue(p.s.cfg.MaxDeleteRatio, now) && p.cur.At != "" && !p.isRecheckDue(now)
 }
 
 // followCurrent returns the current document where the feed's URL is that of an
 // archive.
-func (r poller) followCurrent(ctx context.Context, d *document) (*document, error) {
+func (p poller) followCurrent(ctx context.Context, d *document) (*document, error) {
 	if !d.meta.Archive || d.meta.Complete || d.partial {
 		return d, nil
 	}
@@ -108,8 +108,8 @@ func (r poller) followCurrent(ctx context.Context, d *document) (*document, erro
 	case url == withoutFragment(d.url) || url == withoutFragment(d.response.URL.String()):
 		return d, nil
 	}
-	r.seen.add(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
-	next, err := r.s.readDocument(ctx, &r.cur, question{url: url, order: r.expectedOrder()})
+	p.seen.addViolation(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
+	next, err := p.s.readDocument(ctx, &p.cur, question{url: url, order: p.expectedOrder()})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (r poller) followCurrent(ctx context.Context, d *document) (*document, erro
 		return nil, feed.Permanent(fmt.Errorf("%s is an archive, and so is %s, to which it leads as the current document; set url to that", d.url, url))
 	}
 	if shortURL(url) != "" {
-		r.cur.URL, r.cur.From = url, hashOf(r.s.cfg.URL)
+		p.cur.URL, p.cur.From = url, hashOf(p.s.cfg.URL)
 	}
 	return next, nil
 }
@@ -125,8 +125,8 @@ func (r poller) followCurrent(ctx context.Context, d *document) (*document, erro
 // checkFormat returns an error if a document is of another format than the feed is
 // known to be of. Its entries would have other IDs: all of them would be
 // published again, and those of a complete feed deleted under the old ones.
-func (r poller) checkFormat(d *document) error {
-	is, want, was := d.meta.Format, r.s.cfg.Format, r.cur.Format
+func (p poller) checkFormat(d *document) error {
+	is, want, was := d.meta.Format, p.s.cfg.Format, p.cur.Format
 	switch {
 	case want != "" && is != want && (is != feedxml.RDF || want != feedxml.RSS):
 		return feed.Permanent(fmt.Errorf("%s: the document is %s, and the feed is configured as %s; if that is what it should be, set its format to that, or to auto", d.url, is, want))
@@ -138,11 +138,11 @@ func (r poller) checkFormat(d *document) error {
 }
 
 // recordDialect records the detected format, dialect and order of the feed.
-func (r poller) recordDialect(d *document) {
-	cur := &r.cur
+func (p poller) recordDialect(d *document) {
+	cur := &p.cur
 	if cur.Dialect == "" && !d.unsure {
-		r.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
-		cur.Rewalk = r.s.holdsAny(cur)
+		p.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
+		cur.Rewalk = p.s.holdsAny(cur)
 	}
 	if d.unsure {
 		// Its links to older documents may be missing; the next document decides.
@@ -150,17 +150,17 @@ func (r poller) recordDialect(d *document) {
 		return
 	}
 	if cur.Dialect != "" && cur.Dialect != d.dialect {
-		r.seen.add(DialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)
-		r.s.log.Warn("the feed has changed its dialect", "url", d.url, "before", string(cur.Dialect), "now", string(d.dialect))
+		p.seen.addViolation(DialectChanged, d.url, "the feed was %s and is %s now", cur.Dialect, d.dialect)
+		p.s.log.Warn("the feed has changed its dialect", "url", d.url, "before", string(cur.Dialect), "now", string(d.dialect))
 	}
-	if d.dialect == Paged && cur.Dialect != Paged && !r.s.profile.tail && !r.s.profile.steady {
-		r.seen.add(PagedLossy, d.url, "the feed is paged: its pages change while they are read, so entries may be missed (RFC 5005, section 3)")
+	if d.dialect == Paged && cur.Dialect != Paged && !p.s.profile.tail && !p.s.profile.steady {
+		p.seen.addViolation(PagedLossy, d.url, "the feed is paged: its pages change while they are read, so entries may be missed (RFC 5005, section 3)")
 	}
 	if d.partial {
-		r.seen.add(Partial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
+		p.seen.addViolation(Partial, d.url, "the answer has a part of the document (226), which was not asked for; nothing is taken for deleted")
 	}
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots && cur.Doc == nil && cur.hasArchive(withoutFragment(this.Href)) {
-		r.seen.add(NotPermanent, d.url, "the document says that it is %s, which was another before", this.Href)
+		p.seen.addViolation(NotPermanent, d.url, "the document says that it is %s, which was another before", this.Href)
 	}
 	cur.Format = d.meta.Format
 	cur.Dialect = d.dialect
@@ -187,8 +187,8 @@ const (
 
 // recordRedirect records a permanent redirect of the subscription document, or
 // that there is none any more.
-func (r poller) recordRedirect(url string, resp *source.Response) {
-	s, cur := r.s, &r.cur
+func (p poller) recordRedirect(url string, resp *source.Response) {
+	s, cur := p.s, &p.cur
 	if !resp.Moved || shortURL(resp.URL.String()) == "" {
 		cur.Moved = nil
 		return
@@ -216,72 +216,72 @@ func (r poller) recordRedirect(url string, resp *source.Response) {
 
 // pollFeed asks for the subscription document, and for the older ones that it leads
 // to. done reports that there is nothing to publish.
-func (r poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err error) {
-	s := r.s
+func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err error) {
+	s := p.s
 	if s.job != nil {
-		return feed.Batch{}, false, walker(r).walkUntilStable(ctx)
+		return feed.Batch{}, false, walker(p).walkUntilStable(ctx)
 	}
 	now := time.Now()
-	if g, due := r.cur.dueGap(now); due && r.cur.Doc == nil {
-		if err := walker(r).retryGap(ctx, g); err != nil {
+	if g, due := p.cur.dueGap(now); due && p.cur.Doc == nil {
+		if err := walker(p).retryGap(ctx, g); err != nil {
 			s.log.Warn("a missing archive is still not to be had", "url", g.URL, "error", err)
-			r.postponeGap(g.URL, err)
+			p.postponeGap(g.URL, err)
 		} else if s.job != nil {
 			return feed.Batch{}, false, nil
 		}
 	}
-	watched := r.cur.Dialect != "" && r.cur.Doc == nil && s.holdsAny(&r.cur)
-	d, err := r.readSubscription(ctx, now)
+	watched := p.cur.Dialect != "" && p.cur.Doc == nil && s.holdsAny(&p.cur)
+	d, err := p.readSubscription(ctx, now)
 	if err != nil {
 		return feed.Batch{}, false, err
 	}
-	r.asked = true
-	wait := func() time.Duration { return askedToWait(s.cfg.Hints, d.response, r.cur.Hints, now) }
+	p.asked = true
+	wait := func() time.Duration { return askedToWait(s.cfg.Hints, d.response, p.cur.Hints, now) }
 	switch {
 	case d.unmodified:
-		r.keepValidators(d)
+		p.keepValidators(d)
 		return feed.Batch{Fresh: wait()}, true, nil
-	case r.checkFormat(d) != nil:
-		return feed.Batch{}, false, r.checkFormat(d)
-	case r.isUnchanged(d, now):
-		r.cur.recordValidators(d)
-		if now.Sub(time.Unix(r.cur.Full, 0)) >= s.cfg.FullEvery {
-			r.cur.Full = now.Unix()
+	case p.checkFormat(d) != nil:
+		return feed.Batch{}, false, p.checkFormat(d)
+	case p.isUnchanged(d, now):
+		p.cur.recordValidators(d)
+		if now.Sub(time.Unix(p.cur.Full, 0)) >= s.cfg.FullEvery {
+			p.cur.Full = now.Unix()
 		}
 		return feed.Batch{Fresh: wait()}, true, nil
 	}
-	if d, err = r.followCurrent(ctx, d); err != nil {
+	if d, err = p.followCurrent(ctx, d); err != nil {
 		return feed.Batch{}, false, err
 	}
-	if d, err = r.rereadStrictly(ctx, d); err != nil {
+	if d, err = p.rereadStrictly(ctx, d); err != nil {
 		return feed.Batch{}, false, err
 	}
-	if err = r.checkIdentities(d); err != nil {
+	if err = p.checkIdentities(d); err != nil {
 		return feed.Batch{}, false, err
 	}
-	r.recordDialect(d)
-	if started, err := r.startReading(d); err != nil || started {
+	p.recordDialect(d)
+	if started, err := p.startReading(d); err != nil || started {
 		return feed.Batch{Fresh: wait()}, started, err
 	}
-	walker(r).startJob(d)
+	walker(p).startJob(d)
 	s.job.watched = watched && !d.partial && d.dialect != Complete
-	return feed.Batch{}, false, walker(r).walkUntilStable(ctx)
+	return feed.Batch{}, false, walker(p).walkUntilStable(ctx)
 }
 
 // rereadStrictly reads a complete document once more, strictly, if something has vanished
 // from it: nothing is deleted on the word of a document that not every parser
 // reads.
-func (r poller) rereadStrictly(ctx context.Context, d *document) (*document, error) {
-	for try := 0; d.deletes && !d.strict && len(r.s.missingIDs(d)) > 0 && try < 3; try++ {
+func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, error) {
+	for try := 0; d.deletes && !d.strict && len(p.s.missingIDs(d)) > 0 && try < 3; try++ {
 		q := d.question
 		q.strict, q.etag, q.modified = true, "", ""
-		again, err := r.s.readDocument(ctx, &r.cur, q)
+		again, err := p.s.readDocument(ctx, &p.cur, q)
 		switch {
 		case err != nil && !isParse(err):
 			return nil, err
 		case err != nil:
 			d.deletes, d.withheld = false, true
-			d.seen.add(DeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
+			d.seen.addViolation(DeletesWithheld, d.url, "entries have vanished from the feed, and are not deleted: %v", err)
 			return d, nil
 		case again.unmodified:
 			continue
@@ -293,25 +293,25 @@ func (r poller) rereadStrictly(ctx context.Context, d *document) (*document, err
 
 // startReading handles the first poll if reading starts now. done reports that there is
 // nothing to publish.
-func (r poller) startReading(d *document) (done bool, err error) {
-	if r.cur.Start == "" {
+func (p poller) startReading(d *document) (done bool, err error) {
+	if p.cur.Start == "" {
 		return false, nil
 	}
-	r.cur.Start, r.cur.Rewalk = "", false
-	if err := r.cur.skipAll(d); err != nil {
+	p.cur.Start, p.cur.Rewalk = "", false
+	if err := p.cur.skipAll(d); err != nil {
 		return false, err
 	}
-	r.seen.addAll(d.seen.all())
-	if older := r.s.profile.olderURL(&d.meta, d.dialect); older != "" && d.dialect != Paged {
-		r.cur.addArchive(older)
+	p.seen.addAll(d.seen.takeAll())
+	if older := p.s.profile.olderURL(&d.meta, d.dialect); older != "" && d.dialect != Paged {
+		p.cur.addArchive(older)
 	}
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
-		r.cur.addArchive(withoutFragment(this.Href))
+		p.cur.addArchive(withoutFragment(this.Href))
 	}
-	r.cur.recordValidators(d)
-	r.cur.Body, r.cur.Full, r.cur.Walked = d.hash, d.now.Unix(), d.now.Unix()
-	r.cur.Hints = hintsOf(&d.meta)
-	r.cur.Looks = d.looks
+	p.cur.recordValidators(d)
+	p.cur.Body, p.cur.Full, p.cur.Walked = d.hash, d.now.Unix(), d.now.Unix()
+	p.cur.Hints = hintsOf(&d.meta)
+	p.cur.Looks = d.looks
 	return true, nil
 }
 
@@ -354,11 +354,11 @@ func (cur *cursor) skipAll(d *document) error {
 
 // checkIdentities returns an error if most entries of a document are those of the one
 // that was published last, and have other IDs: all of them would be published again.
-func (r poller) checkIdentities(d *document) error {
-	if r.s.cfg.Identity != "auto" || r.cur.Doc != nil {
+func (p poller) checkIdentities(d *document) error {
+	if p.s.cfg.Identity != "auto" || p.cur.Doc != nil {
 		return nil
 	}
-	before, now := r.cur.Looks.byLook(), d.looks.byLook()
+	before, now := p.cur.Looks.byLook(), d.looks.byLook()
 	changed := 0
 	for look, id := range now {
 		if was, ok := before[look]; ok && was != id {

@@ -16,11 +16,11 @@ type publisher struct{ *turn }
 
 // publishNext publishes the next part of the job. done is false if the feed has to be
 // polled again before there is anything to say.
-func (r publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool, err error) {
-	s, j := r.s, r.s.job
+func (p publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool, err error) {
+	s, j := p.s, p.s.job
 	for range mostQuiet {
 		if j.at == nil {
-			if j.at, err = r.nextDocument(ctx); err != nil {
+			if j.at, err = p.nextDocument(ctx); err != nil {
 				return feed.Batch{}, false, err
 			}
 		}
@@ -32,15 +32,15 @@ func (r publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 			return feed.Batch{}, false, nil
 		}
 		d := j.at
-		if len(j.steps) > 0 || d.partial || r.cur.Doc != nil {
-			r.cur.dropValidators()
+		if len(j.steps) > 0 || d.partial || p.cur.Doc != nil {
+			p.cur.dropValidators()
 		}
 		if len(j.steps) > 0 && j.dialect == Paged {
 			// Pages shift. If this walk is not finished at once, known entries no
 			// longer end a walk.
-			r.cur.Walked = 0
+			p.cur.Walked = 0
 		}
-		entities, more := r.publishPart(d)
+		entities, more := p.publishPart(d)
 		s.newest = max(s.newest, d.newest)
 		switch {
 		case more && len(d.window.items) == 0 && d.window.cut != nil:
@@ -50,10 +50,10 @@ func (r publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 			}
 		case more:
 		case len(j.steps) > 0:
-			r.finishArchive()
+			p.finishArchive()
 		default:
-			wait := r.finishSubscription(d)
-			return feed.Batch{Entities: entities, More: r.hasDueGap(d), Fresh: wait}, true, nil
+			wait := p.finishSubscription(d)
+			return feed.Batch{Entities: entities, More: p.hasDueGap(d), Fresh: wait}, true, nil
 		}
 		if len(entities) > 0 {
 			return feed.Batch{Entities: entities, More: true}, true, nil
@@ -63,48 +63,48 @@ func (r publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 }
 
 // hasDueGap reports whether there is something to ask for at once.
-func (r publisher) hasDueGap(*document) bool {
-	_, due := r.cur.dueGap(time.Now())
+func (p publisher) hasDueGap(*document) bool {
+	_, due := p.cur.dueGap(time.Now())
 	return due
 }
 
 // nextDocument returns the document to publish next; nil if it has to be found
 // first.
-func (r publisher) nextDocument(ctx context.Context) (*document, error) {
-	s, j := r.s, r.s.job
+func (p publisher) nextDocument(ctx context.Context) (*document, error) {
+	s, j := p.s, p.s.job
 	if len(j.steps) == 0 {
 		if j.healing != "" {
-			r.closeGap(j.healing)
+			p.closeGap(j.healing)
 			return nil, nil
 		}
-		return r.subscriptionDocument(ctx)
+		return p.subscriptionDocument(ctx)
 	}
 	st := j.steps[len(j.steps)-1]
 	if st.doc != nil {
 		return st.doc, nil
 	}
-	q := question{url: st.url, archive: true, old: st.old, late: j.late, believe: j.believe, order: r.expectedOrder()}
-	if r.cur.Doc != nil && r.cur.Doc.URL == hashOf(q.url) {
-		q.from, q.order = r.cur.Doc, r.cur.Doc.Order
+	q := question{url: st.url, archive: true, old: st.old, late: j.late, believe: j.believe, order: p.expectedOrder()}
+	if p.cur.Doc != nil && p.cur.Doc.URL == hashOf(q.url) {
+		q.from, q.order = p.cur.Doc, p.cur.Doc.Order
 	}
-	d, err := s.readDocument(ctx, &r.cur, q)
+	d, err := s.readDocument(ctx, &p.cur, q)
 	kind := ""
 	if err != nil {
-		if kind, err = r.awaitOrSkip(ctx, st.url, err); kind == "" {
+		if kind, err = p.awaitOrSkip(ctx, st.url, err); kind == "" {
 			return nil, err
 		}
 	}
 	if err != nil || d.unmodified {
 		// Older documents are published; this one has disappeared meanwhile.
 		if err != nil && j.dialect != Paged {
-			r.recordGap(st.url, kind, err)
+			p.recordGap(st.url, kind, err)
 		}
 		j.lacking = true
 		j.steps = j.steps[:len(j.steps)-1]
 		return nil, nil
 	}
-	r.resume(d)
-	r.recordTorn(d)
+	p.dropReported(d)
+	p.recordTorn(d)
 	d.dialect, d.depth = j.dialectOf(d), len(j.steps)
 	d.forgetIDs()
 	st.doc = d
@@ -113,23 +113,23 @@ func (r publisher) nextDocument(ctx context.Context) (*document, error) {
 
 // subscriptionDocument returns the subscription document, read again if it was not kept;
 // nil if it is another by now, and the feed has to be polled again.
-func (r publisher) subscriptionDocument(ctx context.Context) (*document, error) {
-	j := r.s.job
+func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) {
+	j := p.s.job
 	if d := j.sub; d != nil {
 		j.sub = nil
 		return d, nil
 	}
-	q := question{url: j.url, order: r.expectedOrder()}
-	if p := r.cur.Doc; p != nil && p.URL == hashOf(q.url) {
+	q := question{url: j.url, order: p.expectedOrder()}
+	if p := p.cur.Doc; p != nil && p.URL == hashOf(q.url) {
 		q.from, q.order = p, p.Order
 	}
-	d, err := r.s.readDocument(ctx, &r.cur, q)
+	d, err := p.s.readDocument(ctx, &p.cur, q)
 	j.shifted = err == nil && d.hash != j.hash && j.dialect == Paged
 	if err != nil || d.unmodified || d.hash != j.hash && !j.shifted {
 		return nil, err
 	}
-	r.resume(d)
-	r.recordTorn(d)
+	p.dropReported(d)
+	p.recordTorn(d)
 	// Its missing entries were checked strictly already, or there were none.
 	d.deletes, d.withheld = d.deletes && j.deletes, j.withheld
 	d.forgetIDs()
@@ -138,11 +138,11 @@ func (r publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 
 // publishPart takes from a document the entities for which the next batch has room.
 // more reports that the document has more, or that it has to be read again for them.
-func (r publisher) publishPart(d *document) (entities []feed.Entity, more bool) {
-	s := r.s
+func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) {
+	s := p.s
 	d.dialect = s.job.dialectOf(d)
 	pos := position{URL: hashOf(d.url), Hash: d.hash, Order: d.order}
-	if p := r.cur.Doc; p != nil && p.URL == pos.URL && p.Hash == pos.Hash {
+	if p := p.cur.Doc; p != nil && p.URL == pos.URL && p.Hash == pos.Hash {
 		pos = *p
 	} else if d.deletes {
 		pos.Live = s.countLive()
@@ -152,7 +152,7 @@ func (r publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 	w := d.window
 	for len(w.items) > 0 {
 		it := w.items[0]
-		op := s.decide(&r.cur, d, it)
+		op := s.publishDecision(&p.cur, d, it)
 		if op != "" {
 			if full() {
 				break
@@ -161,41 +161,41 @@ func (r publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 			entities, size = append(entities, e), size+e.Size()
 		}
 		pos.Key = it.rank
-		w.shift()
+		w.dropFirst()
 	}
 	more = len(w.items) > 0 || w.cut != nil
 	if !more && d.deletes {
 		var deletes []string
-		deletes, more = r.takeDeletes(d, &pos, s.cfg.BatchEntities-len(entities))
+		deletes, more = p.takeDeletes(d, &pos, s.cfg.BatchEntities-len(entities))
 		for _, id := range deletes {
 			entities = append(entities, d.vanishedEntity(id))
 		}
 	}
-	r.seen.addAll(d.seen.all())
-	if r.cur.Doc = nil; more {
+	p.seen.addAll(d.seen.takeAll())
+	if p.cur.Doc = nil; more {
 		pos.Part++
-		r.cur.Doc = &pos
+		p.cur.Doc = &pos
 	}
 	return entities, more
 }
 
 // finishArchive takes the document that has been published out of the job. From
 // here on a walk ends at it: all older ones are published, or gaps.
-func (r publisher) finishArchive() {
-	j := r.s.job
+func (p publisher) finishArchive() {
+	j := p.s.job
 	st := j.steps[len(j.steps)-1]
-	r.cur.Walk++
+	p.cur.Walk++
 	if j.dialect != Paged && !st.old {
-		r.cur.addArchive(st.key)
+		p.cur.addArchive(st.key)
 		if j.dialect != Snapshots {
-			r.cur.Newest = shortURL(st.url)
+			p.cur.Newest = shortURL(st.url)
 		}
 	} else if st.permanent && !j.lacking {
-		r.cur.addArchive(st.key)
+		p.cur.addArchive(st.key)
 	} else if j.late {
-		newest := r.cur.Newest
-		r.cur.addArchive(st.key)
-		r.cur.Newest = newest
+		newest := p.cur.Newest
+		p.cur.addArchive(st.key)
+		p.cur.Newest = newest
 	}
 	j.steps[len(j.steps)-1] = nil
 	j.steps = j.steps[:len(j.steps)-1]
@@ -204,16 +204,16 @@ func (r publisher) finishArchive() {
 
 // finishSubscription records that the subscription document has been published, and all
 // that is older. It returns how long upstream asks not to be asked again.
-func (r publisher) finishSubscription(d *document) time.Duration {
-	cur, j := &r.cur, r.s.job
-	r.s.job = nil
+func (p publisher) finishSubscription(d *document) time.Duration {
+	cur, j := &p.cur, p.s.job
+	p.s.job = nil
 	cur.Doc, cur.Walk, cur.Rewalk = nil, 0, false
 	if j.dialect != Paged {
 		cur.Awaited = nil // it is a gap, or nothing leads to it any more
 	}
 	cur.recordValidators(d)
 	cur.Looks = nil
-	if r.s.cfg.Identity == "auto" {
+	if p.s.cfg.Identity == "auto" {
 		cur.Looks = d.looks
 	}
 	if !d.partial {
@@ -245,5 +245,5 @@ func (r publisher) finishSubscription(d *document) time.Duration {
 		cur.ETag, cur.Modified = "", ""
 	}
 	cur.Hints = hintsOf(&d.meta)
-	return askedToWait(r.s.cfg.Hints, d.response, cur.Hints, d.now)
+	return askedToWait(p.s.cfg.Hints, d.response, cur.Hints, d.now)
 }

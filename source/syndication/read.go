@@ -26,7 +26,7 @@ type documentReader struct {
 	// ignored are the children of entries that do not count as changes.
 	ignored []xml.Name
 	// notFeed counts how often in a row a URL has answered with something else.
-	notFeed map[key]int
+	notFeed map[hashedKey]int
 	// brokenBy is the fault that was last logged of a document that was repaired.
 	brokenBy string
 }
@@ -39,7 +39,7 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q questi
 		s.share.want = 0
 	} else if s.share.want > 0 {
 		// The part before it had to wait.
-		if err := s.share.await(ctx, s.job.heldBytes()); err != nil {
+		if err := s.share.acquireBudget(ctx, s.job.heldBytes()); err != nil {
 			return nil, err
 		}
 	}
@@ -48,7 +48,7 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q questi
 		for errors.Is(err, errNoBudget) {
 			// Nothing stays open while it waits, and nothing is held of the document.
 			s.share.want = max(s.share.want, s.cfg.Bounds.Memory)
-			if err := s.share.await(ctx, s.job.heldBytes()); err != nil {
+			if err := s.share.acquireBudget(ctx, s.job.heldBytes()); err != nil {
 				return nil, err
 			}
 			d, err = s.readOnce(ctx, cur, q)
@@ -116,12 +116,12 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) 
 			if len(s.notFeed) == mostNotFeed {
 				clear(s.notFeed) // a feed may make up URLs for ever
 			}
-			s.notFeed[keyOf(q.url)]++
-			return nil, &errNotFeed{err, s.notFeed[keyOf(q.url)]}
+			s.notFeed[hashKey(q.url)]++
+			return nil, &errNotFeed{err, s.notFeed[hashKey(q.url)]}
 		}
 		return nil, err
 	}
-	delete(s.notFeed, keyOf(q.url))
+	delete(s.notFeed, hashKey(q.url))
 	d.meta = *r.Meta()
 	d.hashContent()
 	s.classify(cur, d)
@@ -134,7 +134,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) 
 		if !d.repair {
 			return nil, s.withCure(cur, d, f.Err())
 		}
-		d.seen.add(feedxml.NotWellFormed, d.url, "%s", f)
+		d.seen.addViolation(feedxml.NotWellFormed, d.url, "%s", f)
 		if cause := f.First(); cause != s.brokenBy {
 			s.log.Warn("a document of the feed is not well-formed; it was repaired", "url", d.url, "faults", f.Count, "entries_left_out", f.Lost, "first", cause)
 			s.brokenBy = cause
@@ -185,10 +185,10 @@ func (s *documentReader) mayBeBroken(cur *cursor, d *document) bool {
 
 // readEntries reads the entries of a document into its window.
 func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document) error {
-	d.window = newWindow(d.question.order, int(s.cfg.Bounds.Memory))
-	d.fold = versions{ids: map[key]version{}}
+	d.window = newEntryBuffer(d.question.order, int(s.cfg.Bounds.Memory))
+	d.fold = versions{ids: map[hashedKey]version{}}
 	others := s.job.heldBytes()
-	covered := func() bool { return s.share.covers(others + d.heldBytes()) }
+	covered := func() bool { return s.share.tryCover(others + d.heldBytes()) }
 	if s.share.scarce {
 		d.window.covered = covered
 		defer func() { d.window.covered = nil }() // the document may be kept
@@ -200,7 +200,7 @@ func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, feedxml.ErrTrailing) && !r.Meta().Complete && r.Meta().Incremental != feedxml.No:
-			d.seen.add(Trailing, d.url, "%v", err)
+			d.seen.addViolation(Trailing, d.url, "%v", err)
 			return nil
 		case err != nil:
 			return err
@@ -215,7 +215,7 @@ func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document
 	}
 }
 
-// takeEntry folds an entry with those before it and puts it into the window.
+// takeEntry folds an entry with those before it and puts it into the entry buffer.
 func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wanted func(*item) bool) {
 	if e.ID == "" || e.Deleted && e.Updated.Time.IsZero() {
 		return // reported by the reader
@@ -224,7 +224,7 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	e.ID = headerSafe(e.ID)
 	updated := s.trustedTime(instantOf(e.Updated.Time), d.now)
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
-		d.seen.add(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
+		d.seen.addViolation(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
 	raw, held := s.held.Mark(e.ID)
 	switch {
@@ -235,10 +235,10 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 		d.fresh++
 	}
 	d.newest = max(d.newest, updated)
-	d.looks.add(&e)
+	d.looks.addEntry(&e)
 	counts, instead := d.fold.addEntry(e.ID, &e, updated)
 	if instead >= 0 {
-		d.window.remove(instead)
+		d.window.removeItem(instead)
 	}
 	if !counts {
 		return
@@ -246,10 +246,10 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	it := &item{Entry: e, hash: [16]byte(e.Hash[:16])}
 	m, known := parseFingerprint(raw)
 	d.fold.recordHeld(e.ID, held && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
-	if d.from != nil && rankOf(&it.Entry, d.question.order).compare(d.from.Key) <= 0 {
+	if d.from != nil && rankOf(&it.Entry, d.question.order).compareOrder(d.from.Key) <= 0 {
 		return
 	}
-	d.window.take(it, wanted)
+	d.window.holdItem(it, wanted)
 }
 
 // errNotFeed counts how often a URL has answered with something else in a row.

@@ -25,7 +25,7 @@ import (
 // IDs are those of the feed, verbatim, except for control characters, which headers
 // cannot carry: those are written as a percent sign and two hexadecimal digits.
 type Source struct {
-	state
+	feedState
 	// expect is the cursor at which the job goes on.
 	expect  feed.Cursor
 	failure failure
@@ -45,9 +45,9 @@ type failure struct {
 // again.
 func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source {
 	cfg.BatchEntities, cfg.BatchBytes = cmp.Or(cfg.BatchEntities, 999), cmp.Or(cfg.BatchBytes, 1<<20)
-	s := &Source{state: state{documentReader: documentReader{
+	s := &Source{feedState: feedState{documentReader: documentReader{
 		decider: decider{cfg: cfg, profile: cfg.profile(), held: held},
-		client:  client, log: log, notFeed: map[key]int{},
+		client:  client, log: log, notFeed: map[hashedKey]int{},
 		share: share{budget: cfg.Budget, free: int64(cfg.BatchBytes)},
 	}}}
 	for _, name := range cfg.IgnoreChangesIn {
@@ -75,7 +75,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		if !returned { // it has panicked: nothing that it was at is to be believed
 			s.job, s.round = nil, nil
 		}
-		s.share.keep(s.job.heldBytes())
+		s.share.releaseUnneeded(s.job.heldBytes())
 	}()
 	batch, err := s.nextBatch(ctx, after)
 	returned = true
@@ -100,7 +100,7 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	if failed.err != nil {
 		return feed.Batch{}, failed.err
 	}
-	r := &turn{s: &s.state, cur: cur}
+	r := &turn{s: &s.feedState, cur: cur}
 	if failed.turn != nil {
 		r = failed.turn
 		r.asked = false
@@ -120,11 +120,11 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 		s.expect = after
 		return feed.Batch{}, err
 	}
-	batch.Cursor = r.cur.encode()
+	batch.Cursor = r.cur.encodeCursor()
 	if before, err := decodeCursor(after, s.cfg.Start); err == nil && len(after) > 0 && len(batch.Entities) == 0 && !batch.More && equivalent(before, r.cur) {
 		batch.Equivalent = after
 	}
-	batch.Violations = r.seen.all()
+	batch.Violations = r.seen.takeAll()
 	if s.newest != 0 {
 		batch.Newest = time.Unix(0, int64(s.newest)).UTC()
 	}
@@ -166,5 +166,5 @@ func (s *Source) Release() {
 			st.doc = nil
 		}
 	}
-	s.share.keep(0)
+	s.share.releaseUnneeded(0)
 }

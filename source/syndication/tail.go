@@ -18,22 +18,22 @@ type tailer struct{ *turn }
 // readOn reads the next page of a feed whose pages only change by growing, and
 // follows the links to newer ones. The page at the end is asked for again and
 // again.
-func (r tailer) readOn(ctx context.Context) (feed.Batch, error) {
-	batch, err := r.publishPage(ctx)
+func (t tailer) readOn(ctx context.Context) (feed.Batch, error) {
+	batch, err := t.publishPage(ctx)
 	if err != nil || !batch.More {
-		r.s.round = nil
+		t.s.round = nil
 	}
 	return batch, err
 }
 
-func (r tailer) publishPage(ctx context.Context) (feed.Batch, error) {
-	s, cur := r.s, &r.cur
+func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
+	s, cur := t.s, &t.cur
 	if cur.Tail == "" {
-		return r.findFirstPage(ctx)
+		return t.findFirstPage(ctx)
 	}
 	if s.job == nil {
 		now := time.Now()
-		q := question{url: cur.Tail, order: r.expectedOrder()}
+		q := question{url: cur.Tail, order: t.expectedOrder()}
 		if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
 			q.from, q.order = cur.Doc, cur.Doc.Order
 		} else if cur.At == hashOf(q.url) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
@@ -41,19 +41,19 @@ func (r tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 		}
 		d, err := s.readDocument(ctx, cur, q)
 		if isGone(err) {
-			return r.restartTail(ctx, err)
+			return t.restartTail(ctx, err)
 		}
 		if err != nil {
 			return feed.Batch{}, err
 		}
-		r.resume(d)
+		t.dropReported(d)
 		if d.unmodified || cur.At == hashOf(q.url) && cur.Body == d.hash && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
 			return feed.Batch{Fresh: askedToWait(s.cfg.Hints, d.response, cur.Hints, now)}, nil
 		}
 		s.job = pageJob(d)
 	}
 	d := s.job.at
-	entities, more := publisher(r).publishPart(d)
+	entities, more := publisher(t).publishPart(d)
 	s.newest = max(s.newest, d.newest)
 	if more {
 		if len(d.window.items) == 0 {
@@ -63,17 +63,17 @@ func (r tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	}
 	s.job = nil
 	if s.round == nil {
-		s.round = map[key]bool{}
+		s.round = map[hashedKey]bool{}
 	}
-	s.round[keyOf(cur.Tail)] = true
+	s.round[hashKey(cur.Tail)] = true
 	newer, _ := d.meta.Link(s.profile.newer)
 	next := withoutFragment(newer.Href)
-	if next != "" && (s.round[keyOf(next)] || shortURL(next) == "") {
-		r.seen.add(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", feedxml.Excerpt(next))
+	if next != "" && (s.round[hashKey(next)] || shortURL(next) == "") {
+		t.seen.addViolation(Loop, d.url, "the links to newer pages lead in a circle, or the next one is too long: %s", feedxml.Excerpt(next))
 		next = ""
 	}
 	if next != "" {
-		more, err := r.followNewer(ctx, d, next)
+		more, err := t.followNewer(ctx, d, next)
 		return feed.Batch{Entities: entities, More: more, Fresh: askedToWait(s.cfg.Hints, d.response, hintsOf(&d.meta), d.now)}, err
 	}
 	if cur.At != hashOf(d.url) || cur.Body != d.hash || d.now.Sub(time.Unix(cur.Full, 0)) >= s.cfg.FullEvery {
@@ -93,9 +93,9 @@ func pageJob(d *document) *job {
 
 // followNewer goes on to the next newer page, if it is there: a link may be written
 // before its page is. more reports that there is something to read at once.
-func (r tailer) followNewer(ctx context.Context, d *document, next string) (more bool, err error) {
-	s, cur := r.s, &r.cur
-	page, err := s.readDocument(ctx, cur, question{url: next, order: r.expectedOrder()})
+func (t tailer) followNewer(ctx context.Context, d *document, next string) (more bool, err error) {
+	s, cur := t.s, &t.cur
+	page, err := s.readDocument(ctx, cur, question{url: next, order: t.expectedOrder()})
 	if isGone(err) {
 		// The page that has the link is the end for now, and is requested in full each
 		// time. At is empty and Body is not once the violation was reported.
@@ -104,7 +104,7 @@ func (r tailer) followNewer(ctx context.Context, d *document, next string) (more
 		cur.Body = d.hash
 		if !told {
 			s.log.Warn("the next newer page is missing; asking for it again at each poll", "url", next, "error", err)
-			r.seen.add(Incomplete, next, "the next newer page is missing, and with it what is newer: %v", err)
+			t.seen.addViolation(Incomplete, next, "the next newer page is missing, and with it what is newer: %v", err)
 		}
 		return false, nil
 	}
@@ -121,22 +121,22 @@ func (r tailer) followNewer(ctx context.Context, d *document, next string) (more
 }
 
 // restartTail begins again where the page that is asked for is not there any more.
-func (r tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) {
-	s, cur := r.s, &r.cur
+func (t tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) {
+	s, cur := t.s, &t.cur
 	gone := cur.Tail
 	// Reading from the start again repeats nothing, because the topic's entries are
 	// known.
 	s.log.Warn("the page at the end of the feed is gone; reading from the start of the feed again", "url", gone, "error", err)
-	r.seen.add(PageGone, gone, "the page at the end of the feed is gone: %v", err)
+	t.seen.addViolation(PageGone, gone, "the page at the end of the feed is gone: %v", err)
 	cur.Tail, cur.Doc = "", nil
 	cur.dropValidators()
-	batch, again := r.findFirstPage(ctx)
+	batch, again := t.findFirstPage(ctx)
 	if again == nil && cur.Tail == gone {
 		return feed.Batch{}, err
 	}
 	// A round restarts once at most: two pages may be missing alternately.
 	batch.More = batch.More && s.round == nil
-	s.round = map[key]bool{} // which lacks the page: a link to it is no circle
+	s.round = map[hashedKey]bool{} // which lacks the page: a link to it is no circle
 	return batch, again
 }
 
@@ -147,23 +147,23 @@ func isGone(err error) bool {
 
 // findFirstPage finds the page to begin with: the oldest, or the newest if reading
 // starts now.
-func (r tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
-	s, cur := r.s, &r.cur
-	d, err := poller(r).readSubscription(ctx, time.Now())
+func (t tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
+	s, cur := t.s, &t.cur
+	d, err := poller(t).readSubscription(ctx, time.Now())
 	if err != nil {
 		return feed.Batch{}, err
 	}
 	if d.unmodified {
 		return feed.Batch{}, nil
 	}
-	if err := poller(r).checkFormat(d); err != nil {
+	if err := poller(t).checkFormat(d); err != nil {
 		return feed.Batch{}, err
 	}
-	poller(r).recordDialect(d)
-	r.seen.addAll(d.seen.all())
+	poller(t).recordDialect(d)
+	t.seen.addAll(d.seen.takeAll())
 	page := d.url
 	if cur.Start == "now" {
-		if _, err := poller(r).startReading(d); err != nil {
+		if _, err := poller(t).startReading(d); err != nil {
 			return feed.Batch{}, err
 		}
 		cur.dropValidators()
@@ -172,22 +172,22 @@ func (r tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 		} else if self, n := d.meta.Link("self"); n > 0 {
 			page = withoutFragment(self.Href)
 		}
-		return r.startAt(page)
+		return t.startAt(page)
 	}
-	if _, err := poller(r).startReading(d); err != nil {
+	if _, err := poller(t).startReading(d); err != nil {
 		return feed.Batch{}, err
 	}
 	if last, n := d.meta.Link("last"); n > 0 {
-		return r.startAt(withoutFragment(last.Href))
+		return t.startAt(withoutFragment(last.Href))
 	}
-	visited := map[key]bool{keyOf(page): true}
+	visited := map[hashedKey]bool{hashKey(page): true}
 	for range s.cfg.Bounds.Documents {
 		older := s.profile.olderURL(&d.meta, d.dialect)
-		if older == "" || visited[keyOf(older)] {
-			return r.startAt(page)
+		if older == "" || visited[hashKey(older)] {
+			return t.startAt(page)
 		}
-		visited[keyOf(older)] = true
-		if d, err = s.readDocument(ctx, cur, question{url: older, archive: true, order: r.expectedOrder()}); err != nil {
+		visited[hashKey(older)] = true
+		if d, err = s.readDocument(ctx, cur, question{url: older, archive: true, order: t.expectedOrder()}); err != nil {
 			return feed.Batch{}, err
 		}
 		if d.unmodified {
@@ -198,10 +198,10 @@ func (r tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 	return feed.Batch{}, feed.Permanent(fmt.Errorf("the oldest page of the feed is more than %d pages back; raise bounds.documents", s.cfg.Bounds.Documents))
 }
 
-func (r tailer) startAt(page string) (feed.Batch, error) {
+func (t tailer) startAt(page string) (feed.Batch, error) {
 	if shortURL(page) == "" {
 		return feed.Batch{}, feed.Permanent(fmt.Errorf("the page to begin with has no url, or one that is too long: %s", feedxml.Excerpt(page)))
 	}
-	r.cur.Tail = page
+	t.cur.Tail = page
 	return feed.Batch{More: true}, nil
 }

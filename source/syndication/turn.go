@@ -6,19 +6,19 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// state is kept by a Source between calls. It saves requests and decides nothing.
-type state struct {
+// feedState is kept by a Source between calls. It saves requests and decides nothing.
+type feedState struct {
 	documentReader
 	newest instant
 	// unread counts how often in a row the subscription document could not be read.
 	unread int
 	// round has the pages that were read in mode tail since the last pause.
-	round map[key]bool
+	round map[hashedKey]bool
 }
 
 // turn is one call of Next.
 type turn struct {
-	s    *state
+	s    *feedState
 	cur  cursor
 	seen violationSet
 	// asked reports that the subscription document was there, and noted that the
@@ -26,47 +26,47 @@ type turn struct {
 	asked, noted bool
 }
 
-// resume drops violations that were already reported with the first part of a document.
-func (r *turn) resume(d *document) {
-	if p := r.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
+// dropReported drops violations that were already reported with the first part of a document.
+func (t *turn) dropReported(d *document) {
+	if p := t.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
 		d.seen = violationSet{}
 	}
 }
 
 // isRecheckDue reports whether archives that are published, or all pages, are to be
 // read again.
-func (r *turn) isRecheckDue(now time.Time) bool {
-	every := r.s.cfg.RecheckArchives.Every
-	switch r.cur.Dialect {
+func (t *turn) isRecheckDue(now time.Time) bool {
+	every := t.s.cfg.RecheckArchives.Every
+	switch t.cur.Dialect {
 	case Paged:
-		every = r.s.cfg.FullEvery
+		every = t.s.cfg.FullEvery
 	case Archived, ArchivedElement:
-		if r.s.cfg.RecheckArchives.Newest == 0 {
+		if t.s.cfg.RecheckArchives.Newest == 0 {
 			return false
 		}
 	default:
 		return false
 	}
-	return r.cur.Walked != 0 && now.Sub(time.Unix(r.cur.Walked, 0)) >= every
+	return t.cur.Walked != 0 && now.Sub(time.Unix(t.cur.Walked, 0)) >= every
 }
 
 // expectedOrder is the order that the entries of a document are expected in.
-func (r *turn) expectedOrder() feedxml.Order {
+func (t *turn) expectedOrder() feedxml.Order {
 	switch {
-	case r.s.profile.order != feedxml.NoOrder:
-		return r.s.profile.order
-	case r.cur.Order != feedxml.NoOrder:
-		return r.cur.Order
+	case t.s.profile.order != feedxml.NoOrder:
+		return t.s.profile.order
+	case t.cur.Order != feedxml.NoOrder:
+		return t.cur.Order
 	}
 	return feedxml.NewestFirst
 }
 
 // recordTorn records a page that may lack the link to the older one.
-func (r *turn) recordTorn(d *document) {
-	j := r.s.job
-	if !d.unsure || j.dialect != Paged && r.cur.Dialect != Paged {
+func (t *turn) recordTorn(d *document) {
+	j := t.s.job
+	if !d.unsure || j.dialect != Paged && t.cur.Dialect != Paged {
 		return
 	}
 	j.torn, j.lacking, j.shared = true, true, true
-	r.seen.add(Incomplete, d.url, "the page is broken, and the link to what is older may be missing")
+	t.seen.addViolation(Incomplete, d.url, "the page is broken, and the link to what is older may be missing")
 }

@@ -7,7 +7,7 @@ import "github.com/feedbridge/feedbridge/source/syndication/feedxml"
 // not decide; of its tombstones the last; and of an entry and its tombstone the later
 // one (RFC 6721, section 3: at the same time, it was deleted).
 type versions struct {
-	ids map[key]version
+	ids map[hashedKey]version
 	// repeated is the first ID of which there are several entries, and times how
 	// many were too many.
 	repeated string
@@ -23,15 +23,15 @@ type version struct {
 	held, same bool
 }
 
-func (f *version) deleted() bool {
-	return f.tombstone >= 0 && (f.entry < 0 || f.updated == 0 || f.when >= f.updated)
+func (v *version) deleted() bool {
+	return v.tombstone >= 0 && (v.entry < 0 || v.updated == 0 || v.when >= v.updated)
 }
 
 // addEntry takes an entry, and reports whether it counts, and which place of the document
 // does not count any more; -1 for none. updated is 0 if it is not to be believed.
-func (f *versions) addEntry(id string, e *feedxml.Entry, updated instant) (counts bool, instead int) {
-	k := keyOf(id)
-	had, ok := f.ids[k]
+func (v *versions) addEntry(id string, e *feedxml.Entry, updated instant) (counts bool, instead int) {
+	k := hashKey(id)
+	had, ok := v.ids[k]
 	if !ok {
 		had = version{entry: -1, tombstone: -1}
 	}
@@ -47,9 +47,9 @@ func (f *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 		had.tombstone, had.when = int32(e.Index), updated
 	} else {
 		if had.entry >= 0 {
-			f.times++
-			if f.repeated == "" {
-				f.repeated = id
+			v.times++
+			if v.repeated == "" {
+				v.repeated = id
 			}
 			if had.updated == 0 || updated == 0 || updated <= had.updated {
 				return false, -1
@@ -60,7 +60,7 @@ func (f *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 		}
 		had.entry, had.updated = int32(e.Index), updated
 	}
-	f.ids[k] = had
+	v.ids[k] = had
 	isDeleted := had.deleted()
 	switch {
 	case isDeleted && !wasDeleted && had.entry >= 0 && e.Deleted:
@@ -73,15 +73,15 @@ func (f *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 
 // recordHeld records whether the topic already holds an ID, and whether it holds this
 // version of it.
-func (f *versions) recordHeld(id string, held, same bool) {
-	k := keyOf(id)
-	had := f.ids[k]
+func (v *versions) recordHeld(id string, held, same bool) {
+	k := hashKey(id)
+	had := v.ids[k]
 	had.held, had.same = held, same
-	f.ids[k] = had
+	v.ids[k] = had
 }
 
 // hasEntry reports whether the document has an entry of that ID that is not deleted.
-func (f *versions) hasEntry(id string) bool {
-	had, ok := f.ids[keyOf(id)]
+func (v *versions) hasEntry(id string) bool {
+	had, ok := v.ids[hashKey(id)]
 	return ok && had.entry >= 0 && !had.deleted()
 }

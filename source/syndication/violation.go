@@ -48,7 +48,7 @@ type violationSet struct {
 	times []int
 }
 
-func (s *violationSet) add(kind, page, format string, args ...any) {
+func (s *violationSet) addViolation(kind, page, format string, args ...any) {
 	for i := range s.list {
 		if s.list[i].Kind == kind && s.list[i].Page == page {
 			s.times[i]++
@@ -61,12 +61,12 @@ func (s *violationSet) add(kind, page, format string, args ...any) {
 
 func (s *violationSet) addAll(list []feed.Violation) {
 	for _, v := range list {
-		s.add(v.Kind, v.Page, "%s", v.Detail)
+		s.addViolation(v.Kind, v.Page, "%s", v.Detail)
 	}
 }
 
-// all returns the collected violations, and removes them.
-func (s *violationSet) all() []feed.Violation {
+// takeAll returns the collected violations, and removes them.
+func (s *violationSet) takeAll() []feed.Violation {
 	for i, n := range s.times {
 		if n > 1 {
 			s.list[i].Detail += fmt.Sprintf(" (and %d more)", n-1)

@@ -12,72 +12,72 @@ type walker struct{ *turn }
 // walkBack looks for older documents until there are none, or none that are not
 // published. It fails where one cannot be read at the moment, and can be called
 // again then.
-func (r walker) walkBack(ctx context.Context) error {
-	s, j := r.s, r.s.job
+func (w walker) walkBack(ctx context.Context) error {
+	s, j := w.s, w.s.job
 	for j.frontier != "" {
 		url := j.frontier
 		old := j.late
-		switch known := r.cur.hasArchive(url); {
-		case j.visited[keyOf(url)]:
-			r.seen.add(Loop, url, "the links to older documents lead in a circle")
+		switch known := w.cur.hasArchive(url); {
+		case j.visited[hashKey(url)]:
+			w.seen.addViolation(Loop, url, "the links to older documents lead in a circle")
 			j.frontier = ""
 			return nil
 		case known && j.recheck > 0:
 			j.recheck--
 			old = true
-		case known, r.cur.gapIndex(url) >= 0 && url != j.healing:
+		case known, w.cur.gapIndex(url) >= 0 && url != j.healing:
 			j.frontier = ""
 			j.shared = true // or a gap, which was reported
-			return r.bridgeGap(ctx, !known)
+			return w.bridgeGap(ctx, !known)
 		case j.weight > max(s.cfg.Bounds.Memory, leastWalk):
 			later := "what is behind them is read later"
 			if shortURL(url) == "" {
 				later = "what is behind them is not read, because URLs of more than 500 bytes are not remembered"
 			}
 			j.lacking, j.shared = true, true
-			r.recordGap(url, WalkLimit, fmt.Errorf("the URLs of %d documents take %d bytes, which is all that a walk may hold (bounds.memory); %s", len(j.steps), j.weight, later))
+			w.recordGap(url, WalkLimit, fmt.Errorf("the URLs of %d documents take %d bytes, which is all that a walk may hold (bounds.memory); %s", len(j.steps), j.weight, later))
 			j.frontier = ""
 			return nil
 		case len(j.steps) >= s.cfg.Bounds.Documents:
 			j.lacking, j.shared = true, true
-			r.recordGap(url, WalkLimit, fmt.Errorf("%d documents are all that are read in one go (bounds.documents); what is behind them is read later", len(j.steps)))
+			w.recordGap(url, WalkLimit, fmt.Errorf("%d documents are all that are read in one go (bounds.documents); what is behind them is read later", len(j.steps)))
 			j.frontier = ""
 			return nil
 		}
-		d, err := s.readDocument(ctx, &r.cur, question{url: url, archive: true, old: old, late: j.late, believe: j.believe, order: r.expectedOrder()})
+		d, err := s.readDocument(ctx, &w.cur, question{url: url, archive: true, old: old, late: j.late, believe: j.believe, order: w.expectedOrder()})
 		if err == nil && d.unmodified {
 			err = fmt.Errorf("%s: the server answers without a document", url)
 		}
 		if err != nil {
 			kind := gapKind(err)
 			if !j.late {
-				kind, err = r.awaitOrSkip(ctx, url, err)
+				kind, err = w.awaitOrSkip(ctx, url, err)
 			}
 			switch {
 			case kind == "":
 				return err
 			case j.dialect == Paged:
 				j.lacking = true
-				r.seen.add(Incomplete, url, "a page is missing, and with it what is older: %v", err)
+				w.seen.addViolation(Incomplete, url, "a page is missing, and with it what is older: %v", err)
 			default:
-				r.recordGap(url, kind, err)
+				w.recordGap(url, kind, err)
 			}
 			j.frontier = ""
 			j.shared = true // a gap was reported
-			return r.bridgeGap(ctx, true)
+			return w.bridgeGap(ctx, true)
 		}
-		j.visited[keyOf(url)] = true
+		j.visited[hashKey(url)] = true
 		if final := withoutFragment(d.response.URL.String()); final != url {
-			j.visited[keyOf(final)] = true
+			j.visited[hashKey(final)] = true
 		}
-		r.cur.endWait(url)
-		r.pushStep(d, old)
+		w.cur.endWait(url)
+		w.pushStep(d, old)
 		j.steps[len(j.steps)-1].permanent = j.permanent
-		if r.setFrontier(d); j.frontier == "" && j.dialect != Paged && len(r.cur.Archives) > 0 && !slices.ContainsFunc(j.steps, isOld) {
+		if w.setFrontier(d); j.frontier == "" && j.dialect != Paged && len(w.cur.Archives) > 0 && !slices.ContainsFunc(j.steps, isOld) {
 			// None of the archives is known: their URLs have changed.
-			r.cur.Rewalk = true
+			w.cur.Rewalk = true
 		}
-		if j.dialect == Paged && !j.full && !s.wantsAny(&r.cur, d) {
+		if j.dialect == Paged && !j.full && !s.wantsAny(&w.cur, d) {
 			j.frontier = ""
 		}
 	}
@@ -85,30 +85,30 @@ func (r walker) walkBack(ctx context.Context) error {
 }
 
 // setFrontier continues the walk at the next older document that a document links to.
-func (r walker) setFrontier(d *document) {
-	j := r.s.job
-	url, rel := r.s.profile.olderLink(&d.meta, j.dialect)
+func (w walker) setFrontier(d *document) {
+	j := w.s.job
+	url, rel := w.s.profile.olderLink(&d.meta, j.dialect)
 	j.frontier, j.permanent = url, j.dialect == Paged && rel == "next-archive"
-	r.recordTorn(d)
+	w.recordTorn(d)
 }
 
 // reportOverrun reports entries that may have come and gone between two polls: nothing
 // that the feed has now, as far back as it could be read, was there at the last one.
-func (r walker) reportOverrun() {
-	j := r.s.job
+func (w walker) reportOverrun() {
+	j := w.s.job
 	if j == nil || !j.watched || j.frontier != "" || j.shared || j.fresh == 0 {
 		return
 	}
 	j.watched = false
-	r.seen.add(PossibleOverrun, j.url, "none of the %d entries was there at the last poll, and no link leads to what was: some may have come and gone; poll more often", j.fresh)
+	w.seen.addViolation(PossibleOverrun, j.url, "none of the %d entries was there at the last poll, and no link leads to what was: some may have come and gone; poll more often", j.fresh)
 }
 
 // pushStep adds a document to those to publish, and drops the contents of documents
 // that are published last if there are too many in memory. It also drops documents of
 // which only the entries that the topic lacks are held, because the topic will have
 // changed when it is their turn.
-func (r walker) pushStep(d *document, old bool) {
-	j := r.s.job
+func (w walker) pushStep(d *document, old bool) {
+	j := w.s.job
 	st := &step{url: d.url, key: d.url, doc: d, old: old}
 	j.fresh += d.fresh
 	j.shared = j.shared || d.known > 0
@@ -127,32 +127,32 @@ func (r walker) pushStep(d *document, old bool) {
 		if st.doc == nil {
 			continue
 		}
-		size += st.doc.weight()
-		if i < len(j.steps)-1 && (size > int(r.s.cfg.Bounds.Memory) || !st.doc.window.whole) {
+		size += st.doc.memorySize()
+		if i < len(j.steps)-1 && (size > int(w.s.cfg.Bounds.Memory) || !st.doc.window.whole) {
 			st.doc = nil
 		}
 	}
-	if j.sub != nil && (size+j.sub.weight() > int(r.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
+	if j.sub != nil && (size+j.sub.memorySize() > int(w.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
 		j.sub = nil
 	}
-	r.s.share.keep(j.heldBytes())
+	w.s.share.releaseUnneeded(j.heldBytes())
 }
 
 // bridgeGap looks for archives behind a gap from the other side: the newest that is
 // published may by now have a link to a newer one.
-func (r walker) bridgeGap(ctx context.Context, gap bool) error {
-	s, j := r.s, r.s.job
+func (w walker) bridgeGap(ctx context.Context, gap bool) error {
+	s, j := w.s, w.s.job
 	rel := s.profile.newer
 	if rel == "" {
 		rel = "next-archive"
 	}
-	if !gap || j.late || r.cur.Newest == "" || j.dialect != Archived {
+	if !gap || j.late || w.cur.Newest == "" || j.dialect != Archived {
 		return nil
 	}
-	d, err := s.readDocument(ctx, &r.cur, question{url: r.cur.Newest, archive: true, old: true, believe: j.believe, order: r.expectedOrder()})
+	d, err := s.readDocument(ctx, &w.cur, question{url: w.cur.Newest, archive: true, old: true, believe: j.believe, order: w.expectedOrder()})
 	j.found = nil
 	defer func() { j.found = nil }()
-	seen := map[key]bool{}
+	seen := map[hashedKey]bool{}
 	size, joined := 0, true
 	for err == nil && !d.unmodified {
 		next, _ := d.meta.Link(rel)
@@ -161,14 +161,14 @@ func (r walker) bridgeGap(ctx context.Context, gap bool) error {
 			joined = false
 			break
 		}
-		if url == "" || seen[keyOf(url)] || j.visited[keyOf(url)] || r.cur.hasArchive(url) || len(j.steps)+len(j.found) >= s.cfg.Bounds.Documents {
+		if url == "" || seen[hashKey(url)] || j.visited[hashKey(url)] || w.cur.hasArchive(url) || len(j.steps)+len(j.found) >= s.cfg.Bounds.Documents {
 			break
 		}
-		seen[keyOf(url)] = true
-		d, err = s.readDocument(ctx, &r.cur, question{url: url, archive: true, believe: j.believe, order: r.expectedOrder()})
+		seen[hashKey(url)] = true
+		d, err = s.readDocument(ctx, &w.cur, question{url: url, archive: true, believe: j.believe, order: w.expectedOrder()})
 		if err == nil && !d.unmodified {
 			j.found = append(j.found, d)
-			size += d.weight()
+			size += d.memorySize()
 		}
 	}
 	if err != nil && gapKind(err) == "" {
@@ -177,63 +177,63 @@ func (r walker) bridgeGap(ctx context.Context, gap bool) error {
 	found := j.found
 	j.found = nil
 	for _, d := range slices.Backward(found) {
-		r.pushStep(d, false)
+		w.pushStep(d, false)
 	}
-	if last := len(r.cur.Gaps) - 1; len(found) > 0 && last >= 0 && joined {
-		r.s.log.Info("the missing archive is bridged from its older side", "gap", r.cur.Gaps[last].URL, "from", found[0].url)
-		r.cur.Gaps = slices.Clone(r.cur.Gaps[:last])
+	if last := len(w.cur.Gaps) - 1; len(found) > 0 && last >= 0 && joined {
+		w.s.log.Info("the missing archive is bridged from its older side", "gap", w.cur.Gaps[last].URL, "from", found[0].url)
+		w.cur.Gaps = slices.Clone(w.cur.Gaps[:last])
 	}
 	return nil
 }
 
 // checkShift asks once more for the first page of a paged feed after its other pages
 // were read. If it has changed, entries may have moved from page to page.
-func (r walker) checkShift(ctx context.Context) (changed bool, err error) {
-	j := r.s.job
-	if j.sub == nil || j.dialect != Paged || len(j.steps) == 0 || r.s.profile.steady {
+func (w walker) checkShift(ctx context.Context) (changed bool, err error) {
+	j := w.s.job
+	if j.sub == nil || j.dialect != Paged || len(j.steps) == 0 || w.s.profile.steady {
 		return false, nil
 	}
 	q := j.sub.question
 	q.etag, q.modified = j.sub.response.Header.Get("ETag"), j.sub.response.Header.Get("Last-Modified")
 	q.from = nil
-	d, err := r.s.readDocument(ctx, &r.cur, q)
+	d, err := w.s.readDocument(ctx, &w.cur, q)
 	if err != nil || d.unmodified || d.hash == j.sub.hash {
 		return false, err
 	}
 	if j.again {
-		r.seen.add(LossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
+		w.seen.addViolation(LossyShift, q.url, "the feed has changed twice while its pages were read; entries may be missing")
 		return false, nil
 	}
-	r.startJob(d)
-	r.s.job.again = true
+	w.startJob(d)
+	w.s.job.again = true
 	return true, nil
 }
 
 // startJob starts to work on the subscription document.
-func (r walker) startJob(d *document) {
-	s := r.s
+func (w walker) startJob(d *document) {
+	s := w.s
 	j := &job{
 		sub: d, url: d.url, hash: d.hash, believe: d.updated, deletes: d.deletes, withheld: d.withheld,
-		walked: r.cur.Walked, dialect: d.dialect, visited: map[key]bool{keyOf(withoutFragment(d.url)): true},
+		walked: w.cur.Walked, dialect: d.dialect, visited: map[hashedKey]bool{hashKey(withoutFragment(d.url)): true},
 	}
-	j.visited[keyOf(withoutFragment(d.response.URL.String()))] = true
-	due := r.isRecheckDue(d.now)
+	j.visited[hashKey(withoutFragment(d.response.URL.String()))] = true
+	due := w.isRecheckDue(d.now)
 	if due {
 		j.recheck = s.cfg.RecheckArchives.Newest
 	}
-	j.full = due || r.cur.Walked == 0
+	j.full = due || w.cur.Walked == 0
 	j.fresh, j.shared = d.fresh, d.known > 0
 	walk := false
 	switch d.dialect {
 	case Complete:
 	case Paged:
-		walk = j.full || s.wantsAny(&r.cur, d)
+		walk = j.full || s.wantsAny(&w.cur, d)
 	default:
 		walk = true
 	}
 	s.job = j
 	if walk {
-		r.setFrontier(d)
+		w.setFrontier(d)
 	}
 	if j.frontier != "" {
 		j.recordVersions(d)
@@ -242,25 +242,25 @@ func (r walker) startJob(d *document) {
 }
 
 // walkUntilStable walks, and again if a paged feed has changed meanwhile.
-func (r walker) walkUntilStable(ctx context.Context) error {
+func (w walker) walkUntilStable(ctx context.Context) error {
 	for {
-		if err := r.walkBack(ctx); err != nil {
+		if err := w.walkBack(ctx); err != nil {
 			return err
 		}
-		watched := r.s.job.watched
-		if again, err := r.checkShift(ctx); err != nil || !again {
-			r.reportOverrun()
+		watched := w.s.job.watched
+		if again, err := w.checkShift(ctx); err != nil || !again {
+			w.reportOverrun()
 			return err
 		}
-		r.s.job.watched = watched
+		w.s.job.watched = watched
 	}
 }
 
 // retryGap requests a missing archive again. The entries behind it are published late.
-func (r walker) retryGap(ctx context.Context, g gap) error {
-	s := r.s
-	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[key]bool{}, dialect: r.cur.Dialect}
-	err := r.walkBack(ctx)
+func (w walker) retryGap(ctx context.Context, g gap) error {
+	s := w.s
+	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: w.cur.Dialect}
+	err := w.walkBack(ctx)
 	if err != nil || len(s.job.steps) == 0 {
 		s.job = nil
 	}

@@ -18,8 +18,8 @@ func parseDate(s string) (t time.Time, ok, weekdayWrong bool) {
 	return t.Truncate(time.Second), true, weekdayWrong
 }
 
-// number parses up to 18 decimal digits. For anything else it returns -1.
-func number(s string) int {
+// parseDigits parses up to 18 decimal digits. For anything else it returns -1.
+func parseDigits(s string) int {
 	if s == "" || len(s) > 18 {
 		return -1
 	}

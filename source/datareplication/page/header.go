@@ -41,22 +41,22 @@ func ParseHeader(h http.Header, base *url.URL, wantBody bool) (Header, []feed.Vi
 			if strings.Contains(strings.ToLower(value), "xml") {
 				hint = "; if the feed is Atom or RSS by now, set its format to auto, and start it over with 'feedbridge checkpoint reset'"
 			}
-			return Header{}, nil, broken(BadContentType, page, "the answer is %q and not a page of a feed%s", excerpt(value), hint)
+			return Header{}, nil, newBreach(BadContentType, page, "the answer is %q and not a page of a feed%s", excerptOf(value), hint)
 		}
-		return Header{}, nil, broken(MissingSelf, page, "the page has no Link with rel=self")
+		return Header{}, nil, newBreach(MissingSelf, page, "the page has no Link with rel=self")
 	}
 	header := Header{Self: found.Self, Prev: found.Prev, Next: found.Next}
 
 	value := h.Get("Last-Modified")
 	if value == "" {
-		return Header{}, nil, broken(MissingModified, page, "the page has no Last-Modified")
+		return Header{}, nil, newBreach(MissingModified, page, "the page has no Last-Modified")
 	}
 	modified, ok, weekdayWrong := parseDate(value)
 	if !ok {
-		return Header{}, nil, broken(BadModified, page, "the page's Last-Modified %q is no HTTP date", excerpt(value))
+		return Header{}, nil, newBreach(BadModified, page, "the page's Last-Modified %q is no HTTP date", excerptOf(value))
 	}
 	if weekdayWrong {
-		violations = append(violations, violation(WrongWeekday, page, "the page's Last-Modified %q has the wrong weekday", excerpt(value)))
+		violations = append(violations, violation(WrongWeekday, page, "the page's Last-Modified %q has the wrong weekday", excerptOf(value)))
 	}
 	header.Modified = modified
 

@@ -35,17 +35,17 @@ func ParseLinks(fields []string, base *url.URL) (Links, []feed.Violation, error)
 		for value := range linkValues(field) {
 			target, relations, err := readLink(value)
 			if err != nil {
-				return Links{}, nil, broken(BadLink, page, "the link %q %s", evidence(value), err.Error())
+				return Links{}, nil, newBreach(BadLink, page, "the link %q %s", evidence(value), err.Error())
 			}
 			if target == "" || len(relations) == 0 {
 				continue
 			}
 			address, ok := resolveLink(base, target)
 			if !ok {
-				return Links{}, nil, broken(BadLink, page, "the link %q does not lead to an http or https URL", evidence(value))
+				return Links{}, nil, newBreach(BadLink, page, "the link %q does not lead to an http or https URL", evidence(value))
 			}
 			for _, relation := range relations {
-				link := found.of(relation)
+				link := found.linkOf(relation)
 				if *link != "" {
 					violations = append(violations, violation(RepeatedLink, page, "there is a second link rel=%s, %q; the first one, %q, counts", relation, evidence(value), *link))
 					continue
@@ -57,8 +57,8 @@ func ParseLinks(fields []string, base *url.URL) (Links, []feed.Violation, error)
 	return found, violations, nil
 }
 
-// of returns the link of a relation, or nil if the relation is not self, prev or next.
-func (l *Links) of(relation string) *string {
+// linkOf returns the link of a relation, or nil if the relation is not self, prev or next.
+func (l *Links) linkOf(relation string) *string {
 	switch relation {
 	case "self":
 		return &l.Self
@@ -265,5 +265,5 @@ var userInfo = regexp.MustCompile(`//[^/?#<>\s]*@`)
 
 // evidence is an excerpt of a link value, without the user info of its URLs.
 func evidence(value string) string {
-	return excerpt(userInfo.ReplaceAllString(value, "//"))
+	return excerptOf(userInfo.ReplaceAllString(value, "//"))
 }

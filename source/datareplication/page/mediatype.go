@@ -12,30 +12,30 @@ import (
 // page is used in errors, which match [feed.ErrPermanent].
 func ParseBoundary(contentType, page string) (string, error) {
 	if contentType == "" {
-		return "", broken(MissingContentType, page, "the page has no Content-Type")
+		return "", newBreach(MissingContentType, page, "the page has no Content-Type")
 	}
 	_, params, _ := strings.Cut(contentType, ";")
 	if !isMultipart(contentType) {
-		return "", broken(BadContentType, page, "the page's Content-Type is %q, which is not multipart", excerpt(contentType))
+		return "", newBreach(BadContentType, page, "the page's Content-Type is %q, which is not multipart", excerptOf(contentType))
 	}
 	for params != "" {
 		name, value, rest, ok := cutParam(params)
 		if !ok {
-			return "", broken(BadContentType, page, "the page's Content-Type %q cannot be read", excerpt(contentType))
+			return "", newBreach(BadContentType, page, "the page's Content-Type %q cannot be read", excerptOf(contentType))
 		}
 		if !strings.EqualFold(name, "boundary") {
 			params = rest
 			continue
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return "", broken(BadContentType, page, "the boundary %q in the page's Content-Type has control characters", excerpt(value))
+			return "", newBreach(BadContentType, page, "the boundary %q in the page's Content-Type has control characters", excerptOf(value))
 		}
 		if value == "" {
 			break
 		}
 		return value, nil
 	}
-	return "", broken(MissingBoundary, page, "the page's Content-Type %q has no boundary", excerpt(contentType))
+	return "", newBreach(MissingBoundary, page, "the page's Content-Type %q has no boundary", excerptOf(contentType))
 }
 
 func isMultipart(contentType string) bool {
@@ -118,8 +118,8 @@ var isTokenByte = func() (is [256]bool) {
 	return is
 }()
 
-// excerpt returns s, shortened for an error or a log line, without secrets of URLs.
-func excerpt(s string) string {
+// excerptOf returns s, shortened for an error or a log line, without secrets of URLs.
+func excerptOf(s string) string {
 	var redact *safetext.Redactor
 	return redact.Excerpt(s, 160)
 }

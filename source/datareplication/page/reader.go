@@ -111,74 +111,74 @@ func NewReader(r io.Reader, boundary, page string, maxEntity int) *Reader {
 // [ErrTruncated]. An error of the body is returned unchanged. A malformed page gives an
 // error that matches [feed.ErrPermanent]. All of these are returned again by the next
 // call. An error of Memory is returned unchanged, and once.
-func (p *Reader) Next() (Part, error) {
-	if p.err != nil {
-		return Part{}, p.err
+func (r *Reader) Next() (Part, error) {
+	if r.err != nil {
+		return Part{}, r.err
 	}
-	next, err := p.readPart()
+	next, err := r.readPart()
 	if refused, ok := errors.AsType[*reserveError](err); ok {
 		return Part{}, refused.error
 	}
-	p.err = err
+	r.err = err
 	return next, err
 }
 
-func (p *Reader) readPart() (Part, error) {
-	if !p.begun {
-		if err := p.skipPreamble(); err != nil {
+func (r *Reader) readPart() (Part, error) {
+	if !r.begun {
+		if err := r.skipPreamble(); err != nil {
 			return Part{}, err
 		}
-		p.begun = true
+		r.begun = true
 	}
-	if p.closed {
+	if r.closed {
 		return Part{}, io.EOF
 	}
-	header, err := p.readHeader()
+	header, err := r.readHeader()
 	if err != nil {
 		return Part{}, err
 	}
 	// If there is no body, the line end of the blank line may be that of the delimiter.
-	bodyEnd, behind, err := p.readBody(header.blank)
+	bodyEnd, behind, err := r.readBody(header.blank)
 	if err != nil {
 		return Part{}, err
 	}
-	if p.own {
-		return p.cutOwn(header, bodyEnd, behind)
+	if r.own {
+		return r.cutOwn(header, bodyEnd, behind)
 	}
-	next, err := p.cut(p.unread(), header, bodyEnd)
+	next, err := r.cutPart(r.unreadBytes(), header, bodyEnd)
 	if err != nil {
 		return Part{}, err
 	}
-	p.skip(behind)
+	r.discardBytes(behind)
 	return next, nil
 }
 
-// cut returns the part at the start of b, whose body ends at bodyEnd.
-func (p *Reader) cut(b []byte, header headerExtent, bodyEnd int) (Part, error) {
-	fields, err := p.parseHeader(b[:header.size], header)
+// cutPart returns the part at the start of b, whose body ends at bodyEnd.
+func (r *Reader) cutPart(b []byte, header headerExtent, bodyEnd int) (Part, error) {
+	fields, err := r.parseHeader(b[:header.size], header)
 	if err != nil {
 		return Part{}, err
 	}
-	return Part{Header: fields, Body: b[min(header.end, bodyEnd):bodyEnd:bodyEnd], Offset: p.offset}, nil
+	return Part{Header: fields, Body: b[min(header.end, bodyEnd):bodyEnd:bodyEnd], Offset: r.offset}, nil
 }
 
 // cutOwn is cut for a part that has memory of its own. The Reader keeps nothing that
 // refers to that memory, because a page may stay open after its parts were published.
-func (p *Reader) cutOwn(header headerExtent, bodyEnd, behind int) (Part, error) {
-	b, rest := p.chunk[:bodyEnd], p.chunk[behind:p.end]
-	p.lastOwn = behind
-	if unused := len(p.chunk) - bodyEnd; unused > bodyEnd/8 {
+func (r *Reader) cutOwn(header headerExtent, bodyEnd, behind int) (Part, error) {
+	b, rest := r.chunk[:bodyEnd], r.chunk[behind:r.end]
+	r.lastOwn = behind
+	if unused := len(r.chunk) - bodyEnd; unused > bodyEnd/8 {
 		b = make([]byte, bodyEnd)
-		copy(b, p.chunk)
-		p.free(unused)
+		copy(b, r.chunk)
+		r.freeBytes(unused)
 	}
-	p.fields = make([]feed.Field, 0, len(p.fieldEnds))
-	next, err := p.cut(b, header, bodyEnd)
-	p.fields, p.last = nil, nil
+	r.fields = make([]feed.Field, 0, len(r.fieldEnds))
+	next, err := r.cutPart(b, header, bodyEnd)
+	r.fields, r.last = nil, nil
 	chunk := make([]byte, max(firstChunk, len(rest)))
-	p.start, p.end = 0, copy(chunk, rest)
-	p.offset += int64(behind)
-	p.chunk, p.own = chunk, false
+	r.start, r.end = 0, copy(chunk, rest)
+	r.offset += int64(behind)
+	r.chunk, r.own = chunk, false
 	return next, err
 }
 
@@ -194,19 +194,19 @@ const (
 )
 
 // skipPreamble skips everything up to and including the first delimiter.
-func (p *Reader) skipPreamble() error {
+func (r *Reader) skipPreamble() error {
 	for {
-		at, behind, kind := p.search(0)
+		at, behind, kind := r.findDelimiter(0)
 		switch kind {
 		case opening, closing:
-			p.skip(behind)
-			p.closed = kind == closing
+			r.discardBytes(behind)
+			r.closed = kind == closing
 			return nil
 		case delimiterTooLong:
-			return p.broken(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+			return r.breachAt(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
 		}
-		p.skip(at)
-		if err := p.fill(); err != nil {
+		r.discardBytes(at)
+		if err := r.readMore(); err != nil {
 			return err
 		}
 	}
@@ -223,19 +223,19 @@ type headerExtent struct {
 }
 
 // readHeader reads up to and including the blank line after a part's header.
-func (p *Reader) readHeader() (headerExtent, error) {
-	p.fieldEnds = p.fieldEnds[:0]
+func (r *Reader) readHeader() (headerExtent, error) {
+	r.fieldEnds = r.fieldEnds[:0]
 	var extent headerExtent
 	line, scanned := 0, 0
 	for {
-		b := p.unread()
+		b := r.unreadBytes()
 		i := bytes.IndexByte(b[scanned:], '\n')
 		if i < 0 {
 			scanned = len(b)
 			if len(b) > largestHeader+len("\r\n") {
-				return headerExtent{}, p.headerTooLarge()
+				return headerExtent{}, r.headerTooLarge()
 			}
-			if err := p.fill(); err != nil {
+			if err := r.readMore(); err != nil {
 				return headerExtent{}, err
 			}
 			continue
@@ -246,72 +246,72 @@ func (p *Reader) readHeader() (headerExtent, error) {
 			return extent, nil
 		}
 		if eol > largestHeader {
-			return headerExtent{}, p.headerTooLarge()
+			return headerExtent{}, r.headerTooLarge()
 		}
-		if mark := p.delimiter[1:]; b[line] == '-' && bytes.HasPrefix(b[line:], mark) {
+		if mark := r.delimiter[1:]; b[line] == '-' && bytes.HasPrefix(b[line:], mark) {
 			if _, kind := classify(b[line+len(mark) : eol+1]); kind != noDelimiter {
-				return headerExtent{}, p.broken(BadPart, line, "a part's header ends in a delimiter, without a blank line")
+				return headerExtent{}, r.breachAt(BadPart, line, "a part's header ends in a delimiter, without a blank line")
 			}
 		}
 		if b[eol-1] == '\r' {
 			extent.returns++
 		}
 		// A line that starts with a blank continues the field before it.
-		if last := len(p.fieldEnds) - 1; isBlank(b[line]) && last >= 0 {
-			p.fieldEnds[last] = eol + 1
+		if last := len(r.fieldEnds) - 1; isBlank(b[line]) && last >= 0 {
+			r.fieldEnds[last] = eol + 1
 			extent.folded = true
 		} else {
-			p.fieldEnds = append(p.fieldEnds, eol+1)
+			r.fieldEnds = append(r.fieldEnds, eol+1)
 		}
 		line, scanned = eol+1, eol+1
 	}
 }
 
-func (p *Reader) headerTooLarge() error {
-	return p.broken(EntityHeaderTooLarge, 0, "a part's header is larger than %d bytes", largestHeader)
+func (r *Reader) headerTooLarge() error {
+	return r.breachAt(EntityHeaderTooLarge, 0, "a part's header is larger than %d bytes", largestHeader)
 }
 
 // readBody reads up to and including the next delimiter that starts at from or
 // later. It returns the end of the body before the delimiter, and the position after the
 // delimiter.
-func (p *Reader) readBody(from int) (bodyEnd, behind int, err error) {
+func (r *Reader) readBody(from int) (bodyEnd, behind int, err error) {
 	for {
-		at, behind, kind := p.search(from)
-		b := p.unread()
+		at, behind, kind := r.findDelimiter(from)
+		b := r.unreadBytes()
 		bodyEnd = at
 		if at > 0 && b[at-1] == '\r' {
 			bodyEnd--
 		}
 		// Without a delimiter, at is the first position where one may still start.
-		if bodyEnd > p.maxEntity {
-			return 0, 0, p.broken(EntityTooLarge, 0, "an entity is larger than the limit of %d bytes", p.maxEntity)
+		if bodyEnd > r.maxEntity {
+			return 0, 0, r.breachAt(EntityTooLarge, 0, "an entity is larger than the limit of %d bytes", r.maxEntity)
 		}
 		switch kind {
 		case opening, closing:
-			p.closed = kind == closing
+			r.closed = kind == closing
 			return bodyEnd, behind, nil
 		case delimiterTooLong:
-			return 0, 0, p.broken(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
+			return 0, 0, r.breachAt(BadPart, at+1, "a delimiter is followed by more than %d blanks", largestPadding)
 		}
 		from = at
-		if err := p.fill(); err != nil {
+		if err := r.readMore(); err != nil {
 			return 0, 0, err
 		}
 	}
 }
 
-// search looks for a delimiter that starts at from or later. If there is one,
+// findDelimiter looks for a delimiter that starts at from or later. If there is one,
 // or may be one, it starts at at; otherwise at is the first position where one may still
 // start. behind is the end of the delimiter's line.
-func (p *Reader) search(from int) (at, behind int, kind delimiterKind) {
-	b := p.unread()
+func (r *Reader) findDelimiter(from int) (at, behind int, kind delimiterKind) {
+	b := r.unreadBytes()
 	for {
-		i := bytes.Index(b[from:], p.delimiter)
+		i := bytes.Index(b[from:], r.delimiter)
 		if i < 0 {
-			return max(from, len(b)-len(p.delimiter)+1), 0, noDelimiter
+			return max(from, len(b)-len(r.delimiter)+1), 0, noDelimiter
 		}
 		at = from + i
-		behind = at + len(p.delimiter)
+		behind = at + len(r.delimiter)
 		if n, kind := classify(b[behind:]); kind != noDelimiter {
 			return at, behind + n, kind
 		}
@@ -347,81 +347,81 @@ func classify(rest []byte) (n int, kind delimiterKind) {
 	return 0, noDelimiter
 }
 
-// unread returns the bytes that were read and not yet returned.
-func (p *Reader) unread() []byte { return p.chunk[p.start:p.end] }
+// unreadBytes returns the bytes that were read and not yet returned.
+func (r *Reader) unreadBytes() []byte { return r.chunk[r.start:r.end] }
 
-// skip discards the first n unread bytes.
-func (p *Reader) skip(n int) {
-	p.start += n
-	p.offset += int64(n)
+// discardBytes discards the first n unread bytes.
+func (r *Reader) discardBytes(n int) {
+	r.start += n
+	r.offset += int64(n)
 }
 
-// fill reads more bytes. It returns nil only if it read at least one.
-func (p *Reader) fill() error {
-	if p.end == len(p.chunk) {
-		if err := p.grow(); err != nil {
+// readMore reads more bytes. It returns nil only if it read at least one.
+func (r *Reader) readMore() error {
+	if r.end == len(r.chunk) {
+		if err := r.growChunk(); err != nil {
 			return err
 		}
 	}
 	for range 100 {
-		if p.readErr != nil {
+		if r.readErr != nil {
 			break
 		}
 		var n int
 		// A part's own memory should have few bytes of the parts after it.
-		n, p.readErr = p.r.Read(p.chunk[p.end:min(len(p.chunk), p.end+p.maxChunk)])
+		n, r.readErr = r.r.Read(r.chunk[r.end:min(len(r.chunk), r.end+r.maxChunk)])
 		if n > 0 {
-			p.end += n
+			r.end += n
 			return nil
 		}
 	}
 	switch {
-	case p.readErr == nil:
+	case r.readErr == nil:
 		return io.ErrNoProgress
-	case errors.Is(p.readErr, io.EOF):
-		return fmt.Errorf("%s ends at byte %d: %w", p.page, p.offset+int64(p.end-p.start), ErrTruncated)
+	case errors.Is(r.readErr, io.EOF):
+		return fmt.Errorf("%s ends at byte %d: %w", r.page, r.offset+int64(r.end-r.start), ErrTruncated)
 	}
-	return p.readErr
+	return r.readErr
 }
 
-// grow moves the unread bytes to another chunk, which has room for more.
-func (p *Reader) grow() error {
-	rest := p.unread()
+// growChunk moves the unread bytes to another chunk, which has room for more.
+func (r *Reader) growChunk() error {
+	rest := r.unreadBytes()
 	// No part needs more than enough bytes.
-	enough := p.maxEntity + len(p.delimiter) + largestChunk
-	size := max(p.nextChunk, min(2*len(rest), enough))
-	own := p.begun && size > p.maxChunk
+	enough := r.maxEntity + len(r.delimiter) + largestChunk
+	size := max(r.nextChunk, min(2*len(rest), enough))
+	own := r.begun && size > r.maxChunk
 	if own {
 		// Parts are often about as large as the one before.
-		size = max(size, min(p.lastOwn+largestPadding, enough))
+		size = max(size, min(r.lastOwn+largestPadding, enough))
 	}
-	if p.Memory != nil {
-		if err := p.Memory.Reserve(size, p.own); err != nil {
+	if r.Memory != nil {
+		if err := r.Memory.Reserve(size, r.own); err != nil {
 			return &reserveError{err}
 		}
 	}
 	chunk := make([]byte, size)
 	n := copy(chunk, rest)
-	if p.own {
-		p.free(len(p.chunk))
+	if r.own {
+		r.freeBytes(len(r.chunk))
 	}
-	p.start, p.end = 0, n
-	p.chunk, p.own = chunk, own
+	r.start, r.end = 0, n
+	r.chunk, r.own = chunk, own
 	// Arrays of fields refer to the chunks of their parts.
-	p.fields, p.last = nil, nil
+	r.fields, r.last = nil, nil
 	if !own {
-		p.nextChunk = min(2*p.nextChunk, p.maxChunk)
+		r.nextChunk = min(2*r.nextChunk, r.maxChunk)
 	}
 	return nil
 }
 
-func (p *Reader) free(n int) {
-	if p.Memory != nil {
-		p.Memory.Free(n)
+func (r *Reader) freeBytes(n int) {
+	if r.Memory != nil {
+		r.Memory.Free(n)
 	}
 }
 
-// broken returns the error about a breach at an unread byte.
-func (p *Reader) broken(kind string, at int, format string, args ...any) error {
-	return broken(kind, p.page, format+", at byte %d", append(args, p.offset+int64(at))...)
+// breachAt returns the error about a breach at an unread byte.
+func (r *Reader) breachAt(kind string, at int, format string, args ...any) error {
+	return newBreach(kind, r.page, format+", at byte %d", append(args, r.offset+int64(at))...)
 }

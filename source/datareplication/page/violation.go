@@ -40,8 +40,8 @@ func violation(kind, page, format string, args ...any) feed.Violation {
 	return feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}
 }
 
-// broken returns the error about a breach that stops the reading, with its cure.
-func broken(kind, page, format string, args ...any) error {
+// newBreach returns the error about a breach that stops the reading, with its cure.
+func newBreach(kind, page, format string, args ...any) error {
 	cure := "nothing behind it is published until the provider has mended it"
 	switch kind {
 	case EntityTooLarge:

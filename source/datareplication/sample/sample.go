@@ -74,30 +74,30 @@ func (f *Feed) Len() int { return int(f.length.Load()) }
 // SetLen publishes entities up to number n-1.
 func (f *Feed) SetLen(n int) { f.length.Store(int64(n)) }
 
-// page is one page at one moment.
-type page struct {
+// pageRange is one page at one moment.
+type pageRange struct {
 	number     int
 	first, end int  // its entities are [first, end)
 	next       bool // whether there is another behind it
 }
 
-// find returns the page that a path means. There is none on an empty feed.
-func (f *Feed) find(path string) (p page, empty, ok bool) {
+// findPage returns the page that a path means. There is none on an empty feed.
+func (f *Feed) findPage(path string) (p pageRange, empty, ok bool) {
 	n, size := f.Len(), f.opts.PageSize
 	rest, ok := strings.CutPrefix(path, f.opts.Base+"/")
 	if !ok {
-		return page{}, false, false
+		return pageRange{}, false, false
 	}
 	if rest == "latest" {
 		if n == 0 {
-			return page{}, true, true
+			return pageRange{}, true, true
 		}
 		p.number = (n - 1) / size
 	} else {
 		digits, ok := strings.CutPrefix(rest, "pages/")
 		k, err := strconv.Atoi(digits)
 		if !ok || err != nil || strconv.Itoa(k) != digits || k < 0 || k > (n-1)/size || n == 0 {
-			return page{}, false, false
+			return pageRange{}, false, false
 		}
 		p.number = k
 	}
@@ -105,10 +105,10 @@ func (f *Feed) find(path string) (p page, empty, ok bool) {
 }
 
 // pageOf returns a page of n entities.
-func pageOf(number, size, n int) page {
+func pageOf(number, size, n int) pageRange {
 	first := number * size
 	end := min(first+size, n)
-	return page{number, first, end, end < n}
+	return pageRange{number, first, end, end < n}
 }
 
 func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -118,10 +118,10 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if path, ok := strings.CutPrefix(r.URL.Path, f.opts.Base+"/snapshots/"); ok {
-		f.snapshot(w, r, path)
+		f.serveSnapshot(w, r, path)
 		return
 	}
-	p, empty, ok := f.find(r.URL.Path)
+	p, empty, ok := f.findPage(r.URL.Path)
 	switch {
 	case !ok:
 		http.NotFound(w, r)
@@ -131,7 +131,7 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	packed := f.opts.Gzip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
-	f.describe(w.Header(), r, p, packed)
+	f.writeHeader(w.Header(), r, p, packed)
 	if tag := w.Header().Get("ETag"); tag != "" && slices.Contains(strings.Split(r.Header.Get("If-None-Match"), ", "), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -141,12 +141,12 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := f.buffers.Get().(*bytes.Buffer)
 	defer f.buffers.Put(body)
 	body.Reset()
-	f.render(body, p)
+	f.writePage(body, p)
 	if packed {
 		small := f.buffers.Get().(*bytes.Buffer)
 		defer f.buffers.Put(small)
 		small.Reset()
-		pack(small, body.Bytes())
+		compressTo(small, body.Bytes())
 		body = small
 		w.Header().Set("Content-Encoding", "gzip")
 	}
@@ -154,10 +154,10 @@ func (f *Feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body.Bytes()) // net/http drops what answers a HEAD; a client that has left is its own affair
 }
 
-// describe sets the headers that a 304 has too.
-func (f *Feed) describe(h http.Header, r *http.Request, p page, packed bool) {
+// writeHeader sets the headers that a 304 has too.
+func (f *Feed) writeHeader(h http.Header, r *http.Request, p pageRange, packed bool) {
 	link := func(number int, rel string) {
-		h.Add("Link", fmt.Sprintf("<%s%s/pages/%d>; rel=%s", origin(r), f.opts.Base, number, rel))
+		h.Add("Link", fmt.Sprintf("<%s%s/pages/%d>; rel=%s", serverURL(r), f.opts.Base, number, rel))
 	}
 	link(p.number, "self")
 	if p.number > 0 {
@@ -179,17 +179,17 @@ func (f *Feed) describe(h http.Header, r *http.Request, p page, packed bool) {
 	}
 }
 
-// origin is what URLs on the server of a request start with.
-func origin(r *http.Request) string {
+// serverURL is what URLs on the server of a request start with.
+func serverURL(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host
 	}
 	return "http://" + r.Host
 }
 
-// render writes the page's body. It depends only on the page's entities: the bytes before
+// writePage writes the page's body. It depends only on the page's entities: the bytes before
 // the closing delimiter do not change when the page gets more entities or a next page.
-func (f *Feed) render(b *bytes.Buffer, p page) {
+func (f *Feed) writePage(b *bytes.Buffer, p pageRange) {
 	var scratch [64]byte
 	for i := p.first; i < p.end; i++ {
 		e := f.opts.Entity(i)
@@ -232,7 +232,7 @@ func fromField(name string) bool {
 	return false
 }
 
-func pack(to *bytes.Buffer, page []byte) {
+func compressTo(to *bytes.Buffer, page []byte) {
 	w, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
 	if err == nil {
 		_, err = w.Write(page)

@@ -44,8 +44,8 @@ type vocabulary struct {
 }
 
 // attribute returns the value of an attribute of the tag that r.attrs is of.
-func (r *vocabulary) attribute(in *scope, space space, local string) (value string, ok bool) {
-	for _, a := range r.attrs {
+func (v *vocabulary) attribute(in *scope, space space, local string) (value string, ok bool) {
+	for _, a := range v.attrs {
 		prefix, name := cutPrefix(a.name)
 		if string(name) != local {
 			continue
@@ -64,24 +64,24 @@ func (r *vocabulary) attribute(in *scope, space space, local string) (value stri
 }
 
 // innerScope returns the scope within an element whose parent's is outer.
-func (r *vocabulary) innerScope(outer *scope, b []byte, t tag) scope {
+func (v *vocabulary) innerScope(outer *scope, b []byte, t tag) scope {
 	s := *outer
 	s.bindings = s.bindings[:len(s.bindings):len(s.bindings)]
 	if t.attributes == 0 {
 		return s
 	}
-	r.attrs = attributes(r.attrs[:0], b, t)
-	for _, a := range r.attrs {
+	v.attrs = attributes(v.attrs[:0], b, t)
+	for _, a := range v.attrs {
 		if a.name[0] != 'x' || len(a.name) < len("xmlns") {
 			continue
 		}
 		switch string(a.name) {
 		case "xmlns":
-			s.bindings = append(s.bindings, r.bindPrefix("", attrValue(a.value)))
+			s.bindings = append(s.bindings, v.bindPrefix("", attrValue(a.value)))
 		case "xml:base":
 			base, ok := resolveLink(s.base, attrValue(a.value))
 			if !ok {
-				r.violationf(BadHref, "the xml:base %q is no URI, or one of more than %d bytes, and is ignored", Excerpt(a.value), longestAddress)
+				v.violationf(BadHref, "the xml:base %q is no URI, or one of more than %d bytes, and is ignored", Excerpt(a.value), longestAddress)
 				continue
 			}
 			s.base, s.based = base, true
@@ -89,16 +89,16 @@ func (r *vocabulary) innerScope(outer *scope, b []byte, t tag) scope {
 			s.lang = attrValue(a.value)
 		default:
 			if prefix, ok := bytes.CutPrefix(a.name, []byte("xmlns:")); ok {
-				s.bindings = append(s.bindings, r.bindPrefix(string(prefix), attrValue(a.value)))
+				s.bindings = append(s.bindings, v.bindPrefix(string(prefix), attrValue(a.value)))
 			}
 		}
 	}
 	return s
 }
 
-func (r *vocabulary) bindPrefix(prefix, uri string) binding {
+func (v *vocabulary) bindPrefix(prefix, uri string) binding {
 	b := binding{prefix: prefix, uri: uri, space: spaceOf(uri)}
-	if b.space == foreign && uri == r.rssURI && uri != "" {
+	if b.space == foreign && uri == v.rssURI && uri != "" {
 		b.space = rss
 	}
 	return b

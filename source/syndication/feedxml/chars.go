@@ -69,7 +69,7 @@ func isChar(c rune) bool {
 	return c == '\t' || c == '\n' || c == '\r' || c >= 0x20 && c <= 0xd7ff || c >= 0xe000 && c <= 0xfffd || c >= 0x10000 && c <= 0x10ffff
 }
 
-func isBlank(b []byte) bool {
+func allBlank(b []byte) bool {
 	for _, c := range b {
 		if !isSpace[c] {
 			return false

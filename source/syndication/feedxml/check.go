@@ -15,7 +15,7 @@ func (r *tokenizer) checkPiece(n int, outer *scope) error {
 	if !r.opts.Check {
 		return nil
 	}
-	piece := r.in.unread()[:n]
+	piece := r.in.unreadBytes()[:n]
 	d := xml.NewDecoder(bytes.NewReader(piece))
 	c := checker{uris: map[string][]string{"xml": {xmlURI}, "": {""}}}
 	for _, b := range outer.bindings {
@@ -52,7 +52,7 @@ func (r *tokenizer) checkDoctype(n int) error {
 	if !r.opts.Check {
 		return nil
 	}
-	d := xml.NewDecoder(bytes.NewReader(r.in.unread()[:n]))
+	d := xml.NewDecoder(bytes.NewReader(r.in.unreadBytes()[:n]))
 	if _, err := d.RawToken(); err != nil || d.InputOffset() != int64(n) {
 		return r.errorAt(ErrMalformed, 0, "the document type declaration is none")
 	}

@@ -11,7 +11,7 @@ func (r *Reader) readNext() (e Entry, found bool, err error) {
 	if err := r.skipText(); err != nil {
 		return Entry{}, false, r.repairOr(err)
 	}
-	if isNameStart[r.in.unread()[1]] {
+	if isNameStart[r.in.unreadBytes()[1]] {
 		return r.readAndRepairChild()
 	}
 	return Entry{}, false, r.repairOr(r.readBetween())
@@ -31,13 +31,13 @@ func (r *Reader) repairOr(err error) error {
 func (r *Reader) readBetween() error {
 	limit := r.opts.Limits.Head
 	in := &r.open[len(r.open)-1]
-	switch r.in.unread()[1] {
+	switch r.in.unreadBytes()[1] {
 	case '/':
 		end, err := r.readToken(limit, func(b []byte) (int, *syntaxError) { return scanEndTag(b, 0, []byte(in.name)) })
 		if err != nil {
 			return err
 		}
-		r.in.skip(end)
+		r.in.discardBytes(end)
 		r.open = r.open[:len(r.open)-1]
 	default:
 		end, err := r.readToken(limit, func(b []byte) (int, *syntaxError) { return scanMarkup(b, 0) })
@@ -47,7 +47,7 @@ func (r *Reader) readBetween() error {
 		if err := r.checkPiece(end, &in.scope); err != nil {
 			return err
 		}
-		r.in.skip(end)
+		r.in.discardBytes(end)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 		return Entry{}, false, r.malformedError(&syntaxError{detail: tooDeep}, limits.Entry)
 	}
 	outer := &r.open[len(r.open)-1]
-	b := r.in.unread()
+	b := r.in.unreadBytes()
 	scope := r.innerScope(&outer.scope, b, t)
 	in, local, declared := scope.resolveName(b[1:t.nameEnd])
 	switch {
@@ -132,11 +132,11 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	if err := r.checkPiece(r.element.end, &outer.scope); err != nil {
 		return Entry{}, false, err
 	}
-	b = r.in.unread()
+	b = r.in.unreadBytes()
 	_, local = cutPrefix(b[1:t.nameEnd])
 	r.about.readElement(b, &r.element, len(r.open), &scope, in.space, local, declared)
 	r.about.addUndefined(&r.scan, r.in.offset)
-	r.in.skip(r.element.end)
+	r.in.discardBytes(r.element.end)
 	return Entry{}, false, nil
 }
 
@@ -146,12 +146,12 @@ func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, e
 	if err := r.checkPiece(end, &outer.scope); err != nil {
 		return Entry{}, err
 	}
-	e := r.entries.readEntry(r.in.unread(), &r.element, &outer.inherit, s, deleted, r.in.offset)
+	e := r.entries.readEntry(r.in.unreadBytes(), &r.element, &outer.inherit, s, deleted, r.in.offset)
 	e.Undefined = r.scan.undefined
 	meta, dates := &r.about.meta, &r.entries.dates
-	meta.Order, meta.PublishedOrder = dates.updated.order(), dates.published.order()
+	meta.Order, meta.PublishedOrder = dates.updated.dateOrder(), dates.published.dateOrder()
 	r.about.addUndefined(&r.scan, r.in.offset)
-	r.in.skip(end)
+	r.in.discardBytes(end)
 	return e, nil
 }
 
@@ -162,7 +162,7 @@ func (r *Reader) expandHere(n int) (again bool, err error) {
 	if r.scan.undefined == "" || len(r.entities.declared) == 0 {
 		return false, nil
 	}
-	expanded, changed, fault := r.entities.expand(r.in.unread()[:n])
+	expanded, changed, fault := r.entities.expandEntities(r.in.unreadBytes()[:n])
 	if fault != "" {
 		detail := "the value of the entity &" + Excerpt(fault) + "; is no text and no complete element"
 		if !r.opts.Lenient {
@@ -186,15 +186,15 @@ func (r *Reader) enterContainer(t tag, s scope) error {
 	r.about.addUndefined(&r.scan, r.in.offset)
 	if !t.empty {
 		inherit := newInheritance(&s)
-		if size := inherit.size(); size > mostInherited {
+		if size := inherit.totalBytes(); size > mostInherited {
 			return r.errorAt(ErrTooLarge, 0, "the entries would inherit %d bytes of namespaces, xml:base and xml:lang, where %d are the most", size, mostInherited)
 		}
 		if r.root == nil {
 			defer func() { r.root = slices.Clone(r.open) }()
 		}
-		r.open = append(r.open, container{name: string(r.in.unread()[1:t.nameEnd]), scope: s, inherit: inherit})
+		r.open = append(r.open, container{name: string(r.in.unreadBytes()[1:t.nameEnd]), scope: s, inherit: inherit})
 	}
-	r.in.skip(t.end)
+	r.in.discardBytes(t.end)
 	return nil
 }
 
@@ -203,7 +203,7 @@ func (r *Reader) enterContainer(t tag, s scope) error {
 func (r *Reader) skipText() error {
 	limit := r.opts.Limits.Head
 	for {
-		b := r.in.unread()
+		b := r.in.unreadBytes()
 		n := bytes.IndexByte(b, '<')
 		if n >= 0 && n+1 < len(b) {
 			if n > limit {
@@ -213,12 +213,12 @@ func (r *Reader) skipText() error {
 				return r.malformedError(err, limit)
 			}
 			r.about.addUndefined(&r.scan, r.in.offset)
-			if !isBlank(b[:n]) {
+			if !allBlank(b[:n]) {
 				if err := r.checkPiece(n, &r.open[len(r.open)-1].scope); err != nil {
 					return err
 				}
 			}
-			r.in.skip(n)
+			r.in.discardBytes(n)
 			return nil
 		}
 		if err := r.readMore(max(n, 0), limit); err != nil {

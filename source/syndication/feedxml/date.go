@@ -34,11 +34,11 @@ func parseNumber(s string) int {
 }
 
 // keepBetter keeps a date if it is better than the one that was found before.
-func (r *violationLog) keepBetter(at *Date, had *int, rank int, from string, content []byte) {
+func (l *violationLog) keepBetter(at *Date, had *int, rank int, from string, content []byte) {
 	if rank <= *had {
 		return
 	}
-	d := r.parseDate(dateName(from), plainText(content))
+	d := l.parseDate(dateName(from), plainText(content))
 	// One that cannot be read is kept until there is another.
 	if !d.Time.IsZero() || at.Raw == "" {
 		*at = d
@@ -59,14 +59,14 @@ func dateName(local string) string {
 }
 
 // parseDate parses a date, and reports one that it cannot parse.
-func (r *violationLog) parseDate(from, raw string) Date {
+func (l *violationLog) parseDate(from, raw string) Date {
 	raw = trimSpace(raw)
 	if raw == "" {
 		return Date{}
 	}
 	t, _, ok := message.ParseDate(raw)
 	if !ok {
-		r.violationf(BadDate, "%s is no date: %s", Excerpt(from), Excerpt(raw))
+		l.violationf(BadDate, "%s is no date: %s", Excerpt(from), Excerpt(raw))
 		raw = strings.Clone(clipBytes(raw, longestDate))
 	}
 	return Date{Time: t, Raw: raw, From: from}

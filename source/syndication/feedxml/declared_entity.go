@@ -20,7 +20,7 @@ const (
 // readDoctype reads the general entities that the internal subset of a document
 // type declaration defines. Those that are elsewhere are never fetched, and
 // parameter entities are not used.
-func (r *entityTable) readDoctype(doctype []byte) {
+func (t *entityTable) readDoctype(doctype []byte) {
 	_, subset, ok := bytes.Cut(doctype, []byte("["))
 	if !ok {
 		return
@@ -36,7 +36,7 @@ func (r *entityTable) readDoctype(doctype []byte) {
 			end, _ := scanMarkup(rest, 0)
 			i += max(end, 1)
 		case bytes.HasPrefix(rest, []byte("<!ENTITY")):
-			i += r.readDeclaration(rest)
+			i += t.readDeclaration(rest)
 		default:
 			i++
 		}
@@ -44,7 +44,7 @@ func (r *entityTable) readDoctype(doctype []byte) {
 }
 
 // readDeclaration reads one declaration, and returns how many bytes of it were read.
-func (r *entityTable) readDeclaration(b []byte) int {
+func (t *entityTable) readDeclaration(b []byte) int {
 	i := len("<!ENTITY")
 	skip := func(class *[256]bool) []byte {
 		start := i
@@ -66,14 +66,14 @@ func (r *entityTable) readDeclaration(b []byte) int {
 	value := b[i+1 : i+1+n]
 	i += n + 2
 	// Of several declarations the first counts (XML, section 4.2).
-	if _, again := r.declared[name]; again || len(r.declared) == mostEntities || len(value) > longestEntity || predefined(name) != 0 || bytes.IndexByte(value, '%') >= 0 {
+	if _, again := t.declared[name]; again || len(t.declared) == mostEntities || len(value) > longestEntity || predefined(name) != 0 || bytes.IndexByte(value, '%') >= 0 {
 		return i
 	}
-	if r.declared == nil {
-		r.declared = map[string]declaredEntity{}
+	if t.declared == nil {
+		t.declared = map[string]declaredEntity{}
 	}
 	text := withoutNumeric(value)
-	r.declared[strings.Clone(name)] = declaredEntity{text, isContent([]byte(text))}
+	t.declared[strings.Clone(name)] = declaredEntity{text, isContent([]byte(text))}
 	return i
 }
 
@@ -97,18 +97,18 @@ func withoutNumeric(value []byte) string {
 	}
 }
 
-// expand returns an element with the references to declared entities expanded;
+// expandEntities returns an element with the references to declared entities expanded;
 // changed is false if it has none of them. The element is read again afterwards, so
 // the replacement text of an entity must be complete elements and text: fault names an entity
 // for which that is not so, and whose value is taken for text.
-func (r *entityTable) expand(b []byte) (expanded []byte, changed bool, fault string) {
-	x := expansion{entities: r.declared, left: mostExpanded - r.expanded}
+func (t *entityTable) expandEntities(b []byte) (expanded []byte, changed bool, fault string) {
+	x := expansion{entities: t.declared, left: mostExpanded - t.expanded}
 	expanded = mapReferences(b, func(name string, inTag bool) (string, bool) {
 		text, ok := x.entityText(name, inTag, 0)
 		changed = changed || ok
 		return text, ok
 	})
-	r.expanded = mostExpanded - x.left
+	t.expanded = mostExpanded - x.left
 	return expanded, changed, x.fault
 }
 

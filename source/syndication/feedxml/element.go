@@ -43,7 +43,7 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 		return nil
 	}
 	r.names = append(r.names[:0], span{1, t.nameEnd})
-	b, i := r.in.unread(), t.end
+	b, i := r.in.unreadBytes(), t.end
 	for {
 		// Text up to the next tag.
 		n := bytes.IndexByte(b[i:], '<')
@@ -51,7 +51,7 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 			if err := r.readMore(i, limit); err != nil {
 				return err
 			}
-			b = r.in.unread()
+			b = r.in.unreadBytes()
 			continue
 		}
 		if n > 0 {
@@ -68,7 +68,7 @@ func (r *tokenizer) readElement(t tag, limit, outer int) error {
 			if err := r.readMore(i, limit); err != nil {
 				return err
 			}
-			b = r.in.unread()
+			b = r.in.unreadBytes()
 		case end > limit:
 			return r.tooLargeError(limit)
 		case done:

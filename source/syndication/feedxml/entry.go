@@ -162,7 +162,7 @@ func (r *entryReader) setID(e *Entry, p *entryParts) {
 			return
 		}
 	}
-	e.ID, e.IDFrom = p.hash(), FromHash
+	e.ID, e.IDFrom = p.contentHash(), FromHash
 }
 
 // lookHash returns [Entry.Look]. Without a date, entries that are new each time and look
@@ -176,8 +176,8 @@ func (p *entryParts) lookHash(updated string) uint32 {
 	return max(binary.BigEndian.Uint32(sum[:]), 1)
 }
 
-// hash is the SHA-256 of all that a reader would show.
-func (p *entryParts) hash() string {
+// contentHash is the SHA-256 of all that a reader would show.
+func (p *entryParts) contentHash() string {
 	shown := []string{plainText(p.title), plainText(p.description), plainText(p.published)}
 	// What used not to count is left out where it is missing: the hashes of other
 	// items stay as they were.

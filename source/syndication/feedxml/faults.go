@@ -61,16 +61,16 @@ func (f *Faults) String() string {
 	return s + ": " + strings.Join(details, "; ") + "; ask the provider to mend it"
 }
 
-// count counts a fault, and reports whether it is one of the first. To describe all
+// countFault counts a fault, and reports whether it is one of the first. To describe all
 // of them would take longer than to read the document.
-func (f *Faults) count(offset int64) bool {
+func (f *Faults) countFault(offset int64) bool {
 	f.Count++
 	return len(f.first) < mostFaults || offset < f.first[mostFaults-1].offset
 }
 
-// insert records a fault. Characters are repaired before the elements that they
+// insertFault records a fault. Characters are repaired before the elements that they
 // are in, so faults do not come in the order of the document.
-func (f *Faults) insert(one placedFault) {
+func (f *Faults) insertFault(one placedFault) {
 	f.first = append(f.first, one)
 	slices.SortStableFunc(f.first, func(a, b placedFault) int { return cmp.Compare(a.offset, b.offset) })
 	f.first = f.first[:min(len(f.first), mostFaults)]
@@ -84,37 +84,37 @@ type faultLog struct {
 }
 
 // recordRepair records a fault at an unread byte.
-func (r *faultLog) recordRepair(kind error, at int, detail string) {
-	r.faults.Truncated = r.faults.Truncated || errors.Is(kind, ErrTruncated)
-	offset := r.at.in.offsetOf(at)
-	if r.faults.count(offset) {
-		r.faults.insert(placedFault{offset, r.at.position(at) + detail + r.at.quoteNear(at), r.at.errorAt(kind, at, "%s", detail)})
+func (l *faultLog) recordRepair(kind error, at int, detail string) {
+	l.faults.Truncated = l.faults.Truncated || errors.Is(kind, ErrTruncated)
+	offset := l.at.in.offsetOf(at)
+	if l.faults.countFault(offset) {
+		l.faults.insertFault(placedFault{offset, l.at.positionText(at) + detail + l.at.quoteNear(at), l.at.errorAt(kind, at, "%s", detail)})
 	}
 }
 
 // recordCharacter records a character that the input has repaired. It does
 // not quote the text there, which has not been read yet.
-func (r *faultLog) recordCharacter(at int, detail string) {
-	offset := r.at.in.offsetOf(at)
-	if !r.faults.count(offset) {
+func (l *faultLog) recordCharacter(at int, detail string) {
+	offset := l.at.in.offsetOf(at)
+	if !l.faults.countFault(offset) {
 		return
 	}
-	page := cmp.Or(r.at.opts.URL, "the document")
-	text := r.at.position(at) + detail
-	r.faults.insert(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
+	page := cmp.Or(l.at.opts.URL, "the document")
+	text := l.at.positionText(at) + detail
+	l.faults.insertFault(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
 }
 
 // recordRepairs records the faults of a piece that the unread bytes start
 // with.
-func (r *faultLog) recordRepairs(p *repairer) {
+func (l *faultLog) recordRepairs(p *repairer) {
 	for _, one := range p.first {
-		r.recordRepair(ErrMalformed, one.at, one.detail)
+		l.recordRepair(ErrMalformed, one.at, one.detail)
 	}
-	r.faults.Count += p.faults - len(p.first)
-	r.faults.Lost += p.lost
+	l.faults.Count += p.faults - len(p.first)
+	l.faults.Lost += p.lost
 }
 
 // mayRepair reports whether an error is one that a lenient reader goes on behind.
-func (r *faultLog) mayRepair(err error) bool {
-	return r.at.opts.Lenient && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrTooLarge))
+func (l *faultLog) mayRepair(err error) bool {
+	return l.at.opts.Lenient && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrTooLarge))
 }

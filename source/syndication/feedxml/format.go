@@ -38,28 +38,28 @@ func formatOf(in binding, local string) (format Format, single bool) {
 }
 
 // isContainer reports whether an element of the innermost container is one too.
-func (r *vocabulary) isContainer(depth int, in space, local []byte) bool {
+func (v *vocabulary) isContainer(depth int, in space, local []byte) bool {
 	if depth != 1 {
 		return false
 	}
-	if r.own == atom && r.format == Atom {
+	if v.own == atom && v.format == Atom {
 		// Early drafts of Atom had the elements that describe the feed in one
 		// of their own.
 		return in == atom && string(local) == "head"
 	}
-	return in == r.own && string(local) == "channel"
+	return in == v.own && string(local) == "channel"
 }
 
 // isEntry reports whether an element of the innermost container is an entry or a
 // tombstone.
-func (r *vocabulary) isEntry(depth int, in space, local []byte) bool {
+func (v *vocabulary) isEntry(depth int, in space, local []byte) bool {
 	switch string(local) {
 	case "entry":
-		return in == atom && r.format == Atom && depth == 1
+		return in == atom && v.format == Atom && depth == 1
 	case "deleted-entry":
 		return in == tombstones
 	case "item":
-		return in == r.own && r.format != Atom
+		return in == v.own && v.format != Atom
 	}
 	return false
 }

@@ -55,10 +55,10 @@ func (illegalByte) Error() string { return "there is a character that XML does n
 // errHalfCharacter is the error of an input that ends within a character.
 var errHalfCharacter = errors.New("the document ends within a character")
 
-func (in *input) unread() []byte { return in.buf[in.start:in.end] }
+func (in *input) unreadBytes() []byte { return in.buf[in.start:in.end] }
 
-// skip leaves the first n unread bytes behind.
-func (in *input) skip(n int) {
+// discardBytes leaves the first n unread bytes behind.
+func (in *input) discardBytes(n int) {
 	b := in.buf[in.start : in.start+n]
 	in.start += n
 	in.offset += int64(n - in.owed)
@@ -71,10 +71,10 @@ func (in *input) skip(n int) {
 
 var lineFeed = []byte("\n")
 
-// position returns the line and the column of an unread byte, both from 1. The
+// lineColumn returns the line and the column of an unread byte, both from 1. The
 // column counts bytes.
-func (in *input) position(at int) (line, column int) {
-	b := in.unread()[:min(at, len(in.unread()))]
+func (in *input) lineColumn(at int) (line, column int) {
+	b := in.unreadBytes()[:min(at, len(in.unreadBytes()))]
 	line = in.line + bytes.Count(b, lineFeed) + 1
 	if i := bytes.LastIndexByte(b, '\n'); i >= in.replacedBytes {
 		return line, at - i

@@ -38,7 +38,7 @@ func (r *Reader) repairChild(c childState, cause error) error {
 	tooLarge := false
 	for {
 		// Bytes behind the limit are ignored, however many of them are in the buffer.
-		p.b = r.in.unread()
+		p.b = r.in.unreadBytes()
 		p.b = p.b[:min(len(p.b), limit)]
 		end := 0
 		if c.tagRead {
@@ -63,15 +63,15 @@ func (r *Reader) repairChild(c childState, cause error) error {
 			return nil
 		case p.whole && tooLarge:
 			return cause
-		case !p.whole && len(r.in.unread()) > limit:
-			p, tooLarge = p.retry(true), true
+		case !p.whole && len(r.in.unreadBytes()) > limit:
+			p, tooLarge = p.newAttempt(true), true
 			continue
 		case p.whole:
 			r.recordRepair(ErrTruncated, len(p.b), "the document ends")
 			if c.isEntry {
 				r.faults.Lost++
 			}
-			r.in.skip(len(p.b))
+			r.in.discardBytes(len(p.b))
 			r.open = nil
 			return nil
 		}
@@ -82,14 +82,14 @@ func (r *Reader) repairChild(c childState, cause error) error {
 			}
 			whole = true
 		}
-		p = p.retry(whole)
+		p = p.newAttempt(whole)
 	}
 }
 
-// retry returns a repairer for the same element, of which there is more, or nothing
+// newAttempt returns a repairer for the same element, of which there is more, or nothing
 // more if whole.
-func (p *repairer) retry(whole bool) repairer {
-	return repairer{entry: p.entry, maxDepth: p.maxDepth, maxAttributes: p.maxAttributes, outer: p.outer, whole: whole}
+func (r *repairer) newAttempt(whole bool) repairer {
+	return repairer{entry: r.entry, maxDepth: r.maxDepth, maxAttributes: r.maxAttributes, outer: r.outer, whole: whole}
 }
 
 // repairBetween skips markup between the children of the innermost container that is
@@ -99,20 +99,20 @@ func (r *Reader) repairBetween(cause error) error {
 	if errors.Is(cause, ErrTooLarge) {
 		return cause
 	}
-	b := r.in.unread()
+	b := r.in.unreadBytes()
 	if errors.Is(cause, ErrTruncated) && mayReopen(b, r.open[0].name) {
 		r.repairWork += int64(len(b))
 		if r.repairWork > mostRepairWork+repairWorkPerByte*r.in.offset {
 			return cause
 		}
 		r.recordRepair(ErrMalformed, 0, unendedMarkup(b)+" does not end")
-		r.in.skip(len("<!"))
+		r.in.discardBytes(len("<!"))
 		return nil
 	}
 	if errors.Is(cause, ErrTruncated) {
 		r.recordRepair(ErrTruncated, len(b), "the document ends")
 		r.faults.Lost += countEntries(b)
-		r.in.skip(len(b))
+		r.in.discardBytes(len(b))
 		r.open = nil
 		return nil
 	}
@@ -128,7 +128,7 @@ func (r *Reader) repairBetween(cause error) error {
 		}
 		p.repairText(0, n)
 		r.recordRepairs(&p)
-		r.in.skip(n)
+		r.in.discardBytes(n)
 	case len(b) > 1 && b[1] == '/':
 		return r.skipEndTag(cause)
 	case len(b) > 1 && (b[1] == '!' || b[1] == '?'):
@@ -136,14 +136,14 @@ func (r *Reader) repairBetween(cause error) error {
 		end := 0
 		for end = p.repairMarkup(0); end == 0; end = p.repairMarkup(0) {
 			p.whole = !r.moreJunk()
-			p.b = r.in.unread()
+			p.b = r.in.unreadBytes()
 			p.b = p.b[:min(len(p.b), mostJunk)]
 		}
 		r.recordRepairs(&p)
-		r.in.skip(end)
+		r.in.discardBytes(end)
 	default:
 		r.recordRepair(ErrMalformed, 0, "there is a < that begins no tag")
-		r.in.skip(1)
+		r.in.discardBytes(1)
 	}
 	return nil
 }
@@ -169,12 +169,12 @@ func unendedMarkup(b []byte) string {
 // that of another one, those within it have ended too.
 func (r *Reader) skipEndTag(cause error) error {
 	n := 0
-	for n = bytes.IndexAny(r.in.unread()[2:], "<>"); n < 0; n = bytes.IndexAny(r.in.unread()[2:], "<>") {
+	for n = bytes.IndexAny(r.in.unreadBytes()[2:], "<>"); n < 0; n = bytes.IndexAny(r.in.unreadBytes()[2:], "<>") {
 		if !r.moreJunk() {
 			return cause
 		}
 	}
-	b := r.in.unread()
+	b := r.in.unreadBytes()
 	end := 2
 	for isName[b[end]] {
 		end++
@@ -190,7 +190,7 @@ func (r *Reader) skipEndTag(cause error) error {
 			break
 		}
 	}
-	r.in.skip(end)
+	r.in.discardBytes(end)
 	return nil
 }
 
@@ -206,13 +206,13 @@ func (r *Reader) reopenRoot(err error) bool {
 	}
 	for r.moreJunk() {
 	}
-	b := r.in.unread()
+	b := r.in.unreadBytes()
 	at := entryTag.FindIndex(b[:min(len(b), mostJunk)])
 	if at == nil || hidesEntries.Match(b[:at[0]]) {
 		return false
 	}
 	r.recordRepair(ErrTrailing, 0, "entries follow the end tag of the root element")
-	r.in.skip(at[0])
+	r.in.discardBytes(at[0])
 	r.open = slices.Clone(r.root)
 	return true
 }
@@ -229,7 +229,7 @@ func (r *Reader) skipJunk(cause error) error {
 	}
 	for r.moreJunk() {
 	}
-	b := r.in.unread()
+	b := r.in.unreadBytes()
 	if len(b) == 0 || b[0] == '{' || b[0] == '[' {
 		return cause
 	}
@@ -238,6 +238,6 @@ func (r *Reader) skipJunk(cause error) error {
 		return cause
 	}
 	r.recordRepair(ErrMalformed, 0, "something stands before the root element")
-	r.in.skip(1 + at[0])
+	r.in.discardBytes(1 + at[0])
 	return nil
 }

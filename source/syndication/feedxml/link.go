@@ -171,9 +171,9 @@ func isFeedType(mediaType string) bool {
 
 // alternateLink returns the href of the link in r.attrs, as written, if it is an
 // "alternate", by the last of its relations.
-func (r *vocabulary) alternateLink() (href string, ok bool) {
+func (v *vocabulary) alternateLink() (href string, ok bool) {
 	last := "alternate"
-	for _, a := range r.attrs {
+	for _, a := range v.attrs {
 		switch string(a.name) {
 		case "rel":
 			for rel := range strings.FieldsSeq(relationText(trimSpace(a.value))) {

@@ -27,24 +27,24 @@ type dateRun struct {
 	up, down bool
 }
 
-func (r *dateRun) addDate(t time.Time) {
+func (d *dateRun) addDate(t time.Time) {
 	if t.IsZero() {
 		return
 	}
-	if !r.last.IsZero() {
-		r.up = r.up || t.After(r.last)
-		r.down = r.down || t.Before(r.last)
+	if !d.last.IsZero() {
+		d.up = d.up || t.After(d.last)
+		d.down = d.down || t.Before(d.last)
 	}
-	r.last = t
+	d.last = t
 }
 
-func (r *dateRun) order() Order {
+func (d *dateRun) dateOrder() Order {
 	switch {
-	case r.up && r.down:
+	case d.up && d.down:
 		return Mixed
-	case r.up:
+	case d.up:
 		return OldestFirst
-	case r.down:
+	case d.down:
 		return NewestFirst
 	}
 	return NoOrder

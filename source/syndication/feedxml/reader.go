@@ -97,15 +97,15 @@ func (r *Reader) nextEntry() (Entry, error) {
 				return e, err
 			}
 		}
-		err := r.finish()
+		err := r.finishDocument()
 		if !r.reopenRoot(err) {
 			return Entry{}, err
 		}
 	}
 }
 
-// finish reads the rest of the document behind the root element.
-func (r *Reader) finish() error {
+// finishDocument reads the rest of the document behind the root element.
+func (r *Reader) finishDocument() error {
 	if !r.named && r.opts.Lenient && r.entries.count > 0 {
 		r.named = true
 		r.recordRepair(ErrMalformed, 0, "the document has no channel")

@@ -61,129 +61,129 @@ type nextEntry struct {
 // It bounds the work for an element that consists of nothing but start tags.
 const mostScans = 50
 
-func (p *repairer) addFault(at int, detail string) {
-	p.faults++
-	if len(p.first) < mostFaults {
-		p.first = append(p.first, fault{at, detail})
+func (r *repairer) addFault(at int, detail string) {
+	r.faults++
+	if len(r.first) < mostFaults {
+		r.first = append(r.first, fault{at, detail})
 	}
 }
 
 // repairElement repairs the element that b starts with, and returns where it ends; 0 if
 // b ends before, so that more of the document is needed, or there is no more.
-func (p *repairer) repairElement() (end int) {
+func (r *repairer) repairElement() (end int) {
 	i := 0
 	for {
-		n := bytes.IndexByte(p.b[i:], '<')
-		if n < 0 || i+n+1 == len(p.b) {
-			return p.repairAtEnd()
+		n := bytes.IndexByte(r.b[i:], '<')
+		if n < 0 || i+n+1 == len(r.b) {
+			return r.repairAtEnd()
 		}
-		p.repairText(i, i+n)
+		r.repairText(i, i+n)
 		i += n
 		at := i
-		switch c := p.b[i+1]; {
+		switch c := r.b[i+1]; {
 		case isNameStart[c]:
-			i = p.repairStartTag(i)
+			i = r.repairStartTag(i)
 		case c == '/':
 			var ended bool
-			if i, ended = p.repairEndTag(i); ended {
-				return p.finishElement(at)
+			if i, ended = r.repairEndTag(i); ended {
+				return r.finishElement(at)
 			}
 		case c == '!' || c == '?':
-			i = p.repairMarkup(i)
+			i = r.repairMarkup(i)
 		default:
-			p.addFault(i, "there is a < that begins no tag")
-			p.out = append(p.out, "&lt;"...)
+			r.addFault(i, "there is a < that begins no tag")
+			r.out = append(r.out, "&lt;"...)
 			i++
 		}
 		if i == 0 {
-			return p.repairAtEnd()
+			return r.repairAtEnd()
 		}
 		switch {
-		case len(p.stack) == 0:
+		case len(r.stack) == 0:
 			return i
-		case p.ended:
-			return p.finishElement(at)
+		case r.ended:
+			return r.finishElement(at)
 		}
 	}
 }
 
 // repairAtEnd is called where b ends before the element does.
-func (p *repairer) repairAtEnd() int {
-	if p.whole && p.next != nil {
-		return p.finishElement(len(p.b))
+func (r *repairer) repairAtEnd() int {
+	if r.whole && r.next != nil {
+		return r.finishElement(len(r.b))
 	}
 	return 0
 }
 
 // finishElement ends the element although its end tag is missing: where the next entry
 // begins in it, or else at at.
-func (p *repairer) finishElement(at int) (end int) {
-	detail := "the end tag of " + Excerpt(p.stack[0].name) + " is missing"
-	if p.next != nil {
+func (r *repairer) finishElement(at int) (end int) {
+	detail := "the end tag of " + Excerpt(r.stack[0].name) + " is missing"
+	if r.next != nil {
 		// The rest is repaired when it is read.
-		p.faults, p.first, p.lost = p.next.faults, p.first[:p.next.first], p.next.lost
-		p.addFault(p.next.at, detail)
-		p.cut = true
-		p.out = p.out[:p.next.out]
-		for _, name := range slices.Backward(p.next.open) {
-			p.closeTag(name)
+		r.faults, r.first, r.lost = r.next.faults, r.first[:r.next.first], r.next.lost
+		r.addFault(r.next.at, detail)
+		r.cut = true
+		r.out = r.out[:r.next.out]
+		for _, name := range slices.Backward(r.next.open) {
+			r.closeTag(name)
 		}
-		return p.next.at
+		return r.next.at
 	}
-	p.addFault(at, detail)
-	p.closeTo(0)
+	r.addFault(at, detail)
+	r.closeTo(0)
 	return at
 }
 
-func (p *repairer) closeTag(name string) {
-	p.out = append(append(append(p.out, "</"...), name...), '>')
+func (r *repairer) closeTag(name string) {
+	r.out = append(append(append(r.out, "</"...), name...), '>')
 }
 
 // closeTo ends the innermost elements until only depth of them are open.
-func (p *repairer) closeTo(depth int) {
-	for len(p.stack) > depth {
-		p.closeTag(p.stack[len(p.stack)-1].name)
-		p.stack = p.stack[:len(p.stack)-1]
+func (r *repairer) closeTo(depth int) {
+	for len(r.stack) > depth {
+		r.closeTag(r.stack[len(r.stack)-1].name)
+		r.stack = r.stack[:len(r.stack)-1]
 	}
 }
 
 // repairText copies b[i:end], which is text between tags.
-func (p *repairer) repairText(i, end int) {
+func (r *repairer) repairText(i, end int) {
 	for i < end {
-		n := bytes.Index(p.b[i:end], endCDATA)
+		n := bytes.Index(r.b[i:end], endCDATA)
 		if n < 0 {
 			break
 		}
-		p.escapeReferences(i, i+n)
-		p.out = append(p.out, "]]&gt;"...)
+		r.escapeReferences(i, i+n)
+		r.out = append(r.out, "]]&gt;"...)
 		i += n + len(endCDATA)
 	}
-	p.escapeReferences(i, end)
+	r.escapeReferences(i, end)
 }
 
 // escapeReferences copies b[i:end] and escapes each & that begins no reference.
-func (p *repairer) escapeReferences(i, end int) {
+func (r *repairer) escapeReferences(i, end int) {
 	for i < end {
-		n := bytes.IndexByte(p.b[i:end], '&')
+		n := bytes.IndexByte(r.b[i:end], '&')
 		if n < 0 {
 			break
 		}
-		p.out = append(p.out, p.b[i:i+n]...)
+		r.out = append(r.out, r.b[i:i+n]...)
 		i += n
-		length, ok := referenceLength(p.b[i:end])
+		length, ok := referenceLength(r.b[i:end])
 		switch {
 		case ok:
-			p.out = append(p.out, p.b[i:i+length]...)
+			r.out = append(r.out, r.b[i:i+length]...)
 		case length > 0:
-			p.addFault(i, "there is a reference to a character that XML does not have")
+			r.addFault(i, "there is a reference to a character that XML does not have")
 		default:
-			p.addFault(i, "there is a & that is no reference")
-			p.out = append(p.out, "&amp;"...)
+			r.addFault(i, "there is a & that is no reference")
+			r.out = append(r.out, "&amp;"...)
 			length = 1
 		}
 		i += length
 	}
-	p.out = append(p.out, p.b[i:end]...)
+	r.out = append(r.out, r.b[i:end]...)
 }
 
 // referenceLength returns the length of the reference that b starts with, 0 if it
@@ -216,63 +216,63 @@ func referenceLength(b []byte) (length int, ok bool) {
 
 // repairStartTag repairs the start tag at b[i:], and returns where it ends; 0 if b ends
 // before.
-func (p *repairer) repairStartTag(i int) (end int) {
+func (r *repairer) repairStartTag(i int) (end int) {
 	nameEnd := i + 1
-	for nameEnd < len(p.b) && isName[p.b[nameEnd]] {
+	for nameEnd < len(r.b) && isName[r.b[nameEnd]] {
 		nameEnd++
 	}
-	name := string(p.b[i+1 : nameEnd])
-	before := len(p.out)
-	p.out = append(append(p.out, '<'), name...)
-	end, empty := p.repairAttributes(nameEnd)
+	name := string(r.b[i+1 : nameEnd])
+	before := len(r.out)
+	r.out = append(append(r.out, '<'), name...)
+	end, empty := r.repairAttributes(nameEnd)
 	if end == 0 {
 		return 0
 	}
-	if len(p.stack) > 0 {
-		tag := string(p.out[before:])
-		p.out = p.out[:before]
-		if !p.placeTag(i, name) {
+	if len(r.stack) > 0 {
+		tag := string(r.out[before:])
+		r.out = r.out[:before]
+		if !r.placeTag(i, name) {
 			return 0
 		}
-		if len(p.outer)+len(p.stack) >= p.maxDepth && !empty {
-			p.addFault(i, tooDeep)
-			p.ended = p.next != nil
+		if len(r.outer)+len(r.stack) >= r.maxDepth && !empty {
+			r.addFault(i, tooDeep)
+			r.ended = r.next != nil
 			return end
 		}
-		p.out = append(p.out, tag...)
+		r.out = append(r.out, tag...)
 	}
 	if empty {
-		p.out = append(p.out, "/>"...)
+		r.out = append(r.out, "/>"...)
 		return end
 	}
-	p.out = append(p.out, '>')
-	p.stack = append(p.stack, openTag{name: name})
+	r.out = append(r.out, '>')
+	r.stack = append(r.stack, openTag{name: name})
 	return end
 }
 
 // placeTag decides to which element the start tag at b[i:] belongs. It returns false if
 // b ends before that is known.
-func (p *repairer) placeTag(i int, name string) bool {
+func (r *repairer) placeTag(i int, name string) bool {
 	_, local := cutPrefix([]byte(name))
 	isEntry := string(local) == "item" || string(local) == "entry"
-	if p.next == nil && (p.entry && name == p.stack[0].name || !p.entry && isEntry) {
-		open := make([]string, len(p.stack))
-		for k, tag := range p.stack {
+	if r.next == nil && (r.entry && name == r.stack[0].name || !r.entry && isEntry) {
+		open := make([]string, len(r.stack))
+		for k, tag := range r.stack {
 			open[k] = tag.name
 		}
-		p.next = &nextEntry{i, len(p.out), open, p.faults, len(p.first), p.lost}
-		p.ended = len(p.stack) == 1 // entries have no entries
+		r.next = &nextEntry{i, len(r.out), open, r.faults, len(r.first), r.lost}
+		r.ended = len(r.stack) == 1 // entries have no entries
 	}
-	if !p.entry || p.next != nil || len(p.stack) < 2 || !isEntryChild(local) {
+	if !r.entry || r.next != nil || len(r.stack) < 2 || !isEntryChild(local) {
 		return true
 	}
-	closed, known := p.isClosed(i, 1)
+	closed, known := r.isClosed(i, 1)
 	if !known {
 		return false
 	}
 	if !closed {
-		p.addFault(i, "the end tag of "+Excerpt(p.stack[1].name)+" is missing")
-		p.closeTo(1)
+		r.addFault(i, "the end tag of "+Excerpt(r.stack[1].name)+" is missing")
+		r.closeTo(1)
 	}
 	return true
 }
@@ -291,21 +291,21 @@ func isEntryChild(local []byte) bool {
 
 // isClosed reports whether an end tag of the element at depth k of the stack is behind
 // b[i:] and in the entry.
-func (p *repairer) isClosed(i, k int) (closed, known bool) {
-	tag := &p.stack[k]
+func (r *repairer) isClosed(i, k int) (closed, known bool) {
+	tag := &r.stack[k]
 	if tag.closed != 0 {
 		return tag.closed > 0, true
 	}
-	if p.scans++; p.scans > mostScans {
+	if r.scans++; r.scans > mostScans {
 		return true, true
 	}
-	own := p.indexEndTag(i, tag.name)
-	outer := p.indexEndTag(i, p.stack[0].name)
-	p.work += 2 * int64(len(p.b)-i)
+	own := r.indexEndTag(i, tag.name)
+	outer := r.indexEndTag(i, r.stack[0].name)
+	r.work += 2 * int64(len(r.b)-i)
 	switch {
 	case own >= 0 && (outer < 0 || own < outer):
 		tag.closed = 1
-	case outer >= 0 || p.whole:
+	case outer >= 0 || r.whole:
 		tag.closed = -1
 	default:
 		return false, false
@@ -315,15 +315,15 @@ func (p *repairer) isClosed(i, k int) (closed, known bool) {
 
 // indexEndTag returns where the next end tag of that name begins; -1 if there is
 // none.
-func (p *repairer) indexEndTag(i int, name string) int {
+func (r *repairer) indexEndTag(i int, name string) int {
 	tag := []byte("</" + name)
 	for {
-		n := bytes.Index(p.b[i:], tag)
+		n := bytes.Index(r.b[i:], tag)
 		if n < 0 {
 			return -1
 		}
 		i += n
-		if after := i + len(tag); after == len(p.b) || !isName[p.b[after]] {
+		if after := i + len(tag); after == len(r.b) || !isName[r.b[after]] {
 			return i
 		}
 		i += len(tag)
@@ -332,99 +332,99 @@ func (p *repairer) indexEndTag(i int, name string) int {
 
 // repairAttributes repairs the attributes of a tag, from b[j:] on. It returns where the
 // tag ends; 0 if b ends before.
-func (p *repairer) repairAttributes(j int) (end int, empty bool) {
+func (r *repairer) repairAttributes(j int) (end int, empty bool) {
 	var names []string
 	for {
 		spaces := j
-		for j < len(p.b) && isSpace[p.b[j]] {
+		for j < len(r.b) && isSpace[r.b[j]] {
 			j++
 		}
-		if j == len(p.b) {
+		if j == len(r.b) {
 			return 0, false
 		}
-		switch c := p.b[j]; {
+		switch c := r.b[j]; {
 		case c == '>':
 			return j + 1, false
 		case c == '<':
-			p.addFault(j, "a tag does not end")
+			r.addFault(j, "a tag does not end")
 			return j, false
-		case c == '/' && j+1 == len(p.b):
+		case c == '/' && j+1 == len(r.b):
 			return 0, false
-		case c == '/' && p.b[j+1] == '>':
+		case c == '/' && r.b[j+1] == '>':
 			return j + 2, true
 		case !isNameStart[c]:
-			p.addFault(j, "a tag goes on with "+Excerpt(p.b[j:j+1]))
+			r.addFault(j, "a tag goes on with "+Excerpt(r.b[j:j+1]))
 			j++
 			continue
 		case spaces == j:
-			p.addFault(j, "there is no blank before an attribute")
+			r.addFault(j, "there is no blank before an attribute")
 		}
 		start := j
-		for j < len(p.b) && isName[p.b[j]] {
+		for j < len(r.b) && isName[r.b[j]] {
 			j++
 		}
-		name := string(p.b[start:j])
-		from, to, next, quote := p.findValue(j)
+		name := string(r.b[start:j])
+		from, to, next, quote := r.findValue(j)
 		if next == 0 {
 			return 0, false
 		}
 		j = next
-		if slices.Contains(names, name) || len(names) == p.maxAttributes {
-			p.addFault(start, "the attribute "+Excerpt(name)+" repeats, or there are too many")
+		if slices.Contains(names, name) || len(names) == r.maxAttributes {
+			r.addFault(start, "the attribute "+Excerpt(name)+" repeats, or there are too many")
 			continue
 		}
 		names = append(names, name)
-		p.out = append(append(append(p.out, ' '), name...), '=', quote)
+		r.out = append(append(append(r.out, ' '), name...), '=', quote)
 		if from < 0 {
-			p.out = append(p.out, name...)
+			r.out = append(r.out, name...)
 		} else {
-			p.copyValue(from, to, quote)
+			r.copyValue(from, to, quote)
 		}
-		p.out = append(p.out, quote)
+		r.out = append(r.out, quote)
 	}
 }
 
 // findValue finds the value of the attribute whose name ends at j, and where the tag
 // goes on: 0 if b ends before. from is negative if there is no value.
-func (p *repairer) findValue(j int) (from, to, next int, quote byte) {
+func (r *repairer) findValue(j int) (from, to, next int, quote byte) {
 	k := j
-	for k < len(p.b) && isSpace[p.b[k]] {
+	for k < len(r.b) && isSpace[r.b[k]] {
 		k++
 	}
-	if k == len(p.b) {
+	if k == len(r.b) {
 		return 0, 0, 0, 0
 	}
-	if p.b[k] != '=' {
-		p.addFault(j, "an attribute has no value")
+	if r.b[k] != '=' {
+		r.addFault(j, "an attribute has no value")
 		return -1, -1, j, '"'
 	}
-	for k++; k < len(p.b) && isSpace[p.b[k]]; {
+	for k++; k < len(r.b) && isSpace[r.b[k]]; {
 		k++
 	}
-	if k == len(p.b) {
+	if k == len(r.b) {
 		return 0, 0, 0, 0
 	}
-	if quote = p.b[k]; quote != '"' && quote != '\'' {
-		p.addFault(k, "an attribute has no quotes")
+	if quote = r.b[k]; quote != '"' && quote != '\'' {
+		r.addFault(k, "an attribute has no quotes")
 		end := k
-		for end < len(p.b) && !isSpace[p.b[end]] && p.b[end] != '>' && p.b[end] != '<' {
+		for end < len(r.b) && !isSpace[r.b[end]] && r.b[end] != '>' && r.b[end] != '<' {
 			end++
 		}
-		if end == len(p.b) {
+		if end == len(r.b) {
 			return 0, 0, 0, 0
 		}
 		to = end
-		if p.b[end] == '>' && to > k && p.b[to-1] == '/' {
+		if r.b[end] == '>' && to > k && r.b[to-1] == '/' {
 			to--
 		}
 		return k, to, to, '"'
 	}
 	from = k + 1
-	n := bytes.IndexByte(p.b[from:], quote)
-	if n < 0 && !p.whole {
+	n := bytes.IndexByte(r.b[from:], quote)
+	if n < 0 && !r.whole {
 		return 0, 0, 0, 0
 	}
-	value := p.b[from:]
+	value := r.b[from:]
 	if n >= 0 {
 		value = value[:n]
 	}
@@ -434,32 +434,32 @@ func (p *repairer) findValue(j int) (from, to, next int, quote byte) {
 	}
 	// The quote that follows may be that of another tag.
 	if greater := bytes.IndexByte(value, '>'); greater >= 0 && (n < 0 || greater < less) {
-		p.addFault(k, "an attribute has no quote at its end")
+		r.addFault(k, "an attribute has no quote at its end")
 		return from, from + greater, from + greater, quote
 	}
 	if n < 0 {
 		return 0, 0, 0, 0
 	}
-	p.addFault(from+less, "an attribute has a < in its value")
+	r.addFault(from+less, "an attribute has a < in its value")
 	return from, from + n, from + n + 1, quote
 }
 
 // copyValue copies a value.
-func (p *repairer) copyValue(from, to int, quote byte) {
+func (r *repairer) copyValue(from, to int, quote byte) {
 	for {
-		n := bytes.IndexAny(p.b[from:to], `<"'`)
+		n := bytes.IndexAny(r.b[from:to], `<"'`)
 		if n < 0 {
-			p.escapeReferences(from, to)
+			r.escapeReferences(from, to)
 			return
 		}
-		p.escapeReferences(from, from+n)
-		switch c := p.b[from+n]; c {
+		r.escapeReferences(from, from+n)
+		switch c := r.b[from+n]; c {
 		case '<':
-			p.out = append(p.out, "&lt;"...)
+			r.out = append(r.out, "&lt;"...)
 		case quote:
-			p.out = append(p.out, "&#34;"...) // a value without quotes gets double ones
+			r.out = append(r.out, "&#34;"...) // a value without quotes gets double ones
 		default:
-			p.out = append(p.out, c)
+			r.out = append(r.out, c)
 		}
 		from += n + 1
 	}
@@ -467,109 +467,109 @@ func (p *repairer) copyValue(from, to int, quote byte) {
 
 // repairEndTag repairs the end tag at b[i:], and returns where it ends; 0 if b ends
 // before. ended reports that it is that of an element around this one.
-func (p *repairer) repairEndTag(i int) (end int, ended bool) {
+func (r *repairer) repairEndTag(i int) (end int, ended bool) {
 	j := i + 2
-	for j < len(p.b) && isName[p.b[j]] {
+	for j < len(r.b) && isName[r.b[j]] {
 		j++
 	}
-	name := string(p.b[i+2 : j])
+	name := string(r.b[i+2 : j])
 	end = j
-	for end < len(p.b) && p.b[end] != '>' && p.b[end] != '<' {
+	for end < len(r.b) && r.b[end] != '>' && r.b[end] != '<' {
 		end++
 	}
-	if end == len(p.b) && !p.whole {
+	if end == len(r.b) && !r.whole {
 		return 0, false
 	}
-	faulty := end == len(p.b) || p.b[end] == '<' || !isBlank(p.b[j:end])
-	if end < len(p.b) && p.b[end] == '>' {
+	faulty := end == len(r.b) || r.b[end] == '<' || !allBlank(r.b[j:end])
+	if end < len(r.b) && r.b[end] == '>' {
 		end++
 	}
-	k := len(p.stack) - 1
-	for k >= 0 && p.stack[k].name != name {
+	k := len(r.stack) - 1
+	for k >= 0 && r.stack[k].name != name {
 		k--
 	}
-	if k < 0 && slices.Contains(p.outer, name) {
+	if k < 0 && slices.Contains(r.outer, name) {
 		return end, true
 	}
 	if k < 0 {
-		for k = len(p.stack) - 1; k >= 0 && !strings.EqualFold(p.stack[k].name, name); {
+		for k = len(r.stack) - 1; k >= 0 && !strings.EqualFold(r.stack[k].name, name); {
 			k--
 		}
 		faulty = true
 	}
 	switch {
 	case k < 0:
-		p.addFault(i, "there is an end tag </"+Excerpt(name)+" without a start tag")
+		r.addFault(i, "there is an end tag </"+Excerpt(name)+" without a start tag")
 		return end, false
-	case k < len(p.stack)-1:
-		p.addFault(i, "the element "+Excerpt(p.stack[len(p.stack)-1].name)+" ends with </"+Excerpt(name))
+	case k < len(r.stack)-1:
+		r.addFault(i, "the element "+Excerpt(r.stack[len(r.stack)-1].name)+" ends with </"+Excerpt(name))
 	case faulty:
-		p.addFault(i, "the end tag of "+Excerpt(name)+" is not well-formed")
+		r.addFault(i, "the end tag of "+Excerpt(name)+" is not well-formed")
 	}
-	p.closeTo(k)
+	r.closeTo(k)
 	return end, false
 }
 
 // repairMarkup repairs a comment, a CDATA section, a processing instruction or a
 // declaration at b[i:], and returns where it ends; 0 if b ends before.
-func (p *repairer) repairMarkup(i int) (end int) {
-	rest := p.b[i:]
+func (r *repairer) repairMarkup(i int) (end int) {
+	rest := r.b[i:]
 	switch {
-	case !p.whole && len(rest) < len(openCDATA):
+	case !r.whole && len(rest) < len(openCDATA):
 		return 0
 	case bytes.HasPrefix(rest, openComment):
 		n := bytes.Index(rest[len(openComment):], []byte("-->"))
 		if n < 0 {
-			return p.repairUnended(i, "a comment")
+			return r.repairUnended(i, "a comment")
 		}
 		end = i + len(openComment) + n + len("-->")
 		if text := rest[len(openComment):][:n]; bytes.Contains(text, dashes) || bytes.HasSuffix(text, dashes[:1]) {
-			p.addFault(i, "a comment has -- in it")
-			p.lost += countEntries(text)
+			r.addFault(i, "a comment has -- in it")
+			r.lost += countEntries(text)
 			return end
 		}
-		p.out = append(p.out, p.b[i:end]...)
+		r.out = append(r.out, r.b[i:end]...)
 		return end
 	case bytes.HasPrefix(rest, openCDATA):
 		n := bytes.Index(rest, endCDATA)
 		if n < 0 {
-			if !p.whole {
+			if !r.whole {
 				return 0
 			}
-			p.addFault(i, "a CDATA section does not end")
+			r.addFault(i, "a CDATA section does not end")
 			return i + len(openCDATA)
 		}
 		end = i + n + len(endCDATA)
-		p.out = append(p.out, p.b[i:end]...)
+		r.out = append(r.out, r.b[i:end]...)
 		return end
 	case rest[1] == '?':
 		n := bytes.Index(rest, endPI)
 		if n < 0 {
-			return p.repairUnended(i, "a processing instruction")
+			return r.repairUnended(i, "a processing instruction")
 		}
 		end = i + n + len(endPI)
 		if len(rest) < 3 || !isNameStart[rest[2]] || bytes.HasPrefix(rest, []byte("<?xml")) {
-			p.addFault(i, "there is a processing instruction where none may be")
+			r.addFault(i, "there is a processing instruction where none may be")
 			return end
 		}
-		p.out = append(p.out, p.b[i:end]...)
+		r.out = append(r.out, r.b[i:end]...)
 		return end
 	}
 	n := bytes.IndexByte(rest, '>')
 	if n < 0 {
-		return p.repairUnended(i, "a declaration")
+		return r.repairUnended(i, "a declaration")
 	}
-	p.addFault(i, "there is a declaration where none may be")
+	r.addFault(i, "there is a declaration where none may be")
 	return i + n + 1
 }
 
 // repairUnended is called where markup at b[i:] does not end in b.
-func (p *repairer) repairUnended(i int, what string) (end int) {
-	if !p.whole {
+func (r *repairer) repairUnended(i int, what string) (end int) {
+	if !r.whole {
 		return 0
 	}
-	p.addFault(i, what+" does not end")
-	p.out = append(p.out, "&lt;"...)
+	r.addFault(i, what+" does not end")
+	r.out = append(r.out, "&lt;"...)
 	return i + 1
 }
 

@@ -32,7 +32,7 @@ func (r *Reader) repairRoot(cause error) error {
 	if !r.opts.Lenient || r.format != "" {
 		return cause
 	}
-	b := r.in.unread()
+	b := r.in.unreadBytes()
 	if errors.Is(cause, ErrMalformed) && r.rootRepaired != r.in.offset+1 && rootTag.Match(b[:min(len(b), 100)]) && rootTag.FindIndex(b)[0] == 0 && isNameStart[b[1]] {
 		r.rootRepaired = r.in.offset + 1
 		return r.repairChild(childState{}, cause)
@@ -57,7 +57,7 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	if err != nil {
 		return Entry{}, false, err
 	}
-	if _, local := cutPrefix(r.in.unread()[1:nameEnd]); strings.EqualFold(string(local), "html") {
+	if _, local := cutPrefix(r.in.unreadBytes()[1:nameEnd]); strings.EqualFold(string(local), "html") {
 		return Entry{}, false, htmlError(&r.tokenizer)
 	}
 	var t tag
@@ -74,7 +74,7 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	}
 	base, _ := resolveReference("", r.opts.URL)
 	outer := container{scope: scope{base: base, bindings: []binding{{prefix: "xml", uri: xmlURI}}}}
-	b := r.in.unread()
+	b := r.in.unreadBytes()
 	scope := r.innerScope(&outer.scope, b, t)
 	in, local, declared := scope.resolveName(b[1:t.nameEnd])
 	if !declared {
@@ -148,7 +148,7 @@ func (r *Reader) readProlog() error {
 		if err := r.skipBlanks(); err != nil {
 			return err
 		}
-		b := r.in.unread()
+		b := r.in.unreadBytes()
 		if isNameStart[b[1]] {
 			return nil
 		}
@@ -162,7 +162,7 @@ func (r *Reader) readProlog() error {
 			}
 			return scanMarkup(b, 0)
 		})
-		b = r.in.unread()
+		b = r.in.unreadBytes()
 		if len(b) > len(openDoctype) && bytes.EqualFold(openDoctype, b[:len(openDoctype)]) {
 			name := bytes.TrimLeft(b[len(openDoctype):], " \t\r\n")
 			if len(name) >= 4 && bytes.EqualFold(name[:4], []byte("html")) {
@@ -198,7 +198,7 @@ func (r *Reader) readProlog() error {
 		default:
 			return r.errorAt(ErrMalformed, 0, "there is text before the root element")
 		}
-		r.in.skip(end)
+		r.in.discardBytes(end)
 	}
 }
 

@@ -48,8 +48,8 @@ func newInheritance(s *scope) inheritance {
 	return h
 }
 
-// size is how many bytes an entry has more if it uses all of it.
-func (h *inheritance) size() (n int) {
+// totalBytes is how many bytes an entry has more if it uses all of it.
+func (h *inheritance) totalBytes() (n int) {
 	for _, in := range h.all {
 		n += len(in.text)
 	}

@@ -24,7 +24,7 @@ type tokenizer struct {
 // that they start with.
 func (r *tokenizer) readToken(limit int, scan func(b []byte) (end int, err *syntaxError)) (int, error) {
 	for {
-		end, err := scan(r.in.unread())
+		end, err := scan(r.in.unreadBytes())
 		switch {
 		case err != nil:
 			return 0, r.malformedError(err, limit)
@@ -43,9 +43,9 @@ func (r *tokenizer) readToken(limit int, scan func(b []byte) (end int, err *synt
 // comments.
 func (r *tokenizer) readTrailer() error {
 	for {
-		b := r.in.unread()
+		b := r.in.unreadBytes()
 		if n := len(b) - len(bytes.TrimLeft(b, " \t\r\n")); n > 0 {
-			r.in.skip(n)
+			r.in.discardBytes(n)
 			continue
 		}
 		end := 0
@@ -64,7 +64,7 @@ func (r *tokenizer) readTrailer() error {
 			if err := r.checkPiece(end, &scope{}); err != nil {
 				return err
 			}
-			r.in.skip(end)
+			r.in.discardBytes(end)
 			continue
 		}
 		var char illegalByte
@@ -83,12 +83,12 @@ func (r *tokenizer) readTrailer() error {
 func (r *tokenizer) skipBlanks() error {
 	skipped := 0
 	for {
-		b := r.in.unread()
+		b := r.in.unreadBytes()
 		n := len(b) - len(bytes.TrimLeft(b, " \t\r\n"))
 		if skipped += n; skipped > r.opts.Limits.Head {
 			return r.tooLargeError(r.opts.Limits.Head)
 		}
-		r.in.skip(n)
+		r.in.discardBytes(n)
 		switch b = b[n:]; {
 		case len(b) > 0 && b[0] != '<':
 			kind := "text"
@@ -113,7 +113,7 @@ func (r *tokenizer) skipBlanks() error {
 // before from has been looked at. Where it fails, the document ends within the
 // piece, or the piece is too large.
 func (r *tokenizer) readMore(from, limit int) error {
-	if len(r.in.unread()) > limit {
+	if len(r.in.unreadBytes()) > limit {
 		return r.tooLargeError(limit)
 	}
 	err := r.in.readMore(from, limit)
@@ -125,7 +125,7 @@ func (r *tokenizer) readMore(from, limit int) error {
 
 // endError returns the error for an input that ends before the document does.
 func (r *tokenizer) endError(err error) error {
-	at := len(r.in.unread())
+	at := len(r.in.unreadBytes())
 	var char illegalByte
 	switch {
 	case errors.Is(err, io.EOF) || errors.Is(err, errHalfCharacter):
@@ -166,12 +166,12 @@ func (r *tokenizer) errorAt(kind error, at int, format string, args ...any) erro
 	if page == "" {
 		page = "the document"
 	}
-	return fmt.Errorf("%s: %s%s%s: %w", page, r.position(at), fmt.Sprintf(format, args...), r.quoteNear(at), kind)
+	return fmt.Errorf("%s: %s%s%s: %w", page, r.positionText(at), fmt.Sprintf(format, args...), r.quoteNear(at), kind)
 }
 
-// position is the place of an unread byte, for errors.
-func (r *tokenizer) position(at int) string {
-	line, column := r.in.position(at)
+// positionText is the place of an unread byte, for errors.
+func (r *tokenizer) positionText(at int) string {
+	line, column := r.in.lineColumn(at)
 	return fmt.Sprintf("line %d, column %d: ", line, column)
 }
 
@@ -184,9 +184,9 @@ const excerptAhead = 256
 func (r *tokenizer) quoteNear(at int) string {
 	const before = 20
 	end := at + longestExcerpt + excerptAhead
-	for len(r.in.unread()) <= end && r.in.readOnce() == nil {
+	for len(r.in.unreadBytes()) <= end && r.in.readOnce() == nil {
 	}
-	b := r.in.unread()
+	b := r.in.unreadBytes()
 	b = b[:min(len(b), end)]
 	at = min(max(at-before, 0), len(b))
 	for at > 0 && at < len(b) && !utf8.RuneStart(b[at]) {
@@ -210,16 +210,16 @@ func (r *tokenizer) quoteNear(at int) string {
 // quoteAhead quotes the next unread text.
 func (r *tokenizer) quoteAhead() string {
 	const most = longestExcerpt + excerptAhead
-	for len(r.in.unread()) <= most && r.in.readOnce() == nil {
+	for len(r.in.unreadBytes()) <= most && r.in.readOnce() == nil {
 	}
-	b := r.in.unread()
+	b := r.in.unreadBytes()
 	return Excerpt(b[:min(len(b), most)])
 }
 
 // moreJunk reads more of a part that is not well-formed. It reports false at the end of
 // the document, or if there are [mostJunk] bytes.
 func (r *tokenizer) moreJunk() bool {
-	return len(r.in.unread()) < mostJunk && r.in.readMore(0, mostJunk) == nil
+	return len(r.in.unreadBytes()) < mostJunk && r.in.readMore(0, mostJunk) == nil
 }
 
 // mostJunk is how many bytes before the root element are searched for it.

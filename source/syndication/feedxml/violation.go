@@ -35,15 +35,15 @@ type violationLog struct {
 	list []feed.Violation
 }
 
-func (r *violationLog) violationf(kind, format string, args ...any) {
-	if len(r.list) < mostViolations {
-		r.list = append(r.list, feed.Violation{Kind: kind, Page: r.page, Detail: fmt.Sprintf(format, args...)})
+func (l *violationLog) violationf(kind, format string, args ...any) {
+	if len(l.list) < mostViolations {
+		l.list = append(l.list, feed.Violation{Kind: kind, Page: l.page, Detail: fmt.Sprintf(format, args...)})
 	}
 }
 
 // takeAll returns the collected violations, and removes them.
-func (r *violationLog) takeAll() []feed.Violation {
-	list := r.list
-	r.list = nil
+func (l *violationLog) takeAll() []feed.Violation {
+	list := l.list
+	l.list = nil
 	return list
 }
