@@ -154,7 +154,7 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 			}
 		}
 		if seen = m.sequence; seen <= to && m.Subject == d.topic.Subject {
-			d.ids.LoadMessage(m.fields())
+			d.ids.LoadMessage(m.headerFields())
 			d.seen.newest = identityOf(m.sequence, m.Header, m.time)
 		}
 	}

@@ -101,8 +101,8 @@ func newExplainer(nc *nats.Conn, cfg Config, servers string) explainer {
 	return explainer{nc, cfg, servers, nc.LastError()}
 }
 
-// explain returns the explanation of err, the error of a request that was made within ctx.
-func (e explainer) explain(ctx context.Context, err error) error {
+// explainError returns the explanation of err, the error of a request that was made within ctx.
+func (e explainer) explainError(ctx context.Context, err error) error {
 	if last := e.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && !isSameError(last, e.before) {
 		return feed.Permanent(fmt.Errorf("%w; grant this user what the documentation lists", last))
 	}

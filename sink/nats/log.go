@@ -185,7 +185,7 @@ func (l *Log) recordGone(info *streamInfo, gone uint64) uint64 {
 func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		p := logRead{log: l, next: max(1, from), to: to}
-		defer p.close()
+		defer p.releaseReader()
 		for p.next < to && !p.left {
 			err := l.withStream(ctx, func(ctx context.Context, ses *session, stream string) error {
 				return p.yieldPull(ctx, ses, stream, yield)
@@ -243,7 +243,7 @@ func (p *logRead) yieldPull(ctx context.Context, ses *session, stream string, yi
 			p.next = p.to
 			return nil
 		}
-		if !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.fields(), Body: m.Data}, nil) {
+		if !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.headerFields(), Body: m.Data}, nil) {
 			p.reader.putBack(m)
 			p.left = true
 			return nil
@@ -306,8 +306,8 @@ func (p *logRead) closeReader() {
 	p.reader, p.reused = nil, false
 }
 
-// close keeps the reader for the next Read, unless this one failed.
-func (p *logRead) close() {
+// releaseReader keeps the reader for the next Read, unless this one failed.
+func (p *logRead) releaseReader() {
 	switch {
 	case p.reader == nil:
 	case p.left || p.next >= p.to:
