@@ -70,22 +70,22 @@ func (c *client) close() {
 	c.kgo.Close()
 }
 
-// grace is how long a transaction that holds a partition back is left alone: a
+// graceTime is how long a transaction that holds a partition back is left alone: a
 // living copy is done by then.
-func (c *client) grace() time.Duration { return c.cfg.Timeout / 5 }
+func (c *client) graceTime() time.Duration { return c.cfg.Timeout / 5 }
 
-// bounded returns ctx with the configured timeout, for one request.
-func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return c.within(ctx, c.cfg.Timeout)
+// withRequestTimeout returns ctx with the configured timeout, for one request.
+func (c *client) withRequestTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return c.withTimeout(ctx, c.cfg.Timeout)
 }
 
-func (c *client) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func (c *client) withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, &silence{c.brokers, d})
 }
 
-// check returns an error unless a broker answers, takes the credentials, and is new enough.
-func (c *client) check(ctx context.Context) error {
-	ctx, cancel := c.bounded(ctx)
+// checkCluster returns an error unless a broker answers, takes the credentials, and is new enough.
+func (c *client) checkCluster(ctx context.Context) error {
+	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
 	// Ping distinguishes a refusal from silence: a request is retried for a while, and
 	// may end in the latter.
@@ -94,7 +94,7 @@ func (c *client) check(ctx context.Context) error {
 		err = c.checkVersions(ctx)
 	}
 	if err != nil {
-		return c.explain(ctx, err)
+		return c.explainError(ctx, err)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (c *client) ping(ctx context.Context, broker int32) error {
 	case err.Error() == "unknown broker": // kgo does not export it
 		return errGone
 	}
-	return c.explain(ctx, err)
+	return c.explainError(ctx, err)
 }
 
 // needs are the requests without which this package cannot work, and from which

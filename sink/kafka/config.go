@@ -77,7 +77,7 @@ type TLS struct {
 	ServerName string `yaml:"server_name"`
 }
 
-func (t TLS) on() bool { return t != TLS{} }
+func (t TLS) isEnabled() bool { return t != TLS{} }
 
 // SASL says how to prove who connects. Files are read again at every connect.
 type SASL struct {
@@ -105,7 +105,7 @@ type OAuth2 struct {
 	Scopes           []string          `yaml:"scopes"`
 }
 
-func (o OAuth2) set() bool {
+func (o OAuth2) isSet() bool {
 	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || o.ClientSecretFile != "" || len(o.Scopes) > 0
 }
 

@@ -42,7 +42,7 @@ func (c *Conn) Check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return c.client.check(ctx)
+	return c.client.checkCluster(ctx)
 }
 
 // Reconnected returns a channel that is closed when a broker that was unreachable is next

@@ -31,19 +31,19 @@ type dedupeLoader struct {
 		known      bool
 		moved      time.Time
 		next       []int64
-		checkpoint stored
+		checkpoint storedCheckpoint
 	}
 }
 
-func (l *dedupeLoader) window() int { return cmp.Or(max(0, l.topic.Window), sink.DefaultWindow) }
+func (l *dedupeLoader) windowSize() int { return cmp.Or(max(0, l.topic.Window), sink.DefaultWindow) }
 
-// reach is how many offsets of a partition are read at most to find a window of
+// searchLimit is how many offsets of a partition are read at most to find a window of
 // this feed's newest messages. There are others between them: markers, what was
 // aborted or compacted away, and other feeds'.
-func (l *dedupeLoader) reach() int64 { return 16 * int64(l.window()) }
+func (l *dedupeLoader) searchLimit() int64 { return 16 * int64(l.windowSize()) }
 
-// reset empties ids, for a topic that is as d says.
-func (l *dedupeLoader) reset(d kadm.TopicDetail) {
+// resetIDs empties ids, for a topic that is as d says.
+func (l *dedupeLoader) resetIDs(d kadm.TopicDetail) {
 	l.ids.Reset()
 	l.seen.id, l.seen.known, l.seen.next = d.ID, true, make([]int64, len(d.Partitions))
 }
@@ -53,7 +53,7 @@ func (l *dedupeLoader) reset(d kadm.TopicDetail) {
 // ends. It reads nothing that it has read before, and of a topic without marks never much
 // more than the window, unless other messages are between.
 func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []int64, cp checkpoint.Checkpoint, store *checkpointStore) error {
-	starts, err := l.client.offsets(ctx, d.Topic, d.Partitions.Numbers(), first)
+	starts, err := l.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), firstOffset)
 	if err != nil {
 		return err
 	}
@@ -65,15 +65,15 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 		// The topic is another one, or has lost messages; or a person has moved the
 		// position, perhaps after deleting some; or the cluster has lost the checkpoint with
 		// which ids was caught up, and so perhaps the messages before it.
-		l.reset(d)
+		l.resetIDs(d)
 		l.seen.moved = cp.Moved
-		if err := l.tail(ctx, starts, ends, cp.Count > 0); err != nil {
+		if err := l.loadNewest(ctx, starts, ends, cp.Count > 0); err != nil {
 			return err
 		}
 	} else {
 		// Partitions may have been added.
 		from := append(slices.Clone(l.seen.next), starts[len(l.seen.next):]...)
-		if _, err := l.load(ctx, from, from, ends); err != nil {
+		if _, err := l.loadRange(ctx, from, from, ends); err != nil {
 			// Some of them may be loaded now, and would be twice.
 			l.seen.next = nil
 			return fmt.Errorf("read what the topic holds: %w", err)
@@ -89,27 +89,27 @@ func (l *dedupeLoader) follows(d kadm.TopicDetail, starts, ends []int64) bool {
 		return false
 	}
 	for p, next := range l.seen.next {
-		if starts[p] > next || next > ends[p] || ends[p]-next > l.reach() && !l.ids.Marked() {
+		if starts[p] > next || next > ends[p] || ends[p]-next > l.searchLimit() && !l.ids.Marked() {
 			return false
 		}
 	}
 	return true
 }
 
-// tail loads about the newest messages: a window of them, or all that there are
+// loadNewest loads about the newest messages: a window of them, or all that there are
 // within reach. If one of them has a mark it loads all, for their source wants
 // every mark, however old. If there is not one within reach, though there have
 // been some, it looks further back until it finds one: only that can tell.
-func (l *dedupeLoader) tail(ctx context.Context, starts, ends []int64, some bool) error {
-	all, limit := false, l.reach()
-	for span := 2*int64(l.window())/int64(len(ends)) + 1; ; span *= 4 {
+func (l *dedupeLoader) loadNewest(ctx context.Context, starts, ends []int64, some bool) error {
+	all, limit := false, l.searchLimit()
+	for span := 2*int64(l.windowSize())/int64(len(ends)) + 1; ; span *= 4 {
 		from := slices.Clone(starts)
 		for p := range ends {
 			if !all {
 				from[p] = max(starts[p], ends[p]-min(span, limit))
 			}
 		}
-		loaded, err := l.load(ctx, starts, from, ends)
+		loaded, err := l.loadRange(ctx, starts, from, ends)
 		if err != nil {
 			l.seen.next = nil
 			return fmt.Errorf("read what the topic holds: %w", err)
@@ -119,7 +119,7 @@ func (l *dedupeLoader) tail(ctx context.Context, starts, ends []int64, some bool
 			return nil
 		case l.ids.Marked():
 			all = true
-		case loaded >= l.window(), span >= limit && (l.ids.Len() > 0 || !some):
+		case loaded >= l.windowSize(), span >= limit && (l.ids.Len() > 0 || !some):
 			return nil
 		case span >= limit:
 			limit = math.MaxInt64
@@ -128,11 +128,11 @@ func (l *dedupeLoader) tail(ctx context.Context, starts, ends []int64, some bool
 	}
 }
 
-// load loads the IDs of this feed's messages between offsets of all partitions,
+// loadRange loads the IDs of this feed's messages between offsets of all partitions,
 // the oldest first. It returns how many there were since the time from which on
 // the messages of all partitions are known to be among them; starts are where
 // the partitions start.
-func (l *dedupeLoader) load(ctx context.Context, starts, from, to []int64) (int, error) {
+func (l *dedupeLoader) loadRange(ctx context.Context, starts, from, to []int64) (int, error) {
 	var open []*partitionReader
 	since, whole := int64(0), true
 	size := int64(0)
@@ -145,7 +145,7 @@ func (l *dedupeLoader) load(ctx context.Context, starts, from, to []int64) (int,
 			reader: reader{client: l.client, topic: l.topic.Name, partition: int32(p)},
 			next:   from[p], to: to[p], atMost: max(64<<10, fetchBytes/int32(len(from))),
 		}
-		r, err := t.peek(ctx)
+		r, err := t.peekRecord(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -169,15 +169,15 @@ func (l *dedupeLoader) load(ctx context.Context, starts, from, to []int64) (int,
 				oldest, record = i, t.records[0]
 			}
 		}
-		if l.mine(record) {
-			l.ids.LoadMessage(fields(record.Headers))
+		if l.isOwnRecord(record) {
+			l.ids.LoadMessage(headerFields(record.Headers))
 			if whole && record.Timestamp.UnixMilli() >= since {
 				n++
 			}
 		}
 		t := open[oldest]
 		t.records = t.records[1:]
-		switch r, err := t.peek(ctx); {
+		switch r, err := t.peekRecord(ctx); {
 		case err != nil:
 			return 0, err
 		case r == nil:
@@ -195,10 +195,10 @@ type partitionReader struct {
 	records  []*kgo.Record
 }
 
-// peek returns the next record, nil at the end.
-func (t *partitionReader) peek(ctx context.Context) (*kgo.Record, error) {
+// peekRecord returns the next record, nil at the end.
+func (t *partitionReader) peekRecord(ctx context.Context) (*kgo.Record, error) {
 	for len(t.records) == 0 && t.next < t.to {
-		records, next, err := t.fetch(ctx, t.next, t.to, t.atMost)
+		records, next, err := t.fetchRecords(ctx, t.next, t.to, t.atMost)
 		if errors.Is(err, kerr.OffsetOutOfRange) {
 			return nil, errors.New("messages were deleted while they were read")
 		}
@@ -216,10 +216,10 @@ func (t *partitionReader) peek(ctx context.Context) (*kgo.Record, error) {
 	return t.records[0], nil
 }
 
-// written reports whether the topic has messages of this feed, or may have had some, before
+// hasMessages reports whether the topic has messages of this feed, or may have had some, before
 // the ends of its partitions.
-func (l *dedupeLoader) written(ctx context.Context, d kadm.TopicDetail, ends []int64) (found bool, err error) {
-	starts, err := l.client.offsets(ctx, d.Topic, d.Partitions.Numbers(), first)
+func (l *dedupeLoader) hasMessages(ctx context.Context, d kadm.TopicDetail, ends []int64) (found bool, err error) {
+	starts, err := l.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), firstOffset)
 	if err != nil {
 		return false, err
 	}
@@ -227,13 +227,13 @@ func (l *dedupeLoader) written(ctx context.Context, d kadm.TopicDetail, ends []i
 		from := starts[p]
 		if l.topic.Shared {
 			// All of a topic that others fill for years is too much to read.
-			from = max(from, to-l.reach())
+			from = max(from, to-l.searchLimit())
 		} else if from > 0 {
 			// What is gone counts.
 			return true, nil
 		}
-		err := l.client.scan(ctx, d.Topic, int32(p), from, to, func(r *kgo.Record) (bool, error) {
-			found = l.mine(r)
+		err := l.client.scanRecords(ctx, d.Topic, int32(p), from, to, func(r *kgo.Record) (bool, error) {
+			found = l.isOwnRecord(r)
 			return !found, nil
 		})
 		if err != nil || found {
@@ -243,8 +243,8 @@ func (l *dedupeLoader) written(ctx context.Context, d kadm.TopicDetail, ends []i
 	return false, nil
 }
 
-// mine reports whether a record counts as this feed's.
-func (l *dedupeLoader) mine(r *kgo.Record) bool {
+// isOwnRecord reports whether a record counts as this feed's.
+func (l *dedupeLoader) isOwnRecord(r *kgo.Record) bool {
 	if !l.topic.Shared {
 		return true
 	}
@@ -271,4 +271,6 @@ func (l *dedupeLoader) endsAfter(written kadm.Offsets) []int64 {
 }
 
 // committed records that ids was caught up with a checkpoint that this sink has committed.
-func (l *dedupeLoader) committed(newest stored) { l.seen.checkpoint, l.seen.next = newest, newest.ends }
+func (l *dedupeLoader) committed(newest storedCheckpoint) {
+	l.seen.checkpoint, l.seen.next = newest, newest.ends
+}

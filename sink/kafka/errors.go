@@ -128,9 +128,9 @@ func (e *silence) Error() string {
 	return fmt.Sprintf("no answer from Kafka at %s within %v", e.brokers, e.after)
 }
 
-// explain returns an error that a person can understand for one of a request within ctx. What
+// explainError returns an error that a person can understand for one of a request within ctx. What
 // a person has to correct is permanent.
-func (d *diagnosis) explain(ctx context.Context, err error) error {
+func (d *diagnosis) explainError(ctx context.Context, err error) error {
 	if isKafka(err) {
 		return d.explainKafka(err)
 	}
@@ -177,10 +177,10 @@ func (d *diagnosis) explain(ctx context.Context, err error) error {
 		return feed.Permanent(fmt.Errorf("Kafka at %s refuses the TLS connection: %w; check tls.cert_file", d.brokers, op.Err))
 	case d.refused.Load() && errors.Is(err, io.EOF):
 		return d.errRefused()
-	case errors.As(err, &eof) && d.cfg.SASL.Mechanism == "" && !d.cfg.TLS.on():
+	case errors.As(err, &eof) && d.cfg.SASL.Mechanism == "" && !d.cfg.TLS.isEnabled():
 		return fmt.Errorf("Kafka at %s closes every connection at once: does it expect TLS or SASL on this port? neither is configured", d.brokers)
 	case errors.As(err, &eof):
-		return fmt.Errorf("Kafka at %s closes every connection at once; check brokers, tls, and %s", d.brokers, d.cfg.SASL.describe())
+		return fmt.Errorf("Kafka at %s closes every connection at once; check brokers, tls, and %s", d.brokers, d.cfg.SASL.describeCredentials())
 	case errors.As(err, &op) && op.Op == "dial" && !op.Timeout():
 		return fmt.Errorf("no Kafka broker answers at %s: %w; is it running?", d.brokers, op.Err)
 	case errors.As(err, &late) && late.Timeout():
@@ -221,7 +221,7 @@ func errTooOld(brokers string) error {
 }
 
 func (d *diagnosis) errRefused() error {
-	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", d.brokers, d.cfg.SASL.describe()))
+	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", d.brokers, d.cfg.SASL.describeCredentials()))
 }
 
 // isKafka says whether an error is one that a broker has answered.
@@ -230,11 +230,11 @@ func isKafka(err error) bool {
 	return errors.As(err, &k)
 }
 
-// missing reports whether an error is that a topic does not exist.
-func missing(err error) bool { return errors.Is(err, kerr.UnknownTopicOrPartition) }
+// isMissingTopic reports whether an error is that a topic does not exist.
+func isMissingTopic(err error) bool { return errors.Is(err, kerr.UnknownTopicOrPartition) }
 
-// passes reports whether an error may go away without anybody's help.
-func passes(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, errNoLeader) }
+// isTransient reports whether an error may go away without anybody's help.
+func isTransient(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, errNoLeader) }
 
 var errNoLeader = errors.New("the partition has no leader")
 

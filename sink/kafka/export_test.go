@@ -46,7 +46,7 @@ func (l *Log) Settle(ctx context.Context) error {
 // KeyOf returns an entity's key.
 func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {
 	t.Helper()
-	key, err := s.records.keyOf(e)
+	key, err := s.records.entityKey(e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func (s *Sink) AwaitEnd(t testing.TB) {
 // StoredEnds returns the ends of the topic that the newest checkpoint has.
 func (s *Sink) StoredEnds(t testing.TB) []int64 {
 	t.Helper()
-	last, err := s.inspect(t.Context())
+	last, err := s.readCheckpoint(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,13 +38,13 @@ type reader struct {
 	byID bool
 }
 
-// fetch returns committed records from an offset on and before another, with
+// fetchRecords returns committed records from an offset on and before another, with
 // perhaps some more, and the offset behind what it has read, which may be
 // transaction markers and aborted records alone. It waits for a partition that has
 // no leader, or another one, and for a broker that withholds its answer because of a quota.
-func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
+func (r *reader) fetchRecords(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
 	caller := ctx
-	ctx, cancel := r.client.bounded(caller)
+	ctx, cancel := r.client.withRequestTimeout(caller)
 	defer func() { cancel() }()
 	withheld, report := time.Duration(0), r.client.cfg.Timeout
 	backoff := retry.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
@@ -67,7 +67,7 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 				report *= 2
 			}
 			cancel()
-			ctx, cancel = r.client.within(caller, r.client.cfg.Timeout+throttled.wait)
+			ctx, cancel = r.client.withTimeout(caller, r.client.cfg.Timeout+throttled.wait)
 			continue
 		default:
 			r.known = nil
@@ -76,7 +76,7 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 			}
 			// A topic that was there when the reading began is waited for: a broker that
 			// has just begun may not have heard of it.
-			if !passes(err) || r.recalled && missing(err) {
+			if !isTransient(err) || r.recalled && isMissingTopic(err) {
 				return nil, 0, causeOf(ctx, err)
 			}
 		}
@@ -98,12 +98,12 @@ func (e *throttledError) Error() string {
 }
 
 // errAnew reports that a topic is not the one that was read.
-var errAnew = errors.New("was deleted and created anew while it was read")
+var errRecreated = errors.New("was deleted and created anew while it was read")
 
-// find returns the broker that leads the partition.
-func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
+// findLeader returns the broker that leads the partition.
+func (r *reader) findLeader(ctx context.Context) (*kgo.Broker, error) {
 	if r.known == nil {
-		d, err := r.client.describe(ctx, r.topic)
+		d, err := r.client.describeTopic(ctx, r.topic)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
 	}
 	switch {
 	case *r.id != r.known.ID:
-		return nil, fmt.Errorf("topic %s %w", r.topic, errAnew)
+		return nil, fmt.Errorf("topic %s %w", r.topic, errRecreated)
 	case int(r.partition) >= len(r.known.Partitions):
 		return nil, fmt.Errorf("topic %s has no partition %d any more", r.topic, r.partition)
 	case r.known.Partitions[r.partition].Leader < 0:
@@ -124,12 +124,12 @@ func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
 }
 
 func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
-	got, err := r.ask(ctx, from, atMost, 100*time.Millisecond)
+	got, err := r.requestFetch(ctx, from, atMost, 100*time.Millisecond)
 	if err != nil {
 		return nil, 0, err
 	}
 	var behind int64
-	got.RecordBatches, behind = before(got.RecordBatches, to)
+	got.RecordBatches, behind = cutBatches(got.RecordBatches, to)
 	r.size = int64(len(got.RecordBatches))
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: r.topic, Partition: r.partition,
@@ -137,10 +137,10 @@ func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([
 	return read.Records, max(next, behind), read.Err
 }
 
-// ask asks the partition's leader for what there is from an offset on, and has it wait
+// requestFetch asks the partition's leader for what there is from an offset on, and has it wait
 // for something if there is nothing.
-func (r *reader) ask(ctx context.Context, from int64, atMost int32, wait time.Duration) (*kmsg.FetchResponseTopicPartition, error) {
-	leader, err := r.find(ctx)
+func (r *reader) requestFetch(ctx context.Context, from int64, atMost int32, wait time.Duration) (*kmsg.FetchResponseTopicPartition, error) {
+	leader, err := r.findLeader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (r *reader) ask(ctx context.Context, from int64, atMost int32, wait time.Du
 	req.MaxWaitMillis = int32(wait.Milliseconds())
 	req.MinBytes = 1
 	req.MaxBytes = math.MaxInt32 // the partition's limit is the one that counts
-	req.IsolationLevel = stable.isolation
+	req.IsolationLevel = stableOffset.isolation
 	req.SessionEpoch = -1 // a request without a session
 	t := kmsg.NewFetchRequestTopic()
 	t.Topic, t.TopicID = r.topic, r.known.ID
@@ -178,10 +178,10 @@ func (r *reader) ask(ctx context.Context, from int64, atMost int32, wait time.Du
 	return got, kerr.ErrorForCode(got.ErrorCode)
 }
 
-// before cuts off the batches that start at an offset or behind it, so that they
+// cutBatches cuts off the batches that start at an offset or behind it, so that they
 // are not unpacked, which is most of the work. If there are any it returns where the
 // first of them starts, too: there is nothing between it and what is left.
-func before(batches []byte, to int64) (left []byte, behind int64) {
+func cutBatches(batches []byte, to int64) (left []byte, behind int64) {
 	// The offset and the length behind it are followed by the leader's epoch and
 	// the format. Before format 2 the offset is that of a batch's end.
 	const header, format = 12, 16
@@ -195,12 +195,12 @@ func before(batches []byte, to int64) (left []byte, behind int64) {
 	return batches, 0
 }
 
-// scan calls visit for the committed records of a partition from an offset on and
+// scanRecords calls visit for the committed records of a partition from an offset on and
 // before another, until it says to stop.
-func (c *client) scan(ctx context.Context, topic string, partition int32, from, to int64, visit func(*kgo.Record) (bool, error)) error {
+func (c *client) scanRecords(ctx context.Context, topic string, partition int32, from, to int64, visit func(*kgo.Record) (bool, error)) error {
 	r := reader{client: c, topic: topic, partition: partition}
 	for from < to {
-		records, next, err := r.fetch(ctx, from, to, fetchBytes)
+		records, next, err := r.fetchRecords(ctx, from, to, fetchBytes)
 		if err != nil {
 			return err
 		}

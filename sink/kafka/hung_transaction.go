@@ -83,21 +83,21 @@ func (h *hungTransaction) beforeReuse(ctx context.Context) error {
 	if !h.possible() {
 		return nil
 	}
-	if _, err := h.wait(h.client.cfg.Checkpoints, h.checkpoints.place.partition).toEnd(ctx, nil); err != nil {
+	if _, err := h.newStableWait(h.client.cfg.Checkpoints, h.checkpoints.location.partition).toEnd(ctx, nil); err != nil {
 		return err
 	}
-	d, err := h.client.describe(ctx, h.topic)
+	d, err := h.client.describeTopic(ctx, h.topic)
 	switch {
-	case missing(err):
+	case isMissingTopic(err):
 		return nil // the commit reports it, unless it has no entities
 	case err != nil:
 		return err
 	}
-	_, err = h.wait(d.Topic, d.Partitions.Numbers()...).toEnd(ctx, nil)
+	_, err = h.newStableWait(d.Topic, d.Partitions.Numbers()...).toEnd(ctx, nil)
 	return err
 }
 
-func (h *hungTransaction) wait(topic string, partitions ...int32) stableWait {
+func (h *hungTransaction) newStableWait(topic string, partitions ...int32) stableWait {
 	return stableWait{h.client, topic, partitions, h.client.cfg.Timeout, nil}
 }
 
@@ -116,7 +116,7 @@ func (h *hungTransaction) afterCommit(ctx context.Context, written kadm.Offsets)
 	}
 	answer := make(chan bool, 1)
 	h.ended = answer
-	ctx, cancel := h.client.within(context.WithoutCancel(ctx), endsWithin)
+	ctx, cancel := h.client.withTimeout(context.WithoutCancel(ctx), endsWithin)
 	go func() {
 		defer cancel()
 		for topic, partitions := range written {
@@ -125,7 +125,7 @@ func (h *hungTransaction) afterCommit(ctx context.Context, written kadm.Offsets)
 			for n, last := range partitions {
 				numbers, behind = append(numbers, n), append(behind, last.At)
 			}
-			if _, err := h.wait(topic, numbers...).upTo(ctx, behind); err != nil {
+			if _, err := h.newStableWait(topic, numbers...).upTo(ctx, behind); err != nil {
 				answer <- false
 				return
 			}
@@ -170,7 +170,7 @@ func (h *hungTransaction) awaitEnd(ctx context.Context) error {
 // lastEnded reports whether the last commit of this sink is ended wherever it wrote. It
 // returns errHangs if it never will be.
 func (h *hungTransaction) lastEnded(ctx context.Context) (bool, error) {
-	now, err := h.id.state(ctx)
+	now, err := h.id.describeTransaction(ctx)
 	if err != nil || now.State == "PrepareCommit" { // then the markers are being written
 		return false, err
 	}
@@ -191,15 +191,15 @@ type openPartition struct {
 // stillOpen returns where a producer has a transaction open, among the partitions of
 // the feed's topic and the partition of its checkpoint.
 func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]openPartition, error) {
-	ctx, cancel := h.client.within(ctx, h.client.grace())
+	ctx, cancel := h.client.withTimeout(ctx, h.client.graceTime())
 	defer cancel()
 	var asked kadm.TopicsSet
-	asked.Add(h.client.cfg.Checkpoints, h.checkpoints.place.partition)
-	d, err := h.client.describe(ctx, h.topic)
+	asked.Add(h.client.cfg.Checkpoints, h.checkpoints.location.partition)
+	d, err := h.client.describeTopic(ctx, h.topic)
 	switch {
 	case err == nil:
 		asked.Add(h.topic, d.Partitions.Numbers()...)
-	case !missing(err):
+	case !isMissingTopic(err):
 		return nil, err
 	}
 	producers, err := h.client.admin.DescribeProducers(ctx, asked)
@@ -223,45 +223,45 @@ func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]open
 	return open, nil
 }
 
-// find ends the feed's transaction if it hangs; now is the state of the transactional id.
+// endIfHung ends the feed's transaction if it hangs; now is the state of the transactional id.
 // It does nothing if the outcome is unknown.
 //
 // If the process dies between the two requests of the cure, the outcome is
 // forgotten, and the next Resume aborts the transaction where it hangs. After an error
 // the sink's next Resume goes on with the cure.
-func (h *hungTransaction) find(ctx context.Context, now *kadm.DescribedTransaction) error {
+func (h *hungTransaction) endIfHung(ctx context.Context, now *kadm.DescribedTransaction) error {
 	if !h.possible() {
 		return nil
 	}
-	where, how, err := h.hanging(ctx, now)
+	where, how, err := h.findHung(ctx, now)
 	if err != nil || len(where) == 0 {
 		return nil
 	}
 	// If the state is the same still, no transaction was under way meanwhile, and the open
 	// one was not a living copy's.
-	again, err := h.id.state(ctx)
+	again, err := h.id.describeTransaction(ctx)
 	if err != nil || !sameTransaction(again, now) {
 		return nil
 	}
 	h.client.log.Warn("ending a transaction that the cluster has left open in some partitions",
 		"transactional_id", h.id.name, "partitions", fmt.Sprint(where), "outcome", how)
-	h.transactions.close()
+	h.transactions.closeProducer()
 	p, err := h.client.newProducer(h.id.name, defaultBatch)
 	if err != nil {
 		return err
 	}
 	h.cure = &cure{p, where, how}
-	return h.goOn(ctx)
+	return h.continueCure(ctx)
 }
 
-// hanging returns the partitions in which the feed's transaction hangs, if it ended in
+// findHung returns the partitions in which the feed's transaction hangs, if it ended in
 // the same way in all of them.
-func (h *hungTransaction) hanging(ctx context.Context, now *kadm.DescribedTransaction) (where kadm.TopicsSet, how outcome, err error) {
+func (h *hungTransaction) findHung(ctx context.Context, now *kadm.DescribedTransaction) (where kadm.TopicsSet, how outcome, err error) {
 	open, err := h.stillOpen(ctx, now.ProducerID)
 	if err != nil || len(open) == 0 {
 		return nil, aborted, err
 	}
-	newest, err := h.checkpoints.current(ctx)
+	newest, err := h.checkpoints.readNewest(ctx)
 	if err != nil {
 		return nil, aborted, err
 	}
@@ -306,27 +306,27 @@ func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2, hasCheckpo
 	return aborted, false
 }
 
-// curing reports whether a cure has begun and is not done.
-func (h *hungTransaction) curing() bool { return h.cure != nil }
+// hasCure reports whether a cure has begun and is not done.
+func (h *hungTransaction) hasCure() bool { return h.cure != nil }
 
-// drop forgets a cure that another copy has completed. To go on with it would disturb that
+// dropCure forgets a cure that another copy has completed. To go on with it would disturb that
 // copy.
-func (h *hungTransaction) drop() {
+func (h *hungTransaction) dropCure() {
 	if h.cure != nil {
 		h.client.closeProducer(h.cure.producer)
 		h.cure = nil
 	}
 }
 
-// goOn does the rest of the cure that is under way.
-func (h *hungTransaction) goOn(ctx context.Context) error {
+// continueCure does the rest of the cure that is under way.
+func (h *hungTransaction) continueCure(ctx context.Context) error {
 	c := h.client
 	// The caller's end does not come between the two requests.
-	ctx, cancel := c.within(context.WithoutCancel(ctx), 3*c.cfg.Timeout)
+	ctx, cancel := c.withTimeout(context.WithoutCancel(ctx), 3*c.cfg.Timeout)
 	defer cancel()
 	err := initProducerID(ctx, h.cure.producer)
 	if err == nil {
-		err = h.cure.end(ctx, h.id.name)
+		err = h.cure.endHung(ctx, h.id.name)
 	}
 	switch {
 	case err == nil:
@@ -335,12 +335,12 @@ func (h *hungTransaction) goOn(ctx context.Context) error {
 	default:
 		return causeOf(ctx, err)
 	}
-	h.drop()
+	h.dropCure()
 	return nil
 }
 
-// end makes a transaction of the partitions without any record, and ends it.
-func (c *cure) end(ctx context.Context, transactionalID string) error {
+// endHung makes a transaction of the partitions without any record, and ends it.
+func (c *cure) endHung(ctx context.Context, transactionalID string) error {
 	id, epoch, err := c.producer.ProducerID(ctx)
 	if err != nil {
 		return err

@@ -51,12 +51,12 @@ func TestOutcomeOfAHangingTransactionWhoseCheckpointStands(t *testing.T) {
 	}
 	c := committer{1, 6}
 	for _, test := range []struct {
-		cp   stored
+		cp   storedCheckpoint
 		want bool
 	}{
-		{stored{by: c, byBefore: committer{1, 5}}, true},
-		{stored{by: c, byBefore: c}, false}, // of version 1, and either may hang
-		{stored{by: committer{2, 6}}, false},
+		{storedCheckpoint{by: c, byBefore: committer{1, 5}}, true},
+		{storedCheckpoint{by: c, byBefore: c}, false}, // of version 1, and either may hang
+		{storedCheckpoint{by: committer{2, 6}}, false},
 	} {
 		if got := test.cp.committedBy(c); got != test.want {
 			t.Errorf("%+v was committed by %+v: %v, want %v", test.cp, c, got, test.want)

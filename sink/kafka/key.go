@@ -63,8 +63,8 @@ var badEscape = regexp.MustCompile(`~([^01]|$)`)
 // keyer returns the key of an entity, or an error that says why it has none.
 type keyer func(feed.Entity) ([]byte, error)
 
-// keyer is nil for no key.
-func (k Key) keyer() keyer {
+// newKeyer is nil for no key.
+func (k Key) newKeyer() keyer {
 	if k == "" {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (k Key) keyer() keyer {
 	return func(e feed.Entity) ([]byte, error) {
 		d := json.NewDecoder(bytes.NewReader(e.Body))
 		d.UseNumber()
-		key, err := at(d, names)
+		key, err := findValue(d, names)
 		switch {
 		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(e.Body)) == 0:
 			return nil, errors.New("its body is empty")
@@ -102,7 +102,7 @@ func (k Key) keyer() keyer {
 // Find returns a function that finds the key of a message, whoever wrote it; ok is
 // false if it has none. For the empty Key it is nil.
 func (k Key) Find() func(header feed.Header, body []byte) (key string, ok bool) {
-	of := k.keyer()
+	of := k.newKeyer()
 	if of == nil {
 		return nil
 	}
@@ -117,15 +117,15 @@ var (
 	errNoText  = errors.New("no text")
 )
 
-// at reads on to the place that names lead to, and returns what is there. It
+// findValue reads on to the place that names lead to, and returns what is there. It
 // reads no further than that.
-func at(d *json.Decoder, names []string) ([]byte, error) {
+func findValue(d *json.Decoder, names []string) ([]byte, error) {
 	t, err := d.Token()
 	if err != nil {
 		return nil, err
 	}
 	if len(names) == 0 {
-		return text(t)
+		return keyText(t)
 	}
 	switch t {
 	case json.Delim('{'):
@@ -135,18 +135,18 @@ func at(d *json.Decoder, names []string) ([]byte, error) {
 				return nil, err
 			}
 			if name == names[0] {
-				return at(d, names[1:])
+				return findValue(d, names[1:])
 			}
-			if err := skip(d); err != nil {
+			if err := skipValue(d); err != nil {
 				return nil, err
 			}
 		}
 	case json.Delim('['):
 		for i := 0; d.More(); i++ {
 			if fmt.Sprint(i) == names[0] {
-				return at(d, names[1:])
+				return findValue(d, names[1:])
 			}
-			if err := skip(d); err != nil {
+			if err := skipValue(d); err != nil {
 				return nil, err
 			}
 		}
@@ -160,13 +160,13 @@ func at(d *json.Decoder, names []string) ([]byte, error) {
 	return nil, errNothing
 }
 
-func skip(d *json.Decoder) error {
+func skipValue(d *json.Decoder) error {
 	var ignored json.RawMessage
 	return d.Decode(&ignored)
 }
 
-// text is what a key is made of.
-func text(t json.Token) ([]byte, error) {
+// keyText is what a key is made of.
+func keyText(t json.Token) ([]byte, error) {
 	switch v := t.(type) {
 	case string:
 		return []byte(v), nil

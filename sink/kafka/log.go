@@ -39,31 +39,31 @@ type Log struct {
 	mu      sync.Mutex // guards what follows
 	checked time.Time  // when the topic was last found to be fit
 	fit     kadm.TopicID
-	found   found
+	found   foundTopic
 	// rest belongs to who goes on where the last read ended, for as long as expiry
 	// runs.
 	rest   rest
 	expiry *time.Timer
 }
 
-// found is the topic as it was found last.
-type found struct {
+// foundTopic is the topic as it was found last.
+type foundTopic struct {
 	kadm.TopicDetail
 	// at is when the cluster last described it so, or answered to its id.
 	at time.Time
 	// end is that of the last span, and high the offset behind the newest record then,
 	// be it committed or not.
 	end, high int64
-	ids       ids
+	ids       fetchKey
 }
 
-// ids says whether a cluster is asked for what a topic has by the topic's id, or, before
+// fetchKey says whether a cluster is asked for what a topic has by the topic's id, or, before
 // Kafka 3.1, by its name, so that nobody can tell whether the answer is about one that
 // was made anew. It is not known before it was asked.
-type ids int
+type fetchKey int
 
 const (
-	_ ids = iota
+	_ fetchKey = iota
 	byID
 	byName
 )
@@ -92,26 +92,26 @@ func newLog(c *client, topic string, partition int32) *Log {
 // or partition that is not there is [feed.ErrNoTopic], and a compacted topic is
 // refused: its messages vanish from the middle.
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
-	span, err := l.span(ctx)
+	span, err := l.readSpan(ctx)
 	if err != nil {
-		return feed.Span{}, fmt.Errorf("look at the positions: %w", l.explain(ctx, err))
+		return feed.Span{}, fmt.Errorf("look at the positions: %w", l.explainError(ctx, err))
 	}
 	return span, nil
 }
 
-func (l *Log) span(ctx context.Context) (feed.Span, error) {
-	if span, ok := l.glance(ctx); ok {
+func (l *Log) readSpan(ctx context.Context) (feed.Span, error) {
+	if span, ok := l.fetchSpan(ctx); ok {
 		return span, nil
 	}
-	d, err := l.check(ctx)
+	d, err := l.checkTopic(ctx)
 	if err != nil {
 		return feed.Span{}, err
 	}
 	var at [2]int64
 	var asked errgroup.Group
-	for i, of := range []boundary{first, stable} {
+	for i, of := range []offsetSpec{firstOffset, stableOffset} {
 		asked.Go(func() error {
-			offsets, err := l.client.offsets(ctx, l.topic, []int32{l.partition}, of)
+			offsets, err := l.client.listOffsets(ctx, l.topic, []int32{l.partition}, of)
 			if err == nil {
 				at[i] = offsets[0]
 			}
@@ -137,21 +137,21 @@ func spanOf(id kadm.TopicID, first, stable int64) feed.Span {
 	}
 }
 
-// glance is span by one request in place of three: whoever fetches from the end of a
+// fetchSpan is span by one request in place of three: whoever fetches from the end of a
 // partition learns both its ends, and that it is that of the same topic. It is not ok if
 // the cluster has to be asked in full.
-func (l *Log) glance(ctx context.Context) (_ feed.Span, ok bool) {
+func (l *Log) fetchSpan(ctx context.Context) (_ feed.Span, ok bool) {
 	l.mu.Lock()
 	was, fit := l.found, l.isFit()
 	l.mu.Unlock()
 	if !fit || was.ids == byName || was.high == 0 || was.Partitions[l.partition].Leader < 0 {
 		return feed.Span{}, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, glanceFor)
+	ctx, cancel := context.WithTimeout(ctx, fetchSpanTimeout)
 	defer cancel()
 	r := reader{client: l.client, topic: l.topic, partition: l.partition, known: &was.TopicDetail}
 	now := time.Now()
-	got, err := r.ask(ctx, was.high, 1, 0)
+	got, err := r.requestFetch(ctx, was.high, 1, 0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -176,7 +176,7 @@ func (l *Log) glance(ctx context.Context) (_ feed.Span, ok bool) {
 
 // glanceFor is how long a glance may take, so that a leader that is gone does not cost
 // all the time that there is.
-const glanceFor = time.Second
+const fetchSpanTimeout = time.Second
 
 // Read returns the committed messages from one offset on and before another, which
 // is at most the end of the partition's span. It holds about a thousand of them at
@@ -186,86 +186,86 @@ const glanceFor = time.Second
 // cluster takes longer to be asked than to answer with more.
 func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
-		d, recalled, err := l.recall(ctx)
+		d, recalled, err := l.cachedTopic(ctx)
 		r := reader{client: l.client, topic: l.topic, partition: l.partition, known: &d, recalled: recalled}
 		for next := int64(from); err == nil && next < int64(to); {
-			had, goesOn := l.kept(d.ID, next)
+			had, goesOn := l.restFrom(d.ID, next)
 			switch {
 			case had.to > next:
 			case goesOn:
-				had, err = l.load(ctx, &r, next, next+2*loadRecords)
+				had, err = l.loadRange(ctx, &r, next, next+2*recordsPerLoad)
 			default:
-				had, err = l.load(ctx, &r, next, min(int64(to), next+loadRecords))
+				had, err = l.loadRange(ctx, &r, next, min(int64(to), next+recordsPerLoad))
 			}
 			for i, k := range had.records {
 				// Whoever leaves at a record goes on with it.
-				if k.Offset >= int64(to) || !yield(record(k), nil) {
-					l.keep(rest{d.ID, min(next, int64(to)), had.to, had.records[i:], had.bytes})
+				if k.Offset >= int64(to) || !yield(toFeedRecord(k), nil) {
+					l.keepRest(rest{d.ID, min(next, int64(to)), had.to, had.records[i:], had.bytes})
 					return
 				}
 				next = k.Offset + 1
 			}
 			if next = had.to; next >= int64(to) {
-				l.keep(rest{id: d.ID, from: int64(to), to: next})
+				l.keepRest(rest{id: d.ID, from: int64(to), to: next})
 			}
 		}
-		if errors.Is(err, errAnew) || missing(err) && !errors.Is(err, feed.ErrNoTopic) {
+		if errors.Is(err, errRecreated) || isMissingTopic(err) && !errors.Is(err, feed.ErrNoTopic) {
 			err = fmt.Errorf("%w (%w)", feed.ErrNoTopic, err)
 		}
 		if err != nil {
-			yield(feed.Record{}, fmt.Errorf("read: %w", l.explain(ctx, err)))
+			yield(feed.Record{}, fmt.Errorf("read: %w", l.explainError(ctx, err)))
 		}
 	}
 }
 
-// recall returns the topic as it was found last if that was a moment ago, and otherwise
+// cachedTopic returns the topic as it was found last if that was a moment ago, and otherwise
 // as it is.
-func (l *Log) recall(ctx context.Context) (d kadm.TopicDetail, recalled bool, err error) {
+func (l *Log) cachedTopic(ctx context.Context) (d kadm.TopicDetail, recalled bool, err error) {
 	l.mu.Lock()
-	d, recalled = l.found.TopicDetail, l.found.ids == byID && l.isFit() && time.Since(l.found.at) < recallFor
+	d, recalled = l.found.TopicDetail, l.found.ids == byID && l.isFit() && time.Since(l.found.at) < topicCacheTime
 	l.mu.Unlock()
 	if !recalled {
-		d, err = l.check(ctx)
+		d, err = l.checkTopic(ctx)
 	}
 	return d, recalled, err
 }
 
 // recallFor is for how long a reader goes by what was found before. The cluster answers
 // to the topic's id, so it is never another one that is read.
-const recallFor = time.Second
+const topicCacheTime = time.Second
 
 const (
-	// keptFor is how long the rest of a read waits for who goes on with it, and
+	// restLifetime is how long the rest of a read waits for who goes on with it, and
 	// keptBytes how much it may take.
-	keptFor   = 2 * time.Second
-	keptBytes = 4 << 20
+	restLifetime = 2 * time.Second
+	maxRestBytes = 4 << 20
 )
 
-// keep keeps r for the page behind it, if it is not too large, and the topic can be told
+// keepRest keeps r for the page behind it, if it is not too large, and the topic can be told
 // from one that is made anew.
-func (l *Log) keep(r rest) {
+func (l *Log) keepRest(r rest) {
 	if r.id == (kadm.TopicID{}) {
 		return
 	}
-	if r.bytes > keptBytes {
+	if r.bytes > maxRestBytes {
 		r = rest{id: r.id, from: r.from, to: r.from}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rest = r
 	if l.expiry == nil {
-		l.expiry = time.AfterFunc(keptFor, func() {
+		l.expiry = time.AfterFunc(restLifetime, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.rest = rest{}
 		})
 	}
-	l.expiry.Reset(keptFor)
+	l.expiry.Reset(restLifetime)
 }
 
-// kept returns what was kept from an offset on, if something was. It says whether who
+// restFrom returns what was kept from an offset on, if something was. It says whether who
 // reads there goes on where the last read ended.
-func (l *Log) kept(id kadm.TopicID, from int64) (_ rest, goesOn bool) {
+func (l *Log) restFrom(id kadm.TopicID, from int64) (_ rest, goesOn bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.rest
@@ -278,17 +278,17 @@ func (l *Log) kept(id kadm.TopicID, from int64) (_ rest, goesOn bool) {
 }
 
 // loadRecords is about how many records are read at once.
-const loadRecords = 1000
+const recordsPerLoad = 1000
 
-// load returns records from an offset on and before another, with perhaps some
+// loadRange returns records from an offset on and before another, with perhaps some
 // more.
-func (l *Log) load(ctx context.Context, r *reader, from, to int64) (rest, error) {
+func (l *Log) loadRange(ctx context.Context, r *reader, from, to int64) (rest, error) {
 	for {
 		// Batches may be unpacked to a thousand times their size, and the last of them
 		// to more than is asked for.
-		n := min(to-from, max(1, keptBytes*3/4/l.unpacked.Load()))
+		n := min(to-from, max(1, maxRestBytes*3/4/l.unpacked.Load()))
 		size := min(fetchBytes, n*l.stored.Load()*5/4)
-		records, next, err := r.fetch(ctx, from, from+n, int32(size))
+		records, next, err := r.fetchRecords(ctx, from, from+n, int32(size))
 		if err == nil {
 			got := rest{from: from, to: next, records: records}
 			for _, k := range records {
@@ -305,7 +305,7 @@ func (l *Log) load(ctx context.Context, r *reader, from, to int64) (rest, error)
 			return rest{}, err
 		}
 		// Retention has taken them, perhaps this moment.
-		start, lost := l.client.offsets(ctx, l.topic, []int32{l.partition}, first)
+		start, lost := l.client.listOffsets(ctx, l.topic, []int32{l.partition}, firstOffset)
 		switch {
 		case lost != nil:
 			return rest{}, lost
@@ -321,15 +321,15 @@ func (l *Log) load(ctx context.Context, r *reader, from, to int64) (rest, error)
 // heldBeside is about what a record takes beside its key, its value and its headers.
 const heldBeside = 512
 
-// record is a message as it is read back.
-func record(r *kgo.Record) feed.Record {
+// toFeedRecord is a message as it is read back.
+func toFeedRecord(r *kgo.Record) feed.Record {
 	return feed.Record{
-		Position: uint64(r.Offset), Time: r.Timestamp, Header: fields(r.Headers), Body: r.Value, Key: r.Key, Tombstone: r.Value == nil,
+		Position: uint64(r.Offset), Time: r.Timestamp, Header: headerFields(r.Headers), Body: r.Value, Key: r.Key, Tombstone: r.Value == nil,
 	}
 }
 
-// fields is a record's headers as a list. Its values share one piece of memory.
-func fields(headers []kgo.RecordHeader) feed.Header {
+// headerFields is a record's headers as a list. Its values share one piece of memory.
+func headerFields(headers []kgo.RecordHeader) feed.Header {
 	size := 0
 	for _, h := range headers {
 		size += len(h.Value)
@@ -345,12 +345,12 @@ func fields(headers []kgo.RecordHeader) feed.Header {
 	return list
 }
 
-// check returns the topic as the cluster describes it, or an error if it cannot be
+// checkTopic returns the topic as the cluster describes it, or an error if it cannot be
 // read back.
-func (l *Log) check(ctx context.Context) (kadm.TopicDetail, error) {
-	d, err := l.client.describe(ctx, l.topic)
+func (l *Log) checkTopic(ctx context.Context) (kadm.TopicDetail, error) {
+	d, err := l.client.describeTopic(ctx, l.topic)
 	switch {
-	case missing(err):
+	case isMissingTopic(err):
 		return d, fmt.Errorf("%w (%w)", feed.ErrNoTopic, err)
 	case err != nil:
 		return d, err
@@ -364,7 +364,7 @@ func (l *Log) check(ctx context.Context) (kadm.TopicDetail, error) {
 	if known {
 		return d, nil
 	}
-	config, err := l.client.config(ctx, l.topic)
+	config, err := l.client.topicConfig(ctx, l.topic)
 	if err != nil {
 		return d, err
 	}
@@ -381,9 +381,9 @@ func (l *Log) check(ctx context.Context) (kadm.TopicDetail, error) {
 // locked mu.
 func (l *Log) isFit() bool { return l.fit == l.found.ID && time.Since(l.checked) < recheck }
 
-func (l *Log) explain(ctx context.Context, err error) error {
+func (l *Log) explainError(ctx context.Context, err error) error {
 	if !errors.Is(err, feed.ErrNoTopic) {
-		err = l.client.explain(ctx, err)
+		err = l.client.explainError(ctx, err)
 	}
 	return fmt.Errorf("topic %q: %w", l.topic, err)
 }

@@ -13,7 +13,7 @@ import (
 
 // minAge is how old what a client knows of topics may be at least before it asks
 // again after a broker has said that it is wrong.
-const minAge = 250 * time.Millisecond
+const metadataMinAge = 250 * time.Millisecond
 
 // options returns the options that every client has. It reads every file once,
 // so that one that cannot be read is an error now and not a puzzle later.
@@ -27,11 +27,11 @@ func (c Config) options(log *slog.Logger) ([]kgo.Opt, error) {
 		kgo.RequestTimeoutOverhead(c.Timeout),
 		kgo.RetryTimeout(c.Timeout),
 		// Topics are created and looked at by people and other programs, too.
-		kgo.MetadataMinAge(minAge),
+		kgo.MetadataMinAge(metadataMinAge),
 		// This program's own affairs are its own.
 		kgo.DisableClientMetrics(),
 	}
-	if c.TLS.on() {
+	if c.TLS.isEnabled() {
 		settings, err := c.TLS.settings()
 		if err != nil {
 			return nil, err

@@ -76,13 +76,13 @@ func (r *reconnects) suspect(broker int32, unreachable bool) {
 		return
 	}
 	if len(r.suspects) == 0 {
-		go r.probe()
+		go r.probeSuspects()
 	}
 	r.suspects[broker] = r.suspects[broker] || unreachable
 }
 
-// probe asks all suspects until there are none.
-func (r *reconnects) probe() {
+// probeSuspects asks all suspects until there are none.
+func (r *reconnects) probeSuspects() {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
@@ -91,7 +91,7 @@ func (r *reconnects) probe() {
 		r.mu.Unlock()
 		var asking sync.WaitGroup
 		for _, broker := range brokers {
-			asking.Go(func() { r.ask(broker) })
+			asking.Go(func() { r.probeBroker(broker) })
 		}
 		asking.Wait()
 		r.mu.Lock()
@@ -108,8 +108,8 @@ func (r *reconnects) probe() {
 	}
 }
 
-// ask asks a suspect, and announces it if it is reachable again.
-func (r *reconnects) ask(broker int32) {
+// probeBroker asks a suspect, and announces it if it is reachable again.
+func (r *reconnects) probeBroker(broker int32) {
 	ctx, cancel := context.WithTimeout(r.ctx, probeTimeout)
 	defer cancel()
 	err := r.ping(ctx, broker)

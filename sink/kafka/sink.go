@@ -45,7 +45,7 @@ func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
 	s := &Sink{
 		client: c, topic: t,
 		check:        topicCheck{c, t},
-		records:      recordMaker{topic: t, key: t.Key.keyer(), broker: c.cfg.Brokers[0]},
+		records:      recordMaker{topic: t, key: t.Key.newKeyer(), broker: c.cfg.Brokers[0]},
 		checkpoints:  checkpointStore{client: c, topic: checkpoints, to: t, newest: noCheckpoint},
 		dedupe:       dedupeLoader{client: c, topic: t, ids: sink.NewIDs(t.Window)},
 		transactions: transactions{client: c, id: id},
@@ -62,7 +62,7 @@ func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }
 // Fits returns an error for an entity that cannot be published as it is: one
 // that is too large with its headers, which matches [sink.ErrTooLarge], or one
 // that has no key though it needs one.
-func (s *Sink) Fits(e feed.Entity) error { return s.records.fits(e) }
+func (s *Sink) Fits(e feed.Entity) error { return s.records.checkEntity(e) }
 
 // Resume checks that the topic is fit to be committed to, and creates it if it is
 // missing and the configuration says so. It returns the stored checkpoint, having
@@ -72,53 +72,53 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.IDs().Rollback()
 	was := s.checkpoints.newest
 	var cp checkpoint.Checkpoint
-	err := s.do(ctx, func(ctx context.Context) (err error) {
+	err := s.withExplainedErrors(ctx, func(ctx context.Context) (err error) {
 		// Another copy may commit while the IDs are read, and they would be
 		// ahead of the checkpoint: the next commit would be refused, but what is
 		// read until then would look repeated.
 		for range 3 {
 			var again bool
-			if cp, again, err = s.resume(ctx); err != nil || !again {
+			if cp, again, err = s.resumeOnce(ctx); err != nil || !again {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil || !s.checkpoints.newest.is(was) || s.transactions.batch != s.records.largestBatch() {
+	if err != nil || !s.checkpoints.newest.equals(was) || s.transactions.batch != s.records.largestBatch() {
 		// The producer has been fenced by the copy that made the newest checkpoint, or the
 		// topic takes other batches now.
-		s.transactions.close()
+		s.transactions.closeProducer()
 	}
 	if err != nil {
 		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
 	}
-	s.hung.drop()
+	s.hung.dropCure()
 	s.ready = true
 	return cp, nil
 }
 
-func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool, err error) {
+func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again bool, err error) {
 	store, seen := &s.checkpoints, &s.dedupe.seen
-	was := store.place
-	feeds, err := store.find(ctx, s.topic.Create, s.client.cfg.Timeout, s.watchTransaction())
+	was := store.location
+	feeds, err := store.findCheckpoints(ctx, s.topic.Create, s.client.cfg.Timeout, s.watchTransaction())
 	if err != nil {
 		return cp, false, err
 	}
-	if store.place != was {
-		seen.known, seen.checkpoint = seen.known && was == place{}, noCheckpoint
+	if store.location != was {
+		seen.known, seen.checkpoint = seen.known && was == topicPartition{}, noCheckpoint
 	}
-	if err := store.foreign(feeds); err != nil {
+	if err := store.checkForeign(feeds); err != nil {
 		return cp, false, err
 	}
-	store.newest = feeds.of(s.topic.Feed)
+	store.newest = feeds.forFeed(s.topic.Feed)
 	found := store.newest.offset >= 0
 	if found {
 		s.placed = true
-		if cp, err = decode(store.newest.data, s.topic.Feed); err != nil {
+		if cp, err = decodeCheckpoint(store.newest.data, s.topic.Feed); err != nil {
 			return cp, false, err
 		}
 	}
-	d, limit, err := s.check.check(ctx, store.newest, cp.Count == 0 && (found || !seen.known))
+	d, limit, err := s.check.ensureTopic(ctx, store.newest, cp.Count == 0 && (found || !seen.known))
 	if err != nil {
 		return cp, false, err
 	}
@@ -132,33 +132,33 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 		return cp, false, err
 	}
 	if !found {
-		if found, err = s.dedupe.written(ctx, d, ends); err != nil {
+		if found, err = s.dedupe.hasMessages(ctx, d, ends); err != nil {
 			return cp, false, err
 		}
 		if !found {
-			s.dedupe.reset(d)
+			s.dedupe.resetIDs(d)
 			seen.next, seen.checkpoint = ends, store.newest
 			return cp, false, nil
 		}
 	} else if err := s.dedupe.catchUp(ctx, d, ends, cp, store); err != nil {
 		return cp, false, err
 	}
-	now, err := store.current(ctx)
+	now, err := store.readNewest(ctx)
 	if err != nil {
 		return cp, false, err
 	}
 	if now.offset < 0 && store.newest.offset < 0 {
 		return cp, false, s.errMissing()
 	}
-	return cp, !now.is(store.newest), nil
+	return cp, !now.equals(store.newest), nil
 }
 
 // watchTransaction returns what is done while Resume waits for a partition.
 func (s *Sink) watchTransaction() meanwhile {
-	return newAbandonedTransaction(&s.transactions, &s.hung).check
+	return newAbandonedTransaction(&s.transactions, &s.hung).abortIfAbandoned
 }
 
-func decode(data []byte, feedName string) (checkpoint.Checkpoint, error) {
+func decodeCheckpoint(data []byte, feedName string) (checkpoint.Checkpoint, error) {
 	cp, err := checkpoint.Decode(data)
 	if err != nil {
 		return cp, fmt.Errorf("%w; if no newer feedbridge wrote it, set it anew with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, feedName)
@@ -171,20 +171,20 @@ func (s *Sink) errMissing() error {
 		"or start the feed over with 'feedbridge checkpoint reset %[2]s'", checkpoint.ErrMissing, s.topic.Feed))
 }
 
-// do runs f and makes its errors understandable.
-func (s *Sink) do(ctx context.Context, f func(context.Context) error) error {
+// withExplainedErrors runs f and makes its errors understandable.
+func (s *Sink) withExplainedErrors(ctx context.Context, f func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err := f(ctx); err != nil {
-		return fmt.Errorf("topic %q: %w", s.topic.Name, s.explain(ctx, err))
+		return fmt.Errorf("topic %q: %w", s.topic.Name, s.explainError(ctx, err))
 	}
 	return nil
 }
 
-// explain turns the error of something that was done within ctx into what a
+// explainError turns the error of something that was done within ctx into what a
 // person can understand.
-func (s *Sink) explain(ctx context.Context, err error) error {
+func (s *Sink) explainError(ctx context.Context, err error) error {
 	cfg, id := s.client.cfg, s.transactions.id.name
 	switch {
 	case errors.Is(err, feed.ErrPermanent), errors.Is(err, checkpoint.ErrConflict):
@@ -203,11 +203,11 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 			s.topic.Name, cfg.Checkpoints, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
-	case missing(err) && !s.topic.Create:
+	case isMissingTopic(err) && !s.topic.Create:
 		if strings.Contains(err.Error(), cfg.Checkpoints) {
-			return missingCheckpointTopic(s.client, s.topic.Replication).errNone()
+			return missingCheckpointTopic(s.client, s.topic.Replication).errMissing()
 		}
-		return s.check.missing().errNone()
+		return s.check.missingTopic().errMissing()
 	}
-	return s.client.explain(ctx, err)
+	return s.client.explainError(ctx, err)
 }

@@ -29,20 +29,20 @@ type topicCheck struct {
 // defaultLimit is max.message.bytes where nobody has set it.
 const defaultLimit = 1048588
 
-// check returns the topic, and its largest batch in bytes. It creates a topic that is missing,
+// ensureTopic returns the topic, and its largest batch in bytes. It creates a topic that is missing,
 // if the configuration says so and mayBeNew.
-func (t topicCheck) check(ctx context.Context, last stored, mayBeNew bool) (d kadm.TopicDetail, limit int64, err error) {
+func (t topicCheck) ensureTopic(ctx context.Context, last storedCheckpoint, mayBeNew bool) (d kadm.TopicDetail, limit int64, err error) {
 	if t.topic.Name == t.client.cfg.Checkpoints {
 		return d, 0, feed.Permanent(errors.New("this is the topic for checkpoints; give the feed another one"))
 	}
-	d, err = t.client.describe(ctx, t.topic.Name)
+	d, err = t.client.describeTopic(ctx, t.topic.Name)
 	switch {
-	case missing(err) && !mayBeNew:
+	case isMissingTopic(err) && !mayBeNew:
 		// To create it anew would publish the feed from the checkpoint on, and
 		// hide that the history is gone.
 		return d, 0, t.errGone()
-	case missing(err) && t.topic.Create:
-		d, err = t.missing().create(ctx)
+	case isMissingTopic(err) && t.topic.Create:
+		d, err = t.missingTopic().createTopic(ctx)
 	}
 	if err == nil {
 		err = t.sameTopic(d, last)
@@ -50,12 +50,12 @@ func (t topicCheck) check(ctx context.Context, last stored, mayBeNew bool) (d ka
 	if err != nil {
 		return d, 0, err
 	}
-	limit, err = t.fit(ctx, d)
+	limit, err = t.checkFit(ctx, d)
 	return d, limit, err
 }
 
-// missing returns the topic as it is created.
-func (t topicCheck) missing() newTopic {
+// missingTopic returns the topic as it is created.
+func (t topicCheck) missingTopic() newTopic {
 	config := append([]string{"retention.ms=-1"}, t.topic.Config...)
 	return newTopic{t.client, t.topic.Name, t.topic.Partitions, t.topic.Replication, config}
 }
@@ -67,7 +67,7 @@ func (t topicCheck) errGone() error {
 
 // sameTopic returns an error unless the topic is the one that its checkpoint was
 // made for, as far as is known.
-func (t topicCheck) sameTopic(d kadm.TopicDetail, last stored) error {
+func (t topicCheck) sameTopic(d kadm.TopicDetail, last storedCheckpoint) error {
 	if id := idText(d.ID); last.topic == "" || id == "" || id == last.topic {
 		return nil
 	}
@@ -76,13 +76,13 @@ func (t topicCheck) sameTopic(d kadm.TopicDetail, last stored) error {
 		checkpoint.ErrMissing, t.topic.Feed))
 }
 
-// fit returns the largest batch that the topic takes, or an error that names
+// checkFit returns the largest batch that the topic takes, or an error that names
 // everything that makes it unfit.
-func (t topicCheck) fit(ctx context.Context, d kadm.TopicDetail) (limit int64, err error) {
+func (t topicCheck) checkFit(ctx context.Context, d kadm.TopicDetail) (limit int64, err error) {
 	if err := mayUse(t.client.cfg, d); err != nil {
 		return 0, err
 	}
-	config, err := t.client.config(ctx, d.Topic)
+	config, err := t.client.topicConfig(ctx, d.Topic)
 	if err != nil {
 		return 0, err
 	}
@@ -125,10 +125,10 @@ func mayUse(cfg Config, d kadm.TopicDetail) error {
 		strings.Join(lacking, " or "), d.Topic, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
 }
 
-// forgets returns the settings in the topic's configuration by which it loses messages of the
+// retentionLimits returns the settings in the topic's configuration by which it loses messages of the
 // feed in time; none if it keeps all of them, or if this user may not see the configuration.
-func (t topicCheck) forgets(ctx context.Context) ([]string, error) {
-	config, err := t.client.config(ctx, t.topic.Name)
+func (t topicCheck) retentionLimits(ctx context.Context) ([]string, error) {
+	config, err := t.client.topicConfig(ctx, t.topic.Name)
 	var limits []string
 	policy := config["cleanup.policy"]
 	// With the entity's ID for a key, compaction leaves the newest of each ID,
@@ -165,7 +165,7 @@ func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, atLeast 
 		if !errors.Is(err, errHeldBack) {
 			return ends, err
 		}
-		lost := t.lost(ctx, d, atLeast)
+		lost := t.checkLost(ctx, d, atLeast)
 		switch {
 		case lost == nil:
 			return nil, err
@@ -175,10 +175,10 @@ func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, atLeast 
 	}
 }
 
-// stayLost returns the error of lost if it stays for lostAfter.
-func (t topicCheck) stayLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
+// confirmLost returns the error of lost if it stays for lostAfter.
+func (t topicCheck) confirmLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
 	for began := time.Now(); ; {
-		lost := t.lost(ctx, d, atLeast)
+		lost := t.checkLost(ctx, d, atLeast)
 		if !errors.Is(lost, checkpoint.ErrLost) || time.Since(began) >= lostAfter {
 			return lost
 		}
@@ -188,10 +188,10 @@ func (t topicCheck) stayLost(ctx context.Context, d kadm.TopicDetail, atLeast []
 	}
 }
 
-// lost returns an error that matches [checkpoint.ErrLost] if a partition of the topic does
+// checkLost returns an error that matches [checkpoint.ErrLost] if a partition of the topic does
 // not reach atLeast, as far as the broker knows that answers.
-func (t topicCheck) lost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
-	ends, err := t.client.offsets(ctx, d.Topic, d.Partitions.Numbers(), end)
+func (t topicCheck) checkLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
+	ends, err := t.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), endOffset)
 	if err != nil {
 		return err
 	}

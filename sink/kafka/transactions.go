@@ -45,14 +45,14 @@ func (t *transactions) initialize(ctx context.Context, batch int32) error {
 		return err
 	}
 	t.producer, t.batch, t.connections = p, batch, connections
-	ctx, cancel := t.client.bounded(ctx)
+	ctx, cancel := t.client.withRequestTimeout(ctx)
 	defer cancel()
 	return causeOf(ctx, initProducerID(ctx, p))
 }
 
-// send writes records in the transaction that is open, and waits until they are
+// sendRecords writes records in the transaction that is open, and waits until they are
 // acknowledged.
-func (t *transactions) send(ctx context.Context, records []kgo.Record) error {
+func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record) error {
 	p := t.producer
 	// A closed client fails everything that it waits for.
 	stop := context.AfterFunc(ctx, p.Close)
@@ -73,20 +73,20 @@ func (t *transactions) send(ctx context.Context, records []kgo.Record) error {
 // yet.
 func (t *transactions) commit(ctx context.Context, written kadm.Offsets) error {
 	deadline, _ := ctx.Deadline()
-	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNoWord)
+	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNotConfirmed)
 	defer cancel()
-	if err := waitNoted(ctx, t.producer, written); err != nil {
+	if err := waitForMetadata(ctx, t.producer, written); err != nil {
 		return err
 	}
 	return causeOf(ctx, t.producer.EndTransaction(ctx, kgo.TryCommit))
 }
 
-// waitNoted waits until the client has noted the partitions that it has written to. When it
+// waitForMetadata waits until the client has noted the partitions that it has written to. When it
 // learns of a topic it sends what has waited for that first, and all may be written and
 // answered before it has made the note. EndTransaction sees only what is noted: if that
 // is nothing it aborts and returns no error, and a partition that it does not see goes on
 // with its sequence numbers, which the cluster refuses in the next transaction.
-func waitNoted(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
+func waitForMetadata(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
 	for _, at := range written.Sorted() {
 		for {
 			if leader, _, _ := p.PartitionLeader(at.Topic, at.Partition); leader >= 0 {
@@ -100,10 +100,10 @@ func waitNoted(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
 	return nil
 }
 
-var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")
+var errNotConfirmed = errors.New("the cluster has not said in time whether the transaction is committed")
 
-// close closes the producer. The next commit takes over again.
-func (t *transactions) close() {
+// closeProducer closes the producer. The next commit takes over again.
+func (t *transactions) closeProducer() {
 	if t.producer != nil {
 		t.client.closeProducer(t.producer)
 		t.producer = nil
@@ -123,7 +123,7 @@ func (t *transactions) abandon(ctx context.Context, why error) {
 	if !isFenced(why) {
 		t.abort(ctx)
 	}
-	t.close()
+	t.closeProducer()
 }
 
 // abort aborts the transaction by initializing the transactional id, in all versions of
@@ -136,14 +136,14 @@ func (t *transactions) abandon(ctx context.Context, why error) {
 // another copy has the id, where the cluster reports that. What is unknown now the next Resume finds
 // out.
 func (t *transactions) abort(ctx context.Context) {
-	ctx, cancel := t.client.within(context.WithoutCancel(ctx), t.client.grace())
+	ctx, cancel := t.client.withTimeout(context.WithoutCancel(ctx), t.client.graceTime())
 	defer cancel()
 	t.producer.Close()
 	if t.client.reportsState.Load() {
-		now, err := t.id.state(ctx)
+		now, err := t.id.describeTransaction(ctx)
 		if _, epoch, _ := t.producer.ProducerID(ctx); err != nil || now.State != "Ongoing" || now.ProducerEpoch != epoch {
 			return
 		}
 	}
-	_ = t.id.endTransaction(ctx)
+	_ = t.id.abortTransaction(ctx)
 }

@@ -54,7 +54,7 @@ func (c Config) Validate() []error {
 	if len(c.TransactionalIDPrefix) > 1000 {
 		fail("transactional_id_prefix: has more than 1000 bytes")
 	}
-	return append(errs, c.SASL.validate(c.TLS.on())...)
+	return append(errs, c.SASL.validate(c.TLS.isEnabled())...)
 }
 
 // checkBroker returns an error for what is not host:port. It shows no
@@ -94,7 +94,7 @@ func (s SASL) validate(tls bool) []error {
 		{"password", s.Password != "", user},
 		{"password_file", s.PasswordFile != "", user},
 		{"token_file", s.TokenFile != "", []Mechanism{OAuthBearer}},
-		{"oauth2", s.OAuth2.set(), []Mechanism{OAuthBearer}},
+		{"oauth2", s.OAuth2.isSet(), []Mechanism{OAuthBearer}},
 		{"access_key", s.AccessKey != "", []Mechanism{MSKIAM}},
 		{"secret_key", s.SecretKey != "", []Mechanism{MSKIAM}},
 		{"session_token", s.SessionToken != "", []Mechanism{MSKIAM}},
@@ -117,10 +117,10 @@ func (s SASL) validate(tls bool) []error {
 			fail("sasl.password, sasl.password_file: want exactly one of them")
 		}
 	case OAuthBearer:
-		if (s.TokenFile == "") != s.OAuth2.set() {
+		if (s.TokenFile == "") != s.OAuth2.isSet() {
 			fail("sasl.token_file, sasl.oauth2: want exactly one of them")
 		}
-		if s.OAuth2.set() {
+		if s.OAuth2.isSet() {
 			errs = append(errs, s.OAuth2.validate()...)
 		}
 	case MSKIAM:
