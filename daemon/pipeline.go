@@ -32,7 +32,7 @@ type readAhead struct {
 // topic holds or the bus cannot take, and the sink.
 func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, reading readAhead, adm *admin.Server, redact *safetext.Redactor, o Options) (*bridge.Bridge, error) {
 	log := o.Log.With("feed", name)
-	snk, limits := b.sink(name, f)
+	snk, limits := b.openSink(name, f)
 	var observer *admin.Feed
 	share := reading.budget.Share()
 	sources, err := NewSources(f, SourceOptions{
