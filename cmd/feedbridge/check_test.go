@@ -25,7 +25,7 @@ func TestCheckOfAServedTopicWhoseStreamLacksIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	code := run([]string{"check", "--connect"}, []string{
+	code := runProgram([]string{"check", "--connect"}, []string{
 		"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + url, "FEEDBRIDGE_FEEDS_ORDERS_URL=http://127.0.0.1:1/latest",
 		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders", "FEEDBRIDGE_SERVE_LISTEN=127.0.0.1:0",
 	}, nil, &out, &errs)

@@ -36,7 +36,7 @@ func TestSlowClients(t *testing.T) {
 	const length = 10_001
 	natsURL, _ := startServer(t, "nats", t.TempDir(), "-1")
 	feedURL, _ := startServer(t, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
-	copying, status := runProgram(t, map[string]string{"BUSES_MAIN_NATS_URL": natsURL, "FEEDS_ORDERS_URL": feedURL})
+	copying, status := startProgram(t, map[string]string{"BUSES_MAIN_NATS_URL": natsURL, "FEEDS_ORDERS_URL": feedURL})
 	waitUntil(t, func() bool { return published(t, status) >= length })
 	_ = copying.Process.Kill()
 
@@ -45,7 +45,7 @@ func TestSlowClients(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			listen := freeAddress(t)
-			server, _ := runProgram(t, map[string]string{
+			server, _ := startProgram(t, map[string]string{
 				"BUSES_MAIN_NATS_URL": natsURL, "SERVE_LISTEN": listen, "SERVE_CONNECTIONS": strconv.Itoa(places),
 				"SERVE_FEEDS_ORDERS_FROM_TOPIC": "orders", "SERVE_FEEDS_ORDERS_PAGE_SIZE": test.pageSize,
 			})

@@ -63,17 +63,17 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 		fmt.Fprintf(status, demoBanner, feedURL, programName(), feedURL, at.Bus, at.Bus, at.Feeds, at.Status, dir)
 	}}
 
-	sampleFeed := sample.New(sample.Options{PageSize: demoPageSize, Entity: sample.Orders(d.at)})
-	sampleFeed.SetLen(d.length(time.Now()))
+	sampleFeed := sample.New(sample.Options{PageSize: demoPageSize, Entity: sample.Orders(d.timeOf)})
+	sampleFeed.SetLen(d.entityCount(time.Now()))
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var upstream errgroup.Group
 	upstream.Go(func() error { return serveUntil(serving, listener, sampleFeed) })
 	upstream.Go(func() error {
-		d.grow(serving, sampleFeed)
+		d.addEntities(serving, sampleFeed)
 		return nil
 	})
-	stop := status.start(progress.line)
+	stop := status.showUntilStopped(progress.statusText)
 	err = daemon.Run(ctx, cfg, opts)
 	stop()
 	stopServing()

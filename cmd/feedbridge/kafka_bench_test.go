@@ -97,7 +97,7 @@ func BenchmarkKafkaMemory(b *testing.B) {
 	for b.Loop() {
 		broker := kafkatest.Start(b, kafkatest.Java("-XX:TieredStopAtLevel=4"))
 		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
-		cmd, status := runProgram(b, readingAhead(map[string]string{
+		cmd, status := startProgram(b, readingAhead(map[string]string{
 			"BUSES_LAKE_KAFKA_BROKERS": broker.Addr(),
 			"FEEDS_BIG_URL":            feedURL,
 			"FEEDS_BIG_LIMITS_RATE":    "100000",

@@ -94,7 +94,7 @@ func TestRealKafkaServesWhatIsCommitted(t *testing.T) {
 			t.Errorf("got %d %s", status, body)
 		}
 		var out, errs bytes.Buffer
-		if code := run([]string{"check", "--connect"}, s.env, nil, &out, &errs); code != 1 || !regexp.MustCompile(`(?m)^FAIL  served feed state: .*cleanup\.policy=compact`).MatchString(errs.String()) {
+		if code := runProgram([]string{"check", "--connect"}, s.env, nil, &out, &errs); code != 1 || !regexp.MustCompile(`(?m)^FAIL  served feed state: .*cleanup\.policy=compact`).MatchString(errs.String()) {
 			t.Errorf("check exits with %d and says\n%s", code, errs.String())
 		}
 	})
@@ -256,7 +256,7 @@ func (s *servedKafka) get(t *testing.T, path string) (status int, links map[stri
 func (s *servedKafka) verify(args ...string) (r comparison, text string) {
 	s.t.Helper()
 	var out, errs bytes.Buffer
-	run(append([]string{"verify", "--json"}, args...), append(os.Environ(), s.env...), nil, &out, &errs)
+	runProgram(append([]string{"verify", "--json"}, args...), append(os.Environ(), s.env...), nil, &out, &errs)
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		s.t.Fatalf("%v: %s%s", err, out.String(), errs.String())
 	}

@@ -47,7 +47,7 @@ func TestRetrier(t *testing.T) {
 				// What has passed counts for nothing.
 				for range 2 {
 					var waits []time.Duration
-					for at := time.Now(); r.retry(t.Context(), tt.err); at = time.Now() {
+					for at := time.Now(); r.waitForRetry(t.Context(), tt.err); at = time.Now() {
 						waits = append(waits, time.Since(at)/time.Millisecond)
 					}
 					if !slices.Equal(waits, tt.waits) {
@@ -58,7 +58,7 @@ func TestRetrier(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
-				if at := time.Now(); r.retry(ctx, tt.err) || time.Since(at) > time.Millisecond {
+				if at := time.Now(); r.waitForRetry(ctx, tt.err) || time.Since(at) > time.Millisecond {
 					t.Errorf("it goes on %v after the end", time.Since(at))
 				}
 			})
@@ -83,7 +83,7 @@ func TestVerifyGoesOn(t *testing.T) {
 	verify := func(more ...string) (comparison, int, string) {
 		t.Helper()
 		var out, errs bytes.Buffer
-		code := run(append([]string{"verify", "--json", "--feed", first.URL + "/feed/latest", "--feed", second.URL + "/feed/latest"}, more...), nil, nil, &out, &errs)
+		code := runProgram(append([]string{"verify", "--json", "--feed", first.URL + "/feed/latest", "--feed", second.URL + "/feed/latest"}, more...), nil, nil, &out, &errs)
 		var r comparison
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ does not answer for a while is asked again, at the place that was reached.`,
 			if asJSON {
 				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(r.print(a.out, a.redact), err)
+			return errors.Join(r.printText(a.out, a.redact), err)
 		},
 	})
 	cmd.Flags().StringArrayVar(&v.feeds, "feed", nil, "a `FEED` to compare, by its URL or its name in the configuration")
@@ -115,12 +115,12 @@ func runVerification(ctx context.Context, a *app, v verification) (*comparison, 
 	}
 	r := &comparison{Streams: [2]string{streams[0].name, streams[1].name}, Window: int(v.window), Differences: []verify.Difference{}}
 	var progress verifyProgress
-	stop := status.start(progress.line)
+	stop := status.showUntilStopped(progress.statusText)
 	defer stop()
 
 	started := time.Now()
 	var err error
-	r.Summary, err = verify.Compare(progress.first.count(streams[0].entities), progress.second.count(streams[1].entities), int(v.window), func(d verify.Difference) bool {
+	r.Summary, err = verify.Compare(progress.first.countEntities(streams[0].entities), progress.second.countEntities(streams[1].entities), int(v.window), func(d verify.Difference) bool {
 		progress.differences.Add(1)
 		r.Differences = append(r.Differences, d)
 		return len(r.Differences) < int(v.limit)
@@ -145,14 +145,14 @@ type verifyProgress struct {
 	differences   atomic.Int64
 }
 
-func (p *verifyProgress) line() string {
-	return fmt.Sprintf("%d and %d entities  %s", p.first.n.Load(), p.second.n.Load(), count(int(p.differences.Load()), "difference", "differences"))
+func (p *verifyProgress) statusText() string {
+	return fmt.Sprintf("%d and %d entities  %s", p.first.n.Load(), p.second.n.Load(), withNoun(int(p.differences.Load()), "difference", "differences"))
 }
 
 // counter counts the entities of a stream while they are read.
 type counter struct{ n atomic.Int64 }
 
-func (c *counter) count(entities iter.Seq2[feed.Entity, error]) iter.Seq2[feed.Entity, error] {
+func (c *counter) countEntities(entities iter.Seq2[feed.Entity, error]) iter.Seq2[feed.Entity, error] {
 	return func(yield func(feed.Entity, error) bool) {
 		for e, err := range entities {
 			c.n.Add(1)
