@@ -39,8 +39,8 @@ type topicSink interface {
 	IDs() *sink.IDs
 	Fits(e feed.Entity) error
 	Check(ctx context.Context) error
-	// Forgets returns the settings by which messages of the topic are deleted in time.
-	Forgets(ctx context.Context) ([]string, error)
+	// RetentionLimits returns the settings by which messages of the topic are deleted in time.
+	RetentionLimits(ctx context.Context) ([]string, error)
 	CheckpointStore
 }
 

@@ -76,7 +76,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 // warnOfRetention logs a warning if the bus deletes messages of the topic in time. A source
 // of Atom and RSS reads from the topic which entries were published.
 func warnOfRetention(ctx context.Context, snk topicSink, log *slog.Logger) {
-	limits, err := snk.Forgets(ctx)
+	limits, err := snk.RetentionLimits(ctx)
 	switch {
 	case err != nil:
 		log.Debug("cannot find out whether the topic keeps all of its messages", "error", err)

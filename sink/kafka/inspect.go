@@ -95,9 +95,9 @@ func (s *Sink) Check(ctx context.Context) error {
 	})
 }
 
-// Forgets returns what in the topic's configuration takes messages of the feed
+// RetentionLimits returns what in the topic's configuration takes messages of the feed
 // away in time; nothing if it keeps all of them, or if this user may not see it.
-func (s *Sink) Forgets(ctx context.Context) (limits []string, err error) {
+func (s *Sink) RetentionLimits(ctx context.Context) (limits []string, err error) {
 	err = s.withExplainedErrors(ctx, func(ctx context.Context) error {
 		limits, err = s.check.retentionLimits(ctx)
 		return err

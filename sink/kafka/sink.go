@@ -16,7 +16,7 @@ import (
 )
 
 // Sink appends to one topic and keeps its checkpoint beside it; see the package
-// comment. It is used by one goroutine at a time, except for IDs, Fits and Forgets.
+// comment. It is used by one goroutine at a time, except for IDs, Fits and RetentionLimits.
 type Sink struct {
 	client  *client
 	topic   Topic
