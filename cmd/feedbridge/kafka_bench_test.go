@@ -193,7 +193,7 @@ type copied struct {
 func (k *kafkaBench) bridged(compression string) copied {
 	k.b.Helper()
 	topic := k.newTopic()
-	cmd, status := runProgram(k.b, readingAhead(map[string]string{
+	cmd, status := startProgram(k.b, readingAhead(map[string]string{
 		"BUSES_LAKE_KAFKA_BROKERS":     k.broker,
 		"BUSES_LAKE_KAFKA_COMPRESSION": compression,
 		"FEEDS_BENCH_URL":              k.feedURL,
