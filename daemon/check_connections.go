@@ -73,7 +73,7 @@ func CheckConnections(ctx context.Context, cfg *config.Config, o Options, report
 	var all []Connection
 	redact := safetext.NewRedactor(cfg.SecretParameters...)
 	found := func(c Connection) {
-		// What is cut from an error may be the name of a parameter whose value is left.
+		// The cut part of an error may be the name of a parameter whose value remains.
 		c.Error, c.Note = redact.Clip(c.Error, longestError), redact.Clip(c.Note, longestError)
 		all = append(all, c)
 		report(c)

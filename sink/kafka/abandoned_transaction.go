@@ -26,8 +26,9 @@ func newAbandonedTransaction(t *transactions, h *hungTransaction) *abandonedTran
 	return &abandonedTransaction{transactions: t, hung: h, grace: grace, next: grace / 2}
 }
 
-// abortIfAbandoned aborts the feed's transaction once the same one has stayed open for the time of
-// grace. It leaves a living copy alone, which has ended it by then or is at another.
+// abortIfAbandoned aborts the feed's transaction once the same one has been open for the grace
+// time. It does not disturb a copy that is alive: such a copy has ended that transaction by
+// then, or has begun another one.
 func (a *abandonedTransaction) abortIfAbandoned(ctx context.Context, waited time.Duration) error {
 	if waited < a.next {
 		return nil

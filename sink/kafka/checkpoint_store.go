@@ -28,7 +28,7 @@ type checkpointStore struct {
 	newest storedCheckpoint
 }
 
-// checkpointKey is that of the feed's checkpoint.
+// checkpointKey returns the record key of a feed's checkpoint.
 func (s *checkpointStore) checkpointKey(feedName string) []byte {
 	return []byte(s.to.Name + "/" + feedName)
 }
@@ -64,12 +64,12 @@ func (s *checkpointStore) explainWriteError(err error, r kgo.Record) error {
 		"'kafka-configs.sh --bootstrap-server %s --alter --topic %[2]s --add-config max.message.bytes=1048588'", size, s.client.cfg.Checkpoints, s.client.cfg.Brokers[0]))
 }
 
-// findCheckpoints returns the newest checkpoints of the topic, once every transaction in their partition
-// has ended. It sets place to where they are.
+// findCheckpoints returns the newest checkpoints of the topic, once every transaction in their
+// partition has ended. It sets location to that partition.
 //
-// They are in the partition that the topic's name gives. Once somebody has added partitions
-// to the checkpoint topic that is another one; checkpoints that are there already stay
-// where they are.
+// The partition is the one that the topic's name hashes to. When partitions are added to the
+// checkpoint topic, the name may hash to another one; existing checkpoints stay in their
+// partition.
 func (s *checkpointStore) findCheckpoints(ctx context.Context, create bool, patience time.Duration, meanwhile meanwhile) (checkpoints, error) {
 	d, err := s.topic.describeTopic(ctx, s.to.Replication, create)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *checkpointStore) findCheckpoints(ctx context.Context, create bool, pati
 }
 
 // findElsewhere returns the partition with the newest checkpoint of this feed, or if there is
-// none, with the newest of the topic; own reports which. It does not look in place.
+// none, with the newest of the topic; own reports which. It does not search location.
 func (s *checkpointStore) findElsewhere(ctx context.Context, d kadm.TopicDetail) (at topicPartition, own, found bool, err error) {
 	ends, err := s.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), stableOffset)
 	if err != nil {
@@ -115,8 +115,8 @@ func (s *checkpointStore) findElsewhere(ctx context.Context, d kadm.TopicDetail)
 	return at, own, found, nil
 }
 
-// readCheckpoints returns the checkpoints of the topic that are in place, once every transaction there
-// has ended.
+// readCheckpoints returns the checkpoints of the topic in the partition location, once every
+// transaction in it has ended.
 func (s *checkpointStore) readCheckpoints(ctx context.Context, patience time.Duration, meanwhile meanwhile) (checkpoints, error) {
 	c := s.client
 	ends, err := stableWait{c, c.cfg.Checkpoints, []int32{s.location.partition}, patience, meanwhile}.toEnd(ctx, nil)
@@ -138,10 +138,10 @@ func (s *checkpointStore) readNewest(ctx context.Context) (storedCheckpoint, err
 	return feeds.forFeed(s.to.Feed), err
 }
 
-// isCommitted reports whether a checkpoint of this feed that this sink has seen is in the
-// log still. If it is, so is all that was committed before it. A cluster can lose even what it has
-// confirmed, and another copy may have filled its place since, with other
-// commits. A checkpoint that was compacted away counts as lost.
+// isCommitted reports whether a checkpoint of this feed that this sink has seen is still in the
+// log. If it is, so is everything committed before it. A cluster can lose even confirmed
+// records, and another copy may have written other commits at their offsets since. A checkpoint
+// that was compacted away counts as lost.
 func (s *checkpointStore) isCommitted(ctx context.Context, cp storedCheckpoint) (found bool, err error) {
 	switch {
 	case cp.offset < 0:
@@ -189,8 +189,8 @@ func (s *checkpointStore) checkForeign(feeds checkpoints) error {
 	return nil
 }
 
-// checkUnchanged returns [checkpoint.ErrConflict] unless the newest checkpoint is the one that
-// this sink has resumed from, as far as the broker knows that answers.
+// checkUnchanged returns [checkpoint.ErrConflict] unless the newest checkpoint, as the
+// answering broker knows it, is the one that this sink has resumed from.
 func (s *checkpointStore) checkUnchanged(ctx context.Context) error {
 	was := s.location
 	feeds, err := s.findCheckpoints(ctx, false, s.client.graceTime(), nil)
@@ -203,9 +203,9 @@ func (s *checkpointStore) checkUnchanged(ctx context.Context) error {
 	return s.mayFollow(feeds)
 }
 
-// confirmNewest returns [checkpoint.ErrConflict] if somebody has committed a checkpoint of
-// this feed since the one that this sink has resumed from. It is called within the
-// transaction, once the checkpoint of that is acknowledged: own is its offset.
+// confirmNewest returns [checkpoint.ErrConflict] if another copy has committed a checkpoint of
+// this feed since the one that this sink has resumed from. It is called within the transaction,
+// once its own checkpoint is acknowledged; own is the offset of that.
 func (s *checkpointStore) confirmNewest(ctx context.Context, own int64) error {
 	feeds, err := s.readBelow(ctx, own)
 	if err != nil {
@@ -218,13 +218,13 @@ func (s *checkpointStore) confirmNewest(ctx context.Context, own int64) error {
 // the first record of the open transaction in the partition. It is a linearizable read.
 //
 // A broker that was deposed as the leader of the partition answers with old offsets, and
-// nothing fences such a read. But the true leader has appended the record at own, so it
-// had every record below, and none can be added there. The last stable offset cannot pass
-// own while this transaction is open, and it reaches own when every transaction below has
-// ended. So a broker that says it has reached own knows everything below own, and how it
-// ended. Anybody who commits a checkpoint of this feed above own has initialized the
-// transactional id after this sink. Then this transaction can not be committed any more; or it
-// was before, and they find its checkpoint when they read below theirs.
+// nothing fences such a read. But the true leader has appended the record at own, so it had
+// every record below, and none can be added there. The last stable offset cannot pass own while
+// this transaction is open, and it reaches own when every transaction below has ended. So a
+// broker that says it has reached own knows everything below own, and how it ended. A copy that
+// commits a checkpoint of this feed above own has initialized the transactional id after this
+// sink. Either this transaction can no longer be committed; or it was committed before, and
+// that copy finds its checkpoint when it reads below its own.
 func (s *checkpointStore) readBelow(ctx context.Context, own int64) (checkpoints, error) {
 	c := s.client
 	wait := stableWait{c, c.cfg.Checkpoints, []int32{s.location.partition}, c.cfg.Timeout, nil}

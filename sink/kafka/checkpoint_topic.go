@@ -64,7 +64,7 @@ func identityOf(r *kgo.Record) recordIdentity {
 	return recordIdentity{r.Offset, r.Timestamp.UnixMilli(), r.ProducerID, r.ProducerEpoch, r.LeaderEpoch}
 }
 
-// storedCheckpoint is a checkpoint as it is stored in the topic.
+// storedCheckpoint is a checkpoint as the topic stores it.
 type storedCheckpoint struct {
 	offset int64     // -1 if there is none
 	time   time.Time // of the record
@@ -77,10 +77,10 @@ type storedCheckpoint struct {
 	by, byBefore committer
 }
 
-// noCheckpoint is what there is before the first commit.
+// noCheckpoint represents the checkpoint before the first commit.
 var noCheckpoint = storedCheckpoint{offset: -1}
 
-// equals reports whether two are the same checkpoint.
+// equals reports whether s and other are the same checkpoint.
 func (s storedCheckpoint) equals(other storedCheckpoint) bool {
 	return s.offset == other.offset && bytes.Equal(s.data, other.data)
 }
@@ -108,8 +108,8 @@ func (c checkpoints) forFeed(feedName string) storedCheckpoint {
 	return noCheckpoint
 }
 
-// topicPartition is where the checkpoints of a topic are: all in one partition, so that a
-// transaction of one feed is ordered with those of the others.
+// topicPartition is the partition of the checkpoint topic with the checkpoints of a feed's
+// topic. They are all in one, so that the transactions of its feeds are ordered.
 type topicPartition struct {
 	id        kadm.TopicID
 	partition int32
@@ -123,8 +123,8 @@ func newCheckpointTopic(c *client) *checkpointTopic {
 // they were found.
 const recheck = time.Minute
 
-// describeTopic returns the checkpoint topic. It creates it if it is missing and create says
-// so; if not it returns [kerr.UnknownTopicOrPartition].
+// describeTopic returns the description of the checkpoint topic. If the topic is missing, it
+// creates it if create is set, and otherwise returns [kerr.UnknownTopicOrPartition].
 func (t *checkpointTopic) describeTopic(ctx context.Context, replication int, create bool) (kadm.TopicDetail, error) {
 	c := t.client
 	d, err := c.describeTopic(ctx, c.cfg.Checkpoints)
@@ -175,8 +175,9 @@ func (t *checkpointTopic) readCheckpoints(ctx context.Context, at topicPartition
 	return t.readCheckpointsBelow(ctx, at, to, math.MaxInt64, topic)
 }
 
-// readCheckpointsBelow is read, and begins at the start of the partition if records were read before at
-// an offset or behind it where there can be none: the cluster has lost them.
+// readCheckpointsBelow is readCheckpoints, but begins at the start of the partition if a record
+// at offset none or behind it was read before. No record can be there any more: the cluster has
+// lost it.
 func (t *checkpointTopic) readCheckpointsBelow(ctx context.Context, at topicPartition, to, none int64, topic string) (checkpoints, error) {
 	p := t.partitionCache(at.partition)
 	select {
@@ -237,11 +238,11 @@ func (t *checkpointTopic) takeTurn(ctx context.Context, partition int32) (releas
 	}
 }
 
-// errReplaced reports that the newest record that was read is not there any more.
+// errReplaced reports that the newest record that was read is no longer in the partition.
 var errReplaced = errors.New("the partition has other records now")
 
-// readTo reads up to an offset. It begins with the newest record that it has read, to see
-// that it is still there. What it has read when it fails it keeps.
+// readTo reads up to an offset. It begins with the newest record that it has read, to check
+// that it is still there. After an error it keeps the records that it has read.
 func (p *partitionCache) readTo(ctx context.Context, c *client, partition int32, to int64) error {
 	from, seen := p.last.offset, p.last != (recordIdentity{})
 	if seen {

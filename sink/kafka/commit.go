@@ -23,8 +23,8 @@ const (
 // Commit appends entities and stores cp in one transaction. It takes at most
 // three times the configured timeout.
 func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	// If anything goes wrong from here on, nobody knows whether the commit took
-	// place until Resume has looked.
+	// After an error from here on, it is unknown whether the commit took place until Resume has
+	// read the topic.
 	ready := s.ready
 	s.ready = false
 	switch {
@@ -112,8 +112,8 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	return nil
 }
 
-// fenceOthers initializes the transactional id. From then on no other copy can commit, unless it
-// initializes the id after this sink. What others have committed before, is found out by
+// fenceOthers initializes the transactional id. From then on no other copy can commit, unless
+// it initializes the id after this sink. Commits of other copies before that are found by
 // reading below the first record of the transaction.
 func (s *Sink) fenceOthers(ctx context.Context, batch int32) error {
 	s.confirmed = -1

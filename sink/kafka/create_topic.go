@@ -25,7 +25,7 @@ type newTopic struct {
 }
 
 // createTopic creates the topic and waits until its partitions have leaders. It is no error if
-// somebody else has created it meanwhile.
+// the topic exists by then.
 func (t newTopic) createTopic(ctx context.Context) (kadm.TopicDetail, error) {
 	c := t.client
 	ctx, cancel := c.withRequestTimeout(ctx)

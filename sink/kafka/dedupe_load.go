@@ -18,14 +18,16 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// dedupeLoader keeps the IDs and marks in memory equal to what the topic holds of a feed.
+// dedupeLoader keeps the IDs and marks in memory equal to those of the feed's messages in the
+// topic.
 type dedupeLoader struct {
 	client *client
 	topic  Topic
 	ids    *sink.IDs
 
-	// seen says up to where in each partition ids has been caught up, of which topic, with
-	// which checkpoint, and since which move of the position by a person. It outlives errors.
+	// seen is the state of the topic that ids was last caught up with: the topic's id, the next
+	// offset of each partition, the checkpoint, and when a person last moved the position. It
+	// outlives errors.
 	seen struct {
 		id         kadm.TopicID
 		known      bool
@@ -37,12 +39,12 @@ type dedupeLoader struct {
 
 func (l *dedupeLoader) windowSize() int { return cmp.Or(max(0, l.topic.Window), sink.DefaultWindow) }
 
-// searchLimit is how many offsets of a partition are read at most to find a window of
-// this feed's newest messages. There are others between them: markers, what was
-// aborted or compacted away, and other feeds'.
+// searchLimit returns how many offsets of a partition are read at most to find a window of this
+// feed's newest messages. Not every offset has one: there are markers, records that were
+// aborted or compacted away, and messages of other feeds.
 func (l *dedupeLoader) searchLimit() int64 { return 16 * int64(l.windowSize()) }
 
-// resetIDs empties ids, for a topic that is as d says.
+// resetIDs empties ids, for the topic that d describes.
 func (l *dedupeLoader) resetIDs(d kadm.TopicDetail) {
 	l.ids.Reset()
 	l.seen.id, l.seen.known, l.seen.next = d.ID, true, make([]int64, len(d.Partitions))
@@ -74,7 +76,7 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 		// Partitions may have been added.
 		from := append(slices.Clone(l.seen.next), starts[len(l.seen.next):]...)
 		if _, err := l.loadRange(ctx, from, from, ends); err != nil {
-			// Some of them may be loaded now, and would be twice.
+			// Some may be loaded already, and would be loaded twice.
 			l.seen.next = nil
 			return fmt.Errorf("read what the topic holds: %w", err)
 		}
@@ -83,7 +85,7 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 	return nil
 }
 
-// follows reports whether what ids has is what the topic holds up to seen.next.
+// follows reports whether ids still matches the topic up to seen.next.
 func (l *dedupeLoader) follows(d kadm.TopicDetail, starts, ends []int64) bool {
 	if !l.seen.known || l.seen.next == nil || l.seen.id != d.ID || len(l.seen.next) > len(ends) {
 		return false
@@ -96,10 +98,11 @@ func (l *dedupeLoader) follows(d kadm.TopicDetail, starts, ends []int64) bool {
 	return true
 }
 
-// loadNewest loads about the newest messages: a window of them, or all that there are
-// within reach. If one of them has a mark it loads all, for their source wants
-// every mark, however old. If there is not one within reach, though there have
-// been some, it looks further back until it finds one: only that can tell.
+// loadNewest loads the IDs of about a window of the newest messages, or of all messages within
+// searchLimit. If one of them has a mark, it loads all messages, because their source needs
+// every mark, however old. If there is no message within searchLimit although some were
+// published (some), it reads further back until it finds one, to learn whether messages have
+// marks.
 func (l *dedupeLoader) loadNewest(ctx context.Context, starts, ends []int64, some bool) error {
 	all, limit := false, l.searchLimit()
 	for span := 2*int64(l.windowSize())/int64(len(ends)) + 1; ; span *= 4 {
@@ -153,7 +156,7 @@ func (l *dedupeLoader) loadRange(ctx context.Context, starts, from, to []int64) 
 			open = append(open, t)
 		}
 		if from[p] > starts[p] {
-			// What lies before the first record of this partition is not known.
+			// Records before the first one that was read here are unknown.
 			if r == nil {
 				whole = false
 			} else {
@@ -226,10 +229,10 @@ func (l *dedupeLoader) hasMessages(ctx context.Context, d kadm.TopicDetail, ends
 	for p, to := range ends {
 		from := starts[p]
 		if l.topic.Shared {
-			// All of a topic that others fill for years is too much to read.
+			// A shared topic may be too large to be read completely.
 			from = max(from, to-l.searchLimit())
 		} else if from > 0 {
-			// What is gone counts.
+			// Deleted messages count, too.
 			return true, nil
 		}
 		err := l.client.scanRecords(ctx, d.Topic, int32(p), from, to, func(r *kgo.Record) (bool, error) {
@@ -257,8 +260,8 @@ func (l *dedupeLoader) isOwnRecord(r *kgo.Record) bool {
 }
 
 // endsAfter returns the ends of the topic's partitions, as far as this sink knows them, once
-// what it has written is committed: what they were when it resumed, and what it has written
-// since. Nobody else writes for this feed, so the IDs up to there are known.
+// its records in written are committed: the later of the ends when it resumed and the ends of
+// its own records. No other copy writes for this feed, so the IDs up to there are known.
 func (l *dedupeLoader) endsAfter(written kadm.Offsets) []int64 {
 	ends := slices.Clone(l.seen.next)
 	for partition, end := range written[l.topic.Name] {

@@ -21,8 +21,8 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// cures say what a person can do about an error of the brokers. An error with a
-// cure is permanent.
+// cures has, for errors of the brokers, the action by which a person can correct them. An error
+// with a cure is permanent.
 var cures = map[*kerr.Error]string{
 	kerr.ClusterAuthorizationFailed:  "this user lacks a right to the cluster; before Kafka 2.8 a producer needs IdempotentWrite on it",
 	kerr.TopicAuthorizationFailed:    "this user lacks a right to a topic; grant what the documentation lists",
@@ -37,7 +37,7 @@ var cures = map[*kerr.Error]string{
 	kerr.IllegalSaslState:            "the brokers expect no SASL on this port; check brokers and sasl",
 }
 
-// notices say what an error that goes by means.
+// notices explains transient errors of the brokers.
 var notices = map[*kerr.Error]string{
 	kerr.NotEnoughReplicas:            "not enough replicas of a partition are in sync; are brokers down?",
 	kerr.NotEnoughReplicasAfterAppend: "not enough replicas of a partition are in sync; are brokers down?",
@@ -52,8 +52,8 @@ func isFenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidTxnState)
 }
 
-// notKafka returns the first bytes that a server has sent which does not speak Kafka's protocol.
-// kgo takes them for the size of an answer, and has no error to match.
+// notKafka returns the first bytes of a server that does not speak Kafka's protocol. kgo reads
+// them as the size of a response, and has no error to match.
 func notKafka(err error) (text string, ok bool) {
 	_, rest, ok := strings.Cut(err.Error(), "invalid large response size ")
 	if !ok {
@@ -67,9 +67,9 @@ func notKafka(err error) (text string, ok bool) {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(size))), true
 }
 
-// diagnosis makes the errors of a cluster understandable. As a hook of every kgo client it
-// remembers why the newest attempt to connect to a broker failed: while kgo retries, a
-// request only times out.
+// diagnosis explains the errors of a cluster. As a hook of every kgo client it remembers why
+// the newest attempt to connect to a broker failed: while kgo retries, a request only times
+// out.
 type diagnosis struct {
 	cfg     Config
 	brokers string // for errors and logs
@@ -128,8 +128,8 @@ func (e *silence) Error() string {
 	return fmt.Sprintf("no answer from Kafka at %s within %v", e.brokers, e.after)
 }
 
-// explainError returns an error that a person can understand for one of a request within ctx. What
-// a person has to correct is permanent.
+// explainError returns err, the error of a request within ctx, with its cause and cure. An
+// error that a person has to correct is permanent.
 func (d *diagnosis) explainError(ctx context.Context, err error) error {
 	if isKafka(err) {
 		return d.explainKafka(err)
@@ -140,7 +140,7 @@ func (d *diagnosis) explainError(ctx context.Context, err error) error {
 	err = causeOf(ctx, err)
 	var quiet *silence
 	if errors.As(err, &quiet) {
-		// While franz-go tries to connect, nobody is told why it cannot.
+		// kgo does not return the reason while it retries to connect.
 		if d.refused.Load() {
 			return d.errRefused()
 		}
@@ -193,7 +193,7 @@ func (d *diagnosis) explainError(ctx context.Context, err error) error {
 	return err
 }
 
-// explainKafka is for what a broker answers.
+// explainKafka explains an error code that a broker has answered.
 func (d *diagnosis) explainKafka(err error) error {
 	var k *kerr.Error
 	errors.As(err, &k)
@@ -224,7 +224,7 @@ func (d *diagnosis) errRefused() error {
 	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", d.brokers, d.cfg.SASL.describeCredentials()))
 }
 
-// isKafka says whether an error is one that a broker has answered.
+// isKafka reports whether err is an error code that a broker has answered.
 func isKafka(err error) bool {
 	var k *kerr.Error
 	return errors.As(err, &k)
@@ -233,12 +233,12 @@ func isKafka(err error) bool {
 // isMissingTopic reports whether an error is that a topic does not exist.
 func isMissingTopic(err error) bool { return errors.Is(err, kerr.UnknownTopicOrPartition) }
 
-// isTransient reports whether an error may go away without anybody's help.
+// isTransient reports whether a retry may succeed.
 func isTransient(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, errNoLeader) }
 
 var errNoLeader = errors.New("the partition has no leader")
 
-// causeOf is the reason why ctx ended, if it did and err says no more than that.
+// causeOf returns the cause of ctx if ctx has ended and err has no other reason; otherwise err.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && err != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, kgo.ErrClientClosed)) {
 		return cause

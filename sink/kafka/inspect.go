@@ -6,9 +6,9 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 )
 
-// Checkpoint returns the checkpoint that the topic has, with the errors of
-// Resume, but that of another feed is returned as it is if this feed has none. It
-// changes nothing: a topic that is missing is an empty one.
+// Checkpoint returns the stored checkpoint, with the errors of Resume. If this feed has none
+// and another feed has one, it returns that one. It changes nothing; a topic that is missing
+// counts as empty.
 func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 	var cp checkpoint.Checkpoint
 	err := s.withExplainedErrors(ctx, func(ctx context.Context) error {
@@ -52,8 +52,8 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 	return cp, nil
 }
 
-// readCheckpoint returns the newest checkpoint of the feed; of another feed, if the topic
-// is not shared and has none of this one; and none.
+// readCheckpoint returns the newest checkpoint of the feed; that of another feed, if the topic
+// is not shared and has none of this one; or the zero value.
 func (s *Sink) readCheckpoint(ctx context.Context) (storedCheckpoint, error) {
 	feeds, err := s.checkpoints.findCheckpoints(ctx, false, s.client.cfg.Timeout, nil)
 	if isMissingTopic(err) {
@@ -65,8 +65,8 @@ func (s *Sink) readCheckpoint(ctx context.Context) (storedCheckpoint, error) {
 	return s.checkpoints.newestOf(feeds), nil
 }
 
-// Check says what would keep a Resume and a Commit from working, without changing
-// anything: a topic that is missing and may be created is fine.
+// Check returns an error if a Resume or a Commit would fail. It changes nothing. A topic that
+// is missing and may be created is no error.
 func (s *Sink) Check(ctx context.Context) error {
 	return s.withExplainedErrors(ctx, func(ctx context.Context) error {
 		c := s.client
@@ -95,8 +95,8 @@ func (s *Sink) Check(ctx context.Context) error {
 	})
 }
 
-// RetentionLimits returns what in the topic's configuration takes messages of the feed
-// away in time; nothing if it keeps all of them, or if this user may not see it.
+// RetentionLimits returns the settings of the topic by which messages of the feed are deleted
+// in time; none if it keeps all of them, or if this user may not see the configuration.
 func (s *Sink) RetentionLimits(ctx context.Context) (limits []string, err error) {
 	err = s.withExplainedErrors(ctx, func(ctx context.Context) error {
 		limits, err = s.check.retentionLimits(ctx)

@@ -12,18 +12,17 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// Key says where an entity's key is: "/a/b" is a JSON Pointer (RFC 6901) into
-// the body, "header:Name" is the first header of that name, and the empty Key
-// is none.
+// Key is the location of an entity's key: "/a/b" is a JSON Pointer (RFC 6901) into the body,
+// "header:Name" is the first header of that name, and the empty Key means no key.
 //
-// What the pointer leads to must be a string, whose text is the key, or a
-// number, true or false, which are taken as they stand in the body. If an object
-// has the same name twice, its first value counts.
+// The value at the pointer must be a string, whose text is the key, or a number, true or false,
+// which are used as written in the body. If an object has the same name twice, its first value
+// counts.
 type Key string
 
 const headerKey = "header:"
 
-// ParseKey returns an error for what is no Key.
+// ParseKey parses a Key. It returns an error if s is not valid.
 func ParseKey(s string) (Key, error) {
 	switch name, isHeader := strings.CutPrefix(s, headerKey); {
 	case s == "":
@@ -46,7 +45,7 @@ func (k *Key) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// pointer returns the names that a JSON Pointer has.
+// pointer returns the unescaped names of a JSON Pointer.
 func pointer(s string) ([]string, error) {
 	if badEscape.MatchString(s) {
 		return nil, fmt.Errorf("%q: in a JSON pointer a ~ is written ~0, and a / within a name ~1", s)
@@ -60,10 +59,10 @@ func pointer(s string) ([]string, error) {
 
 var badEscape = regexp.MustCompile(`~([^01]|$)`)
 
-// keyer returns the key of an entity, or an error that says why it has none.
+// keyer returns the key of an entity, or an error with the reason why it has none.
 type keyer func(feed.Entity) ([]byte, error)
 
-// newKeyer is nil for no key.
+// newKeyer returns a function that finds the key, nil for the empty Key.
 func (k Key) newKeyer() keyer {
 	if k == "" {
 		return nil
@@ -99,8 +98,8 @@ func (k Key) newKeyer() keyer {
 	}
 }
 
-// Find returns a function that finds the key of a message, whoever wrote it; ok is
-// false if it has none. For the empty Key it is nil.
+// Find returns a function that finds the key of a message, of feedbridge or of another program;
+// ok is false if it has none. For the empty Key it returns nil.
 func (k Key) Find() func(header feed.Header, body []byte) (key string, ok bool) {
 	of := k.newKeyer()
 	if of == nil {
@@ -117,8 +116,8 @@ var (
 	errNoText  = errors.New("no text")
 )
 
-// findValue reads on to the place that names lead to, and returns what is there. It
-// reads no further than that.
+// findValue returns the text of the value that names lead to. It reads the body only up to that
+// value.
 func findValue(d *json.Decoder, names []string) ([]byte, error) {
 	t, err := d.Token()
 	if err != nil {
@@ -165,7 +164,7 @@ func skipValue(d *json.Decoder) error {
 	return d.Decode(&ignored)
 }
 
-// keyText is what a key is made of.
+// keyText returns the key for a JSON value.
 func keyText(t json.Token) ([]byte, error) {
 	switch v := t.(type) {
 	case string:

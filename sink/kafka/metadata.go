@@ -34,20 +34,20 @@ func (c *client) describeTopic(ctx context.Context, topic string) (kadm.TopicDet
 	return d, d.Err
 }
 
-// Which offset of a partition is asked for.
+// offsetSpec selects an offset of a partition in a ListOffsets request.
 type offsetSpec struct {
 	timestamp int64
 	isolation int8
 }
 
 var (
-	firstOffset  = offsetSpec{-2, 0} // of the oldest record that is left
-	endOffset    = offsetSpec{-1, 0} // behind the newest record, be it committed or not
-	stableOffset = offsetSpec{-1, 1} // before the oldest transaction that is not ended
+	firstOffset  = offsetSpec{-2, 0} // of the oldest record
+	endOffset    = offsetSpec{-1, 0} // behind the newest record, committed or not
+	stableOffset = offsetSpec{-1, 1} // last stable offset: before the oldest open transaction
 )
 
-// listOffsets returns a boundary of partitions of a topic, in their order. It waits for a
-// partition that has another leader.
+// listOffsets returns the selected offset of each partition, in their order. It retries while a
+// partition changes its leader.
 func (c *client) listOffsets(ctx context.Context, topic string, partitions []int32, of offsetSpec) ([]int64, error) {
 	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
@@ -97,8 +97,8 @@ func (c *client) listOffsetsOnce(ctx context.Context, req *kmsg.ListOffsetsReque
 	return offsets, nil
 }
 
-// topicConfig returns the configuration of a topic; nothing if this user may not see
-// it, for nothing breaks without.
+// topicConfig returns the configuration of a topic; an empty map if this user may not see it,
+// because the defaults can be assumed.
 func (c *client) topicConfig(ctx context.Context, topic string) (map[string]string, error) {
 	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()

@@ -11,12 +11,12 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 )
 
-// Overwrite stores what next makes of the checkpoint that [Sink.Checkpoint] would
-// return, the zero one if the topic has none or one that cannot be read, and
-// discards those of other feeds unless the topic is shared. It first fences every copy that
-// writes to the topic, so copies that are busy do not get ahead of it; one that takes over
-// at the same moment can, which is [checkpoint.ErrConflict]. It is for a person who moves a
-// feed's position; the sink must Resume afterwards.
+// Overwrite replaces the checkpoint with the one that next returns. next gets the checkpoint
+// that [Sink.Checkpoint] would return, or the zero one if the topic has none or it cannot be
+// read. The checkpoints of other feeds are deleted unless the topic is shared. Overwrite first
+// fences every copy that writes to the topic. If another copy takes over at the same moment and
+// commits first, the error is [checkpoint.ErrConflict]. It is for a person who moves a feed's
+// position; the sink must Resume afterwards.
 func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
 	s.ready = false
 	s.transactions.closeProducer()
@@ -65,7 +65,7 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 	if err := s.fenceOthers(ctx, defaultBatch); err != nil {
 		return err
 	}
-	// No copy can commit any more that has not initialized its id since.
+	// From here on only a copy that initializes its id after this can commit.
 	if feeds, err = store.readCheckpoints(ctx, c.cfg.Timeout, nil); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 		}
 	}
 	replaced := store.newestOf(feeds)
-	old, _ := checkpoint.Decode(replaced.data) // the person was told if it cannot be read
+	old, _ := checkpoint.Decode(replaced.data) // the caller has reported it if it cannot be read
 	records = append(records, store.checkpointRecord(next(old), s.id, ends))
 	if err := s.transactions.producer.BeginTransaction(); err != nil {
 		return err

@@ -21,9 +21,9 @@ type recordMaker struct {
 	limit atomic.Int64
 }
 
-// What a batch adds to its one record, a record to its parts, and a header to
-// its name and value, in bytes, at most. The limit of a topic is on batches as
-// they are stored, compressed; kgo's own is on those before.
+// Upper bounds, in bytes, of the overhead of a batch with one record, of a record, and of a
+// header. The limit of a topic applies to compressed batches; the limit of kgo applies before
+// compression.
 const (
 	batchOverhead  = 128
 	recordOverhead = 32
@@ -33,7 +33,7 @@ const (
 // largestRequest is the largest batch that kgo makes, in bytes.
 const largestRequest = 64 << 20
 
-// largestBatch returns what the topic takes, within what kgo does.
+// largestBatch returns the smaller one of the topic's and kgo's limits on a batch, in bytes.
 func (m *recordMaker) largestBatch() int32 {
 	return int32(min(max(m.limit.Load(), 512), largestRequest))
 }
@@ -51,7 +51,7 @@ func (m *recordMaker) checkEntity(e feed.Entity) error {
 func (m *recordMaker) checkMessage(h feed.Header, key, body int) error {
 	size := batchOverhead + recordOverhead + key + body
 	for i := range h {
-		// Names are strings in Kafka, and its clients in Java replace what is not.
+		// Header names are strings in Kafka, and its Java clients replace invalid UTF-8.
 		if !utf8.ValidString(h[i].Name) {
 			return fmt.Errorf("the header %q cannot be carried by Kafka: its name is not UTF-8", h[i].Name)
 		}
@@ -91,7 +91,7 @@ func (m *recordMaker) makeRecords(entities []feed.Entity) ([]kgo.Record, error) 
 			err = m.checkMessage(fields, len(key), len(e.Body))
 		}
 		if err != nil {
-			// The gate has asked already, but the topic may take less since.
+			// The gate has checked it, but the topic's limit may be lower since.
 			return nil, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
 		}
 		r := kgo.Record{Topic: m.topic.Name, Partition: int32(m.topic.Partition), Key: key, Value: m.messageValue(e), Headers: recordHeaders(fields)}

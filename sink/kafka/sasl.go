@@ -16,8 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/credential"
 )
 
-// mechanism returns how to prove who connects, nil for not at all. Secrets are
-// asked for at every connect.
+// mechanism returns the SASL mechanism, nil for none. Secrets are read at every connect.
 func (c Config) mechanism() (sasl.Mechanism, error) {
 	s := c.SASL
 	password := func() (string, error) {
@@ -57,7 +56,7 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 	return nil, nil
 }
 
-// newTokenSource returns a function that returns a token.
+// newTokenSource returns a function that returns a valid token.
 func (c Config) newTokenSource() (func(context.Context) (credential.Secret, error), error) {
 	s := c.SASL
 	if s.TokenFile == "" {
@@ -86,7 +85,7 @@ func (s SASL) awsCredentials() (aws.Auth, error) {
 	return a, nil
 }
 
-// describeCredentials returns what the brokers are shown to prove who connects, for errors.
+// describeCredentials names the credentials that the brokers get, for errors.
 func (s SASL) describeCredentials() string {
 	switch s.Mechanism {
 	case Plain, ScramSHA256, ScramSHA512:
@@ -99,8 +98,8 @@ func (s SASL) describeCredentials() string {
 	return "that the connection comes without sasl"
 }
 
-// oauthMechanism answers a refusal of a token as RFC 7628 says, section 3.2.3. Then the
-// broker says that it was one; franz-go alone breaks off.
+// oauthMechanism answers a refusal of a token as RFC 7628, section 3.2.3, requires. Then the
+// broker returns an authentication error; kgo by itself closes the connection.
 type oauthMechanism struct{ sasl.Mechanism }
 
 func (p oauthMechanism) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {

@@ -32,7 +32,7 @@ type Sink struct {
 	ready bool
 	// id is the topic's. It is valid while the sink is ready.
 	id kadm.TopicID
-	// placed reports that there has been a checkpoint, as far as this sink knows.
+	// placed reports that this sink has seen a checkpoint.
 	placed bool
 	// confirmed is how often the producer's connections had changed when its first checkpoint
 	// was last found to follow checkpoints.newest; -1 if it was not.
@@ -59,23 +59,22 @@ func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
 // last Resume or Commit. It always returns the same.
 func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }
 
-// Fits returns an error for an entity that cannot be published as it is: one
-// that is too large with its headers, which matches [sink.ErrTooLarge], or one
-// that has no key though it needs one.
+// Fits returns an error for an entity that cannot be published: it is too large with its
+// headers, which matches [sink.ErrTooLarge], or it has no key although it needs one.
 func (s *Sink) Fits(e feed.Entity) error { return s.records.checkEntity(e) }
 
-// Resume checks that the topic is fit to be committed to, and creates it if it is
-// missing and the configuration says so. It returns the stored checkpoint, having
-// caught up IDs with it. It disturbs no copy that is alive.
+// Resume checks the topic, and creates it if it is missing and the configuration allows it. It
+// catches IDs up with the topic and returns the stored checkpoint. It does not disturb a copy
+// that is alive.
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.ready = false
 	s.IDs().Rollback()
 	was := s.checkpoints.newest
 	var cp checkpoint.Checkpoint
 	err := s.withExplainedErrors(ctx, func(ctx context.Context) (err error) {
-		// Another copy may commit while the IDs are read, and they would be
-		// ahead of the checkpoint: the next commit would be refused, but what is
-		// read until then would look repeated.
+		// If another copy commits while the IDs are read, they are ahead of the checkpoint. The
+		// next commit would be refused, but until then new entities would be taken for
+		// duplicates.
 		for range 3 {
 			var again bool
 			if cp, again, err = s.resumeOnce(ctx); err != nil || !again {
@@ -153,7 +152,7 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 	return cp, !now.equals(store.newest), nil
 }
 
-// watchTransaction returns what is done while Resume waits for a partition.
+// watchTransaction returns the function to call while Resume waits for a partition.
 func (s *Sink) watchTransaction() meanwhile {
 	return newAbandonedTransaction(&s.transactions, &s.hung).abortIfAbandoned
 }
@@ -171,7 +170,7 @@ func (s *Sink) errMissing() error {
 		"or start the feed over with 'feedbridge checkpoint reset %[2]s'", checkpoint.ErrMissing, s.topic.Feed))
 }
 
-// withExplainedErrors runs f and makes its errors understandable.
+// withExplainedErrors runs f and explains its errors.
 func (s *Sink) withExplainedErrors(ctx context.Context, f func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -182,8 +181,7 @@ func (s *Sink) withExplainedErrors(ctx context.Context, f func(context.Context) 
 	return nil
 }
 
-// explainError turns the error of something that was done within ctx into what a
-// person can understand.
+// explainError returns err, the error of an operation within ctx, with its cause and cure.
 func (s *Sink) explainError(ctx context.Context, err error) error {
 	cfg, id := s.client.cfg, s.transactions.id.name
 	switch {
@@ -197,7 +195,7 @@ func (s *Sink) explainError(ctx context.Context, err error) error {
 			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q'",
 			id, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		// It does not say which one.
+		// The error does not name the topic.
 		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
 			"--allow-principal User:%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %[1]s --topic %[2]s'",
 			s.topic.Name, cfg.Checkpoints, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))

@@ -26,11 +26,11 @@ type topicCheck struct {
 	topic  Topic
 }
 
-// defaultLimit is max.message.bytes where nobody has set it.
+// defaultLimit is Kafka's default of max.message.bytes.
 const defaultLimit = 1048588
 
-// ensureTopic returns the topic, and its largest batch in bytes. It creates a topic that is missing,
-// if the configuration says so and mayBeNew.
+// ensureTopic returns the topic, and its largest batch in bytes. It creates a topic that is
+// missing, if the configuration allows it and mayBeNew is set.
 func (t topicCheck) ensureTopic(ctx context.Context, last storedCheckpoint, mayBeNew bool) (d kadm.TopicDetail, limit int64, err error) {
 	if t.topic.Name == t.client.cfg.Checkpoints {
 		return d, 0, feed.Permanent(errors.New("this is the topic for checkpoints; give the feed another one"))
@@ -38,8 +38,8 @@ func (t topicCheck) ensureTopic(ctx context.Context, last storedCheckpoint, mayB
 	d, err = t.client.describeTopic(ctx, t.topic.Name)
 	switch {
 	case isMissingTopic(err) && !mayBeNew:
-		// To create it anew would publish the feed from the checkpoint on, and
-		// hide that the history is gone.
+		// A new topic would be filled from the checkpoint on, which hides that its messages are
+		// gone.
 		return d, 0, t.errGone()
 	case isMissingTopic(err) && t.topic.Create:
 		d, err = t.missingTopic().createTopic(ctx)
@@ -54,7 +54,7 @@ func (t topicCheck) ensureTopic(ctx context.Context, last storedCheckpoint, mayB
 	return d, limit, err
 }
 
-// missingTopic returns the topic as it is created.
+// missingTopic returns the settings with which the topic is created.
 func (t topicCheck) missingTopic() newTopic {
 	config := append([]string{"retention.ms=-1"}, t.topic.Config...)
 	return newTopic{t.client, t.topic.Name, t.topic.Partitions, t.topic.Replication, config}
@@ -108,8 +108,8 @@ func (t topicCheck) checkFit(ctx context.Context, d kadm.TopicDetail) (limit int
 	return defaultLimit, nil
 }
 
-// mayUse returns an error if this user may not read and write a topic. Before Kafka 2.3, and
-// on other systems, a cluster does not say what the user may do.
+// mayUse returns an error if this user may not read and write a topic. Before Kafka 2.3, and on
+// other systems, a cluster does not report the user's permissions.
 func mayUse(cfg Config, d kadm.TopicDetail) error {
 	var lacking []string
 	for _, op := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite} {
@@ -131,8 +131,8 @@ func (t topicCheck) retentionLimits(ctx context.Context) ([]string, error) {
 	config, err := t.client.topicConfig(ctx, t.topic.Name)
 	var limits []string
 	policy := config["cleanup.policy"]
-	// With the entity's ID for a key, compaction leaves the newest of each ID,
-	// which is all that is asked for.
+	// If the key is the entity's ID, compaction keeps the newest message of each ID, as
+	// intended.
 	if strings.Contains(policy, "compact") && !strings.EqualFold(string(t.topic.Key), "header:Content-ID") {
 		limits = append(limits, "cleanup.policy="+policy)
 	}
@@ -147,8 +147,8 @@ func (t topicCheck) retentionLimits(ctx context.Context) ([]string, error) {
 }
 
 // lostAfter is how long a partition must be too short before its messages count as lost. The
-// broker that answers may have been deposed as its leader, and not know what was committed
-// since. Kafka replaces a leader after 9 s (broker.session.timeout.ms).
+// answering broker may no longer be the leader, and may not know the newest commits. Kafka
+// replaces a leader after 9 s (broker.session.timeout.ms).
 const lostAfter = 10 * time.Second
 
 // waitStable waits until every transaction in the topic has ended, and its partitions have
@@ -175,7 +175,7 @@ func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, atLeast 
 	}
 }
 
-// confirmLost returns the error of lost if it stays for lostAfter.
+// confirmLost returns the error of checkLost if it persists for lostAfter.
 func (t topicCheck) confirmLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
 	for began := time.Now(); ; {
 		lost := t.checkLost(ctx, d, atLeast)
@@ -188,8 +188,8 @@ func (t topicCheck) confirmLost(ctx context.Context, d kadm.TopicDetail, atLeast
 	}
 }
 
-// checkLost returns an error that matches [checkpoint.ErrLost] if a partition of the topic does
-// not reach atLeast, as far as the broker knows that answers.
+// checkLost returns an error that matches [checkpoint.ErrLost] if a partition of the topic, as
+// the answering broker knows it, does not reach atLeast.
 func (t topicCheck) checkLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
 	ends, err := t.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), endOffset)
 	if err != nil {

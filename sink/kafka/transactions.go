@@ -54,7 +54,7 @@ func (t *transactions) initialize(ctx context.Context, batch int32) error {
 // acknowledged.
 func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record) error {
 	p := t.producer
-	// A closed client fails everything that it waits for.
+	// Closing the client fails all pending records.
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
 	promise := kgo.AbortingFirstErrPromise(p)
@@ -67,10 +67,10 @@ func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record) er
 	return causeOf(ctx, promise.Err())
 }
 
-// commit commits what was sent: all of it is in the log now, before the offsets written. If
-// the process ends here, its successor aborts it. From here on the caller's end breaks
-// nothing off, only the time does. After an error the commit may have taken place, or may
-// yet.
+// commit commits the sent records: all of them are in the log now, before the offsets written.
+// If the process dies here, its successor aborts them. From here on the caller's cancellation
+// has no effect, only its deadline. After an error the commit may have taken place, or may
+// still do so.
 func (t *transactions) commit(ctx context.Context, written kadm.Offsets) error {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNotConfirmed)
@@ -81,11 +81,11 @@ func (t *transactions) commit(ctx context.Context, written kadm.Offsets) error {
 	return causeOf(ctx, t.producer.EndTransaction(ctx, kgo.TryCommit))
 }
 
-// waitForMetadata waits until the client has noted the partitions that it has written to. When it
-// learns of a topic it sends what has waited for that first, and all may be written and
-// answered before it has made the note. EndTransaction sees only what is noted: if that
-// is nothing it aborts and returns no error, and a partition that it does not see goes on
-// with its sequence numbers, which the cluster refuses in the next transaction.
+// waitForMetadata waits until kgo has stored the metadata of the partitions that it has written
+// to. When kgo learns of a topic, it first sends the waiting records, and they may be
+// acknowledged before it has stored the metadata. EndTransaction uses only stored metadata.
+// Without any it aborts and returns nil; and it does not reset the sequence numbers of a
+// partition that is missing there, so the cluster refuses the next transaction.
 func waitForMetadata(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
 	for _, at := range written.Sorted() {
 		for {
@@ -102,7 +102,7 @@ func waitForMetadata(ctx context.Context, p *kgo.Client, written kadm.Offsets) e
 
 var errNotConfirmed = errors.New("the cluster has not said in time whether the transaction is committed")
 
-// closeProducer closes the producer. The next commit takes over again.
+// closeProducer closes the producer. The next commit initializes the id again.
 func (t *transactions) closeProducer() {
 	if t.producer != nil {
 		t.client.closeProducer(t.producer)
@@ -133,8 +133,7 @@ func (t *transactions) abandon(ctx context.Context, why error) {
 // late records are refused.
 //
 // It does nothing if the transaction has ended, for it may hang (see hungTransaction), or if
-// another copy has the id, where the cluster reports that. What is unknown now the next Resume finds
-// out.
+// another copy has the id, where the cluster reports that. The next Resume reads the outcome.
 func (t *transactions) abort(ctx context.Context) {
 	ctx, cancel := t.client.withTimeout(context.WithoutCancel(ctx), t.client.graceTime())
 	defer cancel()

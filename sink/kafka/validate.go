@@ -32,7 +32,7 @@ func (c Config) Validate() []error {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		fail("tls: cert_file and key_file need each other")
 	}
-	// franz-go takes no record timeout below a second.
+	// kgo accepts no record timeout below a second.
 	if c.Timeout != 0 && (c.Timeout < time.Second || c.Timeout > 5*time.Minute) {
 		fail("timeout: must be from 1s to 5m")
 	}
@@ -57,8 +57,8 @@ func (c Config) Validate() []error {
 	return append(errs, c.SASL.validate(c.TLS.isEnabled())...)
 }
 
-// checkBroker returns an error for what is not host:port. It shows no
-// credentials, which people put before an @.
+// checkBroker returns an error unless s is host:port. The error does not repeat an address with
+// an @, which may contain credentials.
 func checkBroker(s string) error {
 	if strings.Contains(s, "@") {
 		return errors.New("want host:port; credentials belong under sasl")
@@ -193,7 +193,7 @@ func (t Topic) Validate() []error {
 	return errs
 }
 
-// checkName returns an error for what Kafka takes for no topic's name.
+// checkName returns an error unless s is a valid name of a topic.
 func checkName(s string) error {
 	switch {
 	case s == "" || s == "." || s == "..":

@@ -27,7 +27,7 @@ type stableWait struct {
 	client     *client
 	topic      string
 	partitions []int32
-	// patience is after how long a wait ends with an error.
+	// patience is the time limit of the wait. After it the wait ends with an error.
 	patience  time.Duration
 	meanwhile meanwhile // nil for none
 }
