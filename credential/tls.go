@@ -79,7 +79,7 @@ func (c *serverCertificate) currentCertificate(*tls.ClientHelloInfo) (*tls.Certi
 		if loaded, err = tls.LoadX509KeyPair(c.certFile, c.keyFile); err == nil {
 			c.loaded, c.changed = &loaded, changed
 		} else {
-			err = fmt.Errorf("%s and %s are no certificate and its key: %w", c.certFile, c.keyFile, err)
+			err = fmt.Errorf("%s and %s are not a certificate and its key: %w", c.certFile, c.keyFile, err)
 		}
 	}
 	if c.loaded == nil {

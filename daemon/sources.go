@@ -108,7 +108,7 @@ func (s *Sources) newSource(kind string) (bridge.Source, error) {
 		return s.datareplication(), nil
 	case syndication.Kind:
 		if f.Start.ID != "" || f.Start.Snapshot != "" {
-			return nil, feed.Permanent(fmt.Errorf("start: %s is a place in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
+			return nil, feed.Permanent(fmt.Errorf("start: %s is a position in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
 		}
 		cfg := syndication.Config{
 			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities, Budget: s.opts.Budget,

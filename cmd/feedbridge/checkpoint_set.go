@@ -90,12 +90,12 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 	case old.IsZero():
 		p.printLine("now    nothing has been published")
 	default:
-		p.printLine("now    %d entities are published; reading goes on %s", old.Count, cursorText(old.Source, old.Cursor, t.Start))
+		p.printLine("now    %d entities are published; reading continues %s", old.Count, cursorText(old.Source, old.Cursor, t.Start))
 		if err := old.Check(name, kind); err != nil {
 			p.printLine("       but the topic belongs to the feed %s (%s), and will belong to %s", old.Feed, old.Source, name)
 		}
 	}
-	p.printLine("then   reading goes on %s", cursorText(kind, to, t.Start))
+	p.printLine("then   reading continues %s", cursorText(kind, to, t.Start))
 	again := fmt.Sprintf("among its newest %d entities", t.DedupeWindow)
 	if kind == syndication.Kind {
 		again = "as the topic has it"
@@ -160,7 +160,7 @@ func (t *topic) resolvePosition(ctx context.Context, old checkpoint.Checkpoint, 
 		}
 		format, err := sources.DetectFormat(ctx)
 		if err != nil {
-			return "", nil, fmt.Errorf("find out the format of the feed: %w; with a format in its configuration nobody has to ask", err)
+			return "", nil, fmt.Errorf("find out the format of the feed: %w; set its format in the configuration to skip the detection", err)
 		}
 		kind = format.Kind()
 	}

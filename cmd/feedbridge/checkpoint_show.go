@@ -77,6 +77,6 @@ func (p checkpointReport) printText(w io.Writer, redact *safetext.Redactor) erro
 		to.printLine("entities   %d", p.Entities)
 		to.printLine("committed  %s by %s", p.At.Format(time.RFC3339), p.Writer)
 	}
-	to.printLine("goes on    %s", p.GoesOn)
+	to.printLine("continues  %s", p.GoesOn)
 	return to.err
 }

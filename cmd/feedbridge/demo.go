@@ -24,7 +24,7 @@ func demoCommand(a *app) *cobra.Command {
 		Short: "Run a growing sample feed, a bus, the bridge between them, and the way back",
 		Long: `Demo serves a sample feed over HTTP that keeps growing (the orders of a shop),
 runs a JetStream server, copies the feed to the topic "orders", and serves the
-topic as a feed again. It needs nothing but itself. Ctrl-C ends it; another run goes on where this one stopped.`,
+topic as a feed again. It needs nothing but itself. Ctrl-C ends it; another run continues where this one stopped.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), a, dir) },
 	}
@@ -91,7 +91,7 @@ A feed that keeps growing is copied to a topic, each entity once and in order.
   and back     %s, the topic as a feed again
   the status   %s/status
 
-Ctrl-C ends it, and another run goes on where this one stopped. What it keeps is
+Ctrl-C ends it, and another run continues where this one stopped. What it keeps is
 in %s; with another --data-dir it starts over.
 
 `

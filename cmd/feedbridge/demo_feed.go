@@ -58,12 +58,12 @@ func openDemo(ctx context.Context, dir string) (*demoState, net.Listener, error)
 	}
 	d := &demoState{}
 	if err := json.Unmarshal(data, d); err != nil || d.Birth.IsZero() || d.Listen == "" {
-		return nil, nil, fmt.Errorf("%s is not what a demo has left there; name another directory with --data-dir", file)
+		return nil, nil, fmt.Errorf("%s was not written by a demo; name another directory with --data-dir", file)
 	}
 	listener, err := listenTCP(ctx, d.Listen)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, nil, fmt.Errorf("%s, where the feed of this demo is at home, is in use: if another demo runs in %s, name a directory for this one with --data-dir", d.Listen, dir)
+		return nil, nil, fmt.Errorf("the address of this demo's feed, %s, is in use: if another demo runs in %s, name a directory for this one with --data-dir", d.Listen, dir)
 	case err != nil:
 		return nil, nil, fmt.Errorf("serve the sample feed: %w", err)
 	}
@@ -78,7 +78,7 @@ func newDemo(ctx context.Context, dir string) (*demoState, net.Listener, error) 
 	d := &demoState{Birth: time.Now().UTC().Truncate(time.Second), Listen: listener.Addr().String()}
 	if err := d.saveState(dir); err != nil {
 		_ = listener.Close()
-		return nil, nil, fmt.Errorf("keep what the demo needs in %q: %w; name another directory with --data-dir", dir, err)
+		return nil, nil, fmt.Errorf("store the data of the demo in %q: %w; name another directory with --data-dir", dir, err)
 	}
 	return d, listener, nil
 }

@@ -49,7 +49,7 @@ func (a *app) loadConfig(url string) (*config.Config, error) {
 		return cfg, err
 	case !slices.ContainsFunc(errs, func(e *config.Error) bool { return e.Source != "URL" }):
 		// The command line has only a URL; do not name keys.
-		return nil, &usageError{fmt.Errorf("the URL will not do: %s", errs[0].Text)}
+		return nil, &usageError{fmt.Errorf("invalid URL: %s", errs[0].Text)}
 	case len(errs) == 1 && errs[0].Key == "feeds" && errs[0].Source == "":
 		text := "no feed is configured: name a file with -c, or set FEEDBRIDGE_FEEDS_<NAME>_URL ('feedbridge run URL' needs neither)"
 		if _, err := os.Stat(defaultFile); err == nil {

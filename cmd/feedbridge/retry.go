@@ -123,7 +123,7 @@ func (l *retryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Rec
 func (l *retryLog) checkEpoch(ctx context.Context, epoch string) error {
 	span, err := l.Log.Span(ctx)
 	if err == nil && span.Epoch != epoch {
-		err = feed.Permanent(errors.New("the topic was deleted and created anew while it was read"))
+		err = feed.Permanent(errors.New("the topic was deleted and created again while it was read"))
 	}
 	return err
 }

@@ -147,7 +147,7 @@ func TestTopicIsReadOn(t *testing.T) {
 		{"it fails in the middle, and again", flaky{fails: map[uint64]int{5: 1, 7: 3}}, "5 6 7 8 "},
 		{"it cannot be looked at", flaky{fails: map[uint64]int{0: 2}}, "5 6 7 8 "},
 		{"it fails for too long", flaky{fails: map[uint64]int{7: 100}}, "5 6 connection lost"},
-		{"it is another one then", flaky{fails: map[uint64]int{7: 1}, epochs: []string{"a", "b"}}, "5 6 the topic was deleted and created anew while it was read"},
+		{"it is another one then", flaky{fails: map[uint64]int{7: 1}, epochs: []string{"a", "b"}}, "5 6 the topic was deleted and created again while it was read"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -44,7 +44,7 @@ feed in the configuration, whose headers and credentials are used then.`,
 	})
 	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z,\nid:<content-id>@<time>, or snapshot:<url>; default the feed's own start")
 	format.addTo(cmd)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on at the end, and poll for more")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue at the end, and poll for more")
 	cmd.Flags().VarP(&limit, "limit", "n", "print that many entities at most")
 	return cmd
 }

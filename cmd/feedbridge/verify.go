@@ -59,7 +59,7 @@ does not answer for a while is asked again, at the place that was reached.`,
 	cmd.Flags().Var(&v.from, "from", "where feeds start, as for tail; default the feed's own start")
 	cmd.Flags().Var(&v.window, "window", "look that many entities ahead for one that is in another place")
 	cmd.Flags().VarP(&v.limit, "limit", "n", "stop after that many differences")
-	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "for that long try again what may pass by itself, and go on where it was")
+	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "how long to retry transient errors, from where the reading stopped")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -87,7 +87,7 @@ func runVerification(ctx context.Context, a *app, v verification) (*comparison, 
 	case len(v.feeds) == 1 && v.topic == "" && v.served == "":
 		return nil, &usageError{errors.New("what to compare with is missing: want --topic, --served or another --feed")}
 	case len(v.feeds) > 2, len(v.feeds) == 2 && v.topic+v.served != "", v.topic != "" && v.served != "":
-		return nil, &usageError{errors.New("two are compared: want one --feed with --topic or --served, or two")}
+		return nil, &usageError{errors.New("want one --feed with --topic or --served, or two --feed")}
 	case v.topic == "" && v.bus != "":
 		return nil, &usageError{errors.New("--bus is for --topic")}
 	}

@@ -311,8 +311,8 @@ func TestConnectIsCancelled(t *testing.T) {
 func TestServerIsNoBroker(t *testing.T) {
 	t.Parallel()
 	for greeting, want := range map[string]string{
-		"INFO {\"server_id\":\"NX\"}\r\n":  `is no Kafka broker: it begins with "INFO"; check brokers`,
-		"HTTP/1.1 400 Bad Request\r\n\r\n": `is no Kafka broker: it begins with "HTTP"; check brokers`,
+		"INFO {\"server_id\":\"NX\"}\r\n":  `is not a Kafka broker: its answer begins with "INFO"; check brokers`,
+		"HTTP/1.1 400 Bad Request\r\n\r\n": `is not a Kafka broker: its answer begins with "HTTP"; check brokers`,
 		"\x15\x03\x01\x00\x02\x02\x16":     "expects TLS on this port; set tls.enabled",
 	} {
 		t.Run(fmt.Sprintf("%.4q", greeting), func(t *testing.T) {

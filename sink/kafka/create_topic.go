@@ -88,7 +88,7 @@ func (t newTopic) explainCreateError(ctx context.Context, answer kadm.CreateTopi
 	case kerr.IsRetriable(err), !isKafka(err):
 		return causeOf(ctx, fmt.Errorf("create topic %s: %w", t.name, err))
 	}
-	return feed.Permanent(fmt.Errorf("create topic %s: %w: %s; correct what is set for it, or create it by hand", t.name, err, answer.ErrMessage))
+	return feed.Permanent(fmt.Errorf("create topic %s: %w: %s; correct its settings under kafka, or create it by hand", t.name, err, answer.ErrMessage))
 }
 
 func (t newTopic) replicas() int16 { return int16(cmp.Or(t.replication, -1)) } // the cluster's default

@@ -29,8 +29,8 @@ var cures = map[*kerr.Error]string{
 	kerr.SecurityDisabled:            "the brokers have no authorizer",
 	kerr.InvalidTransactionTimeout:   "lower transaction_timeout, or raise the brokers' transaction.max.timeout.ms",
 	kerr.InvalidRecord:               "the topic refuses the message; is it compacted, which takes no messages without a key?",
-	kerr.InvalidTopicException:       "Kafka takes no such name for a topic",
-	kerr.PolicyViolation:             "the cluster's policy forbids it; ask who runs it",
+	kerr.InvalidTopicException:       "the name of the topic is not valid in Kafka",
+	kerr.PolicyViolation:             "the cluster's policy forbids it; ask its administrator",
 	kerr.UnsupportedCompressionType:  "the brokers do not know this compression; set another one",
 	kerr.UnsupportedForMessageFormat: "the topic has message.format.version of before 0.11, which has no transactions; raise it",
 	kerr.UnsupportedSaslMechanism:    "the brokers do not offer this mechanism; check sasl.mechanism",
@@ -168,7 +168,7 @@ func (d *diagnosis) explainError(ctx context.Context, err error) error {
 	case foreign && first[0] == 21: // a TLS alert
 		return feed.Permanent(fmt.Errorf("Kafka at %s expects TLS on this port; set tls.enabled, or name the port without it in brokers", d.brokers))
 	case foreign:
-		return feed.Permanent(fmt.Errorf("the server at %s is no Kafka broker: it begins with %q; check brokers", d.brokers, first))
+		return feed.Permanent(fmt.Errorf("the server at %s is not a Kafka broker: its answer begins with %q; check brokers", d.brokers, first))
 	case errors.As(err, &untrusted):
 		return feed.Permanent(fmt.Errorf("the certificate of Kafka at %s is not trusted: %w; check the brokers' names and tls.server_name, or set tls.ca_file", d.brokers, untrusted.Err))
 	case errors.As(err, &plaintext):
@@ -188,7 +188,7 @@ func (d *diagnosis) explainError(ctx context.Context, err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("Kafka at %s has closed the connection", d.brokers)
 	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
-		return fmt.Errorf("Kafka at %s has not taken the messages within %v", d.brokers, d.cfg.Timeout)
+		return fmt.Errorf("Kafka at %s has not accepted the messages within %v", d.brokers, d.cfg.Timeout)
 	}
 	return err
 }

@@ -98,7 +98,7 @@ func (e *throttledError) Error() string {
 }
 
 // errRecreated reports that a topic is not the one that was read before.
-var errRecreated = errors.New("was deleted and created anew while it was read")
+var errRecreated = errors.New("was deleted and created again while it was read")
 
 // findLeader returns the broker that leads the partition.
 func (r *reader) findLeader(ctx context.Context) (*kgo.Broker, error) {

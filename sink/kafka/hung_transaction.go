@@ -134,7 +134,7 @@ func (h *hungTransaction) afterCommit(ctx context.Context, written kadm.Offsets)
 }
 
 // errHangs reports that the last commit hangs. The next Resume ends it.
-var errHangs = errors.New("the last commit is not ended in all partitions, though the cluster takes it for ended")
+var errHangs = errors.New("the last commit is not ended in all partitions, though the cluster reports it as ended")
 
 // awaitEnd waits until the last commit of this sink is ended wherever it wrote. It returns
 // an error if it hangs, or if the cluster does not report it for twice the timeout.

@@ -92,7 +92,7 @@ func newLog(c *client, topic string, partition int32) *Log {
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 	span, err := l.readSpan(ctx)
 	if err != nil {
-		return feed.Span{}, fmt.Errorf("look at the positions: %w", l.explainError(ctx, err))
+		return feed.Span{}, fmt.Errorf("find the oldest and the newest message: %w", l.explainError(ctx, err))
 	}
 	return span, nil
 }
@@ -391,7 +391,7 @@ func (l *Log) errCompacted(policy string) error {
 	if l.topic == l.client.cfg.Checkpoints {
 		return errors.New("it has the checkpoints of feeds, and no entities; name the topic of a feed")
 	}
-	return fmt.Errorf("it is compacted (cleanup.policy=%s), so that messages vanish from its middle; name a topic that is not", policy)
+	return fmt.Errorf("it is compacted (cleanup.policy=%s), so messages are deleted from its middle; name a topic that is not compacted", policy)
 }
 
 // noPartition reports that a topic does not have the partition that is to be read. It matches

@@ -255,7 +255,7 @@ func TestLogOfATopicThatIsMadeAnewIsOfOneTopic(t *testing.T) {
 				var all []feed.Record
 				for r, err := range log.Read(t.Context(), 1, 4) {
 					if err != nil {
-						wantError(t, err, false, feed.ErrNoTopic, "was deleted and created anew while it was read")
+						wantError(t, err, false, feed.ErrNoTopic, "was deleted and created again while it was read")
 						break
 					}
 					all = append(all, r)
@@ -513,7 +513,7 @@ func TestTopicIsMadeAnewWhileALogIsRead(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			wantError(t, err, false, nil, "was deleted and created anew while it was read")
+			wantError(t, err, false, nil, "was deleted and created again while it was read")
 			return
 		}
 	}

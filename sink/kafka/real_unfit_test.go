@@ -80,7 +80,7 @@ func TestRealTopicIsCompactedWithoutAKey(t *testing.T) {
 		t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
 	}
 	_, err = s.Log(0).Span(t.Context())
-	wantError(t, err, true, nil, "it is compacted (cleanup.policy=compact), so that messages vanish from its middle")
+	wantError(t, err, true, nil, "it is compacted (cleanup.policy=compact), so messages are deleted from its middle")
 
 	// Somebody makes it compacted while the sink is at work.
 	topic = ordersIn(t)

@@ -160,13 +160,13 @@ func (s *Sink) watchTransaction() meanwhile {
 func decodeCheckpoint(data []byte, feedName string) (checkpoint.Checkpoint, error) {
 	cp, err := checkpoint.Decode(data)
 	if err != nil {
-		return cp, fmt.Errorf("%w; if no newer feedbridge wrote it, set it anew with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, feedName)
+		return cp, fmt.Errorf("%w; if no newer feedbridge wrote it, set it again with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, feedName)
 	}
 	return cp, nil
 }
 
 func (s *Sink) errMissing() error {
-	return feed.Permanent(fmt.Errorf("%w; say where to read on with 'feedbridge checkpoint set %s', "+
+	return feed.Permanent(fmt.Errorf("%w; set the position to continue from with 'feedbridge checkpoint set %s', "+
 		"or start the feed over with 'feedbridge checkpoint reset %[2]s'", checkpoint.ErrMissing, s.topic.Feed))
 }
 

@@ -71,8 +71,8 @@ func (t topicCheck) sameTopic(d kadm.TopicDetail, last storedCheckpoint) error {
 	if id := idText(d.ID); last.topic == "" || id == "" || id == last.topic {
 		return nil
 	}
-	return feed.Permanent(fmt.Errorf("the topic was deleted and created anew since its checkpoint was made, or is another cluster's: %w; "+
-		"restore it, or go on in this one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[2]s'",
+	return feed.Permanent(fmt.Errorf("the topic was deleted and created again since its checkpoint was made, or is another cluster's: %w; "+
+		"restore it, or continue in this one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[2]s'",
 		checkpoint.ErrMissing, t.topic.Feed))
 }
 
@@ -208,7 +208,7 @@ func (t topicCheck) checkLost(ctx context.Context, d kadm.TopicDetail, atLeast [
 
 func (t topicCheck) errLost(partition int, end, want int64) error {
 	return feed.Permanent(fmt.Errorf("%w: partition %d ends at offset %d, and its checkpoint says at least %d; restore them, "+
-		"or read on at the place from which they are missing with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[5]s'",
+		"or read the feed again from the first missing one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[5]s'",
 		checkpoint.ErrLost, partition, end, want, t.topic.Feed))
 }
 

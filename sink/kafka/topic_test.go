@@ -267,7 +267,7 @@ func TestTopicWasCreatedAnew(t *testing.T) {
 	}
 	for _, s := range []*kafka.Sink{s, more()} {
 		_, err := s.Resume(t.Context())
-		wantError(t, err, true, checkpoint.ErrMissing, "was deleted and created anew", "'feedbridge checkpoint set orders'")
+		wantError(t, err, true, checkpoint.ErrMissing, "was deleted and created again", "'feedbridge checkpoint set orders'")
 	}
 	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
 		t.Fatal(err)

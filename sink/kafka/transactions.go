@@ -100,7 +100,7 @@ func waitForMetadata(ctx context.Context, p *kgo.Client, written kadm.Offsets) e
 	return nil
 }
 
-var errNotConfirmed = errors.New("the cluster has not said in time whether the transaction is committed")
+var errNotConfirmed = errors.New("the cluster has not confirmed in time that the transaction is committed")
 
 // closeProducer closes the producer. The next commit initializes the id again.
 func (t *transactions) closeProducer() {

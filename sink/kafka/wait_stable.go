@@ -95,7 +95,7 @@ func (w stableWait) explainTimeout(ctx context.Context, partition int32, after t
 		whose = "a transaction of " + strings.Join(holders, ", ")
 	}
 	return fmt.Errorf("partition %d of %s %w %s for %v or longer; if its program is gone, the cluster aborts it "+
-		"at its transaction timeout, or never, if it takes it for ended (CompleteCommit, CompleteAbort, Empty); "+
+		"at its transaction timeout, or never, if it reports it as ended (CompleteCommit, CompleteAbort, Empty); "+
 		"the documentation says how to do it by hand", partition, w.topic, errHeldBack, whose, after.Round(time.Millisecond))
 }
 

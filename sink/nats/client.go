@@ -156,7 +156,7 @@ func (c *client) requestJSON(ctx context.Context, subject string, request []byte
 		return err
 	}
 	if err := json.Unmarshal(reply.Data, answer); err != nil {
-		return fmt.Errorf("NATS answered what is not JSON: %w", err)
+		return fmt.Errorf("NATS answered with invalid JSON: %w", err)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func apiError(e *jetstream.APIError, stream string) error {
 		// "maximum bytes exceeded" and "maximum messages exceeded" come from limits of the
 		// stream; the store also fails while a server stops.
 		if strings.HasPrefix(e.Description, "maximum ") {
-			return feed.Permanent(fmt.Errorf("%w; the stream is full and discards what is new: raise its limits, and do not purge it, which takes the checkpoint, too", err))
+			return feed.Permanent(fmt.Errorf("%w; the stream is full and refuses new messages: raise its limits, and do not purge it, which deletes the checkpoint, too", err))
 		}
 		return err
 	}

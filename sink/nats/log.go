@@ -81,7 +81,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		}
 		c := info.Config
 		if c.Retention == jetstream.WorkQueuePolicy {
-			return feed.Permanent(fmt.Errorf("stream %s is a work queue, which deletes what was read; "+
+			return feed.Permanent(fmt.Errorf("stream %s is a work queue, which deletes messages that were read; "+
 				"give the messages to a stream with --retention limits, and serve that", stream))
 		}
 		if own := c.Mirror == nil && len(c.Sources) == 0 && c.SubjectTransform == nil; own && !coversSubject(c.Subjects, l.subject) {
@@ -115,7 +115,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		return nil
 	})
 	if err != nil {
-		return feed.Span{}, fmt.Errorf("look at the positions: %w", err)
+		return feed.Span{}, fmt.Errorf("find the oldest and the newest message: %w", err)
 	}
 	return span, nil
 }
@@ -296,7 +296,7 @@ func (p *logRead) handleStarvation(ctx context.Context) error {
 		p.starving = time.Now()
 		return nil
 	case time.Since(p.starving) > p.log.client.cfg.Timeout:
-		return fmt.Errorf("NATS has not sent within %v what the stream's leader has", p.log.client.cfg.Timeout)
+		return fmt.Errorf("NATS has not delivered within %v the messages that the stream's leader has", p.log.client.cfg.Timeout)
 	}
 	return retry.Sleep(ctx, replicationWait)
 }

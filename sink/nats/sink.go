@@ -99,7 +99,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return nil
 		}
 		if cp, err = checkpoint.Decode(last.Data); err != nil {
-			return fmt.Errorf("%w; if no newer feedbridge wrote it, set it anew with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, s.topic.Feed)
+			return fmt.Errorf("%w; if no newer feedbridge wrote it, set it again with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, s.topic.Feed)
 		}
 		to, err := s.checkpoints.endOfTopic(ctx, info, last.Sequence)
 		if err != nil {
