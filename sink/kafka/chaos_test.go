@@ -37,7 +37,7 @@ func TestTwoCopiesAndEveryTrouble(t *testing.T) {
 
 func chaos(t *testing.T, seed uint64, total int) {
 	c, w := startWired(t, kfake.NumBrokers(3))
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = time.Second
 	topic := orders()
 	topic.Window = total
@@ -56,7 +56,7 @@ func chaos(t *testing.T, seed uint64, total int) {
 	troubles.Wait()
 	w.losing(nil)
 
-	s := connect(t, findValue(c)).Sink(topic)
+	s := connect(t, configFor(c)).Sink(topic)
 	if cp := resume(t, s); cp.Count != uint64(total) {
 		t.Errorf("checkpoint %+v, want %d entities", cp, total)
 	}

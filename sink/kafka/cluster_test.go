@@ -51,9 +51,9 @@ func connect(t testing.TB, cfg kafka.Config) *kafka.Conn {
 	return c
 }
 
-// findValue is the configuration for a cluster. Its timeout is for a machine that has a lot
+// configFor returns the configuration for a cluster. Its timeout is for a machine that has a lot
 // else to do. What is waited for in vain has another.
-func findValue(c *kfake.Cluster) kafka.Config {
+func configFor(c *kfake.Cluster) kafka.Config {
 	return kafka.Config{Brokers: c.ListenAddrs(), Timeout: 10 * time.Second}
 }
 
@@ -202,10 +202,10 @@ func TestSink(t *testing.T) {
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
 		c, topic := startCluster(t), orders()
 		topic.Window = 50
-		open := func() *kafka.Sink { return connect(t, findValue(c)).Sink(topic) }
+		open := func() *kafka.Sink { return connect(t, configFor(c)).Sink(topic) }
 		return sinktest.Topic{
 			Open:        func() sinktest.Sink { return open() },
-			Log:         settled{connect(t, findValue(c)).Log(topic.Name, 0)},
+			Log:         settled{connect(t, configFor(c)).Log(topic.Name, 0)},
 			MaxEntities: kafka.MaxEntities,
 			Window:      topic.Window,
 		}

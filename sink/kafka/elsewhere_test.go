@@ -25,7 +25,7 @@ func TestCheckpointLiesInAnotherPartition(t *testing.T) {
 	commit(t, s, 0, 5)
 	busy := rare
 	busy.Feed = "busy"
-	b := connect(t, findValue(c)).Sink(busy)
+	b := connect(t, configFor(c)).Sink(busy)
 	resume(t, b)
 	for i := range 5 {
 		if err := b.Commit(t.Context(), sinktest.Entities(i*10, 10), sinktest.At(i*10+10)); err != nil {
@@ -64,7 +64,7 @@ func TestCheckpointOfAnotherFeedLiesInAnotherPartition(t *testing.T) {
 	}
 	topic := orders()
 	topic.Feed = "parcels"
-	_, err := connect(t, findValue(c)).Sink(topic).Resume(t.Context())
+	_, err := connect(t, configFor(c)).Sink(topic).Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrForeign, `checkpoint of feed "orders"`)
 }
 
@@ -73,7 +73,7 @@ func TestCheckpointOfAnotherFeedLiesInAnotherPartition(t *testing.T) {
 func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -94,7 +94,7 @@ func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 func TestALookEndsATransactionOnce(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -115,7 +115,7 @@ func TestALookEndsATransactionOnce(t *testing.T) {
 func TestCommitBeginsDuringALook(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 10 * time.Second
 	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, living)
@@ -188,5 +188,5 @@ func TestCheckSeesThatTheTopicIsAnotherFeeds(t *testing.T) {
 	commit(t, s, 0, 2)
 	stranger := orders()
 	stranger.Feed = "letters"
-	wantError(t, connect(t, findValue(c)).Sink(stranger).Check(t.Context()), true, checkpoint.ErrForeign)
+	wantError(t, connect(t, configFor(c)).Sink(stranger).Check(t.Context()), true, checkpoint.ErrForeign)
 }

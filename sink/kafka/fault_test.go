@@ -28,7 +28,7 @@ const transactionalID = "feedbridge.shop.orders/orders"
 func TestAnswerToACommitIsLostOnce(t *testing.T) {
 	t.Parallel()
 	c, w := startWired(t)
-	s := connect(t, findValue(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
 	var lost atomic.Int32
@@ -44,7 +44,7 @@ func TestAnswerToACommitIsLostOnce(t *testing.T) {
 func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	t.Parallel()
 	c, w := startWired(t)
-	s := connect(t, findValue(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
 	w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
@@ -65,7 +65,7 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 	t.Parallel()
 	c, w := startWired(t)
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -94,7 +94,7 @@ func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 func TestConfirmedCommitIsGone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 20 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -120,7 +120,7 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			cfg := findValue(c)
+			cfg := configFor(c)
 			cfg.Timeout = 20 * time.Second
 			s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 			resume(t, s)
@@ -155,7 +155,7 @@ func TestCommitsOfAnotherCopyAreGone(t *testing.T) {
 	dir, saved := t.TempDir(), t.TempDir()
 	port := freePort(t)
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-	cfg := findValue(c)
+	cfg := configFor(c)
 	s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -200,7 +200,7 @@ func confirm(r kmsg.Request) (kmsg.Response, error, bool) {
 func TestNewClusterHasNoCoordinatorYet(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	s := connect(t, findValue(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	asked := 0
 	c.ControlKey(kmsg.FindCoordinator.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -239,7 +239,7 @@ func TestCommitFails(t *testing.T) {
 			t.Run(name+", "+cluster, func(t *testing.T) {
 				t.Parallel()
 				c := start()
-				cfg := findValue(c)
+				cfg := configFor(c)
 				cfg.Timeout = 4 * time.Second
 				s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 				resume(t, s)
@@ -276,7 +276,7 @@ func TestAbortLeavesAnotherCopyAlone(t *testing.T) {
 			if version == 0 {
 				downgrade(t, c.ListenAddrs()[0])
 			}
-			cfg := findValue(c)
+			cfg := configFor(c)
 			cfg.Timeout = 3 * time.Second
 			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
@@ -305,7 +305,7 @@ func TestTroubleThatPassesWithinACommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			cfg := findValue(c)
+			cfg := configFor(c)
 			cfg.Timeout = 20 * time.Second // a busy machine takes its time
 			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
@@ -324,7 +324,7 @@ func TestTroubleThatPassesWithinACommit(t *testing.T) {
 func TestLeadersAndCoordinatorsMove(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.NumBrokers(3))
-	s := connect(t, findValue(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	for n := range 12 {
 		commit(t, s, n, n+1)
@@ -345,7 +345,7 @@ func TestLeaderMovesWhileManyAskForOffsets(t *testing.T) {
 	t.Parallel()
 	const n = 8
 	c := startCluster(t)
-	conn := connect(t, findValue(c))
+	conn := connect(t, configFor(c))
 	s := conn.Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -365,7 +365,7 @@ func TestLeaderMovesWhileManyAskForOffsets(t *testing.T) {
 	h.Remove()
 	// It ends if it stays so.
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: -1})
-	short := findValue(c)
+	short := configFor(c)
 	short.Timeout = time.Second
 	_, err := connect(t, short).Sink(orders()).Resume(t.Context())
 	wantError(t, err, false, nil, "resume")
@@ -394,7 +394,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			slow, quick := findValue(c), findValue(c)
+			slow, quick := configFor(c), configFor(c)
 			slow.Timeout = patience
 			s, other := connect(t, slow).Sink(orders()), connect(t, quick).Sink(orders())
 			resume(t, s)
@@ -428,7 +428,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	s, other := connect(t, findValue(c)).Sink(orders()), connect(t, findValue(c)).Sink(orders())
+	s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
 	resume(t, other)
@@ -459,7 +459,7 @@ func takes(id string) func(kmsg.Request) bool {
 func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -494,7 +494,7 @@ func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 func TestCommitWaitsForTheMarkersOfTheLastOne(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	s := connect(t, findValue(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
 	c.ControlKey(kmsg.EndTxn.Int16(), confirm)
@@ -525,7 +525,7 @@ func TestCommitAsksOnAnotherConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, w := startWired(t)
-			cfg := findValue(c)
+			cfg := configFor(c)
 			cfg.Timeout = 3 * time.Second
 			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
@@ -547,8 +547,8 @@ func TestCommitAsksOnAnotherConnection(t *testing.T) {
 func TestClientsThatCommitAreClosed(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	conn := connect(t, findValue(c))
-	s, other := conn.Sink(orders()), connect(t, findValue(c)).Sink(orders())
+	conn := connect(t, configFor(c))
+	s, other := conn.Sink(orders()), connect(t, configFor(c)).Sink(orders())
 	want := func(n int, when string) {
 		t.Helper()
 		if got := conn.Producers(); got != n {
@@ -615,7 +615,7 @@ func TestCopyDiedWithinATransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			cfg := findValue(c)
+			cfg := configFor(c)
 			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
 			commit(t, s, 0, 2)
@@ -632,7 +632,7 @@ func TestCopyDiedWithinATransaction(t *testing.T) {
 func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, living)
@@ -658,7 +658,7 @@ func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 func TestResumeLeavesALivingCopyAlone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := findValue(c)
+	cfg := configFor(c)
 	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, living)
 	ids := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
@@ -696,7 +696,7 @@ func TestBrokerRestartsWithATransactionPending(t *testing.T) {
 	dir := t.TempDir()
 	port := freePort(t)
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 15 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -730,7 +730,7 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 			if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact", "max.message.bytes": test.limit}); err != nil {
 				t.Fatal(err)
 			}
-			s := connect(t, findValue(c)).Sink(orders())
+			s := connect(t, configFor(c)).Sink(orders())
 			resume(t, s)
 			large := sinktest.At(2)
 			large.Cursor = make([]byte, test.size)
@@ -754,7 +754,7 @@ func TestTooFewReplicasInSync(t *testing.T) {
 	if err := c.CreateTopic("shop.orders", 1, map[string]string{"min.insync.replicas": "2"}); err != nil {
 		t.Fatal(err)
 	}
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = time.Second
 	begin(t, c, "someone's", &kgo.Record{Topic: "shop.orders", Value: []byte("open")})
 	_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())

@@ -34,7 +34,7 @@ func shop(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, *kafka.Conn) {
 	if err := c.CreateTopic("shop.orders", 2, nil); err != nil {
 		t.Fatal(err)
 	}
-	return c, connect(t, findValue(c))
+	return c, connect(t, configFor(c))
 }
 
 // produce writes to partition 1 of the orders, each body by itself.
@@ -160,7 +160,7 @@ func TestLogOfACompactedTopicIsRefused(t *testing.T) {
 		if err := c.CreateTopic("shop.orders", 1, map[string]string{"cleanup.policy": policy}); err != nil {
 			t.Fatal(err)
 		}
-		log := connect(t, findValue(c)).Log("shop.orders", 0)
+		log := connect(t, configFor(c)).Log("shop.orders", 0)
 		_, err := log.Span(t.Context())
 		wantError(t, err, true, nil, "it is compacted (cleanup.policy="+policy+")", "name a topic that is not")
 		for _, err := range log.Read(t.Context(), 0, 1) {
@@ -563,7 +563,7 @@ func TestLeaderMovesWhileALogIsRead(t *testing.T) {
 func TestLogWhileTheBusIsAway(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.Ports(freePort(t)))
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	log := connect(t, cfg).Log("shop.orders", 1)
 	if err := c.CreateTopic("shop.orders", 2, nil); err != nil {
@@ -601,7 +601,7 @@ func TestRightsToReadBack(t *testing.T) {
 	if err := errors.Join(c.CreateTopic("shop.orders", 1, nil), c.CreateTopic("shop.parcels", 1, nil)); err != nil {
 		t.Fatal(err)
 	}
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
 	conn := connect(t, cfg)
 	wantLog(t, conn.Log("shop.orders", 0), 0, 0, "")
@@ -664,7 +664,7 @@ func TestLogIsCancelledWhileItIsRead(t *testing.T) {
 func BenchmarkLog(b *testing.B) {
 	const total, size = 50_000, 500
 	c := startCluster(b)
-	s := connect(b, findValue(c)).Sink(orders())
+	s := connect(b, configFor(c)).Sink(orders())
 	resume(b, s)
 	for n := 0; n < total; n += size {
 		entities := sinktest.Entities(n, size)

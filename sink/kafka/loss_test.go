@@ -55,7 +55,7 @@ func TestTopicHasLostMessages(t *testing.T) {
 			if topic.Key = key; key != "" {
 				topic.Partitions = 3
 			}
-			cfg := findValue(c)
+			cfg := configFor(c)
 			cfg.Timeout = 2 * time.Second
 			s := connect(t, cfg).Sink(topic)
 			resume(t, s)
@@ -159,7 +159,7 @@ func sameOffset(t *testing.T, further bool) {
 	dir, saved := t.TempDir(), t.TempDir()
 	port := freePort(t)
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-	cfg := findValue(c)
+	cfg := configFor(c)
 	s, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -245,7 +245,7 @@ func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 					return resp, nil, true
 				})
 			}
-			cfg := findValue(c)
+			cfg := configFor(c)
 			cfg.Timeout = time.Second
 			test.look(t, connect(t, cfg).Sink(orders()))
 			if n := answers.Load(); n <= test.stale {
@@ -266,7 +266,7 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 			dir, saved := t.TempDir(), t.TempDir()
 			port := freePort(t)
 			c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-			conn := connect(t, findValue(c))
+			conn := connect(t, configFor(c))
 			s, idle := conn.Sink(orders()), conn.Sink(orders())
 			resume(t, s)
 			commit(t, s, 0, 2)
@@ -284,7 +284,7 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 			c = startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
 			n := 2 + refilled
 			if refilled > 0 {
-				other := connect(t, findValue(c)).Sink(orders())
+				other := connect(t, configFor(c)).Sink(orders())
 				resume(t, other)
 				commit(t, other, 2, n)
 			}

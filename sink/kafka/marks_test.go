@@ -130,7 +130,7 @@ func TestSharedTopicIsSearchedUntilAMessageIsFound(t *testing.T) {
 			topic, parcels := orders(), orders()
 			topic.Shared, topic.Window = true, 10
 			parcels.Shared, parcels.Feed = true, "parcels"
-			s, other := connect(t, findValue(c)).Sink(topic), connect(t, findValue(c)).Sink(parcels)
+			s, other := connect(t, configFor(c)).Sink(topic), connect(t, configFor(c)).Sink(parcels)
 			resume(t, s)
 			commitMarked(t, s, test.entities, len(test.entities))
 			resume(t, other)
@@ -141,7 +141,7 @@ func TestSharedTopicIsSearchedUntilAMessageIsFound(t *testing.T) {
 				commit(t, s, 12, 12+test.late)
 			}
 			early := countFetches(c, 150) // the reach is 160 of some 420
-			fresh := connect(t, findValue(c)).Sink(topic)
+			fresh := connect(t, configFor(c)).Sink(topic)
 			resume(t, fresh)
 			if n := fresh.IDs().Len(); n != test.ids {
 				t.Errorf("%d IDs are known, want %d", n, test.ids)

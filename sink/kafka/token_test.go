@@ -60,7 +60,7 @@ func TestTokenFile(t *testing.T) {
 	c := startCluster(t)
 	bearer(c, "OAUTHBEARER", func(shown string) bool { return strings.Contains(shown, "auth=Bearer good\x01") })
 	file := writeFile(t, "bad")
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, TokenFile: file}
 	conn := connect(t, cfg)
@@ -99,7 +99,7 @@ func TestClientCredentials(t *testing.T) {
 	t.Cleanup(login.Close)
 	c := startCluster(t)
 	bearer(c, "OAUTHBEARER", func(shown string) bool { return strings.Contains(shown, "auth=Bearer good\x01") })
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: login.URL + "/token", ClientID: "me", ClientSecret: "hunter2", Scopes: []string{"a", "b"}}}
 	s := connect(t, cfg).Sink(orders())
@@ -123,7 +123,7 @@ func TestAWSKeys(t *testing.T) {
 	pair, ca, _ := certificate(t)
 	c := startCluster(t, kfake.TLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}))
 	shown := bearer(c, "AWS_MSK_IAM", func(shown string) bool { return strings.Contains(shown, "AKIAENV") })
-	cfg := findValue(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	cfg.TLS.CAFile = writeFile(t, ca)
 	cfg.SASL = kafka.SASL{Mechanism: kafka.MSKIAM}
