@@ -191,7 +191,7 @@ func TestTLS(t *testing.T) {
 	wantError(t, connect(t, wrong).Check(t.Context()), true, nil, "does not speak TLS on this port")
 }
 
-// rights are what the documentation lists.
+// rights are the permissions that the documentation lists.
 func rights() []kfake.ACL {
 	topic := func(name string, ops ...kmsg.ACLOperation) (acls []kfake.ACL) {
 		for _, op := range ops {

@@ -68,8 +68,9 @@ func TestCheckpointOfAnotherFeedLiesInAnotherPartition(t *testing.T) {
 	wantError(t, err, true, checkpoint.ErrForeign, `checkpoint of feed "orders"`)
 }
 
-// A coordinator that loads does not say how a transaction stands. What holds the
-// partition back is another program's, and the copy that lives is left alone.
+// A coordinator that is loading does not report the state of a transaction. The transaction
+// that holds the partition back is another program's, and the copy that is alive is not
+// disturbed.
 func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -89,8 +90,8 @@ func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 	}
 }
 
-// A look ends what stands open under an id once, and never again: a living copy may
-// have gone on with it.
+// A wait aborts the open transaction of an id once, and never again: a copy that is alive may
+// have continued with the id.
 func TestALookEndsATransactionOnce(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -161,7 +162,7 @@ func TestCommitBeginsDuringALook(t *testing.T) {
 	wantFeed(t, idle, 4)
 }
 
-// tell has the cluster say how a transactional id stands, unless f returns nil.
+// tell makes the cluster answer with f's state of a transactional id, unless f returns nil.
 func tell(c *kfake.Cluster, f func(id string) *kadm.DescribedTransaction) {
 	c.ControlKey(int16(kmsg.DescribeTransactions), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()

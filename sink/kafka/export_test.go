@@ -10,7 +10,7 @@ import (
 // Log returns a partition of the sink's topic to be read back.
 func (s *Sink) Log(partition int32) *Log { return newLog(s.client, s.topic.Name, partition) }
 
-// Kept returns how many records are held for who goes on where the last Read ended.
+// Kept returns how many records are kept for a reader that continues where the last Read ended.
 func (l *Log) Kept() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

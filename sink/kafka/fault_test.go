@@ -51,7 +51,7 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "has not resumed since its last error")
 	w.losing(nil)
-	// It has taken place, and only the checkpoint says so.
+	// The commit has taken place, and only the checkpoint shows it.
 	if cp := resume(t, s); cp.Count != 4 {
 		t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", cp)
 	}
@@ -59,9 +59,8 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	wantFeed(t, s, 5)
 }
 
-// If nobody tells what became of a commit, the sink leaves the transactional id
-// alone: to take it would make the cluster forget how a transaction that hangs had
-// ended.
+// If the outcome of a commit is unknown, the sink does not initialize the transactional id:
+// that would make the cluster forget the outcome of a hung transaction.
 func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 	t.Parallel()
 	c, w := startWired(t)
@@ -148,8 +147,8 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 	}
 }
 
-// The cluster loses the last commits, which were another copy's, and what was
-// aborted since lies where they lay.
+// The cluster loses the last commits of another copy, and records that were aborted since have
+// their offsets.
 func TestCommitsOfAnotherCopyAreGone(t *testing.T) {
 	t.Parallel()
 	dir, saved := t.TempDir(), t.TempDir()
@@ -339,8 +338,7 @@ func TestLeadersAndCoordinatorsMove(t *testing.T) {
 	wantFeed(t, s, 12)
 }
 
-// All who ask for offsets at once are told that the leader is another. None of them
-// sees it.
+// All concurrent requests for offsets are answered with NOT_LEADER. No caller gets that error.
 func TestLeaderMovesWhileManyAskForOffsets(t *testing.T) {
 	t.Parallel()
 	const n = 8
@@ -408,7 +406,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 				is = nil
 				wantError(t, <-failed, false, nil, "no answer from Kafka at 127.0.0.1:")
 			}
-			// The other copy ends what stands open, for it may be a dead one's.
+			// The other copy aborts the open transaction, because its copy may be dead.
 			if cp := resume(t, other); cp.Count != 2 {
 				t.Errorf("checkpoint %+v, want that of the commit before", cp)
 			}
@@ -439,7 +437,7 @@ func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 	commit(t, s, 2, 4)
 	release()
 	wantError(t, <-failed, false, checkpoint.ErrConflict)
-	// What it had begun it has aborted, so that it holds nobody back.
+	// It has aborted its open transaction, so that it does not hold other copies back.
 	if p := c.PartitionInfo("shop.orders", 0); p.LastStableOffset != p.HighWatermark {
 		t.Errorf("the last stable offset is %d of %d", p.LastStableOffset, p.HighWatermark)
 	}
@@ -478,7 +476,7 @@ func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 	if n := asked.Hits(); n != 3 {
 		t.Errorf("asked %d times while the topic was held back, want 3", n)
 	}
-	// If it cannot be told, it does not begin.
+	// If the outcome is unknown, it does not begin.
 	silence := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeProducers}, Err: kerr.NotLeaderForPartition, Count: -1})
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(11)), false, nil, "NOT_LEADER")
 	silence.Remove()

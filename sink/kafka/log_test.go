@@ -57,7 +57,7 @@ func bodies(all []feed.Record) (text string) {
 	return text
 }
 
-// wantLog checks the positions of a log and what lies there.
+// wantLog checks the positions and messages of a log.
 func wantLog(t *testing.T, log sinktest.Log, first, end uint64, text string) {
 	t.Helper()
 	span := spanOf(t, log)
@@ -93,7 +93,7 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLog(t, log, 5, 6, "5:c ")
-	// What is gone is passed over.
+	// Deleted messages are skipped.
 	for to, text := range map[uint64]string{6: "5:c ", 5: "", 3: ""} {
 		if got := bodies(records(t, log.Log, 0, to)); got != text {
 			t.Errorf("before %d: %q, want %q", to, got, text)
@@ -146,7 +146,7 @@ func TestLogHasWhatIsCommittedAlone(t *testing.T) {
 	end(begin(t, c, "x", r("torn")), kgo.TryAbort)       // 4, and a marker
 	wantLog(t, log, 0, 6, "0:a 1:b 2:c ")
 	open := begin(t, c, "y", r("d"))
-	// It holds back what comes behind it, which may yet be followed by its marker.
+	// It holds back the records behind it, before its marker is written.
 	produce(t, c, nil, "e")
 	wantLog(t, log.Log, 0, 6, "0:a 1:b 2:c ")
 	end(open, kgo.TryCommit)
@@ -355,7 +355,7 @@ func TestSpanIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// What is read ahead is not held for a reader that has left.
+// Prefetched records are not kept for a reader that has stopped.
 func TestLogForgetsWhatNobodyGoesOnWith(t *testing.T) {
 	t.Parallel()
 	c, conn := shop(t)
@@ -367,8 +367,8 @@ func TestLogForgetsWhatNobodyGoesOnWith(t *testing.T) {
 	until(t, func() bool { return log.Kept() == 0 })
 }
 
-// A cluster before Kafka 2.8 gives topics no ids. One that was made anew cannot be told
-// there, so nothing is kept that may be another's.
+// A cluster before Kafka 2.8 gives topics no ids. A topic that was created again cannot be
+// detected there, so no records are kept: they could be another topic's.
 func TestLogOfATopicThatIsMadeAnewWithoutIDs(t *testing.T) {
 	t.Parallel()
 	c, conn := shop(t, kfake.MaxVersions(kversion.V2_7_0()))
@@ -386,7 +386,7 @@ func TestLogOfATopicThatIsMadeAnewWithoutIDs(t *testing.T) {
 	}
 }
 
-// What is kept of a batch begins where its reader left.
+// The kept part of a batch begins where its reader stopped.
 func TestLogIsReadFromInFrontOfWhatIsKept(t *testing.T) {
 	t.Parallel()
 	c, conn := shop(t)
@@ -423,9 +423,9 @@ func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
 	}
 }
 
-// A page takes from the cluster about what it needs, however well it compresses. Who
-// reads page by page is given them from larger fetches, and nothing comes twice, also if
-// who reads looks behind the page and leaves.
+// A page takes from the cluster about what it needs, however well it compresses. Sequential
+// readers get their pages from larger fetches, and no record is fetched twice, even if a reader
+// looks behind the page and stops.
 func TestPagesAreFetchedOnce(t *testing.T) {
 	t.Parallel()
 	const batches, size, page = 60, 90, 30
@@ -744,7 +744,7 @@ func TestLogHoldsLittleOfWhatCompressesWell(t *testing.T) {
 	}
 }
 
-// One that is made anew is looked at as if for the first time.
+// A topic that was created again is checked as a new one.
 func TestLogOfATopicThatIsMadeAnewCompacted(t *testing.T) {
 	t.Parallel()
 	c, conn := shop(t)

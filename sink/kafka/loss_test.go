@@ -118,7 +118,7 @@ func TestOldMessagesAreDeleted(t *testing.T) {
 	}
 }
 
-// A checkpoint of an older version does not say where the topic ends.
+// A checkpoint of an older version does not have the ends of the topic.
 func TestCheckpointWithoutEnds(t *testing.T) {
 	t.Parallel()
 	s, c, more := open(t, orders())

@@ -110,7 +110,7 @@ func countFetches(c *kfake.Cluster, before int64) *atomic.Int32 {
 	return n
 }
 
-// A feed's newest message may lie far behind those of others.
+// A feed's newest message may be far behind those of others.
 func TestSharedTopicIsSearchedUntilAMessageIsFound(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

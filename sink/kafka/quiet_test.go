@@ -14,7 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// What an error of ours says stands in the log once.
+// A returned error is not logged a second time.
 func TestClientSaysNothingTwice(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -20,8 +20,8 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// bearer makes a cluster that knows neither OAUTHBEARER nor AWS_MSK_IAM take what
-// right says is right, and returns what it was shown.
+// bearer makes a cluster without OAUTHBEARER and AWS_MSK_IAM accept the credentials that right
+// accepts, and returns those that it got.
 func bearer(c *kfake.Cluster, mechanism string, right func(shown string) bool) (shown func() []string) {
 	var mu sync.Mutex
 	var all []string

@@ -27,7 +27,7 @@ func open(t *testing.T, topic kafka.Topic, opts ...kfake.Opt) (*kafka.Sink, *kfa
 	return s, c, more
 }
 
-// config returns what a topic is configured with.
+// config returns the configuration of a topic.
 func config(t *testing.T, c *kfake.Cluster, topic string) map[string]string {
 	t.Helper()
 	_, adm := admin(t, c)
@@ -551,7 +551,7 @@ func TestPositionIsMovedBesideABusyCopy(t *testing.T) {
 	}
 }
 
-// What a person would replace was read from a broker that no longer leads. Nothing is changed.
+// The checkpoint to replace was read from a deposed leader. Nothing is changed.
 func TestPositionIsMovedFromADeposedLeader(t *testing.T) {
 	t.Parallel()
 	s, c, more := open(t, orders())
