@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The feed's stream is there, and has another subject: nobody creates the topic.
+// The feed's stream exists and has another subject, so the topic is not created.
 func TestCheckOfAServedTopicWhoseStreamLacksIt(t *testing.T) {
 	url, _ := startServer(t, "nats", t.TempDir(), "-1")
 	nc, err := natsgo.Connect(url)

@@ -27,7 +27,7 @@ func (f asked) Read(p []byte) (int, error) {
 	return copy(p, "yes\n"), nil
 }
 
-// A daemon publishes while the person thinks. What it has published counts.
+// A daemon publishes while the command waits for the answer. These entities count.
 func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(t *testing.T) (daemon bridge.Sink, environ []string){

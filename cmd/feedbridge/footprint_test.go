@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// BenchmarkMemory copies 1 GB of feed to a NATS server with the real program,
-// and reports its resident memory: the peak, what it had after the first tenth,
-// and what it had in the end.
+// BenchmarkMemory copies 1 GB of feed to a NATS server with the real program, and reports its
+// resident memory: the peak, after the first tenth, and at the end.
 //
 //	go test -run '^$' -bench Memory -benchtime 1x ./cmd/feedbridge
 func BenchmarkMemory(b *testing.B) {

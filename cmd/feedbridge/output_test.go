@@ -75,7 +75,7 @@ func TestCommandsHideTheParametersOfTheConfiguration(t *testing.T) {
 			return
 		}
 		w.WriteHeader(http.StatusNotFound)
-		// The value stands where a text that is too long is cut.
+		// The value is at the position where a too long text is cut.
 		_, _ = fmt.Fprintf(w, "no such page: %s http://x/?ticket=%s", r.URL, strings.Repeat("s3cret", 500))
 	}))
 	t.Cleanup(upstream.Close)

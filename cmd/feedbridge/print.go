@@ -54,8 +54,8 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// printReport is printJSON with the secrets of URLs hidden, for what the program has
-// found out. The output of printJSON may be needed as it is: a cursor is set again.
+// printReport is printJSON with the secrets of URLs hidden, for the results of a command. The
+// output of printJSON may be needed as it is: a cursor is set again.
 func printReport(w io.Writer, redact *safetext.Redactor, v any) error {
 	b, err := indented(v)
 	if err != nil {

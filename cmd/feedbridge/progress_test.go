@@ -56,8 +56,8 @@ func TestProgressTellsWhatTheFeedIsDoing(t *testing.T) {
 	})
 }
 
-// Of several feeds one cannot tell which a call is about: neither pages nor lag
-// can be told.
+// With several feeds it is unknown which of them a call is about, so neither pages nor lag are
+// shown.
 func TestProgressOfSeveralFeedsIsTheirSum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &progress{feeds: 2}

@@ -44,7 +44,7 @@ func TestRetrier(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := retrier{limit: tt.limit, log: slog.New(slog.DiscardHandler), begun: tt.begun}
-				// What has passed counts for nothing.
+				// Earlier errors do not count.
 				for range 2 {
 					var waits []time.Duration
 					for at := time.Now(); r.waitForRetry(t.Context(), tt.err); at = time.Now() {
@@ -103,8 +103,8 @@ func TestVerifyGoesOn(t *testing.T) {
 	}
 }
 
-// flaky is a topic that fails at some positions, each time it gets there, and may
-// have been made anew when it is looked at again.
+// flaky is a topic that fails at some positions, each time it gets there, and may have been
+// created again before the next read.
 type flaky struct {
 	records
 	fails  map[uint64]int

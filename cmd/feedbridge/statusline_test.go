@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// terminal is what a person sees: it knows of writing a line anew.
+// terminal renders the output as a terminal does: a carriage return overwrites the line.
 type terminal struct {
 	mu  sync.Mutex
 	raw bytes.Buffer
