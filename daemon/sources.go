@@ -36,7 +36,7 @@ type SourceOptions struct {
 	IDs *sink.IDs
 	// Budget bounds what several feeds read ahead together; nil for no bound.
 	Budget syndication.Budget
-	// Memory is Budget for datareplication, with what one feed holds; nil for no bound.
+	// Memory is Budget for datareplication, with the memory of one feed; nil for no bound.
 	Memory datareplication.Memory
 	// Hosts has the connections and pauses that several feeds share; nil for its own.
 	Hosts *source.Hosts
