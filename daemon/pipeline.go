@@ -79,9 +79,9 @@ func warnOfRetention(ctx context.Context, snk topicSink, log *slog.Logger) {
 	limits, err := snk.RetentionLimits(ctx)
 	switch {
 	case err != nil:
-		log.Debug("cannot find out whether the topic keeps all of its messages", "error", err)
+		log.Debug("cannot read the retention of the topic", "error", err)
 	case len(limits) > 0:
-		log.Warn("the topic does not keep all of its messages; entries that it forgets are published again, and their deletes are missed", "limits", strings.Join(limits, ", "))
+		log.Warn("the topic does not keep all of its messages; entries whose messages it deletes are published again, and their deletes are missed", "limits", strings.Join(limits, ", "))
 	}
 }
 

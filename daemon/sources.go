@@ -138,7 +138,7 @@ func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.found != format {
-		s.log.Info("found out the format of the feed", "format", string(format), "url", s.feed.Source.URL)
+		s.log.Info("detected the format of the feed", "format", string(format), "url", s.feed.Source.URL)
 	}
 	s.found = format
 	return format, nil

@@ -160,7 +160,7 @@ func (t *topic) resolvePosition(ctx context.Context, old checkpoint.Checkpoint, 
 		}
 		format, err := sources.DetectFormat(ctx)
 		if err != nil {
-			return "", nil, fmt.Errorf("find out the format of the feed: %w; set its format in the configuration to skip the detection", err)
+			return "", nil, fmt.Errorf("detect the format of the feed: %w; set its format in the configuration to skip the detection", err)
 		}
 		kind = format.Kind()
 	}

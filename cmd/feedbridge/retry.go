@@ -52,7 +52,7 @@ func (t *retrier) waitForRetry(ctx context.Context, err error) bool {
 	if time.Since(t.since)+wait > limit || ctx.Err() != nil {
 		return false
 	}
-	t.log.Warn("cannot read on; trying again", "error", err, "in", wait)
+	t.log.Warn("cannot continue reading; trying again", "error", err, "in", wait)
 	return retry.Sleep(ctx, wait) == nil
 }
 

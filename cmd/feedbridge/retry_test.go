@@ -94,7 +94,7 @@ func TestVerifyGoesOn(t *testing.T) {
 	if code != 0 || r.First != n || r.Equal != n || !r.Complete || faults.Left() > 0 {
 		t.Errorf("exit code %d, %+v, and %d faults are left\n%s", code, r, faults.Left(), told)
 	}
-	if strings.Count(told, "cannot read on; trying again") != 2 {
+	if strings.Count(told, "cannot continue reading; trying again") != 2 {
 		t.Errorf("it says\n%s", told)
 	}
 	faults.Add(http.MethodGet, "/feed/pages/3", httpfault.Status(http.StatusServiceUnavailable))

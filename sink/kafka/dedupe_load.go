@@ -78,7 +78,7 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 		if _, err := l.loadRange(ctx, from, from, ends); err != nil {
 			// Some may be loaded already, and would be loaded twice.
 			l.seen.next = nil
-			return fmt.Errorf("read what the topic holds: %w", err)
+			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 	}
 	l.seen.next, l.seen.checkpoint = ends, store.newest
@@ -115,7 +115,7 @@ func (l *dedupeLoader) loadNewest(ctx context.Context, starts, ends []int64, som
 		loaded, err := l.loadRange(ctx, starts, from, ends)
 		if err != nil {
 			l.seen.next = nil
-			return fmt.Errorf("read what the topic holds: %w", err)
+			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 		switch {
 		case slices.Equal(from, starts):

@@ -19,7 +19,7 @@ func (c Config) Validate() []error {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
 	if len(c.Brokers) == 0 {
-		fail("brokers: are missing; want some such as [127.0.0.1:9092]")
+		fail("brokers: are missing; want a list such as [127.0.0.1:9092]")
 	}
 	for i, b := range c.Brokers {
 		if err := checkBroker(b); err != nil {

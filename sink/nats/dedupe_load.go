@@ -143,7 +143,7 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 	for seen := uint64(0); seen < to; {
 		m, err := r.nextKnown(ctx, to)
 		if err != nil {
-			return fmt.Errorf("read what the topic holds: %w", err)
+			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 		if seen == 0 {
 			if held, err := d.topicHolds(ctx, info, known); err != nil {
