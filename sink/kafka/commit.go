@@ -106,7 +106,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	}
 	// All of it is stored now. If the process ends here, Resume finds it so.
 	store.newest = storedCheckpoint{offset: own, data: record[0].Value, ends: ends}
-	s.placed = true
+	s.hadCheckpoint = true
 	s.dedupe.committed(store.newest)
 	s.hung.afterCommit(ctx, written)
 	return nil

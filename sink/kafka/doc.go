@@ -43,16 +43,16 @@
 // Let S be a sink whose first commit succeeds, and C any other commit of the feed.
 //
 //   - If C was confirmed to its coordinator before S initialized the id, its checkpoint has an
-//     offset below O, and C has ended when the last stable offset reaches O. So S reads it.
-//     The read is linearizable: only a broker that knows everything below O can say that
-//     the last stable offset has reached O (see readBelow). A deposed leader, which answers
-//     other reads with old offsets, cannot.
+//     offset below O, and C has ended when the last stable offset reaches O. So S reads it. The
+//     read is linearizable: only a broker that knows everything below O can report that the
+//     last stable offset has reached O (see readBelow). A deposed leader, which answers other
+//     reads with old offsets, cannot.
 //   - If another sink initialized the id after S did and before S committed, S fails.
 //   - If C comes after S, its sink has initialized the id after S committed. Its own step 4
 //     finds the checkpoint of S.
 //
-// The commits of S after that need no read: while they succeed, nobody has initialized the id
-// since, unless the cluster went back to an earlier state. Then it may take the epoch of S for
+// The commits of S after that need no read: while they succeed, no other copy has initialized
+// the id, unless the cluster went back to an earlier state. Then it may take the epoch of S for
 // the current one again, or keep the id and lose checkpoints. But its brokers were restarted,
 // or others lead, so the producer's connections have changed, and S reads again. A commit whose
 // answer was lost is never repeated. It takes place before the id is initialized again, so step
@@ -82,7 +82,7 @@
 // not the one that its checkpoint is about. The IDs in memory are loaded again unless the
 // checkpoint that they belong to is still in the log.
 //
-// # What is not obvious
+// # Pitfalls
 //
 //   - KAFKA-20734 leaves transactions open that their coordinator reports as ended; see
 //     hung_transaction.go.
@@ -144,7 +144,7 @@
 //
 //	Read, Write            topics T and C
 //	Create                 topics T and C, unless they are there
-//	DescribeConfigs        topics T and C, to say what is wrong with them; without it a
+//	DescribeConfigs        topics T and C, to report settings that are unfit; without it a
 //	                       topic is taken to be as Kafka's defaults have it
 //	Write, Describe        transactional id feedbridge.T/<feed>, or the prefix "feedbridge."
 //	IdempotentWrite        the cluster, before Kafka 2.8

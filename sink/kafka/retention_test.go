@@ -7,7 +7,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-func TestWhatATopicForgetsBy(t *testing.T) {
+func TestRetentionLimits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		key    kafka.Key

@@ -32,8 +32,8 @@ type Sink struct {
 	ready bool
 	// id is the topic's. It is valid while the sink is ready.
 	id kadm.TopicID
-	// placed reports that this sink has seen a checkpoint.
-	placed bool
+	// hadCheckpoint reports that this sink has seen a checkpoint.
+	hadCheckpoint bool
 	// confirmed is how often the producer's connections had changed when its first checkpoint
 	// was last found to follow checkpoints.newest; -1 if it was not.
 	confirmed int64
@@ -112,7 +112,7 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 	store.newest = feeds.forFeed(s.topic.Feed)
 	found := store.newest.offset >= 0
 	if found {
-		s.placed = true
+		s.hadCheckpoint = true
 		if cp, err = decodeCheckpoint(store.newest.data, s.topic.Feed); err != nil {
 			return cp, false, err
 		}
@@ -123,7 +123,7 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 	}
 	s.id = d.ID
 	s.records.limit.Store(min(limit, largestRequest))
-	if !found && s.placed {
+	if !found && s.hadCheckpoint {
 		return cp, false, s.errMissing()
 	}
 	ends, err := s.check.waitStable(ctx, d, store.newest.ends, s.watchTransaction())

@@ -127,10 +127,10 @@ func (t *transactions) abandon(ctx context.Context, why error) {
 }
 
 // abort aborts the transaction by initializing the transactional id, in all versions of
-// transactions. In version 1 the markers of what a producer aborts itself have its own
-// epoch. A broker before 3.6 takes records of that epoch which arrive later, and the next
-// commit with the id would publish them. Initializing the id aborts with the next epoch, so
-// late records are refused.
+// transactions. In version 1 the markers of a transaction that its producer aborts have the
+// producer's epoch. A broker before 3.6 takes records of that epoch which arrive later, and the
+// next commit with the id would publish them. Initializing the id aborts with the next epoch,
+// so late records are refused.
 //
 // It does nothing if the transaction has ended, for it may hang (see hungTransaction), or if
 // another copy has the id, where the cluster reports that. The next Resume reads the outcome.

@@ -10,7 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-func TestWhatAStreamForgetsBy(t *testing.T) {
+func TestRetentionLimits(t *testing.T) {
 	t.Parallel()
 	url := startServer(t, t.TempDir(), "127.0.0.1:0").URL()
 	js := admin(t, url)

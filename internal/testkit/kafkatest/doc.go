@@ -5,7 +5,7 @@
 // that all tests of the process use. ReadJava and JavaPartitions read and partition with the
 // Java client, which most consumers use. A [Node] is for tests that run a cluster themselves.
 //
-// # What it needs
+// # Requirements
 //
 // A JDK, 17 or newer, and, once, Maven with access to Maven Central. Tests are
 // skipped where there is none, unless FEEDBRIDGE_REQUIRE_KAFKA=1 is set: then

@@ -320,8 +320,8 @@ func (s *MemorySink) load(cp checkpoint.Checkpoint) {
 		return now.messages[i:]
 	}
 	// The topic continues the loaded part if exactly the entities behind it were counted since.
-	// Neither number is enough alone: after the topic went back, another writer may have
-	// reached a higher sequence number with fewer entities, or the same one with more.
+	// Neither number is sufficient by itself: after the topic went back, another writer may
+	// have reached a higher sequence number with fewer entities, or the same one with more.
 	fresh := behind(loaded.sequence)
 	continued := now.sequence >= loaded.sequence
 	if !s.topic.Broken.IDs {
