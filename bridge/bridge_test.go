@@ -167,8 +167,8 @@ func TestACursorThatMovesWithoutEntitiesIsStored(t *testing.T) {
 	})
 }
 
-// A feed whose server gives every answer another validator does not make a commit
-// of each poll, and what is read behind the stored cursor is not lost.
+// A feed whose server gives every answer another validator does not make a commit of each poll,
+// and entities behind the stored cursor are not lost.
 func TestEquivalentCursorsAreStoredOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic sinktest.Memory
@@ -510,12 +510,12 @@ func TestBatchesAtHandAreCommittedTogetherWithinTheLimits(t *testing.T) {
 	})
 }
 
-// stagingSink takes its time for a commit, and notes what it is told of the next.
+// stagingSink delays a commit, and records the entities that were announced for the next one.
 type stagingSink struct {
 	bridge.Sink
 	announced []feed.Entity
 	commits   int
-	ahead     int // commits that had what was announced
+	ahead     int // commits of the announced entities
 	t         *testing.T
 }
 
@@ -553,7 +553,7 @@ func TestTheNextCommitIsAnnounced(t *testing.T) {
 				if got := len(topic.Entities()); got != 100 {
 					t.Errorf("the topic has %d entities, want 100", got)
 				}
-				// The first commit has what was at hand first, and nothing came before it.
+				// The first commit has the first batch, and nothing was announced before it.
 				if sink.ahead != sink.commits-1 || sink.commits > 6 {
 					t.Errorf("%d of %d commits were announced", sink.ahead, sink.commits)
 				}

@@ -167,15 +167,15 @@ type Share struct {
 // Share returns a share of the budget for one feed. A nil budget has no bound.
 func (b *Budget) Share() *Share { return &Share{budget: b} }
 
-// begin starts a batch for which taken bytes of the budget were acquired, and that may hold
+// beginBatch starts a batch for which taken bytes of the budget were acquired, and that may hold
 // free bytes without budget. want is the expected size of the batch.
-func (s *Share) begin(taken, free, want int64, endRequest func() int64) {
+func (s *Share) beginBatch(taken, free, want int64, endRequest func() int64) {
 	*s = Share{budget: s.budget, free: free, want: want, taken: grant{bytes: taken}, room: taken, endRequest: endRequest}
 }
 
-// end ends the batch. It returns the grant of the batch, which the caller must release, and
+// endBatch ends the batch. It returns the grant of the batch, which the caller must release, and
 // the number of bytes of the budget that the batch has used.
-func (s *Share) end() (taken grant, used int64) {
+func (s *Share) endBatch() (taken grant, used int64) {
 	taken, used = s.taken, max(0, s.used-s.free)
 	*s = Share{budget: s.budget}
 	return taken, used

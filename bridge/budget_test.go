@@ -54,7 +54,7 @@ func backlog(n int, h *held) sourceFunc {
 	}
 }
 
-// holdingSink takes its time for a commit, and counts what is committed.
+// holdingSink delays a commit, and counts the committed entities.
 type holdingSink struct {
 	bridge.Sink
 	takes time.Duration
@@ -333,7 +333,7 @@ func TestASourceIsReleasedWhenAnotherKindGoesOn(t *testing.T) {
 	})
 }
 
-// reserver is a source whose batches reserve what they need.
+// reserver is a source whose batches reserve the memory that they need.
 type reserver struct {
 	share *bridge.Share
 	next  sourceFunc
@@ -405,7 +405,7 @@ func (c committing) Commit(ctx context.Context, entities []feed.Entity, cp check
 	return err
 }
 
-// What a source has reserved is returned, however its Next ends.
+// The reservation of a source is returned, however its Next ends.
 func TestReservationsAreReturned(t *testing.T) {
 	const total = 10 << 20
 	for name, test := range map[string]struct {

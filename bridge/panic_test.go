@@ -17,7 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
-// panickingSink panics where it is told to, as often as left says.
+// panickingSink panics in the configured method, left times.
 type panickingSink struct {
 	bridge.Sink
 	resumes, commits int

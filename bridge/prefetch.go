@@ -92,13 +92,13 @@ func (b *Bridge) startPrefetching(ctx context.Context, after feed.Cursor) *prefe
 	}
 	go func() {
 		defer close(p.done)
-		p.run(ctx, after)
+		p.readSource(ctx, after)
 	}()
 	return p
 }
 
-// run calls the source until it fails or ctx ends.
-func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
+// readSource calls the source until it fails or ctx ends.
+func (p *prefetcher) readSource(ctx context.Context, after feed.Cursor) {
 	defer p.cancelRequest()
 	for poll := true; ; {
 		reserved, first, err := p.reserve(ctx, poll)
@@ -109,10 +109,10 @@ func (p *prefetcher) run(ctx context.Context, after feed.Cursor) {
 		if first {
 			free = unreserved
 		}
-		p.share.begin(reserved, free, p.largest, p.endRequest)
+		p.share.beginBatch(reserved, free, p.largest, p.endRequest)
 		start := time.Now()
 		batch, err := callNext(ctx, p.source, after)
-		taken, used := p.share.end()
+		taken, used := p.share.endBatch()
 		if ctx.Err() != nil {
 			taken.bytes -= reserved // which stop returns
 			p.budget.release(taken)
@@ -234,9 +234,9 @@ func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken 
 	signal(p.arrived)
 }
 
-// next returns the next batch, joined with those after it that are in the queue and fit into
+// nextBatch returns the next batch, joined with those after it that are in the queue and fit into
 // the limits. The caller releases it before it calls next again.
-func (p *prefetcher) next(ctx context.Context) (feed.Batch, error) {
+func (p *prefetcher) nextBatch(ctx context.Context) (feed.Batch, error) {
 	if p.paused {
 		p.paused = false
 		signal(p.resumed)
@@ -286,7 +286,7 @@ func (p *prefetcher) assemble() bool {
 	for _, r := range p.queue {
 		entities += len(r.batch.Entities)
 		size += r.size
-		if n > 0 && (r.err != nil || !p.fits(entities, size)) {
+		if n > 0 && (r.err != nil || !p.fitsCommit(entities, size)) {
 			break
 		}
 		if n++; r.err != nil {
@@ -294,7 +294,7 @@ func (p *prefetcher) assemble() bool {
 		}
 	}
 	parts := p.queue[:n]
-	p.joined = &joined{batch: join(parts), err: parts[0].err, parts: n}
+	p.joined = &joined{batch: joinBatches(parts), err: parts[0].err, parts: n}
 	for _, r := range parts {
 		p.joined.taken.bytes += r.taken.bytes
 		p.joined.taken.alone = p.joined.taken.alone || r.taken.alone
@@ -304,14 +304,14 @@ func (p *prefetcher) assemble() bool {
 	return true
 }
 
-// fits reports whether a commit may have that size. The other half of ReadAhead is used to
+// fitsCommit reports whether a commit may have that size. The other half of ReadAhead is used to
 // read during the commit.
-func (p *prefetcher) fits(entities, size int) bool {
+func (p *prefetcher) fitsCommit(entities, size int) bool {
 	return int64(size) <= p.most/2 && (p.limits.Entities == 0 || entities <= p.limits.Entities) && (p.limits.Bytes == 0 || size <= p.limits.Bytes)
 }
 
-// join returns consecutive batches as one batch.
-func join(parts []result) feed.Batch {
+// joinBatches returns consecutive batches as one batch.
+func joinBatches(parts []result) feed.Batch {
 	all := parts[len(parts)-1].batch
 	if len(parts) == 1 {
 		return all

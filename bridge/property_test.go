@@ -42,7 +42,7 @@ type history struct {
 	// rewinds are the times at which the topic is restored from a backup, with its
 	// checkpoint.
 	rewinds []rewind
-	// loss is what the topic loses at lossAt, besides.
+	// loss is the part that the topic also loses at lossAt.
 	loss   loss
 	lossAt time.Duration
 }
@@ -52,7 +52,7 @@ type rewind struct {
 	back time.Duration // how much later it is restored
 }
 
-// loss is what a topic loses for good.
+// loss is the part that a topic loses permanently.
 type loss int
 
 const (
@@ -94,7 +94,7 @@ const (
 
 // outcome is how a history ends.
 type outcome struct {
-	// lost reports that the topic has lost something, and left is what it had then.
+	// lost reports that the topic has lost something, and left has the entities that remained.
 	lost bool
 	left []feed.Entity
 	// states are those of the copies at the end.
@@ -124,7 +124,7 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 		}
 		for _, r := range h.rewinds {
 			if h.loss != nothing && r.at+r.back >= h.lossAt {
-				continue // it would bring back what was lost
+				continue // it would restore the lost messages
 			}
 			time.AfterFunc(r.at, func() {
 				if !topic.Checkpoint().IsZero() {
@@ -174,8 +174,8 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 	return end
 }
 
-// lose makes the topic lose what the history says, and reports whether it had it,
-// and the entities that are left.
+// lose removes the part of the topic that the history names. It reports whether the topic had
+// it, and returns the remaining entities.
 func (h history) lose(topic *sinktest.Memory) (lost bool, left []feed.Entity) {
 	if topic.Checkpoint().IsZero() {
 		return false, nil
@@ -188,7 +188,7 @@ func (h history) lose(topic *sinktest.Memory) (lost bool, left []feed.Entity) {
 	return true, topic.Entities()
 }
 
-// check returns what is wrong with the topic.
+// check returns the errors in the topic.
 func (h history) check(topic *sinktest.Memory, end outcome) error {
 	want := h.published()
 	if end.lost {

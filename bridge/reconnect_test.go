@@ -67,7 +67,7 @@ func (b *flakyBus) attempts() []time.Time {
 	return slices.Clone(b.resumes)
 }
 
-// faults fails what a sink does while the bus is down.
+// faults makes the calls of a sink fail while the bus is down.
 func (b *flakyBus) faults() sinktest.Faults {
 	return sinktest.Faults{
 		Resume: func() error {

@@ -134,8 +134,8 @@ type sinkError struct {
 
 func (e *sinkError) Unwrap() error { return e.error }
 
-// resume calls the sink's Resume.
-func (b *Bridge) resume(ctx context.Context) (checkpoint.Checkpoint, error) {
+// resumeSink calls the sink's Resume.
+func (b *Bridge) resumeSink(ctx context.Context) (checkpoint.Checkpoint, error) {
 	cp, err := b.Sink.Resume(ctx)
 	if err != nil {
 		return cp, &sinkError{err, true}
@@ -156,11 +156,11 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 		}
 	}()
 	defer recoverPanic(&err)
-	cp, err := b.resume(ctx)
+	cp, err := b.resumeSink(ctx)
 	if err != nil {
 		return err
 	}
-	source, kind, err := b.open(ctx, cp)
+	source, kind, err := b.openSource(ctx, cp)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 	p := b.startPrefetching(ctx, cp.Cursor)
 	defer p.stop()
 	for looked := time.Now(); ctx.Err() == nil && time.Since(looked) < recheck; {
-		batch, err := p.next(ctx)
+		batch, err := p.nextBatch(ctx)
 		if err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 		}
 		// After watch has read the checkpoint, the sink would accept a commit that continues
 		// from an older cursor, so a stale session must end.
-		if stale, err := b.watch(ctx, Status{State: Idle}, max(b.Every, min(batch.Fresh, maxFresh)), nil); stale || err != nil {
+		if stale, err := b.waitForRetry(ctx, Status{State: Idle}, max(b.Every, min(batch.Fresh, maxFresh)), nil); stale || err != nil {
 			return err
 		}
 	}
@@ -218,8 +218,8 @@ func (b *Bridge) releaseSource() (err error) {
 	return nil
 }
 
-// open returns the source that goes on from the checkpoint.
-func (b *Bridge) open(ctx context.Context, cp checkpoint.Checkpoint) (Source, string, error) {
+// openSource returns the source that goes on from the checkpoint.
+func (b *Bridge) openSource(ctx context.Context, cp checkpoint.Checkpoint) (Source, string, error) {
 	source, kind, err := b.Open(ctx, cp.Kind())
 	if err != nil {
 		return nil, "", err
@@ -227,12 +227,12 @@ func (b *Bridge) open(ctx context.Context, cp checkpoint.Checkpoint) (Source, st
 	return source, kind, cp.Check(b.Feed, kind)
 }
 
-// watch sets the state and waits for about d, or until early is closed and a random part of
+// waitForRetry sets the state and waits for about d, or until early is closed and a random part of
 // spread has passed. Meanwhile it reads the checkpoint every recheck. If it is not the one
 // that this copy has seen last, another copy has committed or a person has moved it: the
 // wait ends, and stale is true. A wait after an error of Resume also ends when Resume
 // works again, because a stream can come back without a reconnect.
-func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration, early <-chan struct{}) (stale bool, err error) {
+func (b *Bridge) waitForRetry(ctx context.Context, s Status, d time.Duration, early <-chan struct{}) (stale bool, err error) {
 	defer recoverPanic(&err)
 	if d <= recheck {
 		d = retry.Jitter(d)
@@ -255,7 +255,7 @@ func (b *Bridge) watch(ctx context.Context, s Status, d time.Duration, early <-c
 		if d <= recheck {
 			return false, nil
 		}
-		cp, err := b.resume(ctx)
+		cp, err := b.resumeSink(ctx)
 		switch {
 		case err != nil && s.State == Idle:
 			return false, err
@@ -278,7 +278,7 @@ func sameCheckpoint(a, b checkpoint.Checkpoint) bool {
 // commitBatch commits the batch, unless it has no entities and its cursor need not be
 // stored. ahead returns the entities of the next batch, or nil.
 func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, ahead func() []feed.Entity) (moved bool, err error) {
-	if len(batch.Entities) == 0 && (bytes.Equal(batch.Cursor, b.last.Cursor) || b.defers(batch)) {
+	if len(batch.Entities) == 0 && (bytes.Equal(batch.Cursor, b.last.Cursor) || b.canDeferCursor(batch)) {
 		// If the process dies here, the next poll is made without the newest validators.
 		b.unstored, batch.Cursor = batch.Cursor, b.last.Cursor
 		b.Observer.Settled(batch, 0)
@@ -297,7 +297,7 @@ func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, ahead func()
 	// A stop of the process does not cancel the commit: see the package comment. The sink
 	// bounds its time. If the process dies here, either all of the batch is published and
 	// cp is stored, or nothing is.
-	if err := b.commit(context.WithoutCancel(ctx), batch.Entities, cp, ahead); err != nil {
+	if err := b.commitEntities(context.WithoutCancel(ctx), batch.Entities, cp, ahead); err != nil {
 		return false, &sinkError{err, false}
 	}
 	took := time.Since(cp.At)
@@ -312,8 +312,8 @@ func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, ahead func()
 	return true, nil
 }
 
-// defers reports whether the cursor of a batch without entities can be stored later.
-func (b *Bridge) defers(batch feed.Batch) bool {
+// canDeferCursor reports whether the cursor of a batch without entities can be stored later.
+func (b *Bridge) canDeferCursor(batch feed.Batch) bool {
 	if batch.Equivalent == nil || !bytes.Equal(batch.Equivalent, b.last.Cursor) && !bytes.Equal(batch.Equivalent, b.unstored) {
 		return false
 	}
@@ -321,7 +321,7 @@ func (b *Bridge) defers(batch feed.Batch) bool {
 	return age >= 0 && age < storeEquivalent
 }
 
-func (b *Bridge) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, ahead func() []feed.Entity) error {
+func (b *Bridge) commitEntities(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, ahead func() []feed.Entity) error {
 	if s, ok := b.Sink.(Stager); ok {
 		return s.CommitStaging(ctx, entities, cp, ahead)
 	}
@@ -357,7 +357,7 @@ func (b *Bridge) waitForTurn(ctx context.Context, lost error) (err error) {
 		if err := b.waitIn(ctx, Status{State: Standby, Err: lost}, wait); err != nil {
 			return err
 		}
-		cp, err := b.resume(ctx)
+		cp, err := b.resumeSink(ctx)
 		if err != nil {
 			return err
 		}
@@ -394,7 +394,7 @@ func (b *Bridge) waitAfterError(ctx context.Context, err error, reconnected <-ch
 		level = slog.LevelError
 	}
 	b.Log.Log(ctx, level, "feed "+string(state), "error", err, "attempt", b.failures, "next_attempt_in", wait)
-	_, _ = b.watch(ctx, Status{State: state, Err: err}, wait, reconnected)
+	_, _ = b.waitForRetry(ctx, Status{State: state, Err: err}, wait, reconnected)
 	select {
 	case <-reconnected:
 		// Each time the bus is reachable, even for a second, there is an attempt at once.

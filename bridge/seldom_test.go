@@ -12,8 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
-// What one copy commits while another one waits is not committed again, however
-// long it waits.
+// A commit of one copy while another one waits is not repeated, however long it waits.
 func TestTwoCopiesThatPollSeldom(t *testing.T) {
 	for _, every := range []time.Duration{29 * time.Second, time.Minute, 5 * time.Minute} {
 		t.Run(every.String(), func(t *testing.T) {

@@ -199,7 +199,7 @@ func (b *kafkaBus) stable(ctx context.Context, topic string) (int64, error) {
 	return end.Offset, end.Err
 }
 
-// kafkaTail counts what a consumer has read of a topic.
+// kafkaTail counts the records that a consumer has read of a topic.
 type kafkaTail struct {
 	client *kgo.Client
 	next   int64 // where it reads on
@@ -242,7 +242,7 @@ func (t *kafkaTail) readTo(ctx context.Context, end int64, each func(*kgo.Record
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			t.next = r.Offset + 1
-			// Control records say where transactions end.
+			// Control records mark the ends of transactions.
 			if !r.Attrs.IsControl() {
 				t.n++
 				each(r)
@@ -252,8 +252,7 @@ func (t *kafkaTail) readTo(ctx context.Context, end int64, each func(*kgo.Record
 	return nil
 }
 
-// consume returns a consumer of a topic from its first record. It reads what is
-// committed.
+// consume returns a consumer of a topic from its first record. It reads committed records.
 func (b *kafkaBus) consume(topic string) (*kgo.Client, error) {
 	return kgo.NewClient(
 		kgo.SeedBrokers(b.seeds...),

@@ -22,15 +22,15 @@ const startTimeout = 2 * time.Minute
 // wait for it.
 const stopTimeout = 15 * time.Second
 
-// message is what a plain consumer reads: the Content-ID and the body.
+// message is a message as a plain consumer reads it: the Content-ID and the body.
 type message struct{ id, body string }
 
 // bus is a cluster of servers.
 type bus interface {
 	// servers returns the nodes, which are not started.
 	servers() []*node
-	// configure returns what the configuration of feedbridge has for the bus, and
-	// for the topic of each feed.
+	// configure returns the parts of feedbridge's configuration for the bus, and for the topic
+	// of each feed.
 	configure() (bus, topic string)
 	// leaders returns the nodes that lead a topic and its checkpoints, and controller
 	// the one that leads the cluster.

@@ -180,8 +180,7 @@ func freeze(ctx context.Context, s *scenario, n *node, d time.Duration) error {
 	return n.thaw(ctx)
 }
 
-// loseTail takes from one node what it has stored in the last moments, as a power
-// cut does.
+// loseTail removes from one node its newest data, as a power cut does.
 func loseTail(ctx context.Context, s *scenario) error {
 	return rewind(ctx, s, []*node{s.anyNode()}, s.between(100, 2000))
 }
@@ -215,8 +214,8 @@ func (s *scenario) freezeAllButOne() (awake *program, thaw func()) {
 	})
 }
 
-// loseTailAndCopy has one copy publish a lost tail again, in smaller commits, and kills it
-// at that. The others know what the topic had before.
+// loseTailAndCopy has one copy publish a lost tail again, in smaller commits, and kills it at
+// that. The others know the earlier content of the topic.
 func loseTailAndCopy(ctx context.Context, s *scenario) error {
 	saved, err := saveAll(s.nodes)
 	if err != nil {
@@ -346,8 +345,8 @@ func setSameCheckpoint(ctx context.Context, s *scenario) error {
 	return nil
 }
 
-// setCheckpointBack has some of the feed, or all, read again. The copies leave out what
-// the topic has.
+// setCheckpointBack makes the copies read some of the feed, or all of it, again. They drop the
+// entities that the topic has.
 func setCheckpointBack(ctx context.Context, s *scenario) error {
 	f := s.anyFeed()
 	position := "beginning"
@@ -433,8 +432,8 @@ func (s *scenario) links(n *node, others []*node) (cut, heal func() error) {
 	return each(n.block), each(n.unblock)
 }
 
-// freezeLeaderAndCopies freezes a leader until another node leads, and all copies but
-// one. When they go on, neither the leader nor the copies know what was committed.
+// freezeLeaderAndCopies freezes a leader until another node leads, and all copies but one. When
+// they continue, neither the leader nor the copies know the commits since.
 func freezeLeaderAndCopies(ctx context.Context, s *scenario) error {
 	n, err := s.leader(ctx, nil)
 	if err != nil {
@@ -465,7 +464,7 @@ func cutLeaderOffFromFrozenCopies(ctx context.Context, s *scenario) error {
 	if err := cut(); err != nil {
 		return err
 	}
-	// What comes before another node leads, this one knows, too.
+	// Commits before another node leads are known to this one, too.
 	_ = pause(ctx, s.between(3500, 6000))
 	s.burst()
 	_ = pause(ctx, s.between(500, 3000))

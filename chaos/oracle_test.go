@@ -35,7 +35,7 @@ type feed struct {
 	tip tip
 }
 
-// tip is what is known of the end of a topic, see scenario.watch.
+// tip is the observed end of a topic, see scenario.watch.
 type tip struct {
 	n        int    // entities
 	last     string // Content-ID
@@ -53,8 +53,8 @@ func (f *feed) grow(n int) {
 // slowDown makes the server take some time for each entity.
 func (f *feed) slowDown(each time.Duration) { f.slow.Store(int64(f.pageSize) * int64(each)) }
 
-// observe records what the topic ends with, or that it cannot be read. The topic
-// cannot move before since: too much of the cluster was away.
+// observe records the end of the topic, or that it cannot be read. The topic cannot move before
+// since: too much of the cluster was away.
 func (f *feed) observe(n int, last string, err error, since time.Time) {
 	length, newest := f.newest()
 	f.mu.Lock()

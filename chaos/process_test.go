@@ -76,13 +76,12 @@ func (p *process) ended() bool {
 	}
 }
 
-// Ports for servers lie below those that Linux gives to outgoing connections: a
-// client could be given the port of a server that is down, and keep it from coming
-// back.
+// Ports for servers are below those that Linux assigns to outgoing connections: a client could
+// be given the port of a server that is down, and keep it from coming back.
 const firstPort, endPort = 10000, 32768
 
-// freePort returns a port of a host that nobody listens on. No port is returned
-// twice soon.
+// freePort returns a port of a host that no process listens on. It does not return a port twice
+// within a short time.
 func freePort(host string) (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(endPort-firstPort)

@@ -75,7 +75,7 @@ func (p *program) thaw() {
 // checkpointTimeout is how long a command may take. The bus may be away.
 const checkpointTimeout = 20 * time.Second
 
-// checkpoint runs "feedbridge checkpoint" and returns what it prints.
+// checkpoint runs "feedbridge checkpoint" and returns its output.
 func (p *program) checkpoint(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
 	defer cancel()
@@ -101,7 +101,7 @@ func (p *program) cursor(ctx context.Context, f *feed) (string, error) {
 	return position.Cursor, nil
 }
 
-// explain returns what the copy says about a feed.
+// explain returns the copy's explanation of a feed's state.
 func (p *program) explain(ctx context.Context, f *feed) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

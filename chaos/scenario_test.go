@@ -155,7 +155,7 @@ func (s *scenario) round(ctx context.Context, f fault) error {
 		if ctx.Err() != nil {
 			break
 		}
-		// What has begun is healed, also if the time is over.
+		// A fault that has begun is healed, also if the time is over.
 		err := f.inject(s.t.Context(), s)
 		switch {
 		case errors.Is(err, errNotInjected):

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// row is what a fault did on one bus.
+// row is the result of a fault on one bus.
 type row struct {
 	injected int
 	defects

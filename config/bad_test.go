@@ -178,7 +178,7 @@ feeds:
     to: {bus: none}
 log: {levle: info}
 `))
-	_, err := l.load("")
+	_, err := l.loadConfig("")
 	var errs Errors
 	if !errors.As(err, &errs) {
 		t.Fatalf("error %v, want Errors", err)
@@ -214,7 +214,7 @@ feeds:
     headers: ["X: ${NOPE}"]
     to: {topik: x}
 `))
-	_, err := l.load("")
+	_, err := l.loadConfig("")
 	var errs Errors
 	if !errors.As(err, &errs) {
 		t.Fatalf("error %v, want Errors", err)
@@ -250,7 +250,7 @@ func TestNoErrorFollowsFromAnother(t *testing.T) {
 	} {
 		l := newLoader(nil)
 		l.readYAML("f.yaml", []byte(file))
-		_, err := l.load("")
+		_, err := l.loadConfig("")
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s:\n%v\nwant one error", file, err)
 		}

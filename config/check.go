@@ -24,9 +24,9 @@ func (v *validator) checkConfig() {
 	cfg := v.cfg
 	v.require(cfg.Grace >= 0, "grace", "must not be negative")
 	if cfg.ReadAhead.Feed < leastReadAhead {
-		v.report("read_ahead.feed", fmt.Sprintf("must be %d or more", leastReadAhead))
+		v.addError("read_ahead.feed", fmt.Sprintf("must be %d or more", leastReadAhead))
 	} else if cfg.ReadAhead.Total < cfg.ReadAhead.Feed {
-		v.report("read_ahead.total", fmt.Sprintf("must be read_ahead.feed or more, which is %d", cfg.ReadAhead.Feed))
+		v.addError("read_ahead.total", fmt.Sprintf("must be read_ahead.feed or more, which is %d", cfg.ReadAhead.Feed))
 	}
 	if cfg.Admin.Listen != "" {
 		v.checkListen("admin.listen", cfg.Admin.Listen, "; or off")
@@ -44,13 +44,13 @@ func (v *validator) checkBuses() {
 		bus, path := v.cfg.Buses[name], joinPath("buses", name)
 		switch {
 		case len(v.locations.namesBelow(path)) != 1:
-			v.report(path, "want exactly one kind of bus, nats, kafka or embedded")
+			v.addError(path, "want exactly one kind of bus, nats, kafka or embedded")
 		case bus.NATS != nil:
 			v.reportAll(joinPath(path, "nats"), bus.NATS.Validate())
 		case bus.Kafka != nil:
 			v.reportAll(joinPath(path, "kafka"), bus.Kafka.Validate())
 		case embedded != "":
-			v.report(joinPath(path, "embedded"), fmt.Sprintf("the bus %s is embedded already; there can be only one such", embedded))
+			v.addError(joinPath(path, "embedded"), fmt.Sprintf("the bus %s is embedded already; there can be only one such", embedded))
 		default:
 			embedded = name
 			v.checkListen(joinPath(path, "embedded.listen"), bus.Embedded.Listen, "")
@@ -63,10 +63,10 @@ func (v *validator) checkBuses() {
 func (v *validator) checkBusName(path, bus string) {
 	switch {
 	case bus == "":
-		v.report(path, "there are several buses; want "+joinWithOr(v.buses))
+		v.addError(path, "there are several buses; want "+joinWithOr(v.buses))
 	case v.faulty["buses"] || v.faulty[joinPath("buses", quoteKey(bus))]: // reported there
 	case !slices.Contains(v.buses, bus):
-		v.report(path, fmt.Sprintf("there is no bus %q; want %s", bus, joinWithOr(v.buses)))
+		v.addError(path, fmt.Sprintf("there is no bus %q; want %s", bus, joinWithOr(v.buses)))
 	}
 }
 
@@ -80,7 +80,7 @@ func (v *validator) checkListen(path, listen, or string) {
 // require reports text unless ok is true.
 func (v *validator) require(ok bool, path, text string) {
 	if !ok {
-		v.report(path, text)
+		v.addError(path, text)
 	}
 }
 
@@ -94,9 +94,9 @@ func (v *validator) reportAll(path string, errs []error) {
 	for _, err := range errs {
 		text := err.Error()
 		if m := keyPrefix.FindStringSubmatch(text); m != nil {
-			v.report(joinPath(path, m[1]), text[len(m[0]):])
+			v.addError(joinPath(path, m[1]), text[len(m[0]):])
 		} else {
-			v.report(path, text)
+			v.addError(path, text)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 func (v *validator) checkFeeds() {
 	names := v.locations.namesBelow("feeds")
 	if len(names) == 0 && v.cfg.Serve == nil && !v.feedless {
-		v.report("feeds", "there are no feeds; add one here or set FEEDBRIDGE_FEEDS_<NAME>_URL")
+		v.addError("feeds", "there are no feeds; add one here or set FEEDBRIDGE_FEEDS_<NAME>_URL")
 	}
 	owners := map[[2]string]string{} // the last feed of each topic, by bus and topic
 	for _, name := range names {
@@ -32,7 +32,7 @@ func (v *validator) checkFeeds() {
 			if f.To.Kafka != nil {
 				text += ", or all of them to.kafka.shared"
 			}
-			v.report(joinPath(path, "to.topic"), text)
+			v.addError(joinPath(path, "to.topic"), text)
 		}
 		owners[topic] = name
 	}
@@ -45,7 +45,7 @@ func (v *validator) checkFormat(path string, f Feed) {
 		v.require(f.Start.ID == "", joinPath(path, "start"), "only datareplication feeds have a place behind an entity"+cure)
 		v.require(f.Start.Snapshot == "", joinPath(path, "start"), "only datareplication feeds have snapshots"+cure)
 	}
-	for _, k := range root.key("feeds").elem.keys {
+	for _, k := range root.findKey("feeds").elem.keys {
 		if !v.locations.isSet(joinPath(path, k.name)) || k.appliesTo(f.Format) {
 			continue
 		}
@@ -53,7 +53,7 @@ func (v *validator) checkFormat(path string, f Feed) {
 		if k.kind == datareplication.Kind {
 			which = "is for datareplication feeds"
 		}
-		v.report(joinPath(path, k.name), fmt.Sprintf("%s, and the format of this feed is %s; leave it out", which, f.Format))
+		v.addError(joinPath(path, k.name), fmt.Sprintf("%s, and the format of this feed is %s; leave it out", which, f.Format))
 	}
 }
 
@@ -67,9 +67,9 @@ func (v *validator) checkTo(feed string, f Feed) {
 		v.require(to.Stream == nil, joinPath(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out, or see to.kafka", to.Bus))
 		v.reportAll(path, kafka.Topic{Name: to.Topic, Key: f.Key, Options: *to.Kafka}.Validate())
 	case to.Kafka != nil && isKnown:
-		v.report(joinPath(path, "kafka"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out, or see to.stream", to.Bus))
+		v.addError(joinPath(path, "kafka"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out, or see to.stream", to.Bus))
 	case f.Key != "" && isKnown:
-		v.report(joinPath(feed, "key"), fmt.Sprintf("is for Kafka, and the bus %s is NATS, where a feed is one ordered topic; leave it out", to.Bus))
+		v.addError(joinPath(feed, "key"), fmt.Sprintf("is for Kafka, and the bus %s is NATS, where a feed is one ordered topic; leave it out", to.Bus))
 	case to.Stream != nil:
 		v.reportAll(path, nats.Topic{Subject: to.Topic, Stream: *to.Stream}.Validate())
 	}

@@ -35,19 +35,19 @@ func (v *validator) checkServedAuth(path string, a ServedAuth) {
 	switch {
 	case v.locations.isSet(path) && a == ServedAuth{}:
 		// An empty variable must not remove a configured password.
-		v.report(path, "nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant")
+		v.addError(path, "nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant")
 	case a.Bearer != "" && a.BearerFile != "":
-		v.report(path, "want bearer or bearer_file, not both")
+		v.addError(path, "want bearer or bearer_file, not both")
 	case hasBasic && (a.Bearer != "" || a.BearerFile != ""):
-		v.report(path, "want bearer or basic, not both")
+		v.addError(path, "want bearer or basic, not both")
 	case a.Basic.Password != "" && a.Basic.PasswordFile != "":
-		v.report(basic, "want password or password_file, not both")
+		v.addError(basic, "want password or password_file, not both")
 	case hasBasic && a.Basic.Username == "":
-		v.report(joinPath(basic, "username"), "is missing")
+		v.addError(joinPath(basic, "username"), "is missing")
 	case hasBasic && a.Basic.Password == "" && a.Basic.PasswordFile == "":
-		v.report(joinPath(basic, "password"), "is missing; set it, or password_file")
+		v.addError(joinPath(basic, "password"), "is missing; set it, or password_file")
 	case strings.Contains(a.Basic.Username, ":"):
-		v.report(joinPath(basic, "username"), "must not have a colon")
+		v.addError(joinPath(basic, "username"), "must not have a colon")
 	}
 }
 
@@ -57,11 +57,11 @@ func (v *validator) checkFrom(path string, from From) {
 	bus, isKnown := v.cfg.Buses[from.Bus]
 	switch {
 	case bus.Kafka != nil && from.Stream != "":
-		v.report(joinPath(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out", from.Bus))
+		v.addError(joinPath(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out", from.Bus))
 	case bus.Kafka == nil && isKnown && from.Partition != 0:
-		v.report(joinPath(path, "partition"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out", from.Bus))
+		v.addError(joinPath(path, "partition"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out", from.Bus))
 	case from.Partition < 0:
-		v.report(joinPath(path, "partition"), "must not be negative")
+		v.addError(joinPath(path, "partition"), "must not be negative")
 	case bus.Kafka != nil:
 		v.reportAll(path, kafka.Topic{Name: from.Topic, Options: kafka.DefaultOptions()}.Validate())
 	case isKnown: // NATS

@@ -21,10 +21,10 @@ func (d *diagnostics) reportAt(at location, path, text string) {
 	d.errs = append(d.errs, &Error{Source: at.source, Line: at.line, Key: path, Text: text})
 }
 
-// report adds an error that was found after reading, unless it can be a consequence
+// addError adds an error that was found after reading, unless it can be a consequence
 // of an error that was found while reading path. It points at the closest location that
 // is known.
-func (d *diagnostics) report(path, text string) {
+func (d *diagnostics) addError(path, text string) {
 	for f := range d.faulty {
 		if f == "" || f == path || strings.HasPrefix(path, f+".") || strings.HasPrefix(f, path+".") {
 			return

@@ -41,7 +41,7 @@ func (r *envReader) readVariables() {
 		case len(targets) == 1:
 			r.readVariable(targets[0], r.environ[variable], at)
 		case len(targets) > 1:
-			r.reportAt(at, targets[0].path(), fmt.Sprintf("the variable can mean this and %s; set them in the file", targets[1].path()))
+			r.reportAt(at, targets[0].settingPath(), fmt.Sprintf("the variable can mean this and %s; set them in the file", targets[1].settingPath()))
 		case !serviceLink.MatchString(variable):
 			unknown = append(unknown, variable)
 		}
@@ -52,7 +52,7 @@ func (r *envReader) readVariables() {
 }
 
 func (r *envReader) readVariable(t target, text string, at location) {
-	s, path := t.setting, t.path()
+	s, path := t.setting, t.settingPath()
 	var value any = text
 	var err error
 	switch {
@@ -113,14 +113,14 @@ func (r *envReader) reportUnknown(variable string) {
 // probably meant to set, unless it is set: about the key, or about the whole feed or bus
 // if that occurs nowhere else.
 func (r *envReader) suppressMissing(t target, at location) {
-	path := t.path()
+	path := t.settingPath()
 	if r.locations.isSet(path) {
 		return
 	}
 	missing := path
-	if t.name != "" && !r.locations.isSet(t.parent()) {
-		missing = t.parent()
+	if t.name != "" && !r.locations.isSet(t.ownerPath()) {
+		missing = t.ownerPath()
 	}
-	r.locations.record(path, at)
+	r.locations.setLocation(path, at)
 	r.suppress(missing)
 }

@@ -50,7 +50,7 @@ func (e Errors) Error() string {
 // configuration.
 func (e Errors) Is(target error) bool { return target == feed.ErrPermanent }
 
-func (e Errors) sort() {
+func (e Errors) sortByLocation() {
 	slices.SortStableFunc(e, func(a, b *Error) int {
 		return cmp.Or(
 			cmp.Compare(uint(a.Line)-1, uint(b.Line)-1), // no line comes after all lines

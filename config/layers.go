@@ -16,7 +16,7 @@ type layers struct {
 
 // override gives path a value that takes precedence over the file.
 func (l *layers) override(path string, value any, at location) {
-	l.locations.record(path, at)
+	l.locations.setLocation(path, at)
 	l.viper.Set(path, value)
 }
 

@@ -22,7 +22,7 @@ func Load(opts Options) (*Config, error) {
 			l.readYAML(opts.File, data)
 		}
 	}
-	return l.load(opts.URL)
+	return l.loadConfig(opts.URL)
 }
 
 // A loader reads the sources of a configuration one after the other.
@@ -70,8 +70,8 @@ func (l *loader) readEnvironment() {
 	r.readVariables()
 }
 
-// load reads the environment and feedURL after the file, and returns the configuration.
-func (l *loader) load(feedURL string) (*Config, error) {
+// loadConfig reads the environment and feedURL after the file, and returns the configuration.
+func (l *loader) loadConfig(feedURL string) (*Config, error) {
 	l.readEnvironment()
 	if feedURL != "" {
 		// URL is the source of its errors.
@@ -80,7 +80,7 @@ func (l *loader) load(feedURL string) (*Config, error) {
 	buses := l.locations.namesBelow("buses")
 	if len(buses) == 0 {
 		buses = []string{"embedded"}
-		l.locations.record("buses.embedded.embedded", location{})
+		l.locations.setLocation("buses.embedded.embedded", location{})
 	}
 	cfg, err := l.layers.decodeConfig()
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *loader) load(feedURL string) (*Config, error) {
 	(&validator{cfg, buses, l.feedless, l.diagnostics}).checkConfig()
 	if len(l.errs) > 0 {
 		l.names.restore(l.errs)
-		l.errs.sort()
+		l.errs.sortByLocation()
 		return nil, l.errs
 	}
 	return cfg, nil

@@ -16,8 +16,8 @@ type location struct {
 // in it too, with the location that was first to set something below it.
 type locations map[string]location
 
-// record stores where path is set.
-func (l locations) record(path string, at location) {
+// setLocation stores where path is set.
+func (l locations) setLocation(path string, at location) {
 	l[path] = at
 	for above := parentPath(path); above != ""; above = parentPath(above) {
 		if !l.isSet(above) {

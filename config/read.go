@@ -60,7 +60,7 @@ func (r *fileReader) readList(s *spec, path string, n *yaml.Node) (value any, ok
 	list := make([]any, 0, len(n.Content))
 	for i, item := range n.Content {
 		below, at := fmt.Sprintf("%s[%d]", path, i), location{r.file, item.Line}
-		r.locations.record(below, at)
+		r.locations.setLocation(below, at)
 		if item.Kind == yaml.MappingNode {
 			r.reportAt(at, below, `want text; write an item with ": " in it in quotes`)
 			continue
@@ -88,7 +88,7 @@ func (r *fileReader) readMapping(s *spec, path string, n *yaml.Node) map[string]
 		}
 		lines[key.Value] = key.Line
 
-		k, name := s.key(key.Value), key.Value
+		k, name := s.findKey(key.Value), key.Value
 		if s.isNameMapping() && !nameForm.MatchString(name) {
 			r.reportAt(at, below, badNameText(name))
 			if name == "<<" {
@@ -101,7 +101,7 @@ func (r *fileReader) readMapping(s *spec, path string, n *yaml.Node) map[string]
 			r.reportUnknownKey(s, path, below, key.Value, at)
 			continue
 		}
-		r.locations.record(below, at)
+		r.locations.setLocation(below, at)
 		if v, ok := r.readNode(k, below, n.Content[i+1]); ok {
 			tree[name] = v
 		}

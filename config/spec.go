@@ -103,8 +103,8 @@ func (s *spec) isList() bool { return s.typ.Kind() == reflect.Slice }
 // isScalar reports whether s is one value, which is written as text.
 func (s *spec) isScalar() bool { return s.keys == nil && s.elem == nil }
 
-// key returns the spec of a key of s, or nil.
-func (s *spec) key(name string) *spec {
+// findKey returns the spec of a key of s, or nil.
+func (s *spec) findKey(name string) *spec {
 	if s.isNameMapping() {
 		return s.elem
 	}

@@ -21,10 +21,10 @@ type target struct {
 	name string
 }
 
-func (t target) path() string { return strings.Replace(t.setting.path, "*", t.name, 1) }
+func (t target) settingPath() string { return strings.Replace(t.setting.path, "*", t.name, 1) }
 
-// parent returns the path of the feed or bus that has the setting.
-func (t target) parent() string {
+// ownerPath returns the path of the feed or bus that has the setting.
+func (t target) ownerPath() string {
 	before, _, _ := strings.Cut(t.setting.path, "*")
 	return before + t.name
 }
@@ -41,7 +41,7 @@ func findTargets(variable string, inFile locations) []target {
 	if len(all) < 2 {
 		return all
 	}
-	notInFile := func(t target) bool { return !inFile.isSet(t.parent()) }
+	notInFile := func(t target) bool { return !inFile.isSet(t.ownerPath()) }
 	if known := slices.DeleteFunc(slices.Clone(all), notInFile); len(known) > 0 {
 		return known
 	}

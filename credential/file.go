@@ -10,16 +10,16 @@ import (
 // ends behind it. The file is read each time. It returns an error if the file cannot be read or is empty. key is the
 // name of the file in the configuration; errors begin with it.
 func Read(value Secret, key, file string) (Secret, error) {
-	return read(value, key, file, func(s string) string { return strings.TrimRight(s, "\r\n") })
+	return readValue(value, key, file, func(s string) string { return strings.TrimRight(s, "\r\n") })
 }
 
 // ReadTrimmed is [Read] without the white space around the file's content, for a secret that is
 // sent in an HTTP header.
 func ReadTrimmed(value Secret, key, file string) (Secret, error) {
-	return read(value, key, file, strings.TrimSpace)
+	return readValue(value, key, file, strings.TrimSpace)
 }
 
-func read(value Secret, key, file string, trim func(string) string) (Secret, error) {
+func readValue(value Secret, key, file string, trim func(string) string) (Secret, error) {
 	if file == "" {
 		return value, nil
 	}

@@ -55,10 +55,10 @@ func (f ClientFiles) Config(key string) (*tls.Config, error) {
 // that fails, the server keeps its certificate: a renewal may be half written.
 func ServerConfig(certFile, keyFile string) (*tls.Config, error) {
 	c := &serverCertificate{certFile: certFile, keyFile: keyFile}
-	if _, err := c.get(nil); err != nil {
+	if _, err := c.currentCertificate(nil); err != nil {
 		return nil, err
 	}
-	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12}, nil
+	return &tls.Config{GetCertificate: c.currentCertificate, MinVersion: tls.VersionTLS12}, nil
 }
 
 type serverCertificate struct {
@@ -69,8 +69,8 @@ type serverCertificate struct {
 	changed time.Time // the newest modification time of the files, as loaded
 }
 
-// get returns the certificate of now. It returns an error only if there has never been one.
-func (c *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// currentCertificate returns the certificate of now. It returns an error only if there has never been one.
+func (c *serverCertificate) currentCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	changed, err := newestChange(c.certFile, c.keyFile)
@@ -79,7 +79,7 @@ func (c *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 		if loaded, err = tls.LoadX509KeyPair(c.certFile, c.keyFile); err == nil {
 			c.loaded, c.changed = &loaded, changed
 		} else {
-			err = fmt.Errorf("%s and %s are no certificate and its key: %w", c.certFile, c.keyFile, err)
+			err = fmt.Errorf("%s and %s are not a certificate and its key: %w", c.certFile, c.keyFile, err)
 		}
 	}
 	if c.loaded == nil {

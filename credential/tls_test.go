@@ -65,7 +65,7 @@ func TestServerCertificateIsReadAgainWhenItChanges(t *testing.T) {
 		t.Error("missing files are no error")
 	}
 	store("nothing", "nothing")
-	if _, err := credential.ServerConfig(certFile, keyFile); err == nil || !strings.Contains(err.Error(), "are no certificate and its key") {
+	if _, err := credential.ServerConfig(certFile, keyFile); err == nil || !strings.Contains(err.Error(), "are not a certificate and its key") {
 		t.Errorf("files without a certificate: %v", err)
 	}
 	cert, key := newPair(t, 1)

@@ -39,8 +39,8 @@ type topicSink interface {
 	IDs() *sink.IDs
 	Fits(e feed.Entity) error
 	Check(ctx context.Context) error
-	// Forgets returns the settings by which messages of the topic are deleted in time.
-	Forgets(ctx context.Context) ([]string, error)
+	// RetentionLimits returns the settings by which messages of the topic are deleted in time.
+	RetentionLimits(ctx context.Context) ([]string, error)
 	CheckpointStore
 }
 
@@ -75,7 +75,7 @@ func openBuses(ctx context.Context, cfg *config.Config, embed openEmbedded, log 
 		b.server, confs[name] = server, config.Bus{NATS: &nats.Config{URL: url}}
 	}
 	if err := b.connect(ctx, confs, log); err != nil {
-		b.close()
+		b.closeAll()
 		return nil, err
 	}
 	return b, nil
@@ -108,8 +108,8 @@ func connect(ctx context.Context, conf config.Bus, log *slog.Logger) (conn, erro
 	return nats.Connect(ctx, *conf.NATS, log)
 }
 
-// checks returns the checks of the buses for /readyz.
-func (b *buses) checks(cfg *config.Config) []admin.Bus {
+// readinessChecks returns the checks of the buses for /readyz.
+func (b *buses) readinessChecks(cfg *config.Config) []admin.Bus {
 	var checks []admin.Bus
 	copied, served := map[string]bool{}, map[string]bool{}
 	for _, f := range cfg.Feeds {
@@ -138,8 +138,8 @@ func busKind(b config.Bus) string {
 	return "nats"
 }
 
-// close closes the connections, and after them the embedded server.
-func (b *buses) close() {
+// closeAll closes the connections, and after them the embedded server.
+func (b *buses) closeAll() {
 	for _, conn := range b.conns {
 		conn.Close()
 	}
@@ -151,16 +151,16 @@ func (b *buses) close() {
 // The list of served feeds shows how many entities a topic on NATS has.
 var _ serve.Counter = (*nats.Log)(nil)
 
-// log returns a topic to read.
-func (b *buses) log(from config.From) serve.Log {
+// openLog returns a topic to read.
+func (b *buses) openLog(from config.From) serve.Log {
 	if c, ok := b.conns[from.Bus].(*kafka.Conn); ok {
 		return c.Log(from.Topic, int32(from.Partition))
 	}
 	return b.conns[from.Bus].(*nats.Conn).Log(from.Topic, from.Stream)
 }
 
-// sink returns the sink of a feed's topic, and the limits of its commits.
-func (b *buses) sink(name string, f config.Feed) (topicSink, bridge.Limits) {
+// openSink returns the sink of a feed's topic, and the limits of its commits.
+func (b *buses) openSink(name string, f config.Feed) (topicSink, bridge.Limits) {
 	if c, ok := b.conns[f.To.Bus].(*kafka.Conn); ok {
 		topic := kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, Options: *f.To.Kafka}
 		return c.Sink(topic), bridge.Limits{Entities: kafka.MaxEntities, Bytes: kafka.MaxBytes}
@@ -196,14 +196,14 @@ func (b *Bus) Check(ctx context.Context) error { return b.buses.conns[b.name].Ch
 // Log returns a topic of the bus to read. The name of the bus in from is ignored.
 func (b *Bus) Log(from config.From) serve.Log {
 	from.Bus = b.name
-	return b.buses.log(from)
+	return b.buses.openLog(from)
 }
 
 // Checkpoints returns the checkpoint of a feed, whose topic must be on this bus.
 func (b *Bus) Checkpoints(feed string, f config.Feed) CheckpointStore {
-	snk, _ := b.buses.sink(feed, f)
+	snk, _ := b.buses.openSink(feed, f)
 	return snk
 }
 
 // Close closes the connection.
-func (b *Bus) Close() { b.buses.close() }
+func (b *Bus) Close() { b.buses.closeAll() }

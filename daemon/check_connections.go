@@ -73,7 +73,7 @@ func CheckConnections(ctx context.Context, cfg *config.Config, o Options, report
 	var all []Connection
 	redact := safetext.NewRedactor(cfg.SecretParameters...)
 	found := func(c Connection) {
-		// What is cut from an error may be the name of a parameter whose value is left.
+		// The cut part of an error may be the name of a parameter whose value remains.
 		c.Error, c.Note = redact.Clip(c.Error, longestError), redact.Clip(c.Note, longestError)
 		all = append(all, c)
 		report(c)
@@ -225,7 +225,7 @@ func tryFeed(ctx context.Context, name string, f config.Feed, o SourceOptions, w
 		found = append(found, newConnection("snapshot of feed", name, note, err))
 	}
 	if b := working[f.To.Bus]; b != nil {
-		snk, _ := b.buses.sink(name, f)
+		snk, _ := b.buses.openSink(name, f)
 		found = append(found, newConnection("topic", f.To.Topic+" on bus "+f.To.Bus, "", snk.Check(ctx)))
 	}
 	return found
@@ -277,7 +277,7 @@ func tryUpstream(ctx context.Context, f config.Feed, o SourceOptions, log *slog.
 
 // tryToListen returns an error if one cannot listen at an address.
 func tryToListen(ctx context.Context, addr string) error {
-	listener, err := listen(ctx, addr)
+	listener, err := listenTCP(ctx, addr)
 	if err != nil {
 		return err
 	}

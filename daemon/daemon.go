@@ -72,7 +72,7 @@ func (d *daemon) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	defer buses.close()
+	defer buses.closeAll()
 	adminListener, err := d.openAdmin()
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (d *daemon) run(ctx context.Context) error {
 	writer := WriterName()
 	_, connections := connectionLimits(openFiles(), 0)
 	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
-	adm := admin.New(admin.Options{Version: d.opts.Version, Started: time.Now(), Writer: writer, Buses: buses.checks(d.cfg), Log: d.log, Connections: connections, Redact: redact})
+	adm := admin.New(admin.Options{Version: d.opts.Version, Started: time.Now(), Writer: writer, Buses: buses.readinessChecks(d.cfg), Log: d.log, Connections: connections, Redact: redact})
 	bridges, err := d.bridges(writer, buses, adm, redact)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (d *daemon) run(ctx context.Context) error {
 	for _, b := range bridges {
 		work.Go(func() error { return b.Run(ctx) })
 	}
-	err = d.wait(ctx, &work)
+	err = d.waitForWork(ctx, &work)
 	stopServing()
 	return errors.Join(err, servers.Wait())
 }
@@ -157,7 +157,7 @@ func (d *daemon) announce(writer string, buses *buses, admin, served net.Listene
 		attrs = append(attrs, "status", at.Status+"/status")
 	}
 	if served != nil {
-		at.Feeds = scheme(d.cfg.Serve) + "://" + served.Addr().String()
+		at.Feeds = urlScheme(d.cfg.Serve) + "://" + served.Addr().String()
 		attrs = append(attrs, "served_feeds", len(d.cfg.Serve.Feeds), "serve", at.Feeds)
 	}
 	d.log.Info("feedbridge is up", attrs...)
@@ -166,9 +166,9 @@ func (d *daemon) announce(writer string, buses *buses, admin, served net.Listene
 	}
 }
 
-// wait returns when all work has ended after the end of ctx, or when the grace
+// waitForWork returns when all work has ended after the end of ctx, or when the grace
 // time is over.
-func (d *daemon) wait(ctx context.Context, work *errgroup.Group) error {
+func (d *daemon) waitForWork(ctx context.Context, work *errgroup.Group) error {
 	done := make(chan error, 1)
 	go func() { done <- work.Wait() }()
 	<-ctx.Done()
@@ -180,6 +180,6 @@ func (d *daemon) wait(ctx context.Context, work *errgroup.Group) error {
 		d.log.Info("stopped")
 		return err
 	case <-timer.C:
-		return fmt.Errorf("stopped without waiting any longer: a commit was still under way after the grace time of %v; the next start finds out by itself whether it took place", d.cfg.Grace)
+		return fmt.Errorf("stopped without waiting any longer: a commit was still under way after the grace time of %v; the next start reads whether it took place", d.cfg.Grace)
 	}
 }

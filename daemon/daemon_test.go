@@ -206,7 +206,7 @@ func TestRunCopiesAndServesAFeed(t *testing.T) {
 	}
 }
 
-// What can only be wrong at the start is an error of Run, and nothing is left open.
+// Errors that can only occur at the start are returned by Run, and nothing is left open.
 func TestRunFailsAtTheStart(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -32,7 +32,7 @@ type readAhead struct {
 // topic holds or the bus cannot take, and the sink.
 func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, reading readAhead, adm *admin.Server, redact *safetext.Redactor, o Options) (*bridge.Bridge, error) {
 	log := o.Log.With("feed", name)
-	snk, limits := b.sink(name, f)
+	snk, limits := b.openSink(name, f)
 	var observer *admin.Feed
 	share := reading.budget.Share()
 	sources, err := NewSources(f, SourceOptions{
@@ -76,12 +76,12 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 // warnOfRetention logs a warning if the bus deletes messages of the topic in time. A source
 // of Atom and RSS reads from the topic which entries were published.
 func warnOfRetention(ctx context.Context, snk topicSink, log *slog.Logger) {
-	limits, err := snk.Forgets(ctx)
+	limits, err := snk.RetentionLimits(ctx)
 	switch {
 	case err != nil:
-		log.Debug("cannot find out whether the topic keeps all of its messages", "error", err)
+		log.Debug("cannot read the retention of the topic", "error", err)
 	case len(limits) > 0:
-		log.Warn("the topic does not keep all of its messages; entries that it forgets are published again, and their deletes are missed", "limits", strings.Join(limits, ", "))
+		log.Warn("the topic does not keep all of its messages; entries whose messages it deletes are published again, and their deletes are missed", "limits", strings.Join(limits, ", "))
 	}
 }
 

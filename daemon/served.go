@@ -32,7 +32,7 @@ func (d *daemon) openServer(ctx context.Context, b *buses, adm *admin.Server) (*
 	if err != nil {
 		return nil, nil, err
 	}
-	listener, err := listen(ctx, cfg.Listen)
+	listener, err := listenTCP(ctx, cfg.Listen)
 	if err != nil {
 		return nil, nil, fmt.Errorf("serve feeds: %w; set serve.listen to another address", err)
 	}
@@ -44,7 +44,7 @@ func newServer(cfg *config.Serve, connections int, b *buses, adm *admin.Server, 
 	var feeds []*serve.Feed
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
-		f, err := newServed(name, cfg.Feeds[name], b.log(cfg.Feeds[name].From), memory, adm, log)
+		f, err := newServed(name, cfg.Feeds[name], b.openLog(cfg.Feeds[name].From), memory, adm, log)
 		feeds, errs = append(feeds, f), append(errs, err)
 	}
 	certificate, err := newCertificate(cfg.TLS)
@@ -119,14 +119,14 @@ func newCertificate(cfg config.Certificate) (*tls.Config, error) {
 	return settings, nil
 }
 
-// scheme returns the scheme of the URLs of served feeds.
-func scheme(cfg *config.Serve) string {
+// urlScheme returns the scheme of the URLs of served feeds.
+func urlScheme(cfg *config.Serve) string {
 	if cfg.TLS.CertFile != "" {
 		return "https"
 	}
 	return "http"
 }
 
-func listen(ctx context.Context, addr string) (net.Listener, error) {
+func listenTCP(ctx context.Context, addr string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
 }

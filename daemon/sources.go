@@ -36,7 +36,7 @@ type SourceOptions struct {
 	IDs *sink.IDs
 	// Budget bounds what several feeds read ahead together; nil for no bound.
 	Budget syndication.Budget
-	// Memory is Budget for datareplication, with what one feed holds; nil for no bound.
+	// Memory is Budget for datareplication, with the memory of one feed; nil for no bound.
 	Memory datareplication.Memory
 	// Hosts has the connections and pauses that several feeds share; nil for its own.
 	Hosts *source.Hosts
@@ -108,7 +108,7 @@ func (s *Sources) newSource(kind string) (bridge.Source, error) {
 		return s.datareplication(), nil
 	case syndication.Kind:
 		if f.Start.ID != "" || f.Start.Snapshot != "" {
-			return nil, feed.Permanent(fmt.Errorf("start: %s is a place in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
+			return nil, feed.Permanent(fmt.Errorf("start: %s is a position in a datareplication feed, and this one is Atom or RSS; set beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Start))
 		}
 		cfg := syndication.Config{
 			Config: f.Source, Settings: f.Syndication, Every: f.Every, BatchEntities: batchEntities, Budget: s.opts.Budget,
@@ -138,7 +138,7 @@ func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.found != format {
-		s.log.Info("found out the format of the feed", "format", string(format), "url", s.feed.Source.URL)
+		s.log.Info("detected the format of the feed", "format", string(format), "url", s.feed.Source.URL)
 	}
 	s.found = format
 	return format, nil

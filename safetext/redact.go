@@ -49,7 +49,7 @@ func NewRedactor(names ...string) *Redactor {
 
 // Text hides the secrets of all URLs in a text. A URL ends at white space, and at a
 // character that no URI has, such as a quote, unless a letter or a digit follows it.
-func (r *Redactor) Text(text string) string { return r.redact(text, false) }
+func (r *Redactor) Text(text string) string { return r.redactText(text, false) }
 
 // URL returns a URL without its user name and password, and with its secret
 // parameters hidden. The rest of it stays as it is written.
@@ -60,13 +60,13 @@ func (r *Redactor) URL(raw string) string {
 			raw = u.String()
 		}
 	}
-	return r.redact(raw, true)
+	return r.redactText(raw, true)
 }
 
 // Clip cleans a text, hides its secrets, and limits its length, as the function
 // [Clip] does.
 func (r *Redactor) Clip(text string, most int) string {
-	return cut(r.Text(Clean(text)), most)
+	return cutMiddle(r.Text(Clean(text)), most)
 }
 
 // excerptContext is how many bytes behind an excerpt are read to decide whether it
@@ -88,14 +88,14 @@ func (r *Redactor) Excerpt(text string, most int) string {
 	return string(runes[:max(0, min(len(runes), most-1))]) + "…"
 }
 
-func (r *Redactor) redact(text string, isURL bool) string {
+func (r *Redactor) redactText(text string, isURL bool) string {
 	if !strings.ContainsAny(text, `=@%\`) && !mayHavePassword(text) {
 		return text
 	}
 	if r == nil {
 		r = standard
 	}
-	return r.hide(text, split(text), isURL)
+	return r.hideSecrets(text, decodeEscapes(text), isURL)
 }
 
 // mayHavePassword reports whether an authority in a text without @ has a colon that no
@@ -117,8 +117,8 @@ func mayHavePassword(text string) bool {
 	}
 }
 
-// hide replaces the secrets of a text, which has the given characters.
-func (r *Redactor) hide(text string, chars []char, isURL bool) string {
+// hideSecrets replaces the secrets of a text, which has the given characters.
+func (r *Redactor) hideSecrets(text string, chars []char, isURL bool) string {
 	var out strings.Builder
 	copied := 0 // bytes of text that are in out, or hidden
 	replace := func(from, to int) {
@@ -220,7 +220,7 @@ func (r *Redactor) valueEnd(chars []char, equals int, isURL bool) int {
 		if c.level > level {
 			continue
 		}
-		if c.c == '&' || c.c == '#' || !isURL && ends(chars, end) || c.c == ';' && r.secretFollows(chars, end) {
+		if c.c == '&' || c.c == '#' || !isURL && urlEndsAt(chars, end) || c.c == ';' && r.secretFollows(chars, end) {
 			break
 		}
 	}
@@ -265,7 +265,7 @@ func userinfoEnd(chars []char, i int, isURL bool) int {
 		if c.level > level {
 			continue
 		}
-		if strings.IndexByte("/?#", c.c) >= 0 || !isURL && ends(chars, end) {
+		if strings.IndexByte("/?#", c.c) >= 0 || !isURL && urlEndsAt(chars, end) {
 			break
 		}
 		switch c.c {
@@ -281,7 +281,7 @@ func userinfoEnd(chars []char, i int, isURL bool) int {
 	last = end // the URL may have been cut within the password
 	for ; end < len(chars); end++ {
 		c := chars[end]
-		if !isURL && ends(chars, end) {
+		if !isURL && urlEndsAt(chars, end) {
 			break
 		}
 		if c.c == '@' && c.level <= level {
@@ -300,8 +300,8 @@ func isPort(chars []char) bool {
 	return true
 }
 
-// ends reports whether a URL in a text ends before chars[i].
-func ends(chars []char, i int) bool {
+// urlEndsAt reports whether a URL in a text ends before chars[i].
+func urlEndsAt(chars []char, i int) bool {
 	c := chars[i]
 	return c.level == 0 && (isSpace(c.c) || isForeign(c.c) && (i+1 == len(chars) || !isWord(chars[i+1].c)))
 }
@@ -327,9 +327,9 @@ type char struct {
 	at    int   // where it begins in the text
 }
 
-// split undoes the escapes of a text: percent-encoding, repeated as where a URL is
+// decodeEscapes undoes the escapes of a text: percent-encoding, repeated as where a URL is
 // the parameter of another, and those of JSON and XML.
-func split(text string) []char {
+func decodeEscapes(text string) []char {
 	chars := make([]char, 0, len(text))
 	for i := 0; i < len(text); {
 		c := char{c: text[i], at: i}

@@ -20,7 +20,7 @@ import (
 // middle is replaced by …, because the end of an error is often its cause and
 // its cure.
 func Clip(text string, most int) string {
-	return cut(Clean(text), most)
+	return cutMiddle(Clean(text), most)
 }
 
 // Clean is [Clip] without the limit.
@@ -64,8 +64,8 @@ func isClean(text string) bool {
 	return !blank || text == ""
 }
 
-// cut replaces the middle of a text that has more than most characters.
-func cut(text string, most int) string {
+// cutMiddle replaces the middle of a text that has more than most characters.
+func cutMiddle(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

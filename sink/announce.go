@@ -12,7 +12,7 @@ const announceAfter = 5 * time.Second
 // within five seconds.
 func Announce(log *slog.Logger, topic string, n uint64) (stop func()) {
 	timer := time.AfterFunc(announceAfter, func() {
-		log.Info("reading what the topic holds", "topic", topic, "messages", n)
+		log.Info("loading the IDs of the topic", "topic", topic, "messages", n)
 	})
 	return func() { timer.Stop() }
 }

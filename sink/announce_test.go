@@ -21,7 +21,7 @@ func TestAnnounceSaysOnceThatReadingTakesLong(t *testing.T) {
 			stop()
 			synctest.Wait()
 			time.Sleep(time.Hour)
-			if n := strings.Count(out.String(), `msg="reading what the topic holds" topic=shop.orders messages=7`); n != want {
+			if n := strings.Count(out.String(), `msg="loading the IDs of the topic" topic=shop.orders messages=7`); n != want {
 				t.Errorf("after %v: %d lines, want %d: %s", took, n, want, out.String())
 			}
 		})

@@ -122,7 +122,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 	var kept []feed.Entity
 	b.Violations = slices.Clip(b.Violations)
 	for i, e := range b.Entities {
-		pass := g.admit(e, tooLarge[i], &b)
+		pass := g.admitEntity(e, tooLarge[i], &b)
 		switch {
 		case pass && kept != nil:
 			kept = append(kept, e)
@@ -185,9 +185,9 @@ func (g *Gate) checkSizes(entities []feed.Entity) (tooLarge map[int]error, fit i
 	return tooLarge, len(entities), nil
 }
 
-// admit reports whether e stays in the batch b, and otherwise records the reason in b.
+// admitEntity reports whether e stays in the batch b, and otherwise records the reason in b.
 // tooLarge is the error about its size, if there is one.
-func (g *Gate) admit(e feed.Entity, tooLarge error, b *feed.Batch) bool {
+func (g *Gate) admitEntity(e feed.Entity, tooLarge error, b *feed.Batch) bool {
 	if tooLarge != nil {
 		b.Oversized++
 		g.Log.Warn("left out an entity that is too large for the bus", "id", e.ID, "page", e.Page, "size", e.Size(), "error", tooLarge)

@@ -194,8 +194,8 @@ func TestGateReturnsWhatIsBeforeAnUnfitEntityFirst(t *testing.T) {
 			g, _ := gate(feed.Batch{})
 			g.Oversize = test.oversize
 			src := &limitedSource{ids: test.ids, other: test.other}
-			// A source of marked entities leaves out what the topic is said to have. The
-			// batch that is dropped must not be among that.
+			// A source of marked entities leaves out the entities whose marks the topic has.
+			// Those of the dropped batch must not be among them.
 			src.check = func() {
 				if n := g.IDs.Len(); n != 1 {
 					t.Errorf("%d IDs are held when the batch is read, want the one of the topic", n)

@@ -100,7 +100,7 @@ func TestMarksAgreeWithMaps(t *testing.T) {
 		version := 0
 		t.Repeat(map[string]func(*rapid.T){
 			"read": func(t *rapid.T) {
-				// An entity may come back to what it was.
+				// An entity may return to an earlier version.
 				e := feed.Entity{ID: id.Draw(t, "id"), Mark: fmt.Sprint("r", rapid.IntRange(0, 2).Draw(t, "mark"))}
 				ids.SetMark(e.ID, e.Mark)
 				read = append(read, e)

@@ -44,8 +44,8 @@ func (a *app) newLog(w io.Writer, cfg config.Log) *slog.Logger {
 // longestError is the most characters of a line of an error on the terminal.
 const longestError = 2000
 
-// report prints an error, if there is one, and returns the exit code for it.
-func (a *app) report(cmd *cobra.Command, err error) int {
+// reportError prints an error, if there is one, and returns the exit code for it.
+func (a *app) reportError(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitDone
 	}

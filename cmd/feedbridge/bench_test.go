@@ -79,7 +79,7 @@ func median(of []float64) float64 {
 // bridgeAll copies the feed with the real program, and returns when all of it
 // is published.
 func bridgeAll(b *testing.B, feedURL, natsURL, topic string, length int) {
-	cmd, status := runProgram(b, map[string]string{
+	cmd, status := startProgram(b, map[string]string{
 		"BUSES_MAIN_NATS_URL":     natsURL,
 		"FEEDS_BENCH_URL":         feedURL,
 		"FEEDS_BENCH_TO_TOPIC":    topic,

@@ -47,7 +47,7 @@ func TestCheckReadsWhatIsServed(t *testing.T) {
 		}
 	}
 	var out, errs bytes.Buffer
-	if code := run([]string{"check", "--connect"}, env, nil, &out, &errs); code != 1 {
+	if code := runProgram([]string{"check", "--connect"}, env, nil, &out, &errs); code != 1 {
 		t.Errorf("it exits with %d", code)
 	}
 	for _, want := range []string{

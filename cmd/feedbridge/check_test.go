@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The feed's stream is there, and has another subject: nobody creates the topic.
+// The feed's stream exists and has another subject, so the topic is not created.
 func TestCheckOfAServedTopicWhoseStreamLacksIt(t *testing.T) {
 	url, _ := startServer(t, "nats", t.TempDir(), "-1")
 	nc, err := natsgo.Connect(url)
@@ -25,7 +25,7 @@ func TestCheckOfAServedTopicWhoseStreamLacksIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	code := run([]string{"check", "--connect"}, []string{
+	code := runProgram([]string{"check", "--connect"}, []string{
 		"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + url, "FEEDBRIDGE_FEEDS_ORDERS_URL=http://127.0.0.1:1/latest",
 		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_FROM_TOPIC=orders", "FEEDBRIDGE_SERVE_LISTEN=127.0.0.1:0",
 	}, nil, &out, &errs)

@@ -79,28 +79,28 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 	if err != nil {
 		return err
 	}
-	kind, to, err := t.target(ctx, old, position)
+	kind, to, err := t.resolvePosition(ctx, old, position)
 	if err != nil {
 		return err
 	}
 	p := &printer{w: a.out, redact: a.redact}
 	switch {
 	case broken != nil:
-		p.line("now    %v", broken)
+		p.printLine("now    %v", broken)
 	case old.IsZero():
-		p.line("now    nothing has been published")
+		p.printLine("now    nothing has been published")
 	default:
-		p.line("now    %d entities are published; reading goes on %s", old.Count, cursorText(old.Source, old.Cursor, t.Start))
+		p.printLine("now    %d entities are published; reading continues %s", old.Count, cursorText(old.Source, old.Cursor, t.Start))
 		if err := old.Check(name, kind); err != nil {
-			p.line("       but the topic belongs to the feed %s (%s), and will belong to %s", old.Feed, old.Source, name)
+			p.printLine("       but the topic belongs to the feed %s (%s), and will belong to %s", old.Feed, old.Source, name)
 		}
 	}
-	p.line("then   reading goes on %s", cursorText(kind, to, t.Start))
+	p.printLine("then   reading continues %s", cursorText(kind, to, t.Start))
 	again := fmt.Sprintf("among its newest %d entities", t.DedupeWindow)
 	if kind == syndication.Kind {
 		again = "as the topic has it"
 	}
-	p.line("       topic %s on bus %s keeps what it holds, and gets nothing again that is %s", t.To.Topic, t.To.Bus, again)
+	p.printLine("       topic %s on bus %s keeps what it holds, and gets nothing again that is %s", t.To.Topic, t.To.Bus, again)
 	if p.err != nil {
 		return p.err
 	}
@@ -116,7 +116,7 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 	if err != nil {
 		return err
 	}
-	p.line("moved; a running daemon continues there within half a minute, or within 5 minutes if the feed is halted")
+	p.printLine("moved; a running daemon continues there within half a minute, or within 5 minutes if the feed is halted")
 	return p.err
 }
 
@@ -145,10 +145,10 @@ func overwrite(ctx context.Context, s daemon.CheckpointStore, next func(old chec
 	}
 }
 
-// target returns the cursor of a position, and its kind: the configured kind, or
+// resolvePosition returns the cursor of a position, and its kind: the configured kind, or
 // that of the checkpoint, or else the detected one. A reset has no cursor, and keeps the kind
 // of the checkpoint.
-func (t *topic) target(ctx context.Context, old checkpoint.Checkpoint, position string) (kind string, to feed.Cursor, err error) {
+func (t *topic) resolvePosition(ctx context.Context, old checkpoint.Checkpoint, position string) (kind string, to feed.Cursor, err error) {
 	kind = cmp.Or(t.Format.Kind(), old.Kind())
 	if position == "" {
 		kind = cmp.Or(kind, old.Source)
@@ -160,7 +160,7 @@ func (t *topic) target(ctx context.Context, old checkpoint.Checkpoint, position 
 		}
 		format, err := sources.DetectFormat(ctx)
 		if err != nil {
-			return "", nil, fmt.Errorf("find out the format of the feed: %w; with a format in its configuration nobody has to ask", err)
+			return "", nil, fmt.Errorf("detect the format of the feed: %w; set its format in the configuration to skip the detection", err)
 		}
 		kind = format.Kind()
 	}

@@ -27,7 +27,7 @@ func (f asked) Read(p []byte) (int, error) {
 	return copy(p, "yes\n"), nil
 }
 
-// A daemon publishes while the person thinks. What it has published counts.
+// A daemon publishes while the command waits for the answer. These entities count.
 func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(t *testing.T) (daemon bridge.Sink, environ []string){
@@ -67,7 +67,7 @@ func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
 			var out, errs bytes.Buffer
 			args := []string{"checkpoint", "reset", "orders"}
 			environ = append(environ, "FEEDBRIDGE_FEEDS_ORDERS_URL=http://127.0.0.1:1/")
-			if code := run(args, environ, asked(func() { publish(2, 5) }), &out, &errs); code != exitDone {
+			if code := runProgram(args, environ, asked(func() { publish(2, 5) }), &out, &errs); code != exitDone {
 				t.Fatalf("exit code %d: %s", code, errs.String())
 			}
 			if !strings.HasPrefix(out.String(), "now    2 entities are published") {

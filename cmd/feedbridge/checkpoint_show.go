@@ -33,16 +33,16 @@ func checkpointShowCommand(a *app) *cobra.Command {
 			if asJSON {
 				return printJSON(a.out, p)
 			}
-			return p.print(a.out, a.redact)
+			return p.printText(a.out, a.redact)
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// position is the checkpoint of a topic as it is shown. The optional fields are empty for an
+// checkpointReport is the checkpoint of a topic as it is shown. The optional fields are empty for an
 // empty topic.
-type position struct {
+type checkpointReport struct {
 	Topic    string    `json:"topic"`
 	Bus      string    `json:"bus"`
 	Feed     string    `json:"feed,omitempty"` // whose topic it is
@@ -55,8 +55,8 @@ type position struct {
 	Cursor   string    `json:"cursor,omitempty"`
 }
 
-func newPosition(cp checkpoint.Checkpoint, f config.Feed) position {
-	p := position{
+func newPosition(cp checkpoint.Checkpoint, f config.Feed) checkpointReport {
+	p := checkpointReport{
 		Topic: f.To.Topic, Bus: f.To.Bus, Feed: cp.Feed, Source: cp.Source,
 		Entities: cp.Count, At: cp.At, Writer: cp.Writer, GoesOn: cursorText(cp.Source, cp.Cursor, f.Start), Cursor: string(cp.Cursor),
 	}
@@ -66,17 +66,17 @@ func newPosition(cp checkpoint.Checkpoint, f config.Feed) position {
 	return p
 }
 
-// print writes the position as text.
-func (p position) print(w io.Writer, redact *safetext.Redactor) error {
+// printText writes the position as text.
+func (p checkpointReport) printText(w io.Writer, redact *safetext.Redactor) error {
 	to := &printer{w: w, redact: redact}
-	to.line("topic      %s on bus %s", p.Topic, p.Bus)
+	to.printLine("topic      %s on bus %s", p.Topic, p.Bus)
 	if p.Feed == "" {
-		to.line("feed       none so far: nothing has been published")
+		to.printLine("feed       none so far: nothing has been published")
 	} else {
-		to.line("feed       %s (%s)", p.Feed, p.Source)
-		to.line("entities   %d", p.Entities)
-		to.line("committed  %s by %s", p.At.Format(time.RFC3339), p.Writer)
+		to.printLine("feed       %s (%s)", p.Feed, p.Source)
+		to.printLine("entities   %d", p.Entities)
+		to.printLine("committed  %s by %s", p.At.Format(time.RFC3339), p.Writer)
 	}
-	to.line("goes on    %s", p.GoesOn)
+	to.printLine("continues  %s", p.GoesOn)
 	return to.err
 }

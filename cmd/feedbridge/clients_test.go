@@ -18,10 +18,10 @@ import (
 	"github.com/feedbridge/feedbridge/serve"
 )
 
-// Far more slow clients than a server has places for ask for a page, of which they
-// take a byte a second. Whoever reads what it asks for is served all the same, and
-// the server stays within its bounds. Pages are of those that are held in memory,
-// or of those that are too large for that, which are sent to few at a time.
+// Far more slow clients than a server has places for ask for a page, of which they take a byte
+// a second. Clients that read normally are served all the same, and the server stays within its
+// bounds. Pages are of those that are held in memory, or of those that are too large for that,
+// which are sent to few at a time.
 //
 // With ten thousand at the default bounds, and with as many places (two minutes each):
 //
@@ -36,7 +36,7 @@ func TestSlowClients(t *testing.T) {
 	const length = 10_001
 	natsURL, _ := startServer(t, "nats", t.TempDir(), "-1")
 	feedURL, _ := startServer(t, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
-	copying, status := runProgram(t, map[string]string{"BUSES_MAIN_NATS_URL": natsURL, "FEEDS_ORDERS_URL": feedURL})
+	copying, status := startProgram(t, map[string]string{"BUSES_MAIN_NATS_URL": natsURL, "FEEDS_ORDERS_URL": feedURL})
 	waitUntil(t, func() bool { return published(t, status) >= length })
 	_ = copying.Process.Kill()
 
@@ -45,7 +45,7 @@ func TestSlowClients(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			listen := freeAddress(t)
-			server, _ := runProgram(t, map[string]string{
+			server, _ := startProgram(t, map[string]string{
 				"BUSES_MAIN_NATS_URL": natsURL, "SERVE_LISTEN": listen, "SERVE_CONNECTIONS": strconv.Itoa(places),
 				"SERVE_FEEDS_ORDERS_FROM_TOPIC": "orders", "SERVE_FEEDS_ORDERS_PAGE_SIZE": test.pageSize,
 			})
@@ -99,7 +99,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// number is what a variable says.
+// number returns the value of an environment variable.
 func number(t *testing.T, variable string, otherwise int) int {
 	s := os.Getenv(variable)
 	if s == "" {
@@ -133,8 +133,8 @@ func readPage(t *testing.T, page string) (http.Header, int64, error) {
 	return resp.Header, n, err
 }
 
-// playClients asks for a page with many slow clients at a time, until the process
-// is killed, and tells every second how they fare.
+// playClients asks for a page with many slow clients at a time, until the process is killed,
+// and prints their state every second.
 func playClients(page string, clients int) error {
 	u, err := url.Parse(page)
 	if err != nil {

@@ -53,21 +53,21 @@ func helpCommand() *cobra.Command {
 func printUsage(cmd *cobra.Command) error {
 	p := &printer{w: cmd.OutOrStderr()}
 	if cmd.HasAvailableSubCommands() {
-		p.line("Usage:\n  %s COMMAND\n\nCommands:", cmd.CommandPath())
+		p.printLine("Usage:\n  %s COMMAND\n\nCommands:", cmd.CommandPath())
 		for _, c := range cmd.Commands() {
 			if c.IsAvailableCommand() {
-				p.line("  %-*s  %s", c.NamePadding(), c.Name(), c.Short)
+				p.printLine("  %-*s  %s", c.NamePadding(), c.Name(), c.Short)
 			}
 		}
 	} else {
-		p.line("Usage:\n  %s", cmd.UseLine())
+		p.printLine("Usage:\n  %s", cmd.UseLine())
 	}
 	if cmd.HasExample() {
-		p.line("\nExamples:\n%s", ownText(cmd.Example))
+		p.printLine("\nExamples:\n%s", ownText(cmd.Example))
 	}
-	p.line("\nFlags:\n%s", ownText(strings.TrimRight(cmd.LocalFlags().FlagUsages(), "\n")))
+	p.printLine("\nFlags:\n%s", ownText(strings.TrimRight(cmd.LocalFlags().FlagUsages(), "\n")))
 	if cmd.HasAvailableSubCommands() {
-		p.line("\n'%s COMMAND --help' says more about a command.", cmd.CommandPath())
+		p.printLine("\n'%s COMMAND --help' says more about a command.", cmd.CommandPath())
 	}
 	return p.err
 }

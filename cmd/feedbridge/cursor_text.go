@@ -62,13 +62,13 @@ func syndicationText(p syndication.Place) string {
 	}
 	text := fmt.Sprintf("with what the next poll finds changed (%s, %s", p.Format, p.Dialect)
 	if p.Archives > 0 {
-		text += fmt.Sprintf(", behind %s", count(p.Archives, "older document", "older documents"))
+		text += fmt.Sprintf(", behind %s", withNoun(p.Archives, "older document", "older documents"))
 	}
 	if n := len(p.Gaps); n > 0 {
-		text += fmt.Sprintf(", %s missing", count(n, "archive is", "archives are"))
+		text += fmt.Sprintf(", %s missing", withNoun(n, "archive is", "archives are"))
 	}
 	if p.DeletesHeld {
-		text += fmt.Sprintf(", %s held until %s", count(p.HeldDeletes, "delete is", "deletes are"), p.HeldUntil.Format(time.RFC3339))
+		text += fmt.Sprintf(", %s held until %s", withNoun(p.HeldDeletes, "delete is", "deletes are"), p.HeldUntil.Format(time.RFC3339))
 	}
 	return text + ")"
 }

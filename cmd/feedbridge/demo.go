@@ -24,7 +24,7 @@ func demoCommand(a *app) *cobra.Command {
 		Short: "Run a growing sample feed, a bus, the bridge between them, and the way back",
 		Long: `Demo serves a sample feed over HTTP that keeps growing (the orders of a shop),
 runs a JetStream server, copies the feed to the topic "orders", and serves the
-topic as a feed again. It needs nothing but itself. Ctrl-C ends it; another run goes on where this one stopped.`,
+topic as a feed again. It needs nothing but itself. Ctrl-C ends it; another run continues where this one stopped.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), a, dir) },
 	}
@@ -63,17 +63,17 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 		fmt.Fprintf(status, demoBanner, feedURL, programName(), feedURL, at.Bus, at.Bus, at.Feeds, at.Status, dir)
 	}}
 
-	sampleFeed := sample.New(sample.Options{PageSize: demoPageSize, Entity: sample.Orders(d.at)})
-	sampleFeed.SetLen(d.length(time.Now()))
+	sampleFeed := sample.New(sample.Options{PageSize: demoPageSize, Entity: sample.Orders(d.timeOf)})
+	sampleFeed.SetLen(d.entityCount(time.Now()))
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var upstream errgroup.Group
 	upstream.Go(func() error { return serveUntil(serving, listener, sampleFeed) })
 	upstream.Go(func() error {
-		d.grow(serving, sampleFeed)
+		d.addEntities(serving, sampleFeed)
 		return nil
 	})
-	stop := status.start(progress.line)
+	stop := status.showUntilStopped(progress.statusText)
 	err = daemon.Run(ctx, cfg, opts)
 	stop()
 	stopServing()
@@ -91,7 +91,7 @@ A feed that keeps growing is copied to a topic, each entity once and in order.
   and back     %s, the topic as a feed again
   the status   %s/status
 
-Ctrl-C ends it, and another run goes on where this one stopped. What it keeps is
+Ctrl-C ends it, and another run continues where this one stopped. What it keeps is
 in %s; with another --data-dir it starts over.
 
 `

@@ -58,12 +58,12 @@ func openDemo(ctx context.Context, dir string) (*demoState, net.Listener, error)
 	}
 	d := &demoState{}
 	if err := json.Unmarshal(data, d); err != nil || d.Birth.IsZero() || d.Listen == "" {
-		return nil, nil, fmt.Errorf("%s is not what a demo has left there; name another directory with --data-dir", file)
+		return nil, nil, fmt.Errorf("%s was not written by a demo; name another directory with --data-dir", file)
 	}
-	listener, err := listen(ctx, d.Listen)
+	listener, err := listenTCP(ctx, d.Listen)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, nil, fmt.Errorf("%s, where the feed of this demo is at home, is in use: if another demo runs in %s, name a directory for this one with --data-dir", d.Listen, dir)
+		return nil, nil, fmt.Errorf("the address of this demo's feed, %s, is in use: if another demo runs in %s, name a directory for this one with --data-dir", d.Listen, dir)
 	case err != nil:
 		return nil, nil, fmt.Errorf("serve the sample feed: %w", err)
 	}
@@ -76,9 +76,9 @@ func newDemo(ctx context.Context, dir string) (*demoState, net.Listener, error) 
 		return nil, nil, fmt.Errorf("serve the sample feed: %w", err)
 	}
 	d := &demoState{Birth: time.Now().UTC().Truncate(time.Second), Listen: listener.Addr().String()}
-	if err := d.save(dir); err != nil {
+	if err := d.saveState(dir); err != nil {
 		_ = listener.Close()
-		return nil, nil, fmt.Errorf("keep what the demo needs in %q: %w; name another directory with --data-dir", dir, err)
+		return nil, nil, fmt.Errorf("store the data of the demo in %q: %w; name another directory with --data-dir", dir, err)
 	}
 	return d, listener, nil
 }
@@ -86,15 +86,15 @@ func newDemo(ctx context.Context, dir string) (*demoState, net.Listener, error) 
 // listenDemo listens at the first port that no other demo has.
 func listenDemo(ctx context.Context) (net.Listener, error) {
 	for n := range maxDemos {
-		if l, err := listen(ctx, localhost(demoFeedPort+n)); err == nil {
+		if l, err := listenTCP(ctx, localhost(demoFeedPort+n)); err == nil {
 			return l, nil
 		}
 	}
-	return listen(ctx, localhost(0))
+	return listenTCP(ctx, localhost(0))
 }
 
-// save fails if another demo has started there meanwhile.
-func (d *demoState) save(dir string) error {
+// saveState fails if another demo has started there meanwhile.
+func (d *demoState) saveState(dir string) error {
 	data, err := json.Marshal(d)
 	if err != nil {
 		return err
@@ -125,24 +125,24 @@ func (d *demoState) addresses(ctx context.Context) (bus, status, served string) 
 	return addressOrFree(ctx, localhost(demoBusPort+n)), addressOrFree(ctx, localhost(demoStatusPort+n)), addressOrFree(ctx, localhost(demoServePort+n))
 }
 
-// length is the number of entities that the feed has at that time.
-func (d *demoState) length(now time.Time) int {
+// entityCount is the number of entities that the feed has at that time.
+func (d *demoState) entityCount(now time.Time) int {
 	return demoBacklog + int(max(now.Sub(d.Birth), 0)/demoInterval)
 }
 
-// at returns when entity number i is added.
-func (d *demoState) at(i int) time.Time {
+// timeOf returns when entity number i is added.
+func (d *demoState) timeOf(i int) time.Time {
 	return d.Birth.Add(time.Duration(i-demoBacklog) * demoInterval)
 }
 
-// grow adds entities as time passes until ctx ends.
-func (d *demoState) grow(ctx context.Context, f *sample.Feed) {
+// addEntities adds entities as time passes until ctx ends.
+func (d *demoState) addEntities(ctx context.Context, f *sample.Feed) {
 	ticker := time.NewTicker(demoInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case now := <-ticker.C:
-			f.SetLen(d.length(now))
+			f.SetLen(d.entityCount(now))
 		case <-ctx.Done():
 			return
 		}

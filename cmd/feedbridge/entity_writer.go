@@ -26,7 +26,7 @@ func newEntityWriter(w io.Writer) *entityWriter {
 	return e
 }
 
-func (w *entityWriter) write(entities []feed.Entity) error {
+func (w *entityWriter) writeEntities(entities []feed.Entity) error {
 	for i := range entities {
 		w.buffer.Reset()
 		if err := w.encoder.Encode(newEntityLine(&entities[i])); err != nil {

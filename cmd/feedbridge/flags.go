@@ -34,7 +34,7 @@ func (f *startFlag) String() string {
 // formatFlag is a flag whose value is the format of a feed.
 type formatFlag struct{ format config.Format }
 
-func (f *formatFlag) add(cmd *cobra.Command) {
+func (f *formatFlag) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var(f, "format", "datareplication, atom or rss; default auto, or what the\nconfiguration says")
 }
 

@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// BenchmarkMemory copies 1 GB of feed to a NATS server with the real program,
-// and reports its resident memory: the peak, what it had after the first tenth,
-// and what it had in the end.
+// BenchmarkMemory copies 1 GB of feed to a NATS server with the real program, and reports its
+// resident memory: the peak, after the first tenth, and at the end.
 //
 //	go test -run '^$' -bench Memory -benchtime 1x ./cmd/feedbridge
 func BenchmarkMemory(b *testing.B) {
@@ -27,7 +26,7 @@ func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		natsURL, _ := startServer(b, "nats", b.TempDir(), "-1")
 		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
-		cmd, status := runProgram(b, map[string]string{
+		cmd, status := startProgram(b, map[string]string{
 			"BUSES_MAIN_NATS_URL":     natsURL,
 			"FEEDS_BIG_URL":           feedURL,
 			"FEEDS_BIG_LIMITS_RATE":   "100000",
@@ -70,7 +69,7 @@ func benchmarkIdle(b *testing.B, role string, args ...string) {
 		if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 			b.Fatal(err)
 		}
-		cmd, status := runProgram(b, map[string]string{"CONFIG": path})
+		cmd, status := startProgram(b, map[string]string{"CONFIG": path})
 		waitUntil(b, func() bool { return published(b, status) >= 10*feeds })
 		waitFor(b, 15*time.Second) // every feed has been polled once more
 		before := cpuTime(b, cmd.Process.Pid)
@@ -80,9 +79,9 @@ func benchmarkIdle(b *testing.B, role string, args ...string) {
 	}
 }
 
-// runProgram starts the program with these variables, which get its prefix. It
+// startProgram starts the program with these variables, which get its prefix. It
 // returns its process and the URL of its status.
-func runProgram(b testing.TB, variables map[string]string) (cmd *exec.Cmd, status string) {
+func startProgram(b testing.TB, variables map[string]string) (cmd *exec.Cmd, status string) {
 	admin := freeAddress(b)
 	env := []string{"FEEDBRIDGE_ADMIN_LISTEN=" + admin, "FEEDBRIDGE_LOG_LEVEL=error"}
 	for name, value := range variables {

@@ -44,28 +44,28 @@ if it did not.`,
 			if asJSON {
 				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(r.print(a.out, a.redact), err)
+			return errors.Join(r.printText(a.out, a.redact), err)
 		},
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	format.add(cmd)
+	format.addTo(cmd)
 	return cmd
 }
 
 // inspectFeed crawls the feed. It returns a report even if it did not reach the end.
-func inspectFeed(ctx context.Context, a *app, f config.Feed) (*report, error) {
+func inspectFeed(ctx context.Context, a *app, f config.Feed) (*feedReport, error) {
 	f.Start, f.Gap = datareplication.Start{}, datareplication.GapHalt
 	status, progress := newStatusLine(a.err), &progress{feeds: 1}
 	log := a.newLog(status, config.Log{Level: "warn"})
 	r := newReport(a.redact.URL(f.Source.URL), f.Format)
 	var requests requestCount
 	ids := sink.NewIDs(0)
-	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: requests.add, Redact: a.redact}, log)
+	sources, err := daemon.NewSources(f, daemon.SourceOptions{Version: programVersion(), IDs: ids, Observe: requests.countRequest, Redact: a.redact}, log)
 	if err != nil {
 		r.Error = err.Error()
 		return r, err
 	}
-	stop := status.start(progress.line)
+	stop := status.showUntilStopped(progress.statusText)
 	defer stop()
 
 	started := time.Now()
@@ -75,7 +75,7 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*report, error) {
 		}
 		for i := range b.Entities {
 			e := &b.Entities[i]
-			r.add(e)
+			r.addEntity(e)
 			if e.Mark == "" && !ids.Add(e.ID) {
 				r.addViolation(feed.Violation{
 					Kind: sink.RepeatedID, Page: e.Page,
@@ -108,7 +108,7 @@ func inspectFeed(ctx context.Context, a *app, f config.Feed) (*report, error) {
 
 // readSnapshot reads the snapshot whose index the URL may be. noFeed says why the URL does
 // not serve a feed.
-func (r *report) readSnapshot(ctx context.Context, sources *daemon.Sources, take func(feed.Batch) error, noFeed error) error {
+func (r *feedReport) readSnapshot(ctx context.Context, sources *daemon.Sources, take func(feed.Batch) error, noFeed error) error {
 	read, err := sources.ReadSnapshot(ctx, take)
 	if read.ID == "" {
 		return fmt.Errorf("%w; as an index it is wrong: %w", noFeed, err)
@@ -123,7 +123,7 @@ type requestCount struct {
 	n  map[string]int
 }
 
-func (c *requestCount) add(e source.Exchange) {
+func (c *requestCount) countRequest(e source.Exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.n == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// report is the result of inspect.
-type report struct {
+// feedReport is the result of inspect.
+type feedReport struct {
 	URL    string `json:"url"`
 	Format string `json:"format"`
 	// For Atom and RSS: how the feed keeps entries that its document has no room
@@ -62,14 +62,14 @@ type evidence struct {
 // maxExamples is how many violations of a kind are shown with their evidence.
 const maxExamples = 5
 
-func newReport(url string, format config.Format) *report {
-	return &report{
+func newReport(url string, format config.Format) *feedReport {
+	return &feedReport{
 		URL: url, Format: string(format), Took: "0s",
 		Operations: map[feed.Operation]int{}, Requests: map[string]int{}, Violations: []*violations{},
 	}
 }
 
-func (r *report) add(e *feed.Entity) {
+func (r *feedReport) addEntity(e *feed.Entity) {
 	if r.Last == nil || r.Last.Page != e.Page {
 		r.Pages++
 	}
@@ -84,7 +84,7 @@ func (r *report) add(e *feed.Entity) {
 }
 
 // setFormat records the format and the dialect that were detected.
-func (r *report) setFormat(format string, place any) {
+func (r *feedReport) setFormat(format string, place any) {
 	r.Format = format
 	if p, ok := place.(syndication.Place); ok {
 		r.Dialect, r.Archives, r.Gaps = p.Dialect, p.Archives, p.Gaps
@@ -103,7 +103,7 @@ var shapes = map[syndication.Dialect]string{
 }
 
 // addViolation counts a violation, and keeps the first of each kind as examples.
-func (r *report) addViolation(v feed.Violation) {
+func (r *feedReport) addViolation(v feed.Violation) {
 	i, known := slices.BinarySearchFunc(r.Violations, v.Kind, func(of *violations, kind string) int { return strings.Compare(of.Kind, kind) })
 	if !known {
 		r.Violations = slices.Insert(r.Violations, i, &violations{Kind: v.Kind})
@@ -115,61 +115,61 @@ func (r *report) addViolation(v feed.Violation) {
 	}
 }
 
-// print writes the report as text.
-func (r *report) print(w io.Writer, redact *safetext.Redactor) error {
+// printText writes the report as text.
+func (r *feedReport) printText(w io.Writer, redact *safetext.Redactor) error {
 	p := &printer{w: w, redact: redact}
 	if sn := r.Snapshot; sn != nil {
-		p.line("snapshot     %s", r.URL)
-		p.line("id           %s", sn.ID)
-		p.line("created      %s", sn.Created.Format(time.RFC3339Nano))
-		p.line("index        %s", count(sn.Pages, "page", "pages"))
+		p.printLine("snapshot     %s", r.URL)
+		p.printLine("id           %s", sn.ID)
+		p.printLine("created      %s", sn.Created.Format(time.RFC3339Nano))
+		p.printLine("index        %s", withNoun(sn.Pages, "page", "pages"))
 	} else {
-		p.line("feed         %s (%s)", r.URL, r.Format)
+		p.printLine("feed         %s (%s)", r.URL, r.Format)
 	}
 	if r.Complete {
-		p.line("read         to the end, in %s", r.Took)
+		p.printLine("read         to the end, in %s", r.Took)
 	} else {
-		p.line("read         not to the end, for %s", r.Took)
+		p.printLine("read         not to the end, for %s", r.Took)
 	}
 	if r.Dialect != "" {
-		p.line("shape        %s", shapes[r.Dialect])
+		p.printLine("shape        %s", shapes[r.Dialect])
 	}
 	if r.Archives > 0 {
-		p.line("older        %s", count(r.Archives, "document", "documents"))
+		p.printLine("older        %s", withNoun(r.Archives, "document", "documents"))
 	}
 	for _, gap := range r.Gaps {
-		p.line("missing      %s", gap)
+		p.printLine("missing      %s", gap)
 	}
-	p.line("requests     %s", counts(r.Requests))
-	p.line("entities     %d on %s", r.Entities, count(r.Pages, "page", "pages"))
+	p.printLine("requests     %s", formatCounts(r.Requests))
+	p.printLine("entities     %d on %s", r.Entities, withNoun(r.Pages, "page", "pages"))
 	if r.Entities > 0 {
-		p.line("operations   %s", counts(r.Operations))
-		p.line("bodies       %d bytes, the largest %d", r.Bytes, r.Largest)
-		p.line("first        %s  %s", r.First.Modified.Format(time.RFC3339), r.First.ID)
-		p.line("last         %s  %s", r.Last.Modified.Format(time.RFC3339), r.Last.ID)
+		p.printLine("operations   %s", formatCounts(r.Operations))
+		p.printLine("bodies       %d bytes, the largest %d", r.Bytes, r.Largest)
+		p.printLine("first        %s  %s", r.First.Modified.Format(time.RFC3339), r.First.ID)
+		p.printLine("last         %s  %s", r.Last.Modified.Format(time.RFC3339), r.Last.ID)
 	}
 	switch {
 	case len(r.Violations) == 0 && r.Complete:
-		p.line("violations   none seen")
+		p.printLine("violations   none seen")
 		return p.err
 	case len(r.Violations) == 0:
-		p.line("violations   none before the crawl ended with an error:\n  %s", r.Error)
+		p.printLine("violations   none before the crawl ended with an error:\n  %s", r.Error)
 		return p.err
 	}
-	p.line("violations")
+	p.printLine("violations")
 	for _, of := range r.Violations {
-		p.line("  %s, %d in all", of.Kind, of.Count)
+		p.printLine("  %s, %d in all", of.Kind, of.Count)
 		for _, example := range of.Examples {
-			p.line("    %s\n      %s", example.Page, example.Detail)
+			p.printLine("    %s\n      %s", example.Page, example.Detail)
 		}
 		if more := of.Count - len(of.Examples); more > 0 {
-			p.line("    and %d more", more)
+			p.printLine("    and %d more", more)
 		}
 	}
 	return p.err
 }
 
-func counts[K ~string](n map[K]int) string {
+func formatCounts[K ~string](n map[K]int) string {
 	if len(n) == 0 {
 		return "none"
 	}

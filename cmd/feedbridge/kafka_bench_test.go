@@ -42,7 +42,7 @@ const (
 func BenchmarkFeedToKafka(b *testing.B) {
 	bench := newKafkaBench(b)
 	bare := newBareProducer(b, bench)
-	// The broker's compiler needs some work to see what is worth its while.
+	// The broker's JIT compiler needs some load to optimize the hot code.
 	bare.rate(bench.bridged("snappy").transactions)
 
 	var rates, bareRates, sizes, peaks []float64
@@ -60,8 +60,8 @@ func BenchmarkFeedToKafka(b *testing.B) {
 	b.ReportMetric(median(peaks), "MiB-peak")
 }
 
-// BenchmarkKafkaCompression copies the same feed with each compression, and
-// reports the rate and what the topic takes on the broker's disk.
+// BenchmarkKafkaCompression copies the same feed with each compression, and reports the rate
+// and the size of the topic on the broker's disk.
 //
 //	go test -tags integration -run '^$' -bench KafkaCompression -benchtime 5x ./cmd/feedbridge
 func BenchmarkKafkaCompression(b *testing.B) {
@@ -84,9 +84,9 @@ func BenchmarkKafkaCompression(b *testing.B) {
 	}
 }
 
-// BenchmarkKafkaMemory copies 1 GB of feed to a real Kafka with the real program,
-// and reports its resident memory: the peak, what it had after the first tenth,
-// and what it had in the end. BENCH_READ_AHEAD is as for FeedToKafka.
+// BenchmarkKafkaMemory copies 1 GB of feed to a real Kafka with the real program, and reports
+// its resident memory: the peak, after the first tenth, and at the end. BENCH_READ_AHEAD is as
+// for FeedToKafka.
 //
 //	go test -tags integration -run '^$' -bench KafkaMemory -benchtime 1x ./cmd/feedbridge
 func BenchmarkKafkaMemory(b *testing.B) {
@@ -97,7 +97,7 @@ func BenchmarkKafkaMemory(b *testing.B) {
 	for b.Loop() {
 		broker := kafkatest.Start(b, kafkatest.Java("-XX:TieredStopAtLevel=4"))
 		feedURL, _ := startServer(b, "upstream", "127.0.0.1:0", "500", strconv.Itoa(length), "1024")
-		cmd, status := runProgram(b, readingAhead(map[string]string{
+		cmd, status := startProgram(b, readingAhead(map[string]string{
 			"BUSES_LAKE_KAFKA_BROKERS": broker.Addr(),
 			"FEEDS_BIG_URL":            feedURL,
 			"FEEDS_BIG_LIMITS_RATE":    "100000",
@@ -193,7 +193,7 @@ type copied struct {
 func (k *kafkaBench) bridged(compression string) copied {
 	k.b.Helper()
 	topic := k.newTopic()
-	cmd, status := runProgram(k.b, readingAhead(map[string]string{
+	cmd, status := startProgram(k.b, readingAhead(map[string]string{
 		"BUSES_LAKE_KAFKA_BROKERS":     k.broker,
 		"BUSES_LAKE_KAFKA_COMPRESSION": compression,
 		"FEEDS_BENCH_URL":              k.feedURL,
@@ -244,7 +244,7 @@ func (k *kafkaBench) rate(topic string) float64 {
 	return kafkaBenchLength / at(end.Offset-3, 3).Sub(at(0, 1)).Seconds()
 }
 
-// size is what the topic takes on the disk, in bytes.
+// size returns the size of the topic on the disk, in bytes.
 func (k *kafkaBench) size(topic string) int64 {
 	dirs, err := k.admin.DescribeAllLogDirs(k.b.Context(), nil)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 )
 
-// kafkaPatience is for what a real broker on a busy machine takes its time for.
+// kafkaPatience is the time limit for operations of a real broker on a busy machine.
 const kafkaPatience = 3 * time.Minute
 
 func newKafkaClient(tb testing.TB, broker string, opts ...kgo.Opt) *kgo.Client {

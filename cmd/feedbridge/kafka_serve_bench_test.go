@@ -19,7 +19,7 @@ func BenchmarkServeFromKafka(b *testing.B) {
 	bench := newKafkaBench(b)
 	bench.topics++
 	topic := fmt.Sprintf("bench-%d", bench.topics)
-	cmd, status := runProgram(b, map[string]string{
+	cmd, status := startProgram(b, map[string]string{
 		"BUSES_LAKE_KAFKA_BROKERS": bench.broker,
 		"FEEDS_BENCH_URL":          bench.feedURL,
 		"FEEDS_BENCH_TO_TOPIC":     topic,

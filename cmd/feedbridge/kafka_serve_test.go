@@ -31,9 +31,9 @@ const (
 	servedPage   = 37 // no page ends where a transaction does
 )
 
-// The real program copies a feed to a real Kafka, and is killed in the middle of
-// transactions, while another program aborts its own. Another one of ours serves
-// the topic. Who reads it all the while, and who reads it later, gets the feed.
+// The real program copies a feed to a real Kafka, and is killed in the middle of transactions,
+// while another program aborts its own. Another one of ours serves the topic. A client that
+// reads it all the while, and one that reads it later, get the feed.
 func TestRealKafkaServesWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	s := newServedKafka(t)
@@ -94,7 +94,7 @@ func TestRealKafkaServesWhatIsCommitted(t *testing.T) {
 			t.Errorf("got %d %s", status, body)
 		}
 		var out, errs bytes.Buffer
-		if code := run([]string{"check", "--connect"}, s.env, nil, &out, &errs); code != 1 || !regexp.MustCompile(`(?m)^FAIL  served feed state: .*cleanup\.policy=compact`).MatchString(errs.String()) {
+		if code := runProgram([]string{"check", "--connect"}, s.env, nil, &out, &errs); code != 1 || !regexp.MustCompile(`(?m)^FAIL  served feed state: .*cleanup\.policy=compact`).MatchString(errs.String()) {
 			t.Errorf("check exits with %d and says\n%s", code, errs.String())
 		}
 	})
@@ -127,8 +127,8 @@ func TestRealKafkaServesWhatIsCommitted(t *testing.T) {
 		if gone == 0 || gone == len(pages) {
 			t.Fatalf("%d pages of %d are gone", gone, len(pages))
 		}
-		// What is left is the feed from some place on: no more than the rest of a page
-		// and the page behind it are gone with what was taken.
+		// The remaining feed begins at some entity: besides the deleted messages at most the
+		// rest of a page and the next page are missing.
 		r, text := s.verify("--limit", "10000", "--feed", s.feedURL, "--feed", s.url+"/feeds/orders/latest")
 		if !r.Complete || r.Missing < taken || r.Missing > taken+2*servedPage || r.Equal != servedLength-r.Missing || *r.Differences[r.Missing-1].First != r.Missing-1 {
 			t.Errorf("of %d entities %d were taken: %s", servedLength, taken, text)
@@ -198,7 +198,7 @@ func (s *servedKafka) abort(n int) {
 	}
 }
 
-// tailing is a reader that follows what is served.
+// tailing is a reader that follows the served feed.
 type tailing struct {
 	s     *servedKafka
 	lines *bufio.Scanner
@@ -256,7 +256,7 @@ func (s *servedKafka) get(t *testing.T, path string) (status int, links map[stri
 func (s *servedKafka) verify(args ...string) (r comparison, text string) {
 	s.t.Helper()
 	var out, errs bytes.Buffer
-	run(append([]string{"verify", "--json"}, args...), append(os.Environ(), s.env...), nil, &out, &errs)
+	runProgram(append([]string{"verify", "--json"}, args...), append(os.Environ(), s.env...), nil, &out, &errs)
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		s.t.Fatalf("%v: %s%s", err, out.String(), errs.String())
 	}

@@ -110,7 +110,7 @@ func (f *keyedFeed) grow(by int) {
 	})
 }
 
-// count is what the newest checkpoint says, -1 if there is none.
+// count returns the count of the newest checkpoint, -1 if there is none.
 func (f *keyedFeed) count() int {
 	f.t.Helper()
 	admin := kadm.NewClient(newKafkaClient(f.t, f.broker.Addr()))
@@ -124,8 +124,8 @@ func (f *keyedFeed) count() int {
 	return all[len(all)-1]
 }
 
-// goOn kills the program, starts it again, and lets the feed grow. It checks that
-// the topic gets what is new, and nothing else.
+// goOn kills the program, starts it again, and lets the feed grow. It checks that the topic
+// gets the new entities, and nothing else.
 func (f *keyedFeed) goOn() {
 	f.t.Helper()
 	ends, err := kadm.NewClient(newKafkaClient(f.t, f.broker.Addr())).ListEndOffsets(f.t.Context(), f.topic)
@@ -152,7 +152,7 @@ func (f *keyedFeed) goOn() {
 	}
 }
 
-// placed checks that every message lies where the Java producer would put it, and
+// placed checks that every message is in the partition that the Java producer would choose, and
 // that the order of the feed holds for each key.
 func placed(f *keyedFeed) {
 	f.grow(3000)
@@ -209,7 +209,7 @@ func compacted(f *keyedFeed) {
 	}
 }
 
-// empty says whether nothing is left of the topic.
+// empty reports whether the topic has no messages left.
 func (f *keyedFeed) empty() bool {
 	f.t.Helper()
 	admin := kadm.NewClient(newKafkaClient(f.t, f.broker.Addr()))

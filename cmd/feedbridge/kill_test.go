@@ -98,8 +98,8 @@ func TestNothingIsLostOrRepeatedWhenTheProgramIsKilledInASnapshot(t *testing.T) 
 	k.check()
 }
 
-// The same with the history of an archived Atom feed. What a copy has found on its
-// way back to the oldest archive dies with it; what is published, the topic knows.
+// The same with the history of an archived Atom feed. A copy's progress on the way back to the
+// oldest archive dies with it; the published entities are in the topic.
 func TestHistoryIsExactWhenTheProgramIsKilled(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -11,13 +11,13 @@ import (
 
 func localhost(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-func listen(ctx context.Context, addr string) (net.Listener, error) {
+func listenTCP(ctx context.Context, addr string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, "tcp", addr)
 }
 
 // addressOrFree returns the address if it is not in use, and otherwise one with a free port.
 func addressOrFree(ctx context.Context, addr string) string {
-	listener, err := listen(ctx, addr)
+	listener, err := listenTCP(ctx, addr)
 	if err != nil || listener.Close() != nil {
 		return localhost(0)
 	}

@@ -37,8 +37,8 @@ func (a *app) getenv(name string) string {
 // line names it: a daemon must not depend on the directory it was started in.
 const defaultFile = "feedbridge.yaml"
 
-// load reads the configuration that the command line and the environment name.
-func (a *app) load(url string) (*config.Config, error) {
+// loadConfig reads the configuration that the command line and the environment name.
+func (a *app) loadConfig(url string) (*config.Config, error) {
 	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, URL: url})
 	if err == nil {
 		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
@@ -49,7 +49,7 @@ func (a *app) load(url string) (*config.Config, error) {
 		return cfg, err
 	case !slices.ContainsFunc(errs, func(e *config.Error) bool { return e.Source != "URL" }):
 		// The command line has only a URL; do not name keys.
-		return nil, &usageError{fmt.Errorf("the URL will not do: %s", errs[0].Text)}
+		return nil, &usageError{fmt.Errorf("invalid URL: %s", errs[0].Text)}
 	case len(errs) == 1 && errs[0].Key == "feeds" && errs[0].Source == "":
 		text := "no feed is configured: name a file with -c, or set FEEDBRIDGE_FEEDS_<NAME>_URL ('feedbridge run URL' needs neither)"
 		if _, err := os.Stat(defaultFile); err == nil {
@@ -62,7 +62,7 @@ func (a *app) load(url string) (*config.Config, error) {
 
 // configuredFeed returns the feed with that name, and the configuration.
 func (a *app) configuredFeed(name string) (*config.Config, config.Feed, error) {
-	cfg, err := a.load("")
+	cfg, err := a.loadConfig("")
 	if err != nil {
 		return nil, config.Feed{}, err
 	}
@@ -94,7 +94,7 @@ func (a *app) feedOrURL(arg string) (config.Feed, error) {
 		return config.Feed{}, &usageError{errors.New("a URL and -c exclude each other: name a feed of the file, or leave out -c")}
 	}
 	bare := &app{}
-	cfg, err := bare.load(arg)
+	cfg, err := bare.loadConfig(arg)
 	if err != nil {
 		return config.Feed{}, err
 	}
@@ -109,7 +109,7 @@ func (a *app) completeFeeds(_ *cobra.Command, args []string, _ string) ([]cobra.
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	cfg, err := a.load("")
+	cfg, err := a.loadConfig("")
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

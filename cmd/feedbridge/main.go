@@ -28,11 +28,11 @@ func main() {
 		debug.SetGCPercent(collectAt)
 	}
 	daemon.LimitMemory()
-	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(runProgram(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run runs the program and returns its exit code.
-func run(args, environ []string, in io.Reader, out, errw io.Writer) int {
+// runProgram runs the program and returns its exit code.
+func runProgram(args, environ []string, in io.Reader, out, errw io.Writer) int {
 	ctx, stop := untilSignal(errw)
 	defer stop()
 	a := &app{environ: environ, in: in, out: out, err: errw}
@@ -42,5 +42,5 @@ func run(args, environ []string, in io.Reader, out, errw io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(errw)
 	cmd, err := root.ExecuteContextC(ctx)
-	return a.report(cmd, err)
+	return a.reportError(cmd, err)
 }

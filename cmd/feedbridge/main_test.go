@@ -75,7 +75,7 @@ func play(role string) error {
 		}
 		fmt.Println(srv.ClientURL())
 	case "kafka":
-		// kafka DIR 127.0.0.1:PORT: a broker that keeps what it has in DIR
+		// kafka DIR 127.0.0.1:PORT: a broker that stores its data in DIR
 		_, number, err := net.SplitHostPort(os.Args[2])
 		if err != nil {
 			return err

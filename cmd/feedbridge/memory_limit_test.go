@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The program sets the limit, and leaves one that the environment has alone.
+// The program sets the limit unless the environment has one.
 func TestMemoryLimitIsSet(t *testing.T) {
 	t.Parallel()
 	of := func(env ...string) string {

@@ -34,7 +34,7 @@ func TestErrorsOnTheTerminalAreSafe(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	a := &app{err: &b, redact: safetext.NewRedactor("ticket")}
-	if code := a.report(nil, errors.Join(fmt.Errorf("entity %s: raise the limit", hostile), errors.New("and more"))); code != exitFailed {
+	if code := a.reportError(nil, errors.Join(fmt.Errorf("entity %s: raise the limit", hostile), errors.New("and more"))); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
 	wantSafe(t, b.String(), 10_000)
@@ -48,9 +48,9 @@ func TestPrintedLinesAreSafe(t *testing.T) {
 	var b bytes.Buffer
 	redact := safetext.NewRedactor("ticket")
 	r := newReport("https://x.example/?ticket=s3cret", "auto")
-	r.add(&feed.Entity{ID: hostile[:200], Page: "https://x.example/?token=s3cret"})
+	r.addEntity(&feed.Entity{ID: hostile[:200], Page: "https://x.example/?token=s3cret"})
 	r.addViolation(feed.Violation{Kind: "kind", Page: hostile, Detail: hostile})
-	if err := r.print(&b, redact); err != nil {
+	if err := r.printText(&b, redact); err != nil {
 		t.Fatal(err)
 	}
 	wantSafe(t, b.String(), 20_000)
@@ -75,7 +75,7 @@ func TestCommandsHideTheParametersOfTheConfiguration(t *testing.T) {
 			return
 		}
 		w.WriteHeader(http.StatusNotFound)
-		// The value stands where a text that is too long is cut.
+		// The value is at the position where a too long text is cut.
 		_, _ = fmt.Fprintf(w, "no such page: %s http://x/?ticket=%s", r.URL, strings.Repeat("s3cret", 500))
 	}))
 	t.Cleanup(upstream.Close)
@@ -94,7 +94,7 @@ func TestCommandsHideTheParametersOfTheConfiguration(t *testing.T) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
 			var out, errs bytes.Buffer
-			if code := run(args, env, nil, &out, &errs); code != exitFailed {
+			if code := runProgram(args, env, nil, &out, &errs); code != exitFailed {
 				t.Fatalf("exit code %d: %s%s", code, out.String(), errs.String())
 			}
 			if wantSafe(t, out.String()+errs.String(), 20_000); !strings.Contains(out.String()+errs.String(), "ticket=***") {
@@ -108,7 +108,7 @@ func TestCommandsHideTheParametersOfTheConfiguration(t *testing.T) {
 func TestPrintedJSONIsSafe(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	if err := newEntityWriter(&b).write([]feed.Entity{{ID: hostile, Body: []byte(hostile)}, {ID: "2"}}); err != nil {
+	if err := newEntityWriter(&b).writeEntities([]feed.Entity{{ID: hostile, Body: []byte(hostile)}, {ID: "2"}}); err != nil {
 		t.Fatal(err)
 	}
 	if strings.ContainsAny(b.String(), "\x1b\u009b") {

@@ -24,9 +24,9 @@ const longestPrinted = 1000
 // ownText is text of the program itself. It is printed as it is, and may have several lines.
 type ownText string
 
-// line writes a line. Its text values may come from outside, so they are cleaned
+// printLine writes a line. Its text values may come from outside, so they are cleaned
 // and clipped, and the secrets of URLs in them are hidden.
-func (p *printer) line(format string, args ...any) {
+func (p *printer) printLine(format string, args ...any) {
 	if p.err != nil {
 		return
 	}
@@ -54,8 +54,8 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// printReport is printJSON with the secrets of URLs hidden, for what the program has
-// found out. The output of printJSON may be needed as it is: a cursor is set again.
+// printReport is printJSON with the secrets of URLs hidden, for the results of a command. The
+// output of printJSON may be needed as it is: a cursor is set again.
 func printReport(w io.Writer, redact *safetext.Redactor, v any) error {
 	b, err := indented(v)
 	if err != nil {
@@ -74,8 +74,8 @@ func indented(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// count returns a number with its noun.
-func count(n int, one, many string) string {
+// withNoun returns a number with its noun.
+func withNoun(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -51,7 +51,7 @@ func (p *progress) Settled(b feed.Batch, _ time.Duration) {
 	p.total += uint64(len(b.Entities))
 	p.bytes += int64(size)
 	p.left += b.Duplicates
-	p.recent.add(time.Now(), len(b.Entities))
+	p.recent.addSample(time.Now(), len(b.Entities))
 	p.newest = b.Newest
 	p.settled, p.more = true, b.More
 }
@@ -63,8 +63,8 @@ func (p *progress) Entered(s bridge.Status) {
 	p.status, p.total = s, s.Checkpoint.Count
 }
 
-// line returns the progress as a line of ASCII.
-func (p *progress) line() string {
+// statusText returns the progress as a line of ASCII.
+func (p *progress) statusText() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -73,9 +73,9 @@ func (p *progress) line() string {
 	if p.feeds > 1 {
 		say("%d feeds", p.feeds)
 	} else {
-		say("%s", count(p.pages, "page", "pages"))
+		say("%s", withNoun(p.pages, "page", "pages"))
 	}
-	say("%s", count(p.entities, "entity", "entities"))
+	say("%s", withNoun(p.entities, "entity", "entities"))
 	if p.feeds == 1 && p.total > uint64(p.entities) {
 		say("(%d in all)", p.total)
 	}
@@ -86,16 +86,16 @@ func (p *progress) line() string {
 		say("%.0f/s", perSecond)
 	}
 	if p.left > 0 {
-		say("%s left out", count(p.left, "duplicate", "duplicates"))
+		say("%s left out", withNoun(p.left, "duplicate", "duplicates"))
 	}
 	if p.feeds == 1 {
-		say("%s", p.state(now))
+		say("%s", p.stateText(now))
 	}
 	return strings.Join(words, "  ")
 }
 
-// state returns the state of the only feed in words.
-func (p *progress) state(now time.Time) string {
+// stateText returns the state of the only feed in words.
+func (p *progress) stateText(now time.Time) string {
 	switch p.status.State {
 	case bridge.Starting:
 		return "waiting for the bus"
@@ -127,7 +127,7 @@ type rate struct {
 
 const rateSlots = 6
 
-func (r *rate) add(now time.Time, n int) {
+func (r *rate) addSample(now time.Time, n int) {
 	slot := &r.slots[now.Unix()%rateSlots]
 	if slot.second != now.Unix() {
 		slot.second, slot.n = now.Unix(), 0

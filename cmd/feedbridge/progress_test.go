@@ -24,7 +24,7 @@ func TestProgressTellsWhatTheFeedIsDoing(t *testing.T) {
 		p := &progress{feeds: 1}
 		want := func(line string) {
 			t.Helper()
-			if got := p.line(); got != line {
+			if got := p.statusText(); got != line {
 				t.Errorf("got  %q\nwant %q", got, line)
 			}
 		}
@@ -56,8 +56,8 @@ func TestProgressTellsWhatTheFeedIsDoing(t *testing.T) {
 	})
 }
 
-// Of several feeds one cannot tell which a call is about: neither pages nor lag
-// can be told.
+// With several feeds it is unknown which of them a call is about, so neither pages nor lag are
+// shown.
 func TestProgressOfSeveralFeedsIsTheirSum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &progress{feeds: 2}
@@ -66,7 +66,7 @@ func TestProgressOfSeveralFeedsIsTheirSum(t *testing.T) {
 			p.Settled(batch(time.Now(), false, "b"), 0)
 		}
 		p.Entered(bridge.Status{State: bridge.Halted})
-		if got, want := p.line(), "2 feeds  1200 entities  1.2 MB  1200/s"; got != want {
+		if got, want := p.statusText(), "2 feeds  1200 entities  1.2 MB  1200/s"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
@@ -76,8 +76,8 @@ func TestRateIsThatOfTheLastSeconds(t *testing.T) {
 	var r rate
 	at := func(second int64) time.Time { return time.Unix(1_000_000+second, 0) }
 	for second := range int64(10) {
-		r.add(at(second), 40)
-		r.add(at(second), 60)
+		r.addSample(at(second), 40)
+		r.addSample(at(second), 60)
 	}
 	for _, test := range []struct {
 		second int64

@@ -39,7 +39,7 @@ func readFeed(ctx context.Context, sources *daemon.Sources, follow bool, every t
 			return errStopped
 		case err != nil && follow && !errors.Is(err, feed.ErrPermanent):
 			log.Warn("cannot read the feed; trying again", "error", err, "in", every)
-		case err != nil && !r.retry(ctx, err):
+		case err != nil && !r.waitForRetry(ctx, err):
 			return err
 		case err != nil:
 			continue
@@ -59,7 +59,7 @@ func readFeed(ctx context.Context, sources *daemon.Sources, follow bool, every t
 			}
 			if asked := min(b.Fresh, longestWait); asked > every {
 				if !warned {
-					log.Warn("the feed asks not to be asked again for a while", "next_poll_in", asked)
+					log.Warn("the feed requests a pause before the next poll", "next_poll_in", asked)
 				}
 				wait, warned = asked, true
 			}

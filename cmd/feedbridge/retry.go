@@ -33,9 +33,9 @@ type retrier struct {
 	backoff retry.Backoff
 }
 
-// retry waits before the next attempt after an error, and returns true. It returns false if
+// waitForRetry waits before the next attempt after an error, and returns true. It returns false if
 // the error is permanent, or the limit would be exceeded, or ctx ends.
-func (t *retrier) retry(ctx context.Context, err error) bool {
+func (t *retrier) waitForRetry(ctx context.Context, err error) bool {
 	if t == nil || errors.Is(err, feed.ErrPermanent) || errors.Is(err, feed.ErrNoTopic) {
 		return false
 	}
@@ -52,7 +52,7 @@ func (t *retrier) retry(ctx context.Context, err error) bool {
 	if time.Since(t.since)+wait > limit || ctx.Err() != nil {
 		return false
 	}
-	t.log.Warn("cannot read on; trying again", "error", err, "in", wait)
+	t.log.Warn("cannot continue reading; trying again", "error", err, "in", wait)
 	return retry.Sleep(ctx, wait) == nil
 }
 
@@ -76,7 +76,7 @@ type retryLog struct {
 func (l *retryLog) Span(ctx context.Context) (feed.Span, error) {
 	t := retrier{limit: l.limit, log: l.log}
 	span, err := l.Log.Span(ctx)
-	for err != nil && t.retry(ctx, err) {
+	for err != nil && t.waitForRetry(ctx, err) {
 		span, err = l.Log.Span(ctx)
 	}
 	if err == nil {
@@ -95,7 +95,7 @@ func (l *retryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Rec
 		l.mu.Unlock()
 		t := retrier{limit: l.limit, log: l.log, begun: true}
 		var err error
-		for again := true; again; again = err != nil && t.retry(ctx, err) {
+		for again := true; again; again = err != nil && t.waitForRetry(ctx, err) {
 			if err != nil {
 				if err = l.checkEpoch(ctx, epoch); err != nil {
 					continue
@@ -123,7 +123,7 @@ func (l *retryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Rec
 func (l *retryLog) checkEpoch(ctx context.Context, epoch string) error {
 	span, err := l.Log.Span(ctx)
 	if err == nil && span.Epoch != epoch {
-		err = feed.Permanent(errors.New("the topic was deleted and created anew while it was read"))
+		err = feed.Permanent(errors.New("the topic was deleted and created again while it was read"))
 	}
 	return err
 }

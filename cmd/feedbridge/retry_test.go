@@ -44,10 +44,10 @@ func TestRetrier(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := retrier{limit: tt.limit, log: slog.New(slog.DiscardHandler), begun: tt.begun}
-				// What has passed counts for nothing.
+				// Earlier errors do not count.
 				for range 2 {
 					var waits []time.Duration
-					for at := time.Now(); r.retry(t.Context(), tt.err); at = time.Now() {
+					for at := time.Now(); r.waitForRetry(t.Context(), tt.err); at = time.Now() {
 						waits = append(waits, time.Since(at)/time.Millisecond)
 					}
 					if !slices.Equal(waits, tt.waits) {
@@ -58,7 +58,7 @@ func TestRetrier(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
-				if at := time.Now(); r.retry(ctx, tt.err) || time.Since(at) > time.Millisecond {
+				if at := time.Now(); r.waitForRetry(ctx, tt.err) || time.Since(at) > time.Millisecond {
 					t.Errorf("it goes on %v after the end", time.Since(at))
 				}
 			})
@@ -83,7 +83,7 @@ func TestVerifyGoesOn(t *testing.T) {
 	verify := func(more ...string) (comparison, int, string) {
 		t.Helper()
 		var out, errs bytes.Buffer
-		code := run(append([]string{"verify", "--json", "--feed", first.URL + "/feed/latest", "--feed", second.URL + "/feed/latest"}, more...), nil, nil, &out, &errs)
+		code := runProgram(append([]string{"verify", "--json", "--feed", first.URL + "/feed/latest", "--feed", second.URL + "/feed/latest"}, more...), nil, nil, &out, &errs)
 		var r comparison
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestVerifyGoesOn(t *testing.T) {
 	if code != 0 || r.First != n || r.Equal != n || !r.Complete || faults.Left() > 0 {
 		t.Errorf("exit code %d, %+v, and %d faults are left\n%s", code, r, faults.Left(), told)
 	}
-	if strings.Count(told, "cannot read on; trying again") != 2 {
+	if strings.Count(told, "cannot continue reading; trying again") != 2 {
 		t.Errorf("it says\n%s", told)
 	}
 	faults.Add(http.MethodGet, "/feed/pages/3", httpfault.Status(http.StatusServiceUnavailable))
@@ -103,8 +103,8 @@ func TestVerifyGoesOn(t *testing.T) {
 	}
 }
 
-// flaky is a topic that fails at some positions, each time it gets there, and may
-// have been made anew when it is looked at again.
+// flaky is a topic that fails at some positions, each time it gets there, and may have been
+// created again before the next read.
 type flaky struct {
 	records
 	fails  map[uint64]int
@@ -147,7 +147,7 @@ func TestTopicIsReadOn(t *testing.T) {
 		{"it fails in the middle, and again", flaky{fails: map[uint64]int{5: 1, 7: 3}}, "5 6 7 8 "},
 		{"it cannot be looked at", flaky{fails: map[uint64]int{0: 2}}, "5 6 7 8 "},
 		{"it fails for too long", flaky{fails: map[uint64]int{7: 100}}, "5 6 connection lost"},
-		{"it is another one then", flaky{fails: map[uint64]int{7: 1}, epochs: []string{"a", "b"}}, "5 6 the topic was deleted and created anew while it was read"},
+		{"it is another one then", flaky{fails: map[uint64]int{7: 1}, epochs: []string{"a", "b"}}, "5 6 the topic was deleted and created again while it was read"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -24,12 +24,12 @@ which keeps its data in ./feedbridge-data and listens on 127.0.0.1:4222.`,
 			if len(args) > 0 {
 				url = args[0]
 			}
-			cfg, err := a.load(url)
+			cfg, err := a.loadConfig(url)
 			if err != nil {
 				return err
 			}
 			status, progress := newStatusLine(a.err), &progress{feeds: len(cfg.Feeds)}
-			defer status.start(progress.line)()
+			defer status.showUntilStopped(progress.statusText)()
 			opts := daemon.Options{Version: programVersion(), Log: a.newLog(status, cfg.Log)}
 			if status.width != nil {
 				opts.Observer = progress

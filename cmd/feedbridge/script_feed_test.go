@@ -42,8 +42,8 @@ func (u *upstreamFeed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.pages.ServeHTTP(w, r)
 }
 
-// files serves those of a directory. Their media type is in a file beside them
-// whose name ends with .type; without it their names tell.
+// files serves those of a directory. Their media type is in a file beside them whose name ends
+// with .type; without it the extension of the name decides.
 type files struct{ dir string }
 
 func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,7 @@ var faults = map[string]httpfault.Fault{
 		edited = bytes.Replace(edited, []byte("text/plain"), []byte("text/html"), 1)
 		return append(body[:id:id], edited...)
 	})),
-	// Page 21 of the snapshot is not to be had.
+	// Page 21 of the snapshot cannot be read.
 	"halfway": on("/feed/snapshots/600/20", httpfault.Status(http.StatusServiceUnavailable)),
 	// The second page breaks off.
 	"cut": on("/feed/pages/1", httpfault.Cut(700)),
@@ -107,7 +107,7 @@ func status(code int) httpfault.Fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { http.Error(w, "no", code) }
 }
 
-// on is a fault of the one page alone.
+// on is a fault of only one page.
 func on(path string, fault httpfault.Fault) httpfault.Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if r.Method != http.MethodGet || r.URL.Path != path {
@@ -183,7 +183,7 @@ func publish(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// listMessages writes a line for each message of a topic: what it does, and to what.
+// listMessages writes a line for each message of a topic: its operation and its ID.
 func listMessages(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 3, 3)
 	all, err := readBus(args[0], args[1])

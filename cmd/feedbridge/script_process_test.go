@@ -101,8 +101,8 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// exits runs a command to its end, and checks its exit code. What it has written
-// is there for stdout and stderr.
+// exits runs a command to its end, and checks its exit code. Its output can be checked with
+// stdout and stderr.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 2, 100)
 	code, err := strconv.Atoi(args[0])

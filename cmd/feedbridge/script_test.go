@@ -16,8 +16,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs what is in testdata/script: the program as people use it. A
-// script has the commands of testscript, those of the program, and these:
+// TestScripts runs the scripts in testdata/script, which use the program as people do. A script
+// has the commands of testscript, those of the program, and these:
 //
 //	upstream VAR LENGTH         serve a feed of that length; VAR gets its URL, and
 //	                            VAR_ADDR its host and port
@@ -61,11 +61,10 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// patience is how long a script waits for what will come, on a machine that has
-// a lot else to do.
+// patience is how long a script waits for a condition, on a busy machine.
 const patience = time.Minute
 
-// stage is what stands around a script. A script runs in one goroutine.
+// stage is the environment of a script. A script runs in one goroutine.
 type stage struct {
 	environ   []string
 	upstreams map[string]*upstreamFeed
@@ -103,9 +102,8 @@ func want(ts *testscript.TestScript, neg bool, args []string, least, most int) {
 	}
 }
 
-// firstPort is where the search for a free port goes on. Ports below 32768 are
-// not handed out by the system, so nobody takes one between the time that it is
-// found free and the time that a test uses it.
+// firstPort is the first port to try. The system does not assign ports below 32768, so a port
+// stays free between the time that it is found and the time that a test uses it.
 var firstPort atomic.Int64
 
 func init() { firstPort.Store(20_000 + rand.Int64N(10_000)) }
@@ -150,7 +148,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// look returns what a URL or a file has now.
+// look returns the current content of a URL or a file.
 func look(ts *testscript.TestScript, where string) (string, error) {
 	if !regexp.MustCompile(`^https?://`).MatchString(where) {
 		data, err := os.ReadFile(ts.MkAbs(where))

@@ -86,7 +86,7 @@ func readPages(b *testing.B, bus map[string]string, topic string, length float64
 	env["SERVE_LISTEN"] = address
 	env["SERVE_FEEDS_BENCH_FROM_TOPIC"] = topic
 	env["SERVE_FEEDS_BENCH_PAGE_SIZE"] = "500"
-	cmd, _ := runProgram(b, env)
+	cmd, _ := startProgram(b, env)
 	defer func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

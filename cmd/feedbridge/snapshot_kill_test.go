@@ -126,9 +126,9 @@ func (s *stateTopic) publish(n int, at func(i int) time.Time) {
 	}
 }
 
-// read is what is read of the first n messages by who starts with the snapshot: the
-// state that those make which are older than it by more than a minute and are not
-// in its last second, and then all others.
+// read returns the messages, of the first n, that a client reads if it starts with the
+// snapshot: first the state of those that are older than the snapshot by more than a minute and
+// not in its last second, and then all others.
 func (s *stateTopic) read(n int) []string {
 	state := map[int]int{}
 	for i := range n - 1 {

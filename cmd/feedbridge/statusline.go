@@ -52,9 +52,9 @@ func (s *statusLine) Write(p []byte) (int, error) {
 
 const erase = "\r\x1b[K"
 
-// start shows what text returns until stop is called, which leaves the last line on the
+// showUntilStopped shows what text returns until stop is called, which leaves the last line on the
 // terminal. It does nothing if there is no terminal.
-func (s *statusLine) start(text func() string) (stop func()) {
+func (s *statusLine) showUntilStopped(text func() string) (stop func()) {
 	if s.width == nil {
 		return func() {}
 	}
@@ -64,12 +64,12 @@ func (s *statusLine) start(text func() string) (stop func()) {
 		ticker := time.NewTicker(refresh)
 		defer ticker.Stop()
 		for {
-			s.draw(text())
+			s.drawLine(text())
 			select {
 			case <-ticker.C:
 			case <-done:
-				s.draw(text())
-				s.finish()
+				s.drawLine(text())
+				s.endLine()
 				return
 			}
 		}
@@ -80,9 +80,9 @@ func (s *statusLine) start(text func() string) (stop func()) {
 	}
 }
 
-// draw shows line, cut to the terminal's width with room for a ^C: a line that wraps cannot
+// drawLine shows line, cut to the terminal's width with room for a ^C: a line that wraps cannot
 // be erased.
-func (s *statusLine) draw(line string) {
+func (s *statusLine) drawLine(line string) {
 	line = line[:min(len(line), max(0, s.width()-len("^C")-1))]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +92,8 @@ func (s *statusLine) draw(line string) {
 	}
 }
 
-// finish ends the line and leaves it on the terminal.
-func (s *statusLine) finish() {
+// endLine ends the line and leaves it on the terminal.
+func (s *statusLine) endLine() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.line != "" {

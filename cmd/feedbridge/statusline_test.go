@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// terminal is what a person sees: it knows of writing a line anew.
+// terminal renders the output as a terminal does: a carriage return overwrites the line.
 type terminal struct {
 	mu  sync.Mutex
 	raw bytes.Buffer
@@ -46,7 +46,7 @@ func TestTheLogScrollsByAboveTheLiveLine(t *testing.T) {
 		var term terminal
 		s := &statusLine{w: &term, width: func() int { return 80 }}
 		n := 0
-		stop := s.start(func() string {
+		stop := s.showUntilStopped(func() string {
 			n++
 			return fmt.Sprintf("drawn %d", n)
 		})
@@ -70,20 +70,20 @@ func TestTheLiveLineIsNarrowerThanTheTerminal(t *testing.T) {
 	var term terminal
 	width := 10
 	s := &statusLine{w: &term, width: func() int { return width }}
-	s.draw("0123456789abc")
+	s.drawLine("0123456789abc")
 	wantLines(t, &term, "0123456")
 	width = 5
-	s.draw("0123456789abc")
+	s.drawLine("0123456789abc")
 	wantLines(t, &term, "01")
 	width = 0
-	s.draw("0123456789abc")
+	s.drawLine("0123456789abc")
 	wantLines(t, &term, "")
 }
 
 func TestThereIsNoLiveLineWithoutATerminal(t *testing.T) {
 	var out bytes.Buffer
 	s := newStatusLine(&out)
-	s.start(func() string { return "live" })()
+	s.showUntilStopped(func() string { return "live" })()
 	fmt.Fprintln(s, "log")
 	if got := out.String(); got != "log\n" {
 		t.Errorf("got %q, want the log alone", got)

@@ -43,8 +43,8 @@ feed in the configuration, whose headers and credentials are used then.`,
 		},
 	})
 	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z,\nid:<content-id>@<time>, or snapshot:<url>; default the feed's own start")
-	format.add(cmd)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on at the end, and poll for more")
+	format.addTo(cmd)
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue at the end, and poll for more")
 	cmd.Flags().VarP(&limit, "limit", "n", "print that many entities at most")
 	return cmd
 }
@@ -63,10 +63,10 @@ func tailFeed(ctx context.Context, a *app, f config.Feed, follow bool, limit int
 	err = readFeed(ctx, sources, follow, f.Every, nil, log, func(b feed.Batch) error {
 		logViolations(log, b.Violations)
 		if limit > 0 && len(b.Entities) >= limit {
-			return errors.Join(lines.write(b.Entities[:limit]), errEnough)
+			return errors.Join(lines.writeEntities(b.Entities[:limit]), errEnough)
 		}
 		limit -= min(limit, len(b.Entities))
-		return lines.write(b.Entities)
+		return lines.writeEntities(b.Entities)
 	})
 	if errors.Is(err, errEnough) {
 		return nil

@@ -49,7 +49,7 @@ does not answer for a while is asked again, at the place that was reached.`,
 			if asJSON {
 				return errors.Join(printReport(a.out, a.redact, r), err)
 			}
-			return errors.Join(r.print(a.out, a.redact), err)
+			return errors.Join(r.printText(a.out, a.redact), err)
 		},
 	})
 	cmd.Flags().StringArrayVar(&v.feeds, "feed", nil, "a `FEED` to compare, by its URL or its name in the configuration")
@@ -59,7 +59,7 @@ does not answer for a while is asked again, at the place that was reached.`,
 	cmd.Flags().Var(&v.from, "from", "where feeds start, as for tail; default the feed's own start")
 	cmd.Flags().Var(&v.window, "window", "look that many entities ahead for one that is in another place")
 	cmd.Flags().VarP(&v.limit, "limit", "n", "stop after that many differences")
-	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "for that long try again what may pass by itself, and go on where it was")
+	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "how long to retry transient errors, from where the reading stopped")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -87,7 +87,7 @@ func runVerification(ctx context.Context, a *app, v verification) (*comparison, 
 	case len(v.feeds) == 1 && v.topic == "" && v.served == "":
 		return nil, &usageError{errors.New("what to compare with is missing: want --topic, --served or another --feed")}
 	case len(v.feeds) > 2, len(v.feeds) == 2 && v.topic+v.served != "", v.topic != "" && v.served != "":
-		return nil, &usageError{errors.New("two are compared: want one --feed with --topic or --served, or two")}
+		return nil, &usageError{errors.New("want one --feed with --topic or --served, or two --feed")}
 	case v.topic == "" && v.bus != "":
 		return nil, &usageError{errors.New("--bus is for --topic")}
 	}
@@ -115,12 +115,12 @@ func runVerification(ctx context.Context, a *app, v verification) (*comparison, 
 	}
 	r := &comparison{Streams: [2]string{streams[0].name, streams[1].name}, Window: int(v.window), Differences: []verify.Difference{}}
 	var progress verifyProgress
-	stop := status.start(progress.line)
+	stop := status.showUntilStopped(progress.statusText)
 	defer stop()
 
 	started := time.Now()
 	var err error
-	r.Summary, err = verify.Compare(progress.first.count(streams[0].entities), progress.second.count(streams[1].entities), int(v.window), func(d verify.Difference) bool {
+	r.Summary, err = verify.Compare(progress.first.countEntities(streams[0].entities), progress.second.countEntities(streams[1].entities), int(v.window), func(d verify.Difference) bool {
 		progress.differences.Add(1)
 		r.Differences = append(r.Differences, d)
 		return len(r.Differences) < int(v.limit)
@@ -145,14 +145,14 @@ type verifyProgress struct {
 	differences   atomic.Int64
 }
 
-func (p *verifyProgress) line() string {
-	return fmt.Sprintf("%d and %d entities  %s", p.first.n.Load(), p.second.n.Load(), count(int(p.differences.Load()), "difference", "differences"))
+func (p *verifyProgress) statusText() string {
+	return fmt.Sprintf("%d and %d entities  %s", p.first.n.Load(), p.second.n.Load(), withNoun(int(p.differences.Load()), "difference", "differences"))
 }
 
 // counter counts the entities of a stream while they are read.
 type counter struct{ n atomic.Int64 }
 
-func (c *counter) count(entities iter.Seq2[feed.Entity, error]) iter.Seq2[feed.Entity, error] {
+func (c *counter) countEntities(entities iter.Seq2[feed.Entity, error]) iter.Seq2[feed.Entity, error] {
 	return func(yield func(feed.Entity, error) bool) {
 		for e, err := range entities {
 			c.n.Add(1)

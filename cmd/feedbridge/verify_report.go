@@ -44,30 +44,30 @@ func (r *comparison) addRemarks(streams []stream) {
 	}
 }
 
-// print writes the result as text.
-func (r *comparison) print(w io.Writer, redact *safetext.Redactor) error {
+// printText writes the result as text.
+func (r *comparison) printText(w io.Writer, redact *safetext.Redactor) error {
 	p := &printer{w: w, redact: redact}
-	p.line("first        %s, %s read", r.Streams[0], count(r.First, "entity", "entities"))
-	p.line("second       %s, %s read", r.Streams[1], count(r.Second, "entity", "entities"))
+	p.printLine("first        %s, %s read", r.Streams[0], withNoun(r.First, "entity", "entities"))
+	p.printLine("second       %s, %s read", r.Streams[1], withNoun(r.Second, "entity", "entities"))
 	if r.Complete {
-		p.line("compared     to their ends, in %s, looking ahead %s", r.Took, count(r.Window, "entity", "entities"))
+		p.printLine("compared     to their ends, in %s, looking ahead %s", r.Took, withNoun(r.Window, "entity", "entities"))
 	} else {
-		p.line("compared     not to their ends, for %s, looking ahead %s", r.Took, count(r.Window, "entity", "entities"))
+		p.printLine("compared     not to their ends, for %s, looking ahead %s", r.Took, withNoun(r.Window, "entity", "entities"))
 	}
 	for _, s := range r.Remarks {
-		p.line("remark       %s", s)
+		p.printLine("remark       %s", s)
 	}
-	p.line("equal        %d", r.Equal)
+	p.printLine("equal        %d", r.Equal)
 	for _, found := range []struct {
 		kind verify.Kind
 		n    int
 	}{{verify.Missing, r.Missing}, {verify.Extra, r.Extra}, {verify.Reordered, r.Reordered}, {verify.Different, r.Different}} {
 		if found.n > 0 {
-			p.line("%-12s %d", found.kind, found.n)
+			p.printLine("%-12s %d", found.kind, found.n)
 		}
 	}
 	for _, d := range r.Differences {
-		p.line("  %s", d)
+		p.printLine("  %s", d)
 	}
 	return p.err
 }

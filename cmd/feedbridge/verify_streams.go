@@ -91,7 +91,7 @@ func servedStream(ctx context.Context, a *app, v verification, log *slog.Logger)
 		if leftOut == 0 {
 			return ""
 		}
-		return fmt.Sprintf("%s left out of the feed: what repeats one on the same page or on the page in front.", count(leftOut, "message is", "messages are"))
+		return fmt.Sprintf("%s left out of the feed: what repeats one on the same page or on the page in front.", withNoun(leftOut, "message is", "messages are"))
 	}
 	return s, b.Close, nil
 }
@@ -130,7 +130,7 @@ func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) 
 		if foreign == 0 {
 			return ""
 		}
-		return fmt.Sprintf("%s no Content-ID, so feedbridge did not write all of it. To compare it with a feed that is served of it, name that with --served.", count(foreign, "message has", "messages have"))
+		return fmt.Sprintf("%s no Content-ID, so feedbridge did not write all of it. To compare it with a feed that is served of it, name that with --served.", withNoun(foreign, "message has", "messages have"))
 	}
 	if err != nil {
 		b.Close()

@@ -136,7 +136,7 @@ func TestVerifyAURLWhereThereAreTwoBuses(t *testing.T) {
 		{append(buses, serve...), []string{"--served", "orders"}},
 	} {
 		var out, errs bytes.Buffer
-		code := run(append([]string{"verify", "--feed", upstream.URL + "/latest"}, tt.with...), tt.env, nil, &out, &errs)
+		code := runProgram(append([]string{"verify", "--feed", upstream.URL + "/latest"}, tt.with...), tt.env, nil, &out, &errs)
 		if code != 1 || !strings.Contains(errs.String(), "404 Not Found") {
 			t.Errorf("%v: exit code %d, and it is not the feed that could not be read:\n%s", tt.with, code, errs.String())
 		}

@@ -22,22 +22,23 @@ type abandonedTransaction struct {
 }
 
 func newAbandonedTransaction(t *transactions, h *hungTransaction) *abandonedTransaction {
-	grace := t.client.grace()
+	grace := t.client.graceTime()
 	return &abandonedTransaction{transactions: t, hung: h, grace: grace, next: grace / 2}
 }
 
-// check aborts the feed's transaction once the same one has stayed open for the time of
-// grace. It leaves a living copy alone, which has ended it by then or is at another.
-func (a *abandonedTransaction) check(ctx context.Context, waited time.Duration) error {
+// abortIfAbandoned aborts the feed's transaction once the same one has been open for the grace
+// time. It does not disturb a copy that is alive: such a copy has ended that transaction by
+// then, or has begun another one.
+func (a *abandonedTransaction) abortIfAbandoned(ctx context.Context, waited time.Duration) error {
 	if waited < a.next {
 		return nil
 	}
 	a.next = waited + a.grace/2
-	if a.hung.curing() {
-		return a.hung.goOn(ctx)
+	if a.hung.hasCure() {
+		return a.hung.continueCure(ctx)
 	}
 	id := a.transactions.id
-	now, err := id.state(ctx)
+	now, err := id.describeTransaction(ctx)
 	switch {
 	case err != nil, a.ended:
 		// The cluster does not report it, or not now. The transaction that holds the
@@ -45,14 +46,14 @@ func (a *abandonedTransaction) check(ctx context.Context, waited time.Duration) 
 	case now.State != "Ongoing":
 		// The open transaction is another feed's, or this feed's hangs.
 		a.seen = nil
-		return a.hung.find(ctx, now)
+		return a.hung.endIfHung(ctx, now)
 	case a.seen == nil || !sameTransaction(a.seen, now):
 		a.seen, a.since = now, waited
 	case waited-a.since >= a.grace:
 		a.ended = true
 		a.transactions.client.log.Warn("ending a transaction that was left open", "transactional_id", id.name)
-		a.transactions.close()
-		return id.endTransaction(ctx)
+		a.transactions.closeProducer()
+		return id.abortTransaction(ctx)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func TestTwoCopiesAndEveryTrouble(t *testing.T) {
 
 func chaos(t *testing.T, seed uint64, total int) {
 	c, w := startWired(t, kfake.NumBrokers(3))
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = time.Second
 	topic := orders()
 	topic.Window = total
@@ -56,7 +56,7 @@ func chaos(t *testing.T, seed uint64, total int) {
 	troubles.Wait()
 	w.losing(nil)
 
-	s := connect(t, at(c)).Sink(topic)
+	s := connect(t, configFor(c)).Sink(topic)
 	if cp := resume(t, s); cp.Count != uint64(total) {
 		t.Errorf("checkpoint %+v, want %d entities", cp, total)
 	}
@@ -66,8 +66,7 @@ func chaos(t *testing.T, seed uint64, total int) {
 	wantFeed(t, s, total)
 }
 
-// life is that of a copy, from its start until it has published all or dies. It
-// says which of them.
+// life runs a copy until it has published everything or dies, and reports which.
 func life(t *testing.T, random *rand.Rand, cfg kafka.Config, topic kafka.Topic, total int) (done bool) {
 	conn, err := kafka.Connect(t.Context(), cfg, silent)
 	if err != nil {
@@ -101,8 +100,9 @@ func life(t *testing.T, random *rand.Rand, cfg kafka.Config, topic kafka.Topic, 
 	return false
 }
 
-// trouble makes some until ctx ends, once there is a checkpoint. Compaction is not among it, for kfake compacts
-// what is not committed yet, too, and so loses the newest checkpoint that is.
+// trouble injects faults until ctx ends, once there is a checkpoint. Compaction is not among
+// them, because kfake also compacts uncommitted records, and so loses the newest committed
+// checkpoint.
 func trouble(ctx context.Context, random *rand.Rand, c *kfake.Cluster, w *wire) {
 	keys := []kmsg.Key{kmsg.Produce, kmsg.Produce, kmsg.EndTxn, kmsg.EndTxn, kmsg.InitProducerID, kmsg.ListOffsets, kmsg.Fetch}
 	codes := []*kerr.Error{
@@ -119,7 +119,7 @@ func trouble(ctx context.Context, random *rand.Rand, c *kfake.Cluster, w *wire) 
 		return random.IntN(n)
 	}
 	w.losing(func(key kmsg.Key) bool { return key != kmsg.ApiVersions && roll(150) == 0 })
-	// While leader is set it was deposed, and answers who reads.
+	// While leader is set, it was deposed and still answers reads.
 	var leader atomic.Pointer[deposed]
 	control := func(key kmsg.Key, of func(*deposed, kmsg.Request) kmsg.Response) {
 		c.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {

@@ -19,22 +19,24 @@ import (
 
 // checkpointStore finds, compares and makes the checkpoint of one feed.
 type checkpointStore struct {
-	client *client
-	topic  *checkpointTopic
-	to     Topic // of the feed
-	place  place
+	client   *client
+	topic    *checkpointTopic
+	to       Topic // of the feed
+	location topicPartition
 	// newest is the newest checkpoint that this sink has seen. A commit is refused unless it
 	// still is.
-	newest stored
+	newest storedCheckpoint
 }
 
-// key is that of the feed's checkpoint.
-func (s *checkpointStore) key(feedName string) []byte { return []byte(s.to.Name + "/" + feedName) }
+// checkpointKey returns the record key of a feed's checkpoint.
+func (s *checkpointStore) checkpointKey(feedName string) []byte {
+	return []byte(s.to.Name + "/" + feedName)
+}
 
-// record returns the record of a checkpoint, for a topic that has the id and whose partitions
+// checkpointRecord returns the record of a checkpoint, for a topic that has the id and whose partitions
 // end at ends or behind that.
-func (s *checkpointStore) record(cp checkpoint.Checkpoint, id kadm.TopicID, ends []int64) kgo.Record {
-	r := kgo.Record{Topic: s.client.cfg.Checkpoints, Partition: s.place.partition, Key: s.key(s.to.Feed), Value: checkpoint.Encode(cp)}
+func (s *checkpointStore) checkpointRecord(cp checkpoint.Checkpoint, id kadm.TopicID, ends []int64) kgo.Record {
+	r := kgo.Record{Topic: s.client.cfg.Checkpoints, Partition: s.location.partition, Key: s.checkpointKey(s.to.Feed), Value: checkpoint.Encode(cp)}
 	if id := idText(id); id != "" {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: topicIDHeader, Value: []byte(id)})
 	}
@@ -44,9 +46,9 @@ func (s *checkpointStore) record(cp checkpoint.Checkpoint, id kadm.TopicID, ends
 	return r
 }
 
-// explain is for an error of writing the record of a checkpoint. It is no
+// explainWriteError is for an error of writing the record of a checkpoint. It is no
 // [sink.ErrTooLarge], for that is about an entity.
-func (s *checkpointStore) explain(err error, r kgo.Record) error {
+func (s *checkpointStore) explainWriteError(err error, r kgo.Record) error {
 	size := len(r.Value)
 	for _, h := range r.Headers {
 		size += headerOverhead + len(h.Key) + len(h.Value)
@@ -62,44 +64,44 @@ func (s *checkpointStore) explain(err error, r kgo.Record) error {
 		"'kafka-configs.sh --bootstrap-server %s --alter --topic %[2]s --add-config max.message.bytes=1048588'", size, s.client.cfg.Checkpoints, s.client.cfg.Brokers[0]))
 }
 
-// find returns the newest checkpoints of the topic, once every transaction in their partition
-// has ended. It sets place to where they are.
+// findCheckpoints returns the newest checkpoints of the topic, once every transaction in their
+// partition has ended. It sets location to that partition.
 //
-// They are in the partition that the topic's name gives. Once somebody has added partitions
-// to the checkpoint topic that is another one; checkpoints that are there already stay
-// where they are.
-func (s *checkpointStore) find(ctx context.Context, create bool, patience time.Duration, meanwhile meanwhile) (checkpoints, error) {
-	d, err := s.topic.describe(ctx, s.to.Replication, create)
+// The partition is the one that the topic's name hashes to. When partitions are added to the
+// checkpoint topic, the name may hash to another one; existing checkpoints stay in their
+// partition.
+func (s *checkpointStore) findCheckpoints(ctx context.Context, create bool, patience time.Duration, meanwhile meanwhile) (checkpoints, error) {
+	d, err := s.topic.describeTopic(ctx, s.to.Replication, create)
 	if err != nil {
 		return nil, err
 	}
-	s.place = place{d.ID, partitionOf(s.to.Name, len(d.Partitions))}
-	feeds, err := s.feeds(ctx, patience, meanwhile)
-	if err != nil || feeds.of(s.to.Feed).offset >= 0 {
+	s.location = topicPartition{d.ID, partitionOf(s.to.Name, len(d.Partitions))}
+	feeds, err := s.readCheckpoints(ctx, patience, meanwhile)
+	if err != nil || feeds.forFeed(s.to.Feed).offset >= 0 {
 		return feeds, err
 	}
-	at, own, found, err := s.elsewhere(ctx, d)
+	at, own, found, err := s.findElsewhere(ctx, d)
 	if err != nil || !found || !own && len(feeds) > 0 {
 		return feeds, err
 	}
-	s.place = at
-	return s.feeds(ctx, patience, meanwhile)
+	s.location = at
+	return s.readCheckpoints(ctx, patience, meanwhile)
 }
 
-// elsewhere returns the partition with the newest checkpoint of this feed, or if there is
-// none, with the newest of the topic; own reports which. It does not look in place.
-func (s *checkpointStore) elsewhere(ctx context.Context, d kadm.TopicDetail) (at place, own, found bool, err error) {
-	ends, err := s.client.offsets(ctx, d.Topic, d.Partitions.Numbers(), stable)
+// findElsewhere returns the partition with the newest checkpoint of this feed, or if there is
+// none, with the newest of the topic; own reports which. It does not search location.
+func (s *checkpointStore) findElsewhere(ctx context.Context, d kadm.TopicDetail) (at topicPartition, own, found bool, err error) {
+	ends, err := s.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), stableOffset)
 	if err != nil {
 		return at, false, false, err
 	}
 	var newest time.Time
 	for i, to := range ends {
-		there := place{d.ID, int32(i)}
-		if there == s.place || to == 0 {
+		there := topicPartition{d.ID, int32(i)}
+		if there == s.location || to == 0 {
 			continue
 		}
-		feeds, err := s.topic.read(ctx, there, to, s.to.Name)
+		feeds, err := s.topic.readCheckpoints(ctx, there, to, s.to.Name)
 		if err != nil {
 			return at, false, false, err
 		}
@@ -113,41 +115,41 @@ func (s *checkpointStore) elsewhere(ctx context.Context, d kadm.TopicDetail) (at
 	return at, own, found, nil
 }
 
-// feeds returns the checkpoints of the topic that are in place, once every transaction there
-// has ended.
-func (s *checkpointStore) feeds(ctx context.Context, patience time.Duration, meanwhile meanwhile) (checkpoints, error) {
+// readCheckpoints returns the checkpoints of the topic in the partition location, once every
+// transaction in it has ended.
+func (s *checkpointStore) readCheckpoints(ctx context.Context, patience time.Duration, meanwhile meanwhile) (checkpoints, error) {
 	c := s.client
-	ends, err := stableWait{c, c.cfg.Checkpoints, []int32{s.place.partition}, patience, meanwhile}.toEnd(ctx, nil)
+	ends, err := stableWait{c, c.cfg.Checkpoints, []int32{s.location.partition}, patience, meanwhile}.toEnd(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	return s.topic.read(ctx, s.place, ends[0], s.to.Name)
+	return s.topic.readCheckpoints(ctx, s.location, ends[0], s.to.Name)
 }
 
-// current returns the newest checkpoint of the feed that is committed. It does not wait for
+// readNewest returns the newest checkpoint of the feed that is committed. It does not wait for
 // transactions that are open.
-func (s *checkpointStore) current(ctx context.Context) (stored, error) {
+func (s *checkpointStore) readNewest(ctx context.Context) (storedCheckpoint, error) {
 	c := s.client
-	ends, err := c.offsets(ctx, c.cfg.Checkpoints, []int32{s.place.partition}, stable)
+	ends, err := c.listOffsets(ctx, c.cfg.Checkpoints, []int32{s.location.partition}, stableOffset)
 	if err != nil {
-		return stored{}, err
+		return storedCheckpoint{}, err
 	}
-	feeds, err := s.topic.read(ctx, s.place, ends[0], s.to.Name)
-	return feeds.of(s.to.Feed), err
+	feeds, err := s.topic.readCheckpoints(ctx, s.location, ends[0], s.to.Name)
+	return feeds.forFeed(s.to.Feed), err
 }
 
-// isCommitted reports whether a checkpoint of this feed that this sink has seen is in the
-// log still. If it is, so is all that was committed before it. A cluster can lose even what it has
-// confirmed, and another copy may have filled its place since, with other
-// commits. A checkpoint that was compacted away counts as lost.
-func (s *checkpointStore) isCommitted(ctx context.Context, cp stored) (found bool, err error) {
+// isCommitted reports whether a checkpoint of this feed that this sink has seen is still in the
+// log. If it is, so is everything committed before it. A cluster can lose even confirmed
+// records, and another copy may have written other commits at their offsets since. A checkpoint
+// that was compacted away counts as lost.
+func (s *checkpointStore) isCommitted(ctx context.Context, cp storedCheckpoint) (found bool, err error) {
 	switch {
 	case cp.offset < 0:
 		return true, nil
 	case cp.offset >= s.newest.offset:
-		return cp.is(s.newest), nil
+		return cp.equals(s.newest), nil
 	}
-	err = s.client.scan(ctx, s.client.cfg.Checkpoints, s.place.partition, cp.offset, cp.offset+1, func(r *kgo.Record) (bool, error) {
+	err = s.client.scanRecords(ctx, s.client.cfg.Checkpoints, s.location.partition, cp.offset, cp.offset+1, func(r *kgo.Record) (bool, error) {
 		found = r.Offset == cp.offset && bytes.Equal(r.Value, cp.data)
 		return false, nil
 	})
@@ -159,16 +161,16 @@ func (s *checkpointStore) isCommitted(ctx context.Context, cp stored) (found boo
 
 // newestOf returns the feed's checkpoint among feeds; that of another feed, if the topic is not
 // shared and has none of this one.
-func (s *checkpointStore) newestOf(feeds checkpoints) stored {
+func (s *checkpointStore) newestOf(feeds checkpoints) storedCheckpoint {
 	last, found := feeds[s.to.Feed]
-	if others := s.others(feeds); !found && len(others) > 0 {
+	if others := s.otherFeeds(feeds); !found && len(others) > 0 {
 		return feeds[others[0]]
 	}
 	return last
 }
 
-// others returns the other feeds that have a checkpoint, in order; none if the topic is shared.
-func (s *checkpointStore) others(feeds checkpoints) []string {
+// otherFeeds returns the other feeds that have a checkpoint, in order; none if the topic is shared.
+func (s *checkpointStore) otherFeeds(feeds checkpoints) []string {
 	if s.to.Shared {
 		return nil
 	}
@@ -176,10 +178,10 @@ func (s *checkpointStore) others(feeds checkpoints) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == s.to.Feed })
 }
 
-// foreign returns an error that matches [checkpoint.ErrForeign] if another feed
+// checkForeign returns an error that matches [checkpoint.ErrForeign] if another feed
 // writes into the topic and it is not shared.
-func (s *checkpointStore) foreign(feeds checkpoints) error {
-	if others := s.others(feeds); len(others) > 0 {
+func (s *checkpointStore) checkForeign(feeds checkpoints) error {
+	if others := s.otherFeeds(feeds); len(others) > 0 {
 		return feed.Permanent(fmt.Errorf("%w: it has a checkpoint of feed %q, this is feed %q; give the feed a topic of its own, "+
 			"or set \"shared: true\" for all feeds that write into it, or take the topic over with 'feedbridge checkpoint reset %[3]s', "+
 			"if the other feed is gone", checkpoint.ErrForeign, others[0], s.to.Feed))
@@ -187,23 +189,23 @@ func (s *checkpointStore) foreign(feeds checkpoints) error {
 	return nil
 }
 
-// compare returns [checkpoint.ErrConflict] unless the newest checkpoint is the one that
-// this sink has resumed from, as far as the broker knows that answers.
-func (s *checkpointStore) compare(ctx context.Context) error {
-	was := s.place
-	feeds, err := s.find(ctx, false, s.client.grace(), nil)
+// checkUnchanged returns [checkpoint.ErrConflict] unless the newest checkpoint, as the
+// answering broker knows it, is the one that this sink has resumed from.
+func (s *checkpointStore) checkUnchanged(ctx context.Context) error {
+	was := s.location
+	feeds, err := s.findCheckpoints(ctx, false, s.client.graceTime(), nil)
 	if err != nil {
 		return err
 	}
-	if s.place != was {
+	if s.location != was {
 		return fmt.Errorf("topic %q for checkpoints is another one since the sink resumed", s.client.cfg.Checkpoints)
 	}
 	return s.mayFollow(feeds)
 }
 
-// confirmNewest returns [checkpoint.ErrConflict] if somebody has committed a checkpoint of
-// this feed since the one that this sink has resumed from. It is called within the
-// transaction, once the checkpoint of that is acknowledged: own is its offset.
+// confirmNewest returns [checkpoint.ErrConflict] if another copy has committed a checkpoint of
+// this feed since the one that this sink has resumed from. It is called within the transaction,
+// once its own checkpoint is acknowledged; own is the offset of that.
 func (s *checkpointStore) confirmNewest(ctx context.Context, own int64) error {
 	feeds, err := s.readBelow(ctx, own)
 	if err != nil {
@@ -216,28 +218,28 @@ func (s *checkpointStore) confirmNewest(ctx context.Context, own int64) error {
 // the first record of the open transaction in the partition. It is a linearizable read.
 //
 // A broker that was deposed as the leader of the partition answers with old offsets, and
-// nothing fences such a read. But the true leader has appended the record at own, so it
-// had every record below, and none can be added there. The last stable offset cannot pass
-// own while this transaction is open, and it reaches own when every transaction below has
-// ended. So a broker that says it has reached own knows everything below own, and how it
-// ended. Anybody who commits a checkpoint of this feed above own has initialized the
-// transactional id after this sink. Then this transaction can not be committed any more; or it
-// was before, and they find its checkpoint when they read below theirs.
+// nothing fences such a read. But the true leader has appended the record at own, so it had
+// every record below, and none can be added there. The last stable offset cannot pass own while
+// this transaction is open, and it reaches own when every transaction below has ended. So a
+// broker that says it has reached own knows everything below own, and how it ended. A copy that
+// commits a checkpoint of this feed above own has initialized the transactional id after this
+// sink. Either this transaction can no longer be committed; or it was committed before, and
+// that copy finds its checkpoint when it reads below its own.
 func (s *checkpointStore) readBelow(ctx context.Context, own int64) (checkpoints, error) {
 	c := s.client
-	wait := stableWait{c, c.cfg.Checkpoints, []int32{s.place.partition}, c.cfg.Timeout, nil}
+	wait := stableWait{c, c.cfg.Checkpoints, []int32{s.location.partition}, c.cfg.Timeout, nil}
 	if _, err := wait.upTo(ctx, []int64{own}); err != nil {
 		return nil, err
 	}
-	return s.topic.read(ctx, s.place, own, s.to.Name)
+	return s.topic.readCheckpoints(ctx, s.location, own, s.to.Name)
 }
 
 // mayFollow returns an error unless the feed's checkpoint among feeds is the one that this
 // sink has seen last, and there is no other feed's in a topic that is not shared. It compares
 // the content, too: a cluster that has lost its newest records gives their offsets to others.
 func (s *checkpointStore) mayFollow(feeds checkpoints) error {
-	if now := feeds.of(s.to.Feed); !now.is(s.newest) {
+	if now := feeds.forFeed(s.to.Feed); !now.equals(s.newest) {
 		return fmt.Errorf("%w: the newest checkpoint has offset %d, not %d", checkpoint.ErrConflict, now.offset, s.newest.offset)
 	}
-	return s.foreign(feeds)
+	return s.checkForeign(feeds)
 }

@@ -27,7 +27,7 @@ func TestEndsOfManyPartitions(t *testing.T) {
 	for i := range ends {
 		ends[i] = int64(1_000_000_000 + i)
 	}
-	r := s.record(checkpoint.Checkpoint{Feed: "orders"}, kadm.TopicID{1}, ends)
+	r := s.checkpointRecord(checkpoint.Checkpoint{Feed: "orders"}, kadm.TopicID{1}, ends)
 	text := string(r.Headers[1].Value)
 	if len(text) > 1<<17 || len(text) < 1<<16 {
 		t.Errorf("the header of the ends has %d bytes, want no more than %d", len(text), 1<<17)
@@ -37,7 +37,7 @@ func TestEndsOfManyPartitions(t *testing.T) {
 	}
 	// They count if the checkpoint does not fit.
 	r.Value = make([]byte, defaultBatch-len(text))
-	err = s.explain(kerr.MessageTooLarge, r)
+	err = s.explainWriteError(kerr.MessageTooLarge, r)
 	if !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "and may have 1000000") {
 		t.Errorf("error %v, want that no topic takes it", err)
 	}

@@ -46,7 +46,7 @@ type partitionCache struct {
 	lock   chan struct{} // held while reading
 	turn   chan struct{} // held by the commit that will wait for the last stable offset
 	id     kadm.TopicID
-	newest map[string]stored // by key; nil if nothing has been read
+	newest map[string]storedCheckpoint // by key; nil if nothing has been read
 	// last is the newest record that was read. If it is not at its offset any more, the
 	// cluster has lost the end of the partition and has filled it again.
 	last recordIdentity
@@ -63,8 +63,8 @@ func identityOf(r *kgo.Record) recordIdentity {
 	return recordIdentity{r.Offset, r.Timestamp.UnixMilli(), r.ProducerID, r.ProducerEpoch, r.LeaderEpoch}
 }
 
-// stored is a checkpoint as it is stored in the topic.
-type stored struct {
+// storedCheckpoint is a checkpoint as the topic stores it.
+type storedCheckpoint struct {
 	offset int64     // -1 if there is none
 	time   time.Time // of the record
 	data   []byte
@@ -76,11 +76,11 @@ type stored struct {
 	by, byBefore committer
 }
 
-// noCheckpoint is what there is before the first commit.
-var noCheckpoint = stored{offset: -1}
+// noCheckpoint represents the checkpoint before the first commit.
+var noCheckpoint = storedCheckpoint{offset: -1}
 
-// is reports whether two are the same checkpoint.
-func (s stored) is(other stored) bool {
+// equals reports whether s and other are the same checkpoint.
+func (s storedCheckpoint) equals(other storedCheckpoint) bool {
 	return s.offset == other.offset && bytes.Equal(s.data, other.data)
 }
 
@@ -94,22 +94,22 @@ type committer struct {
 // committedBy reports whether the transaction c, and no other, committed the checkpoint.
 // If the checkpoint before it has the same epoch, they are of version 1, and which of them
 // hangs is unknown.
-func (s stored) committedBy(c committer) bool { return s.by == c && s.byBefore != c }
+func (s storedCheckpoint) committedBy(c committer) bool { return s.by == c && s.byBefore != c }
 
 // checkpoints are the newest checkpoints of a topic, by feed.
-type checkpoints map[string]stored
+type checkpoints map[string]storedCheckpoint
 
-// of returns the checkpoint of a feed, with offset -1 if there is none.
-func (c checkpoints) of(feedName string) stored {
+// forFeed returns the checkpoint of a feed, with offset -1 if there is none.
+func (c checkpoints) forFeed(feedName string) storedCheckpoint {
 	if s, ok := c[feedName]; ok {
 		return s
 	}
 	return noCheckpoint
 }
 
-// place is where the checkpoints of a topic are: all in one partition, so that a
-// transaction of one feed is ordered with those of the others.
-type place struct {
+// topicPartition is the partition of the checkpoint topic with the checkpoints of a feed's
+// topic. They are all in one, so that the transactions of its feeds are ordered.
+type topicPartition struct {
 	id        kadm.TopicID
 	partition int32
 }
@@ -122,22 +122,22 @@ func newCheckpointTopic(c *client) *checkpointTopic {
 // they were found.
 const recheck = time.Minute
 
-// describe returns the checkpoint topic. It creates it if it is missing and create says
-// so; if not it returns [kerr.UnknownTopicOrPartition].
-func (t *checkpointTopic) describe(ctx context.Context, replication int, create bool) (kadm.TopicDetail, error) {
+// describeTopic returns the description of the checkpoint topic. If the topic is missing, it
+// creates it if create is set, and otherwise returns [kerr.UnknownTopicOrPartition].
+func (t *checkpointTopic) describeTopic(ctx context.Context, replication int, create bool) (kadm.TopicDetail, error) {
 	c := t.client
-	d, err := c.describe(ctx, c.cfg.Checkpoints)
-	if missing(err) && create {
-		d, err = missingCheckpointTopic(c, replication).create(ctx)
+	d, err := c.describeTopic(ctx, c.cfg.Checkpoints)
+	if isMissingTopic(err) && create {
+		d, err = missingCheckpointTopic(c, replication).createTopic(ctx)
 	}
 	if err != nil {
 		return d, fmt.Errorf("topic %q for checkpoints: %w", c.cfg.Checkpoints, err)
 	}
-	return d, t.check(ctx, d)
+	return d, t.checkTopic(ctx, d)
 }
 
-// check returns an error if the topic or the cluster is unfit.
-func (t *checkpointTopic) check(ctx context.Context, d kadm.TopicDetail) error {
+// checkTopic returns an error if the topic or the cluster is unfit.
+func (t *checkpointTopic) checkTopic(ctx context.Context, d kadm.TopicDetail) error {
 	t.mu.Lock()
 	known := t.fit == d.ID && time.Since(t.checked) < recheck
 	t.mu.Unlock()
@@ -145,7 +145,7 @@ func (t *checkpointTopic) check(ctx context.Context, d kadm.TopicDetail) error {
 		return nil
 	}
 	c := t.client
-	bounded, cancel := c.bounded(ctx)
+	bounded, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
 	if err := c.checkVersions(bounded); err != nil {
 		return causeOf(bounded, err)
@@ -153,7 +153,7 @@ func (t *checkpointTopic) check(ctx context.Context, d kadm.TopicDetail) error {
 	if err := mayUse(c.cfg, d); err != nil {
 		return err
 	}
-	config, err := c.config(ctx, d.Topic)
+	config, err := c.topicConfig(ctx, d.Topic)
 	if err != nil {
 		return err
 	}
@@ -168,10 +168,10 @@ func (t *checkpointTopic) check(ctx context.Context, d kadm.TopicDetail) error {
 	return nil
 }
 
-// read returns the checkpoints of a topic as they are committed up to an offset of the
+// readCheckpoints returns the checkpoints of a topic as they are committed up to an offset of the
 // partition, or further.
-func (t *checkpointTopic) read(ctx context.Context, at place, to int64, topic string) (checkpoints, error) {
-	p := t.cache(at.partition)
+func (t *checkpointTopic) readCheckpoints(ctx context.Context, at topicPartition, to int64, topic string) (checkpoints, error) {
+	p := t.partitionCache(at.partition)
 	select {
 	case p.lock <- struct{}{}:
 		defer func() { <-p.lock }()
@@ -180,11 +180,11 @@ func (t *checkpointTopic) read(ctx context.Context, at place, to int64, topic st
 	}
 	c := t.client
 	if p.id != at.id {
-		p.reset(at.id)
+		p.resetTo(at.id)
 	}
 	err := p.readTo(ctx, c, at.partition, to)
 	if errors.Is(err, kerr.OffsetOutOfRange) || errors.Is(err, errReplaced) {
-		p.reset(at.id)
+		p.resetTo(at.id)
 		err = p.readTo(ctx, c, at.partition, to)
 	}
 	if err != nil {
@@ -199,7 +199,7 @@ func (t *checkpointTopic) read(ctx context.Context, at place, to int64, topic st
 	return found, nil
 }
 
-func (t *checkpointTopic) cache(partition int32) *partitionCache {
+func (t *checkpointTopic) partitionCache(partition int32) *partitionCache {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.partitions[partition]
@@ -210,7 +210,7 @@ func (t *checkpointTopic) cache(partition int32) *partitionCache {
 	return p
 }
 
-func (p *partitionCache) reset(id kadm.TopicID) {
+func (p *partitionCache) resetTo(id kadm.TopicID) {
 	// Not lock and turn, which others wait for meanwhile.
 	p.id, p.newest, p.last = id, nil, recordIdentity{}
 }
@@ -219,28 +219,28 @@ func (p *partitionCache) reset(id kadm.TopicID) {
 // ends with release, and after the time of grace: a feed whose topic takes no messages does
 // not hold up the others.
 func (t *checkpointTopic) takeTurn(ctx context.Context, partition int32) (release func(), err error) {
-	turn := t.cache(partition).turn
+	turn := t.partitionCache(partition).turn
 	select {
 	case turn <- struct{}{}:
 		release = sync.OnceFunc(func() { <-turn })
-		time.AfterFunc(t.client.grace(), release)
+		time.AfterFunc(t.client.graceTime(), release)
 		return release, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// errReplaced reports that the newest record that was read is not there any more.
+// errReplaced reports that the newest record that was read is no longer in the partition.
 var errReplaced = errors.New("the partition has other records now")
 
-// readTo reads up to an offset. It begins with the newest record that it has read, to see
-// that it is still there. What it has read when it fails it keeps.
+// readTo reads up to an offset. It begins with the newest record that it has read, to check
+// that it is still there. After an error it keeps the records that it has read.
 func (p *partitionCache) readTo(ctx context.Context, c *client, partition int32, to int64) error {
 	from, seen := p.last.offset, p.last != (recordIdentity{})
 	if seen && to <= from {
 		// Another sink has read further meanwhile, unless the cluster has lost that record. A
 		// fetch would wait for the next one.
-		now, err := c.offsets(ctx, c.cfg.Checkpoints, []int32{partition}, stable)
+		now, err := c.listOffsets(ctx, c.cfg.Checkpoints, []int32{partition}, stableOffset)
 		if err != nil {
 			return err
 		}
@@ -250,13 +250,13 @@ func (p *partitionCache) readTo(ctx context.Context, c *client, partition int32,
 		to = from + 1
 	}
 	if !seen {
-		start, err := c.offsets(ctx, c.cfg.Checkpoints, []int32{partition}, first)
+		start, err := c.listOffsets(ctx, c.cfg.Checkpoints, []int32{partition}, firstOffset)
 		if err != nil {
 			return err
 		}
-		p.newest, from = map[string]stored{}, start[0]
+		p.newest, from = map[string]storedCheckpoint{}, start[0]
 	}
-	err := c.scan(ctx, c.cfg.Checkpoints, partition, from, to, func(r *kgo.Record) (bool, error) {
+	err := c.scanRecords(ctx, c.cfg.Checkpoints, partition, from, to, func(r *kgo.Record) (bool, error) {
 		if seen {
 			seen = false
 			if identityOf(r) != p.last {
@@ -264,7 +264,7 @@ func (p *partitionCache) readTo(ctx context.Context, c *client, partition int32,
 			}
 			return true, nil
 		}
-		p.add(r)
+		p.addRecord(r)
 		return true, nil
 	})
 	if err != nil {
@@ -276,14 +276,14 @@ func (p *partitionCache) readTo(ctx context.Context, c *client, partition int32,
 	return nil
 }
 
-func (p *partitionCache) add(r *kgo.Record) {
+func (p *partitionCache) addRecord(r *kgo.Record) {
 	p.last = identityOf(r)
 	key := string(r.Key)
 	if r.Value == nil {
 		delete(p.newest, key)
 		return
 	}
-	s := stored{offset: r.Offset, time: r.Timestamp, data: bytes.Clone(r.Value), by: committer{r.ProducerID, r.ProducerEpoch}, byBefore: p.newest[key].by}
+	s := storedCheckpoint{offset: r.Offset, time: r.Timestamp, data: bytes.Clone(r.Value), by: committer{r.ProducerID, r.ProducerEpoch}, byBefore: p.newest[key].by}
 	for _, h := range r.Headers {
 		switch h.Key {
 		case topicIDHeader:

@@ -30,9 +30,9 @@ type client struct {
 	// decompressor is shared by all fetches.
 	decompressor kgo.Decompressor
 
-	// What the cluster was found to support: it reports the state of a transaction (Kafka 3.0),
-	// its transactions are of version 2 (KIP-890), and they may hang (Kafka 4.0; see
-	// hungTransaction).
+	// Properties of the cluster, set by checkVersions: it reports the state of a transaction
+	// (Kafka 3.0), its transactions are of version 2 (KIP-890), and they may hang (Kafka 4.0;
+	// see hungTransaction).
 	reportsState, transactions2, mayHang atomic.Bool
 
 	mu        sync.Mutex
@@ -70,22 +70,22 @@ func (c *client) close() {
 	c.kgo.Close()
 }
 
-// grace is how long a transaction that holds a partition back is left alone: a
-// living copy is done by then.
-func (c *client) grace() time.Duration { return c.cfg.Timeout / 5 }
+// graceTime returns how long a transaction may hold a partition back before it is aborted: a
+// copy that is alive has ended it by then.
+func (c *client) graceTime() time.Duration { return c.cfg.Timeout / 5 }
 
-// bounded returns ctx with the configured timeout, for one request.
-func (c *client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return c.within(ctx, c.cfg.Timeout)
+// withRequestTimeout returns ctx with the configured timeout, for one request.
+func (c *client) withRequestTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return c.withTimeout(ctx, c.cfg.Timeout)
 }
 
-func (c *client) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func (c *client) withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, &silence{c.brokers, d})
 }
 
-// check returns an error unless a broker answers, takes the credentials, and is new enough.
-func (c *client) check(ctx context.Context) error {
-	ctx, cancel := c.bounded(ctx)
+// checkCluster returns an error unless a broker answers, takes the credentials, and is new enough.
+func (c *client) checkCluster(ctx context.Context) error {
+	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
 	// Ping distinguishes a refusal from silence: a request is retried for a while, and
 	// may end in the latter.
@@ -94,7 +94,7 @@ func (c *client) check(ctx context.Context) error {
 		err = c.checkVersions(ctx)
 	}
 	if err != nil {
-		return c.explain(ctx, err)
+		return c.explainError(ctx, err)
 	}
 	return nil
 }
@@ -108,11 +108,11 @@ func (c *client) ping(ctx context.Context, broker int32) error {
 	case err.Error() == "unknown broker": // kgo does not export it
 		return errGone
 	}
-	return c.explain(ctx, err)
+	return c.explainError(ctx, err)
 }
 
-// needs are the requests without which this package cannot work, and from which
-// version on. All of them are in Kafka minRelease and newer.
+// needs lists the requests that this package needs, with the lowest version of each. All of
+// them are in Kafka minRelease and newer.
 var needs = []struct {
 	key     kmsg.Key
 	version int16
@@ -128,7 +128,8 @@ var needs = []struct {
 	{kmsg.InitProducerID, 3},
 }
 
-// checkVersions returns an error if a broker is too old, and records what it supports.
+// checkVersions returns an error if a broker is too old, and records which features it
+// supports.
 func (c *client) checkVersions(ctx context.Context) error {
 	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.kgo)
 	if err != nil {
@@ -161,10 +162,9 @@ func (c *client) newProducer(transactionalID string, batch int32, hooks ...kgo.H
 		kgo.WithHooks(hooks...),
 		kgo.TransactionalID(transactionalID),
 		kgo.TransactionTimeout(c.cfg.TransactionTimeout),
-		// The records of a commit go out when it flushes, or as batches get full. If
-		// they went on their own as time passes, a busy machine would have several
-		// batches of a partition on their way, and a broker that takes them in
-		// another order refuses the commit.
+		// The records of a commit go out when it flushes, or as batches get full. If they were
+		// sent after a short linger, a busy machine would have several batches of a partition
+		// in flight, and a broker that receives them in another order refuses the commit.
 		kgo.ProducerLinger(time.Second),
 		kgo.RecordPartitioner(partitioner{c.cfg.Checkpoints}),
 		kgo.ProducerBatchCompression(c.cfg.Compression.codecs()...),
@@ -194,8 +194,7 @@ func (c *client) newProducer(transactionalID string, batch int32, hooks ...kgo.H
 	return p, nil
 }
 
-// defaultBatch is the largest batch that Kafka takes unless told otherwise, with
-// something to spare.
+// defaultBatch is the largest batch that Kafka accepts by default, in bytes, rounded down.
 const defaultBatch = 1_000_000
 
 func (c *client) closeProducer(p *kgo.Client) {

@@ -51,9 +51,9 @@ func connect(t testing.TB, cfg kafka.Config) *kafka.Conn {
 	return c
 }
 
-// at is the configuration for a cluster. Its timeout is for a machine that has a lot
-// else to do. What is waited for in vain has another.
-func at(c *kfake.Cluster) kafka.Config {
+// configFor returns the configuration for a cluster. Its timeout is for a busy machine. Tests
+// that wait for a timeout set another one.
+func configFor(c *kfake.Cluster) kafka.Config {
 	return kafka.Config{Brokers: c.ListenAddrs(), Timeout: 10 * time.Second}
 }
 
@@ -134,8 +134,8 @@ func wantFeed(t testing.TB, s *kafka.Sink, n int) {
 	}
 }
 
-// settled is a log whose span has all that was committed before. A cluster says
-// that a transaction is committed before it has written the markers that show it.
+// settled returns a log whose span has all earlier commits. A cluster confirms a commit before
+// it has written its markers.
 type settled struct{ *kafka.Log }
 
 func (l settled) Span(ctx context.Context) (feed.Span, error) {
@@ -148,7 +148,7 @@ func (l settled) Span(ctx context.Context) (feed.Span, error) {
 	return l.Log.Span(ctx)
 }
 
-// messages returns what a partition of a sink's topic has.
+// messages returns the messages of a partition of a sink's topic.
 func messages(t testing.TB, s *kafka.Sink, partition int32) []feed.Record {
 	t.Helper()
 	log := settled{s.Log(partition)}
@@ -164,7 +164,7 @@ func spanOf(t testing.TB, log sinktest.Log) feed.Span {
 	return span
 }
 
-// records returns what a partition has from one offset on and before another.
+// records returns the records of a partition from one offset up to another.
 func records(t testing.TB, log *kafka.Log, from, to uint64) []feed.Record {
 	t.Helper()
 	var all []feed.Record
@@ -202,19 +202,19 @@ func TestSink(t *testing.T) {
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
 		c, topic := startCluster(t), orders()
 		topic.Window = 50
-		open := func() *kafka.Sink { return connect(t, at(c)).Sink(topic) }
+		open := func() *kafka.Sink { return connect(t, configFor(c)).Sink(topic) }
 		return sinktest.Topic{
 			Open:        func() sinktest.Sink { return open() },
-			Log:         settled{connect(t, at(c)).Log(topic.Name, 0)},
+			Log:         settled{connect(t, configFor(c)).Log(topic.Name, 0)},
 			MaxEntities: kafka.MaxEntities,
 			Window:      topic.Window,
 		}
 	})
 }
 
-// nextPort is where the search for a free port goes on. Ports below 32768 are not
-// handed out by the system, so nobody gets one while no broker has it: no other
-// listener, and no client that tries to reach the broker.
+// nextPort is the next port to try. The system does not assign ports below 32768, so a port
+// stays free while its broker is down: no other listener gets it, and no client that tries to
+// reach the broker.
 var nextPort atomic.Int64
 
 func init() { nextPort.Store(15_000 + rand.Int64N(4_000)) }

@@ -23,8 +23,8 @@ const (
 // Commit appends entities and stores cp in one transaction. It takes at most
 // three times the configured timeout.
 func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	// If anything goes wrong from here on, nobody knows whether the commit took
-	// place until Resume has looked.
+	// After an error from here on, it is unknown whether the commit took place until Resume has
+	// read the topic.
 	ready := s.ready
 	s.ready = false
 	switch {
@@ -33,10 +33,10 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	case !ready:
 		return errors.New("commit: the sink has not resumed since its last error")
 	}
-	ctx, cancel := s.client.within(ctx, 3*s.client.cfg.Timeout)
+	ctx, cancel := s.client.withTimeout(ctx, 3*s.client.cfg.Timeout)
 	defer cancel()
-	if err := s.commit(ctx, entities, cp); err != nil {
-		err = s.explain(ctx, err)
+	if err := s.commitTransaction(ctx, entities, cp); err != nil {
+		err = s.explainError(ctx, err)
 		s.transactions.abandon(ctx, err)
 		return fmt.Errorf("commit: topic %q: %w", s.topic.Name, err)
 	}
@@ -45,12 +45,12 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	return nil
 }
 
-// commit makes one transaction. The numbers are those of the steps in the package comment,
+// commitTransaction makes one transaction. The numbers are those of the steps in the package comment,
 // which argues why they are enough. The checkpoint goes last, for it names the offsets at
 // which the entities end.
-func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	store, transactions := &s.checkpoints, &s.transactions
-	records, err := s.records.records(entities)
+	records, err := s.records.makeRecords(entities)
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,11 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		// 1. A stale copy mostly finds out here, without disturbing anybody. It waits for a
 		// commit that is under way, which would make this one stale. One that does not end is
 		// left to Resume, which sees whether it hangs.
-		if err := store.compare(ctx); err != nil {
+		if err := store.checkUnchanged(ctx); err != nil {
 			return err
 		}
 		// 2. The fence.
-		if err := s.fence(ctx, s.records.largestBatch()); err != nil {
+		if err := s.fenceOthers(ctx, s.records.largestBatch()); err != nil {
 			return err
 		}
 	} else if err := s.hung.awaitEnd(ctx); err != nil {
@@ -72,7 +72,7 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		// Transactions that wait for the last stable offset end one after the other. Those of
 		// this process take turns, instead of finding out by asking again and again. None is
 		// open while it waits for its turn: another copy of the feed would take it for abandoned.
-		release, err := store.topic.takeTurn(ctx, store.place.partition)
+		release, err := store.topic.takeTurn(ctx, store.location.partition)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	if err := transactions.producer.BeginTransaction(); err != nil {
 		return err
 	}
-	if err := transactions.send(ctx, records); err != nil {
+	if err := transactions.sendRecords(ctx, records); err != nil {
 		return err
 	}
 	if err := s.dedupe.follow(records); err != nil {
@@ -94,9 +94,9 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	}
 	written := kadm.OffsetsFromRecords(records...)
 	ends := s.dedupe.endsAfter(written)
-	record := []kgo.Record{store.record(cp, s.id, ends)}
-	if err := transactions.send(ctx, record); err != nil {
-		return store.explain(err, record[0])
+	record := []kgo.Record{store.checkpointRecord(cp, s.id, ends)}
+	if err := transactions.sendRecords(ctx, record); err != nil {
+		return store.explainWriteError(err, record[0])
 	}
 	own := record[0].Offset
 	// 4.
@@ -112,17 +112,17 @@ func (s *Sink) commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 		return err
 	}
 	// All of it is stored now. If the process ends here, Resume finds it so.
-	store.newest = stored{offset: own, data: record[0].Value, ends: ends}
-	s.placed = true
+	store.newest = storedCheckpoint{offset: own, data: record[0].Value, ends: ends}
+	s.hadCheckpoint = true
 	s.dedupe.committed(store.newest)
 	s.hung.afterCommit(ctx, written)
 	return nil
 }
 
-// fence initializes the transactional id. From then on no other copy can commit, unless it
-// initializes the id after this sink. What others have committed before, is found out by
+// fenceOthers initializes the transactional id. From then on no other copy can commit, unless
+// it initializes the id after this sink. Commits of other copies before that are found by
 // reading below the first record of the transaction.
-func (s *Sink) fence(ctx context.Context, batch int32) error {
+func (s *Sink) fenceOthers(ctx context.Context, batch int32) error {
 	s.confirmed = -1
 	if err := s.transactions.initialize(ctx, batch); err != nil {
 		return err

@@ -80,7 +80,7 @@ func TestCommitOfWhatIsNeverNoted(t *testing.T) {
 	t.Cleanup(p.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := (&transactions{producer: p}).commit(ctx, kadm.OffsetsFromRecords(kgo.Record{Topic: "shop.orders"})); !errors.Is(err, errNoWord) {
-		t.Errorf("got %v, want %v", err, errNoWord)
+	if err := (&transactions{producer: p}).commit(ctx, kadm.OffsetsFromRecords(kgo.Record{Topic: "shop.orders"})); !errors.Is(err, errNotConfirmed) {
+		t.Errorf("got %v, want %v", err, errNotConfirmed)
 	}
 }

@@ -10,13 +10,12 @@ import (
 	"github.com/feedbridge/feedbridge/credential"
 )
 
-// Config says how to reach a Kafka cluster. Its yaml tags are the keys of the
-// configuration file. Zero stands for the default.
+// Config is the configuration of the connection to a Kafka cluster. Its yaml tags are the keys
+// of the configuration file. A zero value means the default.
 type Config struct {
-	// Brokers are where to start from, each host:port. The cluster names the
-	// others.
+	// Brokers are the bootstrap brokers, each host:port. The cluster names the others.
 	Brokers []string `yaml:"brokers"`
-	// ClientID is what brokers log and count quotas by. Default feedbridge.
+	// ClientID identifies the client in the brokers' logs and quotas. Default feedbridge.
 	ClientID string `yaml:"client_id"`
 	TLS      TLS    `yaml:"tls"`
 	SASL     SASL   `yaml:"sasl"`
@@ -67,19 +66,19 @@ func (c Config) withDefaults() Config {
 // handshake, and the authorities to trust in place of the system's, read once
 // at the start.
 type TLS struct {
-	// Enabled turns TLS on, as any of the others does.
+	// Enabled turns TLS on. So does each of the other fields.
 	Enabled  bool   `yaml:"enabled"`
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
 	CAFile   string `yaml:"ca_file"`
-	// ServerName is what the brokers' certificates are for, unless they are for
-	// the hosts that the brokers are reached at.
+	// ServerName is the host name to verify in the brokers' certificates, in place of the host
+	// of each broker.
 	ServerName string `yaml:"server_name"`
 }
 
-func (t TLS) on() bool { return t != TLS{} }
+func (t TLS) isEnabled() bool { return t != TLS{} }
 
-// SASL says how to prove who connects. Files are read again at every connect.
+// SASL is the authentication of the client. Files are read again at every connect.
 type SASL struct {
 	Mechanism Mechanism `yaml:"mechanism"`
 	// Username and Password, or a file that has it, are for PLAIN and SCRAM.
@@ -105,7 +104,7 @@ type OAuth2 struct {
 	Scopes           []string          `yaml:"scopes"`
 }
 
-func (o OAuth2) set() bool {
+func (o OAuth2) isSet() bool {
 	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || o.ClientSecretFile != "" || len(o.Scopes) > 0
 }
 

@@ -27,7 +27,7 @@ func TestConfigIsWrong(t *testing.T) {
 	}{
 		"fine":       {kafka.Config{Brokers: []string{"a:1", "[::1]:9092", "b.example.com:65535"}}, nil},
 		"defaults":   {func() kafka.Config { c := kafka.Defaults(); c.Brokers = one; return c }(), nil},
-		"no brokers": {kafka.Config{}, []string{"brokers: are missing; want some such as [127.0.0.1:9092]"}},
+		"no brokers": {kafka.Config{}, []string{"brokers: are missing; want a list such as [127.0.0.1:9092]"}},
 		"brokers": {kafka.Config{Brokers: []string{"kafka://a:1", "a", "u:secret@a:1", "a:1,b:1", ":9092", "a:x", "::1"}}, []string{
 			`brokers[0]: "kafka://a:1": want host:port without a scheme: a:1 (TLS is turned on under tls, not by kafka://)`,
 			`brokers[1]: "a": has no port; want host:port, such as a:9092`,

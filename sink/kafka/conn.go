@@ -15,10 +15,10 @@ type Conn struct {
 	checkpoints *checkpointTopic
 }
 
-// Connect makes a connection to the cluster that cfg names. That no broker
-// answers, or that one refuses, is no error: [Conn.Check] and the sinks report what
-// is wrong. Errors are for what no retry cures, such as a file that cannot be
-// read, and match [feed.ErrPermanent].
+// Connect makes a connection to the cluster that cfg names. It does not wait for a broker:
+// [Conn.Check] and the sinks report that none answers, or that one refuses the credentials.
+// Errors are those that no retry cures, such as a file that cannot be read, and match
+// [feed.ErrPermanent].
 func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -42,7 +42,7 @@ func (c *Conn) Check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return c.client.check(ctx)
+	return c.client.checkCluster(ctx)
 }
 
 // Reconnected returns a channel that is closed when a broker that was unreachable is next

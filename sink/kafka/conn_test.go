@@ -38,7 +38,7 @@ func writeFile(t testing.TB, text string) string {
 func TestNoBrokerAnswers(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.Ports(freePort(t)))
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	c.Close()
 	conn := connect(t, cfg)
@@ -53,7 +53,7 @@ func TestNoBrokerAnswers(t *testing.T) {
 func TestPortIsSilent(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = time.Second
 	c.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -65,7 +65,7 @@ func TestPortIsSilent(t *testing.T) {
 
 func TestClosedConnection(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, at(startCluster(t)))
+	conn := connect(t, configFor(startCluster(t)))
 	s := conn.Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 1)
@@ -81,7 +81,7 @@ func TestClusterIsTooOld(t *testing.T) {
 	for name, v := range map[string]*kversion.Versions{"2.4": kversion.V2_4_0(), "2.5": kversion.V2_5_0(), "2.8": kversion.V2_8_0(), "3.6": kversion.V3_6_0()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn := connect(t, at(startCluster(t, kfake.MaxVersions(v))))
+			conn := connect(t, configFor(startCluster(t, kfake.MaxVersions(v))))
 			if name == "2.4" {
 				wantError(t, conn.Check(t.Context()), true, nil, "is too old", "from 2.5 on")
 				_, err := conn.Sink(orders()).Resume(t.Context())
@@ -114,7 +114,7 @@ func TestPassword(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t, kfake.EnableSASL(), kfake.Superuser(string(mechanism), "fb", "right"))
 			file := writeFile(t, "wrong\n")
-			cfg := at(c)
+			cfg := configFor(c)
 			cfg.Timeout = 5 * time.Second
 			cfg.SASL = kafka.SASL{Mechanism: mechanism, Username: "fb", PasswordFile: file}
 			conn := connect(t, cfg)
@@ -145,7 +145,7 @@ func TestPassword(t *testing.T) {
 func TestProofIsMissing(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "fb", "right"))
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	wantError(t, connect(t, cfg).Check(t.Context()), false, nil, "closes every connection at once: does it expect TLS or SASL")
 	cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "right"}
@@ -162,7 +162,7 @@ func TestTLS(t *testing.T) {
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serverPair},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
 	}))
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.TLS = kafka.TLS{CAFile: writeFile(t, serverPEM), CertFile: writeFile(t, clientPEM), KeyFile: writeFile(t, clientKey)}
 	if err := connect(t, cfg).Check(t.Context()); err != nil {
 		t.Error(err)
@@ -191,7 +191,7 @@ func TestTLS(t *testing.T) {
 	wantError(t, connect(t, wrong).Check(t.Context()), true, nil, "does not speak TLS on this port")
 }
 
-// rights are what the documentation lists.
+// rights are the permissions that the documentation lists.
 func rights() []kfake.ACL {
 	topic := func(name string, ops ...kmsg.ACLOperation) (acls []kfake.ACL) {
 		for _, op := range ops {
@@ -261,7 +261,7 @@ func TestRights(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cfg := at(c)
+			cfg := configFor(c)
 			cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
 			s := connect(t, cfg).Sink(orders())
 			_, err := s.Resume(t.Context())
@@ -283,7 +283,7 @@ func TestRights(t *testing.T) {
 func TestSecretsStayOutOfErrorsAndLogs(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "fb", "right"))
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = time.Second
 	cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "hunter2"}
 	var out bytes.Buffer
@@ -302,7 +302,7 @@ func TestConnectIsCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := kafka.Connect(ctx, at(startCluster(t)), silent); !errors.Is(err, context.Canceled) {
+	if _, err := kafka.Connect(ctx, configFor(startCluster(t)), silent); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -311,8 +311,8 @@ func TestConnectIsCancelled(t *testing.T) {
 func TestServerIsNoBroker(t *testing.T) {
 	t.Parallel()
 	for greeting, want := range map[string]string{
-		"INFO {\"server_id\":\"NX\"}\r\n":  `is no Kafka broker: it begins with "INFO"; check brokers`,
-		"HTTP/1.1 400 Bad Request\r\n\r\n": `is no Kafka broker: it begins with "HTTP"; check brokers`,
+		"INFO {\"server_id\":\"NX\"}\r\n":  `is not a Kafka broker: its answer begins with "INFO"; check brokers`,
+		"HTTP/1.1 400 Bad Request\r\n\r\n": `is not a Kafka broker: its answer begins with "HTTP"; check brokers`,
 		"\x15\x03\x01\x00\x02\x02\x16":     "expects TLS on this port; set tls.enabled",
 	} {
 		t.Run(fmt.Sprintf("%.4q", greeting), func(t *testing.T) {

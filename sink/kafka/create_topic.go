@@ -24,23 +24,23 @@ type newTopic struct {
 	config      []string // each name=value
 }
 
-// create creates the topic and waits until its partitions have leaders. It is no error if
-// somebody else has created it meanwhile.
-func (t newTopic) create(ctx context.Context) (kadm.TopicDetail, error) {
+// createTopic creates the topic and waits until its partitions have leaders. It is no error if
+// the topic exists by then.
+func (t newTopic) createTopic(ctx context.Context) (kadm.TopicDetail, error) {
 	c := t.client
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
-	answer, err := c.admin.CreateTopic(ctx, int32(t.partitions), t.replicas(), t.values(), t.name)
+	answer, err := c.admin.CreateTopic(ctx, int32(t.partitions), t.replicas(), t.configEntries(), t.name)
 	if err == nil {
 		c.log.Info("created a topic", "topic", t.name, "partitions", answer.NumPartitions, "replication", answer.ReplicationFactor)
-	} else if err := t.explain(ctx, answer, err); err != nil {
+	} else if err := t.explainCreateError(ctx, answer, err); err != nil {
 		return kadm.TopicDetail{}, err
 	}
 	// The brokers learn of it one by one.
 	for {
-		d, err := c.describe(ctx, t.name)
+		d, err := c.describeTopic(ctx, t.name)
 		switch {
-		case err != nil && !passes(err):
+		case err != nil && !isTransient(err):
 			return d, err
 		case err == nil && hasLeaders(d):
 			return d, nil
@@ -63,20 +63,20 @@ func hasLeaders(d kadm.TopicDetail) bool {
 // mayCreate returns the error that create would return, and creates nothing.
 func (t newTopic) mayCreate(ctx context.Context) error {
 	c := t.client
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
-	answers, err := c.admin.ValidateCreateTopics(ctx, int32(t.partitions), t.replicas(), t.values(), t.name)
+	answers, err := c.admin.ValidateCreateTopics(ctx, int32(t.partitions), t.replicas(), t.configEntries(), t.name)
 	if err == nil {
 		err = answers[t.name].Err
 	}
 	if err == nil {
 		return nil
 	}
-	return t.explain(ctx, answers[t.name], err)
+	return t.explainCreateError(ctx, answers[t.name], err)
 }
 
-// explain returns the reason why the topic was not created, and nil if it exists.
-func (t newTopic) explain(ctx context.Context, answer kadm.CreateTopicResponse, err error) error {
+// explainCreateError returns the reason why the topic was not created, and nil if it exists.
+func (t newTopic) explainCreateError(ctx context.Context, answer kadm.CreateTopicResponse, err error) error {
 	c := t.client
 	switch {
 	case errors.Is(err, kerr.TopicAlreadyExists):
@@ -88,12 +88,12 @@ func (t newTopic) explain(ctx context.Context, answer kadm.CreateTopicResponse, 
 	case kerr.IsRetriable(err), !isKafka(err):
 		return causeOf(ctx, fmt.Errorf("create topic %s: %w", t.name, err))
 	}
-	return feed.Permanent(fmt.Errorf("create topic %s: %w: %s; correct what is set for it, or create it by hand", t.name, err, answer.ErrMessage))
+	return feed.Permanent(fmt.Errorf("create topic %s: %w: %s; correct its settings under kafka, or create it by hand", t.name, err, answer.ErrMessage))
 }
 
 func (t newTopic) replicas() int16 { return int16(cmp.Or(t.replication, -1)) } // the cluster's default
 
-func (t newTopic) values() map[string]*string {
+func (t newTopic) configEntries() map[string]*string {
 	all := map[string]*string{}
 	for _, kv := range t.config {
 		name, value, _ := strings.Cut(kv, "=")
@@ -111,7 +111,7 @@ func (t newTopic) command() string {
 	return cmd
 }
 
-// errNone reports that the topic is missing and may not be created.
-func (t newTopic) errNone() error {
+// errMissing reports that the topic is missing and may not be created.
+func (t newTopic) errMissing() error {
 	return feed.Permanent(fmt.Errorf("there is no topic %s, and create is off; create it with '%s'", t.name, t.command()))
 }

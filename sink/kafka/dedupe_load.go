@@ -18,32 +18,34 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// dedupeLoader keeps the IDs and marks in memory equal to what the topic holds of a feed.
+// dedupeLoader keeps the IDs and marks in memory equal to those of the feed's messages in the
+// topic.
 type dedupeLoader struct {
 	client *client
 	topic  Topic
 	ids    *sink.IDs
 
-	// seen says up to where in each partition ids has been caught up, of which topic, with
-	// which checkpoint, and since which move of the position by a person. It outlives errors.
+	// seen is the state of the topic that ids was last caught up with: the topic's id, the next
+	// offset of each partition, the checkpoint, and when a person last moved the position. It
+	// outlives errors.
 	seen struct {
 		id         kadm.TopicID
 		known      bool
 		moved      time.Time
 		next       []int64
-		checkpoint stored
+		checkpoint storedCheckpoint
 	}
 }
 
-func (l *dedupeLoader) window() int { return cmp.Or(max(0, l.topic.Window), sink.DefaultWindow) }
+func (l *dedupeLoader) windowSize() int { return cmp.Or(max(0, l.topic.Window), sink.DefaultWindow) }
 
-// reach is how many offsets of a partition are read at most to find a window of
-// this feed's newest messages. There are others between them: markers, what was
-// aborted or compacted away, and other feeds'.
-func (l *dedupeLoader) reach() int64 { return 16 * int64(l.window()) }
+// searchLimit returns how many offsets of a partition are read at most to find a window of this
+// feed's newest messages. Not every offset has one: there are markers, records that were
+// aborted or compacted away, and messages of other feeds.
+func (l *dedupeLoader) searchLimit() int64 { return 16 * int64(l.windowSize()) }
 
-// reset empties ids, for a topic that is as d says.
-func (l *dedupeLoader) reset(d kadm.TopicDetail) {
+// resetIDs empties ids, for the topic that d describes.
+func (l *dedupeLoader) resetIDs(d kadm.TopicDetail) {
 	l.ids.Reset()
 	l.seen.id, l.seen.known, l.seen.next = d.ID, true, make([]int64, len(d.Partitions))
 }
@@ -53,7 +55,7 @@ func (l *dedupeLoader) reset(d kadm.TopicDetail) {
 // ends. It reads nothing that it has read before, and of a topic without marks never much
 // more than the window, unless other messages are between.
 func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []int64, cp checkpoint.Checkpoint, store *checkpointStore) error {
-	starts, err := l.client.offsets(ctx, d.Topic, d.Partitions.Numbers(), first)
+	starts, err := l.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), firstOffset)
 	if err != nil {
 		return err
 	}
@@ -65,61 +67,62 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 		// The topic is another one, or has lost messages; or a person has moved the
 		// position, perhaps after deleting some; or the cluster has lost the checkpoint with
 		// which ids was caught up, and so perhaps the messages before it.
-		l.reset(d)
+		l.resetIDs(d)
 		l.seen.moved = cp.Moved
-		if err := l.tail(ctx, starts, ends, cp.Count > 0); err != nil {
+		if err := l.loadNewest(ctx, starts, ends, cp.Count > 0); err != nil {
 			return err
 		}
 	} else {
 		// Partitions may have been added.
 		from := append(slices.Clone(l.seen.next), starts[len(l.seen.next):]...)
-		if _, err := l.load(ctx, from, from, ends); err != nil {
-			// Some of them may be loaded now, and would be twice.
+		if _, err := l.loadRange(ctx, from, from, ends); err != nil {
+			// Some may be loaded already, and would be loaded twice.
 			l.seen.next = nil
-			return fmt.Errorf("read what the topic holds: %w", err)
+			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 	}
 	l.seen.next, l.seen.checkpoint = ends, store.newest
 	return nil
 }
 
-// follows reports whether what ids has is what the topic holds up to seen.next.
+// follows reports whether ids still matches the topic up to seen.next.
 func (l *dedupeLoader) follows(d kadm.TopicDetail, starts, ends []int64) bool {
 	if !l.seen.known || l.seen.next == nil || l.seen.id != d.ID || len(l.seen.next) > len(ends) {
 		return false
 	}
 	for p, next := range l.seen.next {
-		if starts[p] > next || next > ends[p] || ends[p]-next > l.reach() && !l.ids.Marked() {
+		if starts[p] > next || next > ends[p] || ends[p]-next > l.searchLimit() && !l.ids.Marked() {
 			return false
 		}
 	}
 	return true
 }
 
-// tail loads about the newest messages: a window of them, or all that there are
-// within reach. If one of them has a mark it loads all, for their source wants
-// every mark, however old. If there is not one within reach, though there have
-// been some, it looks further back until it finds one: only that can tell.
-func (l *dedupeLoader) tail(ctx context.Context, starts, ends []int64, some bool) error {
-	all, limit := false, l.reach()
-	for span := 2*int64(l.window())/int64(len(ends)) + 1; ; span *= 4 {
+// loadNewest loads the IDs of about a window of the newest messages, or of all messages within
+// searchLimit. If one of them has a mark, it loads all messages, because their source needs
+// every mark, however old. If there is no message within searchLimit although some were
+// published (some), it reads further back until it finds one, to learn whether messages have
+// marks.
+func (l *dedupeLoader) loadNewest(ctx context.Context, starts, ends []int64, some bool) error {
+	all, limit := false, l.searchLimit()
+	for span := 2*int64(l.windowSize())/int64(len(ends)) + 1; ; span *= 4 {
 		from := slices.Clone(starts)
 		for p := range ends {
 			if !all {
 				from[p] = max(starts[p], ends[p]-min(span, limit))
 			}
 		}
-		loaded, err := l.load(ctx, starts, from, ends)
+		loaded, err := l.loadRange(ctx, starts, from, ends)
 		if err != nil {
 			l.seen.next = nil
-			return fmt.Errorf("read what the topic holds: %w", err)
+			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 		switch {
 		case slices.Equal(from, starts):
 			return nil
 		case l.ids.Marked():
 			all = true
-		case loaded >= l.window(), span >= limit && (l.ids.Len() > 0 || !some):
+		case loaded >= l.windowSize(), span >= limit && (l.ids.Len() > 0 || !some):
 			return nil
 		case span >= limit:
 			limit = math.MaxInt64
@@ -128,11 +131,11 @@ func (l *dedupeLoader) tail(ctx context.Context, starts, ends []int64, some bool
 	}
 }
 
-// load loads the IDs of this feed's messages between offsets of all partitions,
+// loadRange loads the IDs of this feed's messages between offsets of all partitions,
 // the oldest first. It returns how many there were since the time from which on
 // the messages of all partitions are known to be among them; starts are where
 // the partitions start.
-func (l *dedupeLoader) load(ctx context.Context, starts, from, to []int64) (int, error) {
+func (l *dedupeLoader) loadRange(ctx context.Context, starts, from, to []int64) (int, error) {
 	var open []*partitionReader
 	since, whole := int64(0), true
 	size := int64(0)
@@ -145,7 +148,7 @@ func (l *dedupeLoader) load(ctx context.Context, starts, from, to []int64) (int,
 			reader: reader{client: l.client, topic: l.topic.Name, partition: int32(p)},
 			next:   from[p], to: to[p], atMost: max(64<<10, fetchBytes/int32(len(from))),
 		}
-		r, err := t.peek(ctx)
+		r, err := t.peekRecord(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -153,7 +156,7 @@ func (l *dedupeLoader) load(ctx context.Context, starts, from, to []int64) (int,
 			open = append(open, t)
 		}
 		if from[p] > starts[p] {
-			// What lies before the first record of this partition is not known.
+			// Records before the first one that was read here are unknown.
 			if r == nil {
 				whole = false
 			} else {
@@ -169,15 +172,15 @@ func (l *dedupeLoader) load(ctx context.Context, starts, from, to []int64) (int,
 				oldest, record = i, t.records[0]
 			}
 		}
-		if l.mine(record) {
-			l.ids.LoadMessage(fields(record.Headers))
+		if l.isOwnRecord(record) {
+			l.ids.LoadMessage(headerFields(record.Headers))
 			if whole && record.Timestamp.UnixMilli() >= since {
 				n++
 			}
 		}
 		t := open[oldest]
 		t.records = t.records[1:]
-		switch r, err := t.peek(ctx); {
+		switch r, err := t.peekRecord(ctx); {
 		case err != nil:
 			return 0, err
 		case r == nil:
@@ -195,10 +198,10 @@ type partitionReader struct {
 	records  []*kgo.Record
 }
 
-// peek returns the next record, nil at the end.
-func (t *partitionReader) peek(ctx context.Context) (*kgo.Record, error) {
+// peekRecord returns the next record, nil at the end.
+func (t *partitionReader) peekRecord(ctx context.Context) (*kgo.Record, error) {
 	for len(t.records) == 0 && t.next < t.to {
-		records, next, err := t.fetch(ctx, t.next, t.to, t.atMost)
+		records, next, err := t.fetchRecords(ctx, t.next, t.to, t.atMost)
 		if errors.Is(err, kerr.OffsetOutOfRange) {
 			return nil, errors.New("messages were deleted while they were read")
 		}
@@ -216,24 +219,24 @@ func (t *partitionReader) peek(ctx context.Context) (*kgo.Record, error) {
 	return t.records[0], nil
 }
 
-// written reports whether the topic has messages of this feed, or may have had some, before
+// hasMessages reports whether the topic has messages of this feed, or may have had some, before
 // the ends of its partitions.
-func (l *dedupeLoader) written(ctx context.Context, d kadm.TopicDetail, ends []int64) (found bool, err error) {
-	starts, err := l.client.offsets(ctx, d.Topic, d.Partitions.Numbers(), first)
+func (l *dedupeLoader) hasMessages(ctx context.Context, d kadm.TopicDetail, ends []int64) (found bool, err error) {
+	starts, err := l.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), firstOffset)
 	if err != nil {
 		return false, err
 	}
 	for p, to := range ends {
 		from := starts[p]
 		if l.topic.Shared {
-			// All of a topic that others fill for years is too much to read.
-			from = max(from, to-l.reach())
+			// A shared topic may be too large to be read completely.
+			from = max(from, to-l.searchLimit())
 		} else if from > 0 {
-			// What is gone counts.
+			// Deleted messages count, too.
 			return true, nil
 		}
-		err := l.client.scan(ctx, d.Topic, int32(p), from, to, func(r *kgo.Record) (bool, error) {
-			found = l.mine(r)
+		err := l.client.scanRecords(ctx, d.Topic, int32(p), from, to, func(r *kgo.Record) (bool, error) {
+			found = l.isOwnRecord(r)
 			return !found, nil
 		})
 		if err != nil || found {
@@ -243,8 +246,8 @@ func (l *dedupeLoader) written(ctx context.Context, d kadm.TopicDetail, ends []i
 	return false, nil
 }
 
-// mine reports whether a record counts as this feed's.
-func (l *dedupeLoader) mine(r *kgo.Record) bool {
+// isOwnRecord reports whether a record counts as this feed's.
+func (l *dedupeLoader) isOwnRecord(r *kgo.Record) bool {
 	if !l.topic.Shared {
 		return true
 	}
@@ -257,8 +260,8 @@ func (l *dedupeLoader) mine(r *kgo.Record) bool {
 }
 
 // endsAfter returns the ends of the topic's partitions, as far as this sink knows them, once
-// what it has written is committed: what they were when it resumed, and what it has written
-// since. Nobody else writes for this feed, so the IDs up to there are known.
+// its records in written are committed: the later of the ends when it resumed and the ends of
+// its own records. No other copy writes for this feed, so the IDs up to there are known.
 func (l *dedupeLoader) endsAfter(written kadm.Offsets) []int64 {
 	ends := slices.Clone(l.seen.next)
 	for partition, end := range written[l.topic.Name] {
@@ -277,7 +280,7 @@ func (l *dedupeLoader) compareEnds(ctx context.Context) error {
 	for p := range partitions {
 		partitions[p] = int32(p)
 	}
-	ends, err := l.client.offsets(ctx, l.topic.Name, partitions, end)
+	ends, err := l.client.listOffsets(ctx, l.topic.Name, partitions, endOffset)
 	if err != nil {
 		return err
 	}
@@ -302,4 +305,6 @@ func (l *dedupeLoader) follow(written []kgo.Record) error {
 }
 
 // committed records that ids was caught up with a checkpoint that this sink has committed.
-func (l *dedupeLoader) committed(newest stored) { l.seen.checkpoint, l.seen.next = newest, newest.ends }
+func (l *dedupeLoader) committed(newest storedCheckpoint) {
+	l.seen.checkpoint, l.seen.next = newest, newest.ends
+}

@@ -4,7 +4,7 @@
 // [Connect] makes a connection to a cluster, [Conn.Sink] makes a [Sink] for a topic on it. The
 // checkpoints of all feeds are in one compacted topic, feedbridge.checkpoints, each under the
 // key <topic>/<feed>, those of one topic in one partition. [Conn.Log] reads a topic back,
-// whoever wrote it.
+// including messages of other programs.
 //
 // Consumers must read with isolation.level=read_committed. Others see aborted records, too.
 //
@@ -19,13 +19,14 @@
 //
 // A commit is one transaction: the entities, and behind them the checkpoint. A feed has one
 // transactional id, feedbridge.<topic>/<feed>. Initializing it fences every other copy: from
-// then on they cannot commit, and what they have open is aborted.
+// then on they cannot commit, and their open transaction is aborted.
 //
 // [Sink.Resume] only reads, so that idle copies do not fence busy ones. The first
 // [Sink.Commit] after a Resume, by a sink that has not committed last,
 //
-//  1. compares the newest checkpoint with the one that it has resumed from. This is a
-//     courtesy: most stale copies get [checkpoint.ErrConflict] here and disturb nobody;
+//  1. compares the newest checkpoint with the one that it has resumed from. This is an
+//     optimization: most stale copies get [checkpoint.ErrConflict] here, without fencing
+//     another copy;
 //  2. initializes the transactional id;
 //  3. begins a transaction and writes the entities, and then the checkpoint, whose
 //     acknowledgement has its offset O;
@@ -42,35 +43,35 @@
 // Let S be a sink whose first commit succeeds, and C any other commit of the feed.
 //
 //   - If C was confirmed to its coordinator before S initialized the id, its checkpoint has an
-//     offset below O, and C has ended when the last stable offset reaches O. So S reads it.
-//     The read is linearizable: only a broker that knows everything below O can say that
-//     the last stable offset has reached O (see readBelow). A deposed leader, which answers
-//     other reads with old offsets, cannot.
+//     offset below O, and C has ended when the last stable offset reaches O. So S reads it. The
+//     read is linearizable: only a broker that knows everything below O can report that the
+//     last stable offset has reached O (see readBelow). A deposed leader, which answers other
+//     reads with old offsets, cannot.
 //   - If another sink initialized the id after S did and before S committed, S fails.
 //   - If C comes after S, its sink has initialized the id after S committed. Its own step 4
 //     finds the checkpoint of S.
 //
-// The commits of S after that need no read: while they succeed, nobody has initialized the
-// id since, unless the cluster went back to an earlier state. Then it may take the epoch of S
-// for the current one again, or keep the id and lose checkpoints. But its brokers were
-// restarted, or others lead, so the producer's connections have changed, and S reads again. A
-// commit whose answer was lost is never repeated. It takes place before the id is
-// initialized again, so step 4 finds it, or it is refused. So once the next commit has
-// succeeded, no commit from before can take place.
+// The commits of S after that need no read: while they succeed, no other copy has initialized
+// the id, unless the cluster went back to an earlier state. Then it may take the epoch of S for
+// the current one again, or keep the id and lose checkpoints. But its brokers were restarted,
+// or others lead, so the producer's connections have changed, and S reads again. A commit whose
+// answer was lost is never repeated. It takes place before the id is initialized again, so step
+// 4 finds it, or it is refused. So once the next commit has succeeded, no earlier commit can
+// take place.
 //
-// What Resume reads may be old. It is bound to the checkpoint that Resume has found: if that
-// is not the newest, the whole commit is refused. If it is, Resume has loaded the IDs of all
-// messages before it, for the checkpoint names the offset that each partition had reached,
-// and Resume waits until the last stable offsets reach these.
+// Resume may read old data. Its result is bound to the checkpoint that it has found: if that is
+// not the newest, the whole commit is refused. If it is, Resume has loaded the IDs of all
+// messages before it, for the checkpoint names the offset that each partition had reached, and
+// Resume waits until the last stable offsets reach these.
 //
 // # Several copies
 //
-// A copy that is fenced gets ErrConflict, and stands by before it tries again. A Resume waits
-// for open transactions in the feed's partitions, so it sees a commit that is under way. A
-// copy that dies within a transaction leaves it open; Resume aborts the feed's own
-// transaction when it has been open for a fifth of the configured timeout (abandonedTransaction).
-// On a cluster where a commit takes longer than that, two copies achieve less than one. A
-// transaction of another feed or program is left alone; Resume reports whose it is.
+// A copy that is fenced gets ErrConflict, and waits before it tries again. A Resume waits for
+// open transactions in the feed's partitions, so it sees a commit that is in flight. A copy
+// that dies within a transaction leaves it open; Resume aborts the feed's own transaction when
+// it has been open for a fifth of the configured timeout (abandonedTransaction). On a cluster
+// where a commit takes longer than that, two copies achieve less than one. A transaction of
+// another feed or program is not touched; Resume reports its transactional id.
 //
 // # Messages that are lost
 //
@@ -83,10 +84,10 @@
 // not the one that its checkpoint is about. The IDs in memory are loaded again unless the
 // checkpoint that they belong to is still in the log.
 //
-// # What is not obvious
+// # Pitfalls
 //
-//   - KAFKA-20734 leaves transactions open that their coordinator takes for ended. All about it
-//     is in hung_transaction.go.
+//   - KAFKA-20734 leaves transactions open that their coordinator reports as ended; see
+//     hung_transaction.go.
 //   - Before Kafka 4 the transactions of a producer have one epoch, and a broker before 3.6
 //     takes records of that epoch also after the transaction has ended: records that arrive
 //     after their abort would be published by the next commit. So a sink aborts by initializing
@@ -108,47 +109,44 @@
 //
 // # Keys, partitions, compaction
 //
-// Without a key all entities go to one partition, and their order is the feed's.
-// With one they go where the Java client's default partitioner puts them (murmur2),
-// and order holds per key. If partitions are added to a topic, keys change their
-// places.
+// Without a key all entities go to one partition, and their order is the feed's. With one they
+// go where the Java client's default partitioner puts them (murmur2), and order holds per key.
+// If partitions are added to a topic, keys move to other partitions.
 //
-// In a compacted topic the newest entity of each key stays, and older ones go some
-// time. Then the topic holds the state of the feed, not the feed. The IDs that
-// are held to tell repeated entities are those of messages that are left, so an
-// entity that the feed repeats after its first message was compacted away is
-// published again after a restart. A topic that is both compacted and without a
-// key is refused: Kafka refuses messages without a key there.
+// In a compacted topic the newest entity of each key stays, and older ones are deleted
+// eventually. Then the topic holds the state of the feed, not the feed. Duplicates are detected
+// by the IDs of the messages that are in the topic. So an entity that the feed repeats after
+// its first message was compacted away is published again after a restart. A compacted topic
+// for entities without a key is refused, because Kafka refuses messages without a key there.
 //
-// The same goes for marks, of which all are held that the topic has. A tombstone
-// has one, too, in its headers, which says that the entity is deleted; once it is
-// compacted away (delete.retention.ms), a new process takes the entity for one that
-// the topic never had. And a key that several entities share leaves the mark of one
-// of them.
+// The same holds for marks, all of which are held in memory. A tombstone has one, too, in its
+// headers, which marks the entity as deleted; once it is compacted away (delete.retention.ms),
+// a new process assumes that the topic never had the entity. If several entities share a key,
+// only the mark of one of them stays.
 //
-// In a shared topic only the messages count whose Feedbridge-Feed header names
-// the feed. For them at most the newest 16 windows of each partition are searched;
-// further back only until one is found, and all of the topic if one has a mark.
+// In a shared topic only messages whose Feedbridge-Feed header names the feed count. To load
+// their IDs at most the newest 16 windows of each partition are read; more if there is none
+// among them, until one is found; and the whole topic if one has a mark.
 //
 // # Errors
 //
-// kgo retries what Kafka calls retriable until the configured timeout. What is left of that, and
-// what is unknown (no answer, no connection, UNKNOWN_SERVER_ERROR, OUT_OF_ORDER_SEQUENCE_NUMBER,
-// an id that was idle for 7 days and is forgotten), is transient. PRODUCER_FENCED,
-// INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE are [checkpoint.ErrConflict]: another copy has
-// taken the id, or the transaction timed out. MESSAGE_TOO_LARGE is [sink.ErrTooLarge]. What a
-// person must correct is permanent, and names the cure; errors.go has the list.
+// kgo retries retriable errors until the configured timeout. If they persist, they are
+// transient, as are unknown outcomes: no answer, no connection, UNKNOWN_SERVER_ERROR,
+// OUT_OF_ORDER_SEQUENCE_NUMBER, and a transactional id that the cluster has deleted after 7
+// idle days. PRODUCER_FENCED, INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE are
+// [checkpoint.ErrConflict]: another copy has taken the id, or the transaction timed out.
+// MESSAGE_TOO_LARGE is [sink.ErrTooLarge]. An error that a person must correct is permanent,
+// and names the cure; errors.go has the list.
 //
-// After any error the sink must resume, which finds out what was stored.
+// After any error the sink must resume, which reads the stored state.
 //
 // # Permissions
 //
-// A user that is confined needs these, where T is the feed's topic, and C the one
-// for checkpoints:
+// A user needs these permissions, where T is the feed's topic, and C the one for checkpoints:
 //
 //	Read, Write            topics T and C
 //	Create                 topics T and C, unless they are there
-//	DescribeConfigs        topics T and C, to say what is wrong with them; without it a
+//	DescribeConfigs        topics T and C, to report settings that are unfit; without it a
 //	                       topic is taken to be as Kafka's defaults have it
 //	Write, Describe        transactional id feedbridge.T/<feed>, or the prefix "feedbridge."
 //	IdempotentWrite        the cluster, before Kafka 2.8

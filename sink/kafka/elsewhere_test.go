@@ -25,7 +25,7 @@ func TestCheckpointLiesInAnotherPartition(t *testing.T) {
 	commit(t, s, 0, 5)
 	busy := rare
 	busy.Feed = "busy"
-	b := connect(t, at(c)).Sink(busy)
+	b := connect(t, configFor(c)).Sink(busy)
 	resume(t, b)
 	for i := range 5 {
 		if err := b.Commit(t.Context(), sinktest.Entities(i*10, 10), sinktest.At(i*10+10)); err != nil {
@@ -64,16 +64,17 @@ func TestCheckpointOfAnotherFeedLiesInAnotherPartition(t *testing.T) {
 	}
 	topic := orders()
 	topic.Feed = "parcels"
-	_, err := connect(t, at(c)).Sink(topic).Resume(t.Context())
+	_, err := connect(t, configFor(c)).Sink(topic).Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrForeign, `checkpoint of feed "orders"`)
 }
 
-// A coordinator that loads does not say how a transaction stands. What holds the
-// partition back is another program's, and the copy that lives is left alone.
+// A coordinator that is loading does not report the state of a transaction. The transaction
+// that holds the partition back is another program's, and the copy that is alive is not
+// disturbed.
 func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -89,12 +90,12 @@ func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 	}
 }
 
-// A look ends what stands open under an id once, and never again: a living copy may
-// have gone on with it.
+// A wait aborts the open transaction of an id once, and never again: a copy that is alive may
+// have continued with the id.
 func TestALookEndsATransactionOnce(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -115,7 +116,7 @@ func TestALookEndsATransactionOnce(t *testing.T) {
 func TestCommitBeginsDuringALook(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 10 * time.Second
 	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, living)
@@ -161,7 +162,7 @@ func TestCommitBeginsDuringALook(t *testing.T) {
 	wantFeed(t, idle, 4)
 }
 
-// tell has the cluster say how a transactional id stands, unless f returns nil.
+// tell makes the cluster answer with f's state of a transactional id, unless f returns nil.
 func tell(c *kfake.Cluster, f func(id string) *kadm.DescribedTransaction) {
 	c.ControlKey(int16(kmsg.DescribeTransactions), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -188,5 +189,5 @@ func TestCheckSeesThatTheTopicIsAnotherFeeds(t *testing.T) {
 	commit(t, s, 0, 2)
 	stranger := orders()
 	stranger.Feed = "letters"
-	wantError(t, connect(t, at(c)).Sink(stranger).Check(t.Context()), true, checkpoint.ErrForeign)
+	wantError(t, connect(t, configFor(c)).Sink(stranger).Check(t.Context()), true, checkpoint.ErrForeign)
 }

@@ -21,23 +21,23 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// cures say what a person can do about an error of the brokers. An error with a
-// cure is permanent.
+// cures has, for errors of the brokers, the action by which a person can correct them. An error
+// with a cure is permanent.
 var cures = map[*kerr.Error]string{
 	kerr.ClusterAuthorizationFailed:  "this user lacks a right to the cluster; before Kafka 2.8 a producer needs IdempotentWrite on it",
 	kerr.TopicAuthorizationFailed:    "this user lacks a right to a topic; grant what the documentation lists",
 	kerr.SecurityDisabled:            "the brokers have no authorizer",
 	kerr.InvalidTransactionTimeout:   "lower transaction_timeout, or raise the brokers' transaction.max.timeout.ms",
 	kerr.InvalidRecord:               "the topic refuses the message; is it compacted, which takes no messages without a key?",
-	kerr.InvalidTopicException:       "Kafka takes no such name for a topic",
-	kerr.PolicyViolation:             "the cluster's policy forbids it; ask who runs it",
+	kerr.InvalidTopicException:       "the name of the topic is not valid in Kafka",
+	kerr.PolicyViolation:             "the cluster's policy forbids it; ask its administrator",
 	kerr.UnsupportedCompressionType:  "the brokers do not know this compression; set another one",
 	kerr.UnsupportedForMessageFormat: "the topic has message.format.version of before 0.11, which has no transactions; raise it",
 	kerr.UnsupportedSaslMechanism:    "the brokers do not offer this mechanism; check sasl.mechanism",
 	kerr.IllegalSaslState:            "the brokers expect no SASL on this port; check brokers and sasl",
 }
 
-// notices say what an error that goes by means.
+// notices explains transient errors of the brokers.
 var notices = map[*kerr.Error]string{
 	kerr.NotEnoughReplicas:            "not enough replicas of a partition are in sync; are brokers down?",
 	kerr.NotEnoughReplicasAfterAppend: "not enough replicas of a partition are in sync; are brokers down?",
@@ -52,8 +52,8 @@ func isFenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidTxnState)
 }
 
-// notKafka returns the first bytes that a server has sent which does not speak Kafka's protocol.
-// kgo takes them for the size of an answer, and has no error to match.
+// notKafka returns the first bytes of a server that does not speak Kafka's protocol. kgo reads
+// them as the size of a response, and has no error to match.
 func notKafka(err error) (text string, ok bool) {
 	_, rest, ok := strings.Cut(err.Error(), "invalid large response size ")
 	if !ok {
@@ -67,9 +67,9 @@ func notKafka(err error) (text string, ok bool) {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(size))), true
 }
 
-// diagnosis makes the errors of a cluster understandable. As a hook of every kgo client it
-// remembers why the newest attempt to connect to a broker failed: while kgo retries, a
-// request only times out.
+// diagnosis explains the errors of a cluster. As a hook of every kgo client it remembers why
+// the newest attempt to connect to a broker failed: while kgo retries, a request only times
+// out.
 type diagnosis struct {
 	cfg     Config
 	brokers string // for errors and logs
@@ -128,9 +128,9 @@ func (e *silence) Error() string {
 	return fmt.Sprintf("no answer from Kafka at %s within %v", e.brokers, e.after)
 }
 
-// explain returns an error that a person can understand for one of a request within ctx. What
-// a person has to correct is permanent.
-func (d *diagnosis) explain(ctx context.Context, err error) error {
+// explainError returns err, the error of a request within ctx, with its cause and cure. An
+// error that a person has to correct is permanent.
+func (d *diagnosis) explainError(ctx context.Context, err error) error {
 	if isKafka(err) {
 		return d.explainKafka(err)
 	}
@@ -140,7 +140,7 @@ func (d *diagnosis) explain(ctx context.Context, err error) error {
 	err = causeOf(ctx, err)
 	var quiet *silence
 	if errors.As(err, &quiet) {
-		// While franz-go tries to connect, nobody is told why it cannot.
+		// kgo does not return the reason while it retries to connect.
 		if d.refused.Load() {
 			return d.errRefused()
 		}
@@ -168,7 +168,7 @@ func (d *diagnosis) explain(ctx context.Context, err error) error {
 	case foreign && first[0] == 21: // a TLS alert
 		return feed.Permanent(fmt.Errorf("Kafka at %s expects TLS on this port; set tls.enabled, or name the port without it in brokers", d.brokers))
 	case foreign:
-		return feed.Permanent(fmt.Errorf("the server at %s is no Kafka broker: it begins with %q; check brokers", d.brokers, first))
+		return feed.Permanent(fmt.Errorf("the server at %s is not a Kafka broker: its answer begins with %q; check brokers", d.brokers, first))
 	case errors.As(err, &untrusted):
 		return feed.Permanent(fmt.Errorf("the certificate of Kafka at %s is not trusted: %w; check the brokers' names and tls.server_name, or set tls.ca_file", d.brokers, untrusted.Err))
 	case errors.As(err, &plaintext):
@@ -177,10 +177,10 @@ func (d *diagnosis) explain(ctx context.Context, err error) error {
 		return feed.Permanent(fmt.Errorf("Kafka at %s refuses the TLS connection: %w; check tls.cert_file", d.brokers, op.Err))
 	case d.refused.Load() && errors.Is(err, io.EOF):
 		return d.errRefused()
-	case errors.As(err, &eof) && d.cfg.SASL.Mechanism == "" && !d.cfg.TLS.on():
+	case errors.As(err, &eof) && d.cfg.SASL.Mechanism == "" && !d.cfg.TLS.isEnabled():
 		return fmt.Errorf("Kafka at %s closes every connection at once: does it expect TLS or SASL on this port? neither is configured", d.brokers)
 	case errors.As(err, &eof):
-		return fmt.Errorf("Kafka at %s closes every connection at once; check brokers, tls, and %s", d.brokers, d.cfg.SASL.describe())
+		return fmt.Errorf("Kafka at %s closes every connection at once; check brokers, tls, and %s", d.brokers, d.cfg.SASL.describeCredentials())
 	case errors.As(err, &op) && op.Op == "dial" && !op.Timeout():
 		return fmt.Errorf("no Kafka broker answers at %s: %w; is it running?", d.brokers, op.Err)
 	case errors.As(err, &late) && late.Timeout():
@@ -188,12 +188,12 @@ func (d *diagnosis) explain(ctx context.Context, err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("Kafka at %s has closed the connection", d.brokers)
 	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
-		return fmt.Errorf("Kafka at %s has not taken the messages within %v", d.brokers, d.cfg.Timeout)
+		return fmt.Errorf("Kafka at %s has not accepted the messages within %v", d.brokers, d.cfg.Timeout)
 	}
 	return err
 }
 
-// explainKafka is for what a broker answers.
+// explainKafka explains an error code that a broker has answered.
 func (d *diagnosis) explainKafka(err error) error {
 	var k *kerr.Error
 	errors.As(err, &k)
@@ -221,24 +221,24 @@ func errTooOld(brokers string) error {
 }
 
 func (d *diagnosis) errRefused() error {
-	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", d.brokers, d.cfg.SASL.describe()))
+	return feed.Permanent(fmt.Errorf("Kafka at %s refuses %s; check them", d.brokers, d.cfg.SASL.describeCredentials()))
 }
 
-// isKafka says whether an error is one that a broker has answered.
+// isKafka reports whether err is an error code that a broker has answered.
 func isKafka(err error) bool {
 	var k *kerr.Error
 	return errors.As(err, &k)
 }
 
-// missing reports whether an error is that a topic does not exist.
-func missing(err error) bool { return errors.Is(err, kerr.UnknownTopicOrPartition) }
+// isMissingTopic reports whether an error is that a topic does not exist.
+func isMissingTopic(err error) bool { return errors.Is(err, kerr.UnknownTopicOrPartition) }
 
-// passes reports whether an error may go away without anybody's help.
-func passes(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, errNoLeader) }
+// isTransient reports whether a retry may succeed.
+func isTransient(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, errNoLeader) }
 
 var errNoLeader = errors.New("the partition has no leader")
 
-// causeOf is the reason why ctx ended, if it did and err says no more than that.
+// causeOf returns the cause of ctx if ctx has ended and err has no other reason; otherwise err.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && err != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, kgo.ErrClientClosed)) {
 		return cause

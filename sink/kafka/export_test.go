@@ -10,7 +10,7 @@ import (
 // Log returns a partition of the sink's topic to be read back.
 func (s *Sink) Log(partition int32) *Log { return newLog(s.client, s.topic.Name, partition) }
 
-// Kept returns how many records are held for who goes on where the last Read ended.
+// Kept returns how many records are kept for a reader that continues where the last Read ended.
 func (l *Log) Kept() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *Log) Settle(ctx context.Context) error {
 // KeyOf returns an entity's key.
 func (s *Sink) KeyOf(t testing.TB, e feed.Entity) string {
 	t.Helper()
-	key, err := s.records.keyOf(e)
+	key, err := s.records.entityKey(e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func (s *Sink) AwaitEnd(t testing.TB) {
 // StoredEnds returns the ends of the topic that the newest checkpoint has.
 func (s *Sink) StoredEnds(t testing.TB) []int64 {
 	t.Helper()
-	last, err := s.inspect(t.Context())
+	last, err := s.readCheckpoint(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

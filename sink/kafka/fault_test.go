@@ -28,7 +28,7 @@ const transactionalID = "feedbridge.shop.orders/orders"
 func TestAnswerToACommitIsLostOnce(t *testing.T) {
 	t.Parallel()
 	c, w := startWired(t)
-	s := connect(t, at(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
 	var lost atomic.Int32
@@ -44,14 +44,14 @@ func TestAnswerToACommitIsLostOnce(t *testing.T) {
 func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	t.Parallel()
 	c, w := startWired(t)
-	s := connect(t, at(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
 	w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "has not resumed since its last error")
 	w.losing(nil)
-	// It has taken place, and only the checkpoint says so.
+	// The commit has taken place, and only the checkpoint shows it.
 	if cp := resume(t, s); cp.Count != 4 {
 		t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", cp)
 	}
@@ -59,13 +59,12 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	wantFeed(t, s, 5)
 }
 
-// If nobody tells what became of a commit, the sink leaves the transactional id
-// alone: to take it would make the cluster forget how a transaction that hangs had
-// ended.
+// If the outcome of a commit is unknown, the sink does not initialize the transactional id:
+// that would make the cluster forget the outcome of a hung transaction.
 func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 	t.Parallel()
 	c, w := startWired(t)
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -94,7 +93,7 @@ func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 func TestConfirmedCommitIsGone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 20 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -120,7 +119,7 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			cfg := at(c)
+			cfg := configFor(c)
 			cfg.Timeout = 20 * time.Second
 			s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 			resume(t, s)
@@ -148,14 +147,14 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 	}
 }
 
-// The cluster loses the last commits, which were another copy's, and what was
-// aborted since lies where they lay.
+// The cluster loses the last commits of another copy, and records that were aborted since have
+// their offsets.
 func TestCommitsOfAnotherCopyAreGone(t *testing.T) {
 	t.Parallel()
 	dir, saved := t.TempDir(), t.TempDir()
 	port := freePort(t)
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-	cfg := at(c)
+	cfg := configFor(c)
 	s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -200,7 +199,7 @@ func confirm(r kmsg.Request) (kmsg.Response, error, bool) {
 func TestNewClusterHasNoCoordinatorYet(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	s := connect(t, at(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	asked := 0
 	c.ControlKey(kmsg.FindCoordinator.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -239,7 +238,7 @@ func TestCommitFails(t *testing.T) {
 			t.Run(name+", "+cluster, func(t *testing.T) {
 				t.Parallel()
 				c := start()
-				cfg := at(c)
+				cfg := configFor(c)
 				cfg.Timeout = 4 * time.Second
 				s, other := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 				resume(t, s)
@@ -276,7 +275,7 @@ func TestAbortLeavesAnotherCopyAlone(t *testing.T) {
 			if version == 0 {
 				downgrade(t, c.ListenAddrs()[0])
 			}
-			cfg := at(c)
+			cfg := configFor(c)
 			cfg.Timeout = 3 * time.Second
 			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
@@ -305,7 +304,7 @@ func TestTroubleThatPassesWithinACommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			cfg := at(c)
+			cfg := configFor(c)
 			cfg.Timeout = 20 * time.Second // a busy machine takes its time
 			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
@@ -324,7 +323,7 @@ func TestTroubleThatPassesWithinACommit(t *testing.T) {
 func TestLeadersAndCoordinatorsMove(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.NumBrokers(3))
-	s := connect(t, at(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	for n := range 12 {
 		commit(t, s, n, n+1)
@@ -339,13 +338,12 @@ func TestLeadersAndCoordinatorsMove(t *testing.T) {
 	wantFeed(t, s, 12)
 }
 
-// All who ask for offsets at once are told that the leader is another. None of them
-// sees it.
+// All concurrent requests for offsets are answered with NOT_LEADER. No caller gets that error.
 func TestLeaderMovesWhileManyAskForOffsets(t *testing.T) {
 	t.Parallel()
 	const n = 8
 	c := startCluster(t)
-	conn := connect(t, at(c))
+	conn := connect(t, configFor(c))
 	s := conn.Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -365,7 +363,7 @@ func TestLeaderMovesWhileManyAskForOffsets(t *testing.T) {
 	h.Remove()
 	// It ends if it stays so.
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: -1})
-	short := at(c)
+	short := configFor(c)
 	short.Timeout = time.Second
 	_, err := connect(t, short).Sink(orders()).Resume(t.Context())
 	wantError(t, err, false, nil, "resume")
@@ -394,7 +392,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			slow, quick := at(c), at(c)
+			slow, quick := configFor(c), configFor(c)
 			slow.Timeout = patience
 			s, other := connect(t, slow).Sink(orders()), connect(t, quick).Sink(orders())
 			resume(t, s)
@@ -408,7 +406,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 				is = nil
 				wantError(t, <-failed, false, nil, "no answer from Kafka at 127.0.0.1:")
 			}
-			// The other copy ends what stands open, for it may be a dead one's.
+			// The other copy aborts the open transaction, because its copy may be dead.
 			if cp := resume(t, other); cp.Count != 2 {
 				t.Errorf("checkpoint %+v, want that of the commit before", cp)
 			}
@@ -428,7 +426,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	s, other := connect(t, at(c)).Sink(orders()), connect(t, at(c)).Sink(orders())
+	s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
 	resume(t, other)
@@ -439,7 +437,7 @@ func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 	commit(t, s, 2, 4)
 	release()
 	wantError(t, <-failed, false, checkpoint.ErrConflict)
-	// What it had begun it has aborted, so that it holds nobody back.
+	// It has aborted its open transaction, so that it does not hold other copies back.
 	if p := c.PartitionInfo("shop.orders", 0); p.LastStableOffset != p.HighWatermark {
 		t.Errorf("the last stable offset is %d of %d", p.LastStableOffset, p.HighWatermark)
 	}
@@ -459,7 +457,7 @@ func takes(id string) func(kmsg.Request) bool {
 func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -478,7 +476,7 @@ func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 	if n := asked.Hits(); n != 3 {
 		t.Errorf("asked %d times while the topic was held back, want 3", n)
 	}
-	// If it cannot be told, it does not begin.
+	// If the outcome is unknown, it does not begin.
 	silence := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeProducers}, Err: kerr.NotLeaderForPartition, Count: -1})
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(11)), false, nil, "NOT_LEADER")
 	silence.Remove()
@@ -494,7 +492,7 @@ func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 func TestCommitWaitsForTheMarkersOfTheLastOne(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	s := connect(t, at(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
 	c.ControlKey(kmsg.EndTxn.Int16(), confirm)
@@ -525,7 +523,7 @@ func TestCommitAsksOnAnotherConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, w := startWired(t)
-			cfg := at(c)
+			cfg := configFor(c)
 			cfg.Timeout = 3 * time.Second
 			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
@@ -547,8 +545,8 @@ func TestCommitAsksOnAnotherConnection(t *testing.T) {
 func TestClientsThatCommitAreClosed(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	conn := connect(t, at(c))
-	s, other := conn.Sink(orders()), connect(t, at(c)).Sink(orders())
+	conn := connect(t, configFor(c))
+	s, other := conn.Sink(orders()), connect(t, configFor(c)).Sink(orders())
 	want := func(n int, when string) {
 		t.Helper()
 		if got := conn.Producers(); got != n {
@@ -615,7 +613,7 @@ func TestCopyDiedWithinATransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			cfg := at(c)
+			cfg := configFor(c)
 			s := connect(t, cfg).Sink(orders())
 			resume(t, s)
 			commit(t, s, 0, 2)
@@ -632,7 +630,7 @@ func TestCopyDiedWithinATransaction(t *testing.T) {
 func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, living)
@@ -658,7 +656,7 @@ func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 func TestResumeLeavesALivingCopyAlone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	cfg := at(c)
+	cfg := configFor(c)
 	living, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, living)
 	ids := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
@@ -696,7 +694,7 @@ func TestBrokerRestartsWithATransactionPending(t *testing.T) {
 	dir := t.TempDir()
 	port := freePort(t)
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 15 * time.Second
 	s := connect(t, cfg).Sink(orders())
 	resume(t, s)
@@ -730,7 +728,7 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 			if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact", "max.message.bytes": test.limit}); err != nil {
 				t.Fatal(err)
 			}
-			s := connect(t, at(c)).Sink(orders())
+			s := connect(t, configFor(c)).Sink(orders())
 			resume(t, s)
 			large := sinktest.At(2)
 			large.Cursor = make([]byte, test.size)
@@ -754,7 +752,7 @@ func TestTooFewReplicasInSync(t *testing.T) {
 	if err := c.CreateTopic("shop.orders", 1, map[string]string{"min.insync.replicas": "2"}); err != nil {
 		t.Fatal(err)
 	}
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = time.Second
 	begin(t, c, "someone's", &kgo.Record{Topic: "shop.orders", Value: []byte("open")})
 	_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())

@@ -16,8 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/retry"
 )
 
-// fetchBytes is about how much one fetch gets. A batch that is larger comes
-// whole.
+// fetchBytes is about the size of one fetch. A larger batch is returned whole.
 const fetchBytes = 1 << 20
 
 // A reader reads the committed records of a partition.
@@ -25,26 +24,27 @@ type reader struct {
 	client    *client
 	topic     string
 	partition int32
-	// known is the topic as it was described last, nil if that may be wrong by now.
-	// recalled says that it was some time before the reading began.
+	// known is the newest description of the topic, nil if it may be outdated. recalled reports
+	// that it comes from the cache of a [Log].
 	known    *kadm.TopicDetail
 	recalled bool
-	// id is the topic's, once known: one that is made anew has other records.
+	// id is the topic's id, once known. A topic that was deleted and created again has another
+	// one.
 	id *kadm.TopicID
-	// size is how many bytes that which was fetched last takes in the cluster.
+	// size is the stored size of the last fetch, in bytes.
 	size int64
-	// byID says that the topic was asked for by its id, so that the answer is about no
-	// other of its name.
+	// byID reports that the last fetch named the topic by its id, so the answer cannot be about
+	// another topic of the same name.
 	byID bool
 }
 
-// fetch returns committed records from an offset on and before another, with
-// perhaps some more, and the offset behind what it has read, which may be
-// transaction markers and aborted records alone. It waits for a partition that has
-// no leader, or another one, and for a broker that withholds its answer because of a quota.
-func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
+// fetchRecords returns committed records from offset from up to offset to, and possibly some
+// more, with the next offset to read. There may be no records: an offset range can have only
+// transaction markers and aborted records. It waits while a partition has no leader or changes
+// it, and while a broker withholds its answer because of a quota.
+func (r *reader) fetchRecords(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
 	caller := ctx
-	ctx, cancel := r.client.bounded(caller)
+	ctx, cancel := r.client.withRequestTimeout(caller)
 	defer func() { cancel() }()
 	withheld, report := time.Duration(0), r.client.cfg.Timeout
 	backoff := retry.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
@@ -57,7 +57,7 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 			r.recalled = false
 			return records, next, nil
 		case err == nil:
-			// The broker may have been deposed as the leader, and have no more.
+			// The broker may no longer be the leader, and may not have newer records.
 			r.known = nil
 		case errors.As(err, &throttled):
 			// The broker answers, so the time starts over. kgo sends it nothing for
@@ -67,16 +67,16 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 				report *= 2
 			}
 			cancel()
-			ctx, cancel = r.client.within(caller, r.client.cfg.Timeout+throttled.wait)
+			ctx, cancel = r.client.withTimeout(caller, r.client.cfg.Timeout+throttled.wait)
 			continue
 		default:
 			r.known = nil
 			if known && !errors.Is(err, kerr.OffsetOutOfRange) {
 				continue // its leader may be another by now
 			}
-			// A topic that was there when the reading began is waited for: a broker that
-			// has just begun may not have heard of it.
-			if !passes(err) || r.recalled && missing(err) {
+			// If the topic existed when the read began, retry: a broker that has just started
+			// may not know it yet.
+			if !isTransient(err) || r.recalled && isMissingTopic(err) {
 				return nil, 0, causeOf(ctx, err)
 			}
 		}
@@ -89,21 +89,21 @@ func (r *reader) fetch(ctx context.Context, from, to int64, atMost int32) ([]*kg
 	}
 }
 
-// throttledError reports that a broker has answered a fetch without any partition, as it does for
-// a client that is over its quota. It takes the next fetch after some time.
+// throttledError reports that a broker has answered a fetch without any partition, as it does
+// for a client that is over its quota. The client may fetch again after wait.
 type throttledError struct{ wait time.Duration }
 
 func (e *throttledError) Error() string {
 	return fmt.Sprintf("the broker withholds records for %v, as this client is over its quota", e.wait)
 }
 
-// errAnew reports that a topic is not the one that was read.
-var errAnew = errors.New("was deleted and created anew while it was read")
+// errRecreated reports that a topic is not the one that was read before.
+var errRecreated = errors.New("was deleted and created again while it was read")
 
-// find returns the broker that leads the partition.
-func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
+// findLeader returns the broker that leads the partition.
+func (r *reader) findLeader(ctx context.Context) (*kgo.Broker, error) {
 	if r.known == nil {
-		d, err := r.client.describe(ctx, r.topic)
+		d, err := r.client.describeTopic(ctx, r.topic)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
 	}
 	switch {
 	case *r.id != r.known.ID:
-		return nil, fmt.Errorf("topic %s %w", r.topic, errAnew)
+		return nil, fmt.Errorf("topic %s %w", r.topic, errRecreated)
 	case int(r.partition) >= len(r.known.Partitions):
 		return nil, fmt.Errorf("topic %s has no partition %d any more", r.topic, r.partition)
 	case r.known.Partitions[r.partition].Leader < 0:
@@ -124,12 +124,12 @@ func (r *reader) find(ctx context.Context) (*kgo.Broker, error) {
 }
 
 func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([]*kgo.Record, int64, error) {
-	got, err := r.ask(ctx, from, atMost, 100*time.Millisecond)
+	got, err := r.requestFetch(ctx, from, atMost, 100*time.Millisecond)
 	if err != nil {
 		return nil, 0, err
 	}
 	var behind int64
-	got.RecordBatches, behind = before(got.RecordBatches, to)
+	got.RecordBatches, behind = cutBatches(got.RecordBatches, to)
 	r.size = int64(len(got.RecordBatches))
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: r.topic, Partition: r.partition,
@@ -137,10 +137,10 @@ func (r *reader) fetchOnce(ctx context.Context, from, to int64, atMost int32) ([
 	return read.Records, max(next, behind), read.Err
 }
 
-// ask asks the partition's leader for what there is from an offset on, and has it wait
-// for something if there is nothing.
-func (r *reader) ask(ctx context.Context, from int64, atMost int32, wait time.Duration) (*kmsg.FetchResponseTopicPartition, error) {
-	leader, err := r.find(ctx)
+// requestFetch sends a fetch from an offset on to the partition's leader. If there are no
+// records, the leader waits for some for the time wait.
+func (r *reader) requestFetch(ctx context.Context, from int64, atMost int32, wait time.Duration) (*kmsg.FetchResponseTopicPartition, error) {
+	leader, err := r.findLeader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (r *reader) ask(ctx context.Context, from int64, atMost int32, wait time.Du
 	req.MaxWaitMillis = int32(wait.Milliseconds())
 	req.MinBytes = 1
 	req.MaxBytes = math.MaxInt32 // the partition's limit is the one that counts
-	req.IsolationLevel = stable.isolation
+	req.IsolationLevel = stableOffset.isolation
 	req.SessionEpoch = -1 // a request without a session
 	t := kmsg.NewFetchRequestTopic()
 	t.Topic, t.TopicID = r.topic, r.known.ID
@@ -178,10 +178,10 @@ func (r *reader) ask(ctx context.Context, from int64, atMost int32, wait time.Du
 	return got, kerr.ErrorForCode(got.ErrorCode)
 }
 
-// before cuts off the batches that start at an offset or behind it, so that they
-// are not unpacked, which is most of the work. If there are any it returns where the
-// first of them starts, too: there is nothing between it and what is left.
-func before(batches []byte, to int64) (left []byte, behind int64) {
+// cutBatches removes the batches that start at offset to or behind it, so that they need not be
+// decompressed, which is most of the work. If there are any, next is the offset at which the
+// first of them starts: there are no records between it and the remaining batches.
+func cutBatches(batches []byte, to int64) (left []byte, next int64) {
 	// The offset and the length behind it are followed by the leader's epoch and
 	// the format. Before format 2 the offset is that of a batch's end.
 	const header, format = 12, 16
@@ -195,12 +195,12 @@ func before(batches []byte, to int64) (left []byte, behind int64) {
 	return batches, 0
 }
 
-// scan calls visit for the committed records of a partition from an offset on and
-// before another, until it says to stop.
-func (c *client) scan(ctx context.Context, topic string, partition int32, from, to int64, visit func(*kgo.Record) (bool, error)) error {
+// scanRecords calls visit for the committed records of a partition from offset from up to
+// offset to, until visit returns false.
+func (c *client) scanRecords(ctx context.Context, topic string, partition int32, from, to int64, visit func(*kgo.Record) (bool, error)) error {
 	r := reader{client: c, topic: topic, partition: partition}
 	for from < to {
-		records, next, err := r.fetch(ctx, from, to, fetchBytes)
+		records, next, err := r.fetchRecords(ctx, from, to, fetchBytes)
 		if err != nil {
 			return err
 		}

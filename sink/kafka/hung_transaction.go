@@ -14,26 +14,25 @@ import (
 	"github.com/feedbridge/feedbridge/retry"
 )
 
-// This file is all that feedbridge does about KAFKA-20734. It can be deleted, with its
+// This file has everything that feedbridge does about KAFKA-20734. It can be deleted, with its
 // callers, when no supported broker has that bug any more.
 //
-// Kafka 4 may take a transaction for ended and leave it open in partitions that have no
-// leader when the coordinator writes the markers of its end, as when brokers crash. Such a
-// transaction hangs: read_committed consumers do not get past it, no timeout ends it, and
-// the next transaction of its producer in that partition joins it, so that both
-// are committed, or both aborted. A transaction of the same producer without records, on
-// the same partitions and with the same end, ends it properly. That takes no rights but
-// those of any commit.
+// When a transaction ends while some of its partitions have no leader, as when brokers crash,
+// the coordinator of Kafka 4 may report it as ended and leave it open in those partitions. Such
+// a transaction hangs: read_committed consumers do not get past it, no timeout ends it, and the
+// next transaction of its producer in that partition joins it, so that both are committed, or
+// both aborted. An empty transaction of the same producer, on the same partitions and with the
+// same outcome, ends it properly. It needs only the permissions of a commit.
 //
-// As soon as somebody initializes the transactional id, its coordinator forgets how the
-// hung transaction had ended. So:
+// As soon as the transactional id is initialized, its coordinator forgets the outcome of the
+// hung transaction. So:
 //
-//   - before an id is reused: a sink initializes its id only while nothing is open in the
-//     feed's partitions, and waits once more after it (beforeReuse);
+//   - before an id is reused: a sink initializes its id only while no transaction is open in
+//     the feed's partitions, and waits for that again after it (beforeReuse);
 //   - after a commit: the next commit of the same sink waits until the markers of
 //     the last one are written (afterCommit, awaitEnd);
-//   - while Resume waits for a partition: a hung transaction of the feed is ended as the
-//     coordinator says that it ended (find).
+//   - while Resume waits for a partition: a hung transaction of the feed is ended with the
+//     outcome that the coordinator reports (endIfHung).
 
 // hungTransaction finds and ends hung transactions of a feed's transactional id.
 type hungTransaction struct {
@@ -42,15 +41,15 @@ type hungTransaction struct {
 	topic        string
 	checkpoints  *checkpointStore
 	transactions *transactions
-	// unsure reports that the last commit may hang; ended gets whether it ended soon.
+	// unsure reports that the last commit may hang; ended receives whether it ended soon.
 	unsure bool
 	ended  <-chan bool
 	cure   *cure // nil unless one is under way
 }
 
-// cure is an empty transaction that ends a hung one. It is under way from when the
-// transactional id is initialized for it: from then on the coordinator no longer tells how
-// the hung transaction had ended.
+// cure is an empty transaction that ends a hung one. It begins when the transactional id is
+// initialized for it: from then on the coordinator no longer reports the outcome of the hung
+// transaction.
 type cure struct {
 	producer *kgo.Client
 	where    kadm.TopicsSet
@@ -76,28 +75,28 @@ func (o outcome) String() string {
 // transactions of version 2, whether or not they are turned on. No fixed version is known.
 func (h *hungTransaction) possible() bool { return h.client.mayHang.Load() }
 
-// beforeReuse returns an error unless every transaction is ended in the feed's partitions.
-// The sink has just initialized its id, which aborted what was open; that may hang, and the
-// next commit would commit it.
+// beforeReuse returns an error unless every transaction has ended in the feed's partitions. The
+// sink has just initialized its id, which aborted its open transaction; that one may hang, and
+// the next commit would commit it.
 func (h *hungTransaction) beforeReuse(ctx context.Context) error {
 	if !h.possible() {
 		return nil
 	}
-	if _, err := h.wait(h.client.cfg.Checkpoints, h.checkpoints.place.partition).toEnd(ctx, nil); err != nil {
+	if _, err := h.newStableWait(h.client.cfg.Checkpoints, h.checkpoints.location.partition).toEnd(ctx, nil); err != nil {
 		return err
 	}
-	d, err := h.client.describe(ctx, h.topic)
+	d, err := h.client.describeTopic(ctx, h.topic)
 	switch {
-	case missing(err):
+	case isMissingTopic(err):
 		return nil // the commit reports it, unless it has no entities
 	case err != nil:
 		return err
 	}
-	_, err = h.wait(d.Topic, d.Partitions.Numbers()...).toEnd(ctx, nil)
+	_, err = h.newStableWait(d.Topic, d.Partitions.Numbers()...).toEnd(ctx, nil)
 	return err
 }
 
-func (h *hungTransaction) wait(topic string, partitions ...int32) stableWait {
+func (h *hungTransaction) newStableWait(topic string, partitions ...int32) stableWait {
 	return stableWait{h.client, topic, partitions, h.client.cfg.Timeout, nil}
 }
 
@@ -116,7 +115,7 @@ func (h *hungTransaction) afterCommit(ctx context.Context, written kadm.Offsets)
 	}
 	answer := make(chan bool, 1)
 	h.ended = answer
-	ctx, cancel := h.client.within(context.WithoutCancel(ctx), endsWithin)
+	ctx, cancel := h.client.withTimeout(context.WithoutCancel(ctx), endsWithin)
 	go func() {
 		defer cancel()
 		for topic, partitions := range written {
@@ -125,7 +124,7 @@ func (h *hungTransaction) afterCommit(ctx context.Context, written kadm.Offsets)
 			for n, last := range partitions {
 				numbers, behind = append(numbers, n), append(behind, last.At)
 			}
-			if _, err := h.wait(topic, numbers...).upTo(ctx, behind); err != nil {
+			if _, err := h.newStableWait(topic, numbers...).upTo(ctx, behind); err != nil {
 				answer <- false
 				return
 			}
@@ -134,8 +133,8 @@ func (h *hungTransaction) afterCommit(ctx context.Context, written kadm.Offsets)
 	}()
 }
 
-// errHangs is a reason to resume, which ends the hung transaction.
-var errHangs = errors.New("the last commit is not ended in all partitions, though the cluster takes it for ended")
+// errHangs reports that the last commit hangs. The next Resume ends it.
+var errHangs = errors.New("the last commit is not ended in all partitions, though the cluster reports it as ended")
 
 // awaitEnd waits until the last commit of this sink is ended wherever it wrote. It returns
 // an error if it hangs, or if the cluster does not report it for twice the timeout.
@@ -170,7 +169,7 @@ func (h *hungTransaction) awaitEnd(ctx context.Context) error {
 // lastEnded reports whether the last commit of this sink is ended wherever it wrote. It
 // returns errHangs if it never will be.
 func (h *hungTransaction) lastEnded(ctx context.Context) (bool, error) {
-	now, err := h.id.state(ctx)
+	now, err := h.id.describeTransaction(ctx)
 	if err != nil || now.State == "PrepareCommit" { // then the markers are being written
 		return false, err
 	}
@@ -188,18 +187,18 @@ type openPartition struct {
 	epoch     int16
 }
 
-// stillOpen returns where a producer has a transaction open, among the partitions of
-// the feed's topic and the partition of its checkpoint.
+// stillOpen returns the partitions in which a producer has a transaction open, among those of
+// the feed's topic and that of its checkpoint.
 func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]openPartition, error) {
-	ctx, cancel := h.client.within(ctx, h.client.grace())
+	ctx, cancel := h.client.withTimeout(ctx, h.client.graceTime())
 	defer cancel()
 	var asked kadm.TopicsSet
-	asked.Add(h.client.cfg.Checkpoints, h.checkpoints.place.partition)
-	d, err := h.client.describe(ctx, h.topic)
+	asked.Add(h.client.cfg.Checkpoints, h.checkpoints.location.partition)
+	d, err := h.client.describeTopic(ctx, h.topic)
 	switch {
 	case err == nil:
 		asked.Add(h.topic, d.Partitions.Numbers()...)
-	case !missing(err):
+	case !isMissingTopic(err):
 		return nil, err
 	}
 	producers, err := h.client.admin.DescribeProducers(ctx, asked)
@@ -223,45 +222,45 @@ func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]open
 	return open, nil
 }
 
-// find ends the feed's transaction if it hangs; now is the state of the transactional id.
+// endIfHung ends the feed's transaction if it hangs; now is the state of the transactional id.
 // It does nothing if the outcome is unknown.
 //
-// If the process dies between the two requests of the cure, the outcome is
-// forgotten, and the next Resume aborts the transaction where it hangs. After an error
-// the sink's next Resume goes on with the cure.
-func (h *hungTransaction) find(ctx context.Context, now *kadm.DescribedTransaction) error {
+// If the process dies between the two requests of the cure, the outcome is lost, and the next
+// Resume aborts the transaction where it hangs. After an error the sink's next Resume continues
+// the cure.
+func (h *hungTransaction) endIfHung(ctx context.Context, now *kadm.DescribedTransaction) error {
 	if !h.possible() {
 		return nil
 	}
-	where, how, err := h.hanging(ctx, now)
+	where, how, err := h.findHung(ctx, now)
 	if err != nil || len(where) == 0 {
 		return nil
 	}
-	// If the state is the same still, no transaction was under way meanwhile, and the open
-	// one was not a living copy's.
-	again, err := h.id.state(ctx)
+	// If the state is unchanged, no transaction was in progress meanwhile, so the open one does
+	// not belong to a copy that is alive.
+	again, err := h.id.describeTransaction(ctx)
 	if err != nil || !sameTransaction(again, now) {
 		return nil
 	}
 	h.client.log.Warn("ending a transaction that the cluster has left open in some partitions",
 		"transactional_id", h.id.name, "partitions", fmt.Sprint(where), "outcome", how)
-	h.transactions.close()
+	h.transactions.closeProducer()
 	p, err := h.client.newProducer(h.id.name, defaultBatch)
 	if err != nil {
 		return err
 	}
 	h.cure = &cure{p, where, how}
-	return h.goOn(ctx)
+	return h.continueCure(ctx)
 }
 
-// hanging returns the partitions in which the feed's transaction hangs, if it ended in
+// findHung returns the partitions in which the feed's transaction hangs, if it ended in
 // the same way in all of them.
-func (h *hungTransaction) hanging(ctx context.Context, now *kadm.DescribedTransaction) (where kadm.TopicsSet, how outcome, err error) {
+func (h *hungTransaction) findHung(ctx context.Context, now *kadm.DescribedTransaction) (where kadm.TopicsSet, how outcome, err error) {
 	open, err := h.stillOpen(ctx, now.ProducerID)
 	if err != nil || len(open) == 0 {
 		return nil, aborted, err
 	}
-	newest, err := h.checkpoints.current(ctx)
+	newest, err := h.checkpoints.readNewest(ctx)
 	if err != nil {
 		return nil, aborted, err
 	}
@@ -277,13 +276,13 @@ func (h *hungTransaction) hanging(ctx context.Context, now *kadm.DescribedTransa
 	return where, how, nil
 }
 
-// outcomeOf returns how a hung transaction ended, as far as the current state of its
-// transactional id tells. In version 2 each transaction has an epoch of its own, and its end
-// raises it by one. In version 1 the transactions of a client have one epoch, and
+// outcomeOf returns the outcome of a hung transaction, as far as it follows from the current
+// state of its transactional id. In version 2 each transaction has an epoch of its own, and its
+// end raises it by one. In version 1 the transactions of a client have one epoch, and
 // initializing the id raises it.
 //
-// A transaction whose checkpoint is committed was committed, whoever has initialized the id
-// since. While its end is under way it does not hang.
+// A transaction whose checkpoint is committed was committed, even if another copy has
+// initialized the id since. While its end is under way it does not hang.
 func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2, hasCheckpoint bool) (_ outcome, known bool) {
 	if hasCheckpoint && (now.State == "CompleteCommit" || now.State == "CompleteAbort" || now.State == "Empty") {
 		return committed, true
@@ -297,36 +296,36 @@ func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2, hasCheckpo
 	case "CompleteAbort":
 		return aborted, last
 	case "Empty":
-		// Somebody has initialized the id since, which aborts an open transaction. A
-		// committed one is ended before anybody does so, except by a copy that does so at
-		// the moment of the commit, or that died between the two requests of a cure; its
-		// checkpoint may tell.
+		// The id was initialized since, which aborts an open transaction. A copy initializes it
+		// only after committed transactions have ended, with two exceptions: it did so at the
+		// moment of the commit, or it died between the two requests of a cure. Then the
+		// checkpoint may show the outcome.
 		return aborted, epoch < now.ProducerEpoch
 	}
 	return aborted, false
 }
 
-// curing reports whether a cure has begun and is not done.
-func (h *hungTransaction) curing() bool { return h.cure != nil }
+// hasCure reports whether a cure has begun and has not ended.
+func (h *hungTransaction) hasCure() bool { return h.cure != nil }
 
-// drop forgets a cure that another copy has completed. To go on with it would disturb that
+// dropCure discards a cure that another copy has completed. To continue it would disturb that
 // copy.
-func (h *hungTransaction) drop() {
+func (h *hungTransaction) dropCure() {
 	if h.cure != nil {
 		h.client.closeProducer(h.cure.producer)
 		h.cure = nil
 	}
 }
 
-// goOn does the rest of the cure that is under way.
-func (h *hungTransaction) goOn(ctx context.Context) error {
+// continueCure completes the current cure.
+func (h *hungTransaction) continueCure(ctx context.Context) error {
 	c := h.client
-	// The caller's end does not come between the two requests.
-	ctx, cancel := c.within(context.WithoutCancel(ctx), 3*c.cfg.Timeout)
+	// The end of the caller's context must not cancel the second request.
+	ctx, cancel := c.withTimeout(context.WithoutCancel(ctx), 3*c.cfg.Timeout)
 	defer cancel()
 	err := initProducerID(ctx, h.cure.producer)
 	if err == nil {
-		err = h.cure.end(ctx, h.id.name)
+		err = h.cure.endHung(ctx, h.id.name)
 	}
 	switch {
 	case err == nil:
@@ -335,12 +334,13 @@ func (h *hungTransaction) goOn(ctx context.Context) error {
 	default:
 		return causeOf(ctx, err)
 	}
-	h.drop()
+	h.dropCure()
 	return nil
 }
 
-// end makes a transaction of the partitions without any record, and ends it.
-func (c *cure) end(ctx context.Context, transactionalID string) error {
+// endHung makes an empty transaction on the partitions, and ends it with the outcome of the
+// hung one.
+func (c *cure) endHung(ctx context.Context, transactionalID string) error {
 	id, epoch, err := c.producer.ProducerID(ctx)
 	if err != nil {
 		return err

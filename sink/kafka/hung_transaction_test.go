@@ -17,7 +17,7 @@ func TestOutcomeOfAHangingTransaction(t *testing.T) {
 		want     string
 	}{
 		{"CompleteCommit", 7, true, "commit"},
-		{"CompleteCommit", 8, true, unknown}, // of the one before the last nobody knows
+		{"CompleteCommit", 8, true, unknown}, // the outcome of the one before the last is unknown
 		{"CompleteCommit", 6, false, "commit"},
 		{"CompleteCommit", 7, false, unknown}, // another client's, which may have aborted it
 		{"CompleteAbort", 7, true, "abort"},
@@ -40,7 +40,7 @@ func TestOutcomeOfAHangingTransaction(t *testing.T) {
 	}
 }
 
-// So it has if its checkpoint stands.
+// It was committed if its checkpoint is.
 func TestOutcomeOfAHangingTransactionWhoseCheckpointStands(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]bool{"CompleteCommit": true, "CompleteAbort": true, "Empty": true, "PrepareCommit": false, "PrepareAbort": false, "Ongoing": false} {
@@ -51,12 +51,12 @@ func TestOutcomeOfAHangingTransactionWhoseCheckpointStands(t *testing.T) {
 	}
 	c := committer{1, 6}
 	for _, test := range []struct {
-		cp   stored
+		cp   storedCheckpoint
 		want bool
 	}{
-		{stored{by: c, byBefore: committer{1, 5}}, true},
-		{stored{by: c, byBefore: c}, false}, // of version 1, and either may hang
-		{stored{by: committer{2, 6}}, false},
+		{storedCheckpoint{by: c, byBefore: committer{1, 5}}, true},
+		{storedCheckpoint{by: c, byBefore: c}, false}, // of version 1, and either may hang
+		{storedCheckpoint{by: committer{2, 6}}, false},
 	} {
 		if got := test.cp.committedBy(c); got != test.want {
 			t.Errorf("%+v was committed by %+v: %v, want %v", test.cp, c, got, test.want)

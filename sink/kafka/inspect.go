@@ -6,26 +6,26 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 )
 
-// Checkpoint returns the checkpoint that the topic has, with the errors of
-// Resume, but that of another feed is returned as it is if this feed has none. It
-// changes nothing: a topic that is missing is an empty one.
+// Checkpoint returns the stored checkpoint, with the errors of Resume. If this feed has none
+// and another feed has one, it returns that one. It changes nothing; a topic that is missing
+// counts as empty.
 func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 	var cp checkpoint.Checkpoint
-	err := s.do(ctx, func(ctx context.Context) error {
-		last, err := s.inspect(ctx)
+	err := s.withExplainedErrors(ctx, func(ctx context.Context) error {
+		last, err := s.readCheckpoint(ctx)
 		if err != nil {
 			return err
 		}
 		if last.data != nil {
-			if cp, err = decode(last.data, s.topic.Feed); err != nil {
+			if cp, err = decodeCheckpoint(last.data, s.topic.Feed); err != nil {
 				return err
 			}
 		}
-		d, err := s.client.describe(ctx, s.topic.Name)
+		d, err := s.client.describeTopic(ctx, s.topic.Name)
 		switch {
-		case missing(err) && cp.Count == 0:
+		case isMissingTopic(err) && cp.Count == 0:
 			return nil
-		case missing(err):
+		case isMissingTopic(err):
 			return s.check.errGone()
 		case err != nil:
 			return err
@@ -34,13 +34,13 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return err
 		}
 		if last.data != nil {
-			return s.check.stayLost(ctx, d, last.ends)
+			return s.check.confirmLost(ctx, d, last.ends)
 		}
 		ends, err := s.check.waitStable(ctx, d, nil, nil)
 		if err != nil {
 			return err
 		}
-		written, err := s.dedupe.written(ctx, d, ends)
+		written, err := s.dedupe.hasMessages(ctx, d, ends)
 		if err == nil && written {
 			err = s.errMissing()
 		}
@@ -52,30 +52,30 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 	return cp, nil
 }
 
-// inspect returns the newest checkpoint of the feed; of another feed, if the topic
-// is not shared and has none of this one; and none.
-func (s *Sink) inspect(ctx context.Context) (stored, error) {
-	feeds, err := s.checkpoints.find(ctx, false, s.client.cfg.Timeout, nil)
-	if missing(err) {
-		return stored{}, nil
+// readCheckpoint returns the newest checkpoint of the feed; that of another feed, if the topic
+// is not shared and has none of this one; or the zero value.
+func (s *Sink) readCheckpoint(ctx context.Context) (storedCheckpoint, error) {
+	feeds, err := s.checkpoints.findCheckpoints(ctx, false, s.client.cfg.Timeout, nil)
+	if isMissingTopic(err) {
+		return storedCheckpoint{}, nil
 	}
 	if err != nil {
-		return stored{}, err
+		return storedCheckpoint{}, err
 	}
 	return s.checkpoints.newestOf(feeds), nil
 }
 
-// Check says what would keep a Resume and a Commit from working, without changing
-// anything: a topic that is missing and may be created is fine.
+// Check returns an error if a Resume or a Commit would fail. It changes nothing. A topic that
+// is missing and may be created is no error.
 func (s *Sink) Check(ctx context.Context) error {
-	return s.do(ctx, func(ctx context.Context) error {
+	return s.withExplainedErrors(ctx, func(ctx context.Context) error {
 		c := s.client
-		feeds, err := s.checkpoints.find(ctx, false, c.cfg.Timeout, nil)
+		feeds, err := s.checkpoints.findCheckpoints(ctx, false, c.cfg.Timeout, nil)
 		switch {
-		case missing(err) && s.topic.Create:
+		case isMissingTopic(err) && s.topic.Create:
 			err = missingCheckpointTopic(c, s.topic.Replication).mayCreate(ctx)
 		case err == nil:
-			err = s.checkpoints.foreign(feeds)
+			err = s.checkpoints.checkForeign(feeds)
 		}
 		if err != nil {
 			return err
@@ -83,23 +83,23 @@ func (s *Sink) Check(ctx context.Context) error {
 		if err := s.transactions.id.mayUse(ctx); err != nil {
 			return err
 		}
-		d, err := c.describe(ctx, s.topic.Name)
-		if missing(err) && s.topic.Create {
-			return s.check.missing().mayCreate(ctx)
+		d, err := c.describeTopic(ctx, s.topic.Name)
+		if isMissingTopic(err) && s.topic.Create {
+			return s.check.missingTopic().mayCreate(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		_, err = s.check.fit(ctx, d)
+		_, err = s.check.checkFit(ctx, d)
 		return err
 	})
 }
 
-// Forgets returns what in the topic's configuration takes messages of the feed
-// away in time; nothing if it keeps all of them, or if this user may not see it.
-func (s *Sink) Forgets(ctx context.Context) (limits []string, err error) {
-	err = s.do(ctx, func(ctx context.Context) error {
-		limits, err = s.check.forgets(ctx)
+// RetentionLimits returns the settings of the topic by which messages of the feed are deleted
+// in time; none if it keeps all of them, or if this user may not see the configuration.
+func (s *Sink) RetentionLimits(ctx context.Context) (limits []string, err error) {
+	err = s.withExplainedErrors(ctx, func(ctx context.Context) error {
+		limits, err = s.check.retentionLimits(ctx)
 		return err
 	})
 	return limits, err

@@ -12,18 +12,17 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// Key says where an entity's key is: "/a/b" is a JSON Pointer (RFC 6901) into
-// the body, "header:Name" is the first header of that name, and the empty Key
-// is none.
+// Key is the location of an entity's key: "/a/b" is a JSON Pointer (RFC 6901) into the body,
+// "header:Name" is the first header of that name, and the empty Key means no key.
 //
-// What the pointer leads to must be a string, whose text is the key, or a
-// number, true or false, which are taken as they stand in the body. If an object
-// has the same name twice, its first value counts.
+// The value at the pointer must be a string, whose text is the key, or a number, true or false,
+// which are used as written in the body. If an object has the same name twice, its first value
+// counts.
 type Key string
 
 const headerKey = "header:"
 
-// ParseKey returns an error for what is no Key.
+// ParseKey parses a Key. It returns an error if s is not valid.
 func ParseKey(s string) (Key, error) {
 	switch name, isHeader := strings.CutPrefix(s, headerKey); {
 	case s == "":
@@ -46,7 +45,7 @@ func (k *Key) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// pointer returns the names that a JSON Pointer has.
+// pointer returns the unescaped names of a JSON Pointer.
 func pointer(s string) ([]string, error) {
 	if badEscape.MatchString(s) {
 		return nil, fmt.Errorf("%q: in a JSON pointer a ~ is written ~0, and a / within a name ~1", s)
@@ -60,11 +59,11 @@ func pointer(s string) ([]string, error) {
 
 var badEscape = regexp.MustCompile(`~([^01]|$)`)
 
-// keyer returns the key of an entity, or an error that says why it has none.
+// keyer returns the key of an entity, or an error with the reason why it has none.
 type keyer func(feed.Entity) ([]byte, error)
 
-// keyer is nil for no key.
-func (k Key) keyer() keyer {
+// newKeyer returns a function that finds the key, nil for the empty Key.
+func (k Key) newKeyer() keyer {
 	if k == "" {
 		return nil
 	}
@@ -84,7 +83,7 @@ func (k Key) keyer() keyer {
 	return func(e feed.Entity) ([]byte, error) {
 		d := json.NewDecoder(bytes.NewReader(e.Body))
 		d.UseNumber()
-		key, err := at(d, names)
+		key, err := findValue(d, names)
 		switch {
 		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(e.Body)) == 0:
 			return nil, errors.New("its body is empty")
@@ -99,10 +98,10 @@ func (k Key) keyer() keyer {
 	}
 }
 
-// Find returns a function that finds the key of a message, whoever wrote it; ok is
-// false if it has none. For the empty Key it is nil.
+// Find returns a function that finds the key of a message, of feedbridge or of another program;
+// ok is false if it has none. For the empty Key it returns nil.
 func (k Key) Find() func(header feed.Header, body []byte) (key string, ok bool) {
-	of := k.keyer()
+	of := k.newKeyer()
 	if of == nil {
 		return nil
 	}
@@ -117,15 +116,15 @@ var (
 	errNoText  = errors.New("no text")
 )
 
-// at reads on to the place that names lead to, and returns what is there. It
-// reads no further than that.
-func at(d *json.Decoder, names []string) ([]byte, error) {
+// findValue returns the text of the value that names lead to. It reads the body only up to that
+// value.
+func findValue(d *json.Decoder, names []string) ([]byte, error) {
 	t, err := d.Token()
 	if err != nil {
 		return nil, err
 	}
 	if len(names) == 0 {
-		return text(t)
+		return keyText(t)
 	}
 	switch t {
 	case json.Delim('{'):
@@ -135,18 +134,18 @@ func at(d *json.Decoder, names []string) ([]byte, error) {
 				return nil, err
 			}
 			if name == names[0] {
-				return at(d, names[1:])
+				return findValue(d, names[1:])
 			}
-			if err := skip(d); err != nil {
+			if err := skipValue(d); err != nil {
 				return nil, err
 			}
 		}
 	case json.Delim('['):
 		for i := 0; d.More(); i++ {
 			if fmt.Sprint(i) == names[0] {
-				return at(d, names[1:])
+				return findValue(d, names[1:])
 			}
-			if err := skip(d); err != nil {
+			if err := skipValue(d); err != nil {
 				return nil, err
 			}
 		}
@@ -160,13 +159,13 @@ func at(d *json.Decoder, names []string) ([]byte, error) {
 	return nil, errNothing
 }
 
-func skip(d *json.Decoder) error {
+func skipValue(d *json.Decoder) error {
 	var ignored json.RawMessage
 	return d.Decode(&ignored)
 }
 
-// text is what a key is made of.
-func text(t json.Token) ([]byte, error) {
+// keyText returns the key for a JSON value.
+func keyText(t json.Token) ([]byte, error) {
 	switch v := t.(type) {
 	case string:
 		return []byte(v), nil

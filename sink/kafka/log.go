@@ -21,61 +21,60 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// Log is a partition of a topic to be read back, whoever wrote it. The position of
-// a message is its offset, so there are gaps where markers of transactions are, and
-// what was aborted. It is safe for concurrent use.
+// Log reads a partition of a topic back, including messages of other programs. The position of
+// a message is its offset, so there are gaps where transaction markers and aborted records are.
+// It is safe for concurrent use.
 //
-// A cluster that elects an unclean leader gives the offsets of what it loses to
-// other messages, and nobody can tell.
+// A cluster that elects an unclean leader gives the offsets of lost messages to new ones. A Log
+// cannot detect that.
 type Log struct {
 	client    *client
 	topic     string
 	partition int32
 
-	// stored is about how many bytes a record takes as the cluster stores it, and
-	// unpacked how many it takes here.
+	// stored is the approximate size of a record in the cluster, in bytes, and unpacked its
+	// size in memory.
 	stored, unpacked atomic.Int64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	checked time.Time  // when the topic was last found to be fit
 	fit     kadm.TopicID
-	found   found
-	// rest belongs to who goes on where the last read ended, for as long as expiry
-	// runs.
+	found   foundTopic
+	// rest is kept for a reader that continues where the last Read ended, until expiry fires.
 	rest   rest
 	expiry *time.Timer
 }
 
-// found is the topic as it was found last.
-type found struct {
+// foundTopic is the newest description of the topic.
+type foundTopic struct {
 	kadm.TopicDetail
-	// at is when the cluster last described it so, or answered to its id.
+	// at is when the cluster last returned it, or answered to its id.
 	at time.Time
-	// end is that of the last span, and high the offset behind the newest record then,
-	// be it committed or not.
+	// end is the end of the last span, and high the offset behind the newest record at that
+	// time, committed or not.
 	end, high int64
-	ids       ids
+	ids       fetchKey
 }
 
-// ids says whether a cluster is asked for what a topic has by the topic's id, or, before
-// Kafka 3.1, by its name, so that nobody can tell whether the answer is about one that
-// was made anew. It is not known before it was asked.
-type ids int
+// fetchKey is how a fetch names the topic: by id, or before Kafka 3.1 by name, so that the
+// answer may be about a topic that was deleted and created again. It is unknown (0) before the
+// first fetch.
+type fetchKey int
 
 const (
-	_ ids = iota
+	_ fetchKey = iota
 	byID
 	byName
 )
 
-// rest is what the last read has left of what was fetched. The next page begins with
-// it, which the cluster would have to send once more, and whole batches of it.
+// rest has the records that were fetched and not read by the last Read. The next page begins
+// with them; without it the cluster would have to send their whole batches again.
 type rest struct {
 	id       kadm.TopicID
 	from, to int64
 	records  []*kgo.Record
-	// bytes is how many are held for them, which are those of all that came with them:
-	// what a batch is unpacked to is one piece.
+	// bytes is the memory that is held for them: that of all records of the fetch, because the
+	// records of a batch share one piece of memory.
 	bytes int64
 }
 
@@ -86,32 +85,31 @@ func newLog(c *client, topic string, partition int32) *Log {
 	return l
 }
 
-// Span returns which offsets the partition has: from the oldest that is left to
-// before the oldest transaction that is not ended. The epoch is that of the
-// topic's id; before Kafka 2.8 topics have none, and it is always the same. A topic
-// or partition that is not there is [feed.ErrNoTopic], and a compacted topic is
-// refused: its messages vanish from the middle.
+// Span returns the range of the partition's offsets: from the oldest message up to the last
+// stable offset. The epoch is made from the topic's id; before Kafka 2.8 topics have none, and
+// it is always the same. If the topic or partition does not exist, the error matches
+// [feed.ErrNoTopic]. A compacted topic is refused: compaction deletes messages from its middle.
 func (l *Log) Span(ctx context.Context) (feed.Span, error) {
-	span, err := l.span(ctx)
+	span, err := l.readSpan(ctx)
 	if err != nil {
-		return feed.Span{}, fmt.Errorf("look at the positions: %w", l.explain(ctx, err))
+		return feed.Span{}, fmt.Errorf("find the oldest and the newest message: %w", l.explainError(ctx, err))
 	}
 	return span, nil
 }
 
-func (l *Log) span(ctx context.Context) (feed.Span, error) {
-	if span, ok := l.glance(ctx); ok {
+func (l *Log) readSpan(ctx context.Context) (feed.Span, error) {
+	if span, ok := l.fetchSpan(ctx); ok {
 		return span, nil
 	}
-	d, err := l.check(ctx)
+	d, err := l.checkTopic(ctx)
 	if err != nil {
 		return feed.Span{}, err
 	}
 	var at [2]int64
 	var asked errgroup.Group
-	for i, of := range []boundary{first, stable} {
+	for i, of := range []offsetSpec{firstOffset, stableOffset} {
 		asked.Go(func() error {
-			offsets, err := l.client.offsets(ctx, l.topic, []int32{l.partition}, of)
+			offsets, err := l.client.listOffsets(ctx, l.topic, []int32{l.partition}, of)
 			if err == nil {
 				at[i] = offsets[0]
 			}
@@ -137,35 +135,35 @@ func spanOf(id kadm.TopicID, first, stable int64) feed.Span {
 	}
 }
 
-// glance is span by one request in place of three: whoever fetches from the end of a
-// partition learns both its ends, and that it is that of the same topic. It is not ok if
-// the cluster has to be asked in full.
-func (l *Log) glance(ctx context.Context) (_ feed.Span, ok bool) {
+// fetchSpan returns the span with one request in place of three: the answer to a fetch from the
+// end of the partition has both its ends, and confirms the topic's id. ok is false if readSpan
+// has to make all requests.
+func (l *Log) fetchSpan(ctx context.Context) (_ feed.Span, ok bool) {
 	l.mu.Lock()
 	was, fit := l.found, l.isFit()
 	l.mu.Unlock()
 	if !fit || was.ids == byName || was.high == 0 || was.Partitions[l.partition].Leader < 0 {
 		return feed.Span{}, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, glanceFor)
+	ctx, cancel := context.WithTimeout(ctx, fetchSpanTimeout)
 	defer cancel()
 	r := reader{client: l.client, topic: l.topic, partition: l.partition, known: &was.TopicDetail}
 	now := time.Now()
-	got, err := r.ask(ctx, was.high, 1, 0)
+	got, err := r.requestFetch(ctx, was.high, 1, 0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.found.ID != was.ID:
 		return feed.Span{}, false
 	case err != nil:
-		// Another broker may lead it now, or it is another topic, or none.
+		// The leader may have changed, or the topic was deleted.
 		return feed.Span{}, false
 	case !r.byID:
 		l.found.ids = byName
 		return feed.Span{}, false
 	case got.LastStableOffset < was.end:
-		// A leader that is new at it may not know yet how much is committed. To the other
-		// requests it does not say so before it knows.
+		// A new leader may not know the last stable offset yet. It answers the other requests
+		// only when it does.
 		return feed.Span{}, false
 	}
 	l.found.at, l.found.ids = now, byID
@@ -174,98 +172,97 @@ func (l *Log) glance(ctx context.Context) (_ feed.Span, ok bool) {
 	return spanOf(was.ID, got.LogStartOffset, got.LastStableOffset), true
 }
 
-// glanceFor is how long a glance may take, so that a leader that is gone does not cost
-// all the time that there is.
-const glanceFor = time.Second
+// fetchSpanTimeout is the time limit of fetchSpan, so that a leader that is gone does not use
+// up the caller's time.
+const fetchSpanTimeout = time.Second
 
-// Read returns the committed messages from one offset on and before another, which
-// is at most the end of the partition's span. It holds about a thousand of them at
-// once, a megabyte as the cluster stores them, or a few megabytes as they are here; at
-// least one batch, which is unpacked whole. For who goes on where the last Read ended, or
-// was left, it fetches twice as many, and keeps for seconds what is behind the end: a
-// cluster takes longer to be asked than to answer with more.
+// Read returns the committed messages from offset from up to offset to, which is at most the
+// end of the partition's span. It holds at most about 1000 of them at once, 1 MiB as stored in
+// the cluster, or a few MiB in memory; and at least one batch, which is decompressed whole. If
+// a reader continues where the last Read ended or was stopped, it fetches twice as many, and
+// keeps the records behind to for two seconds: a request costs more than a larger response.
 func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
-		d, recalled, err := l.recall(ctx)
+		d, recalled, err := l.cachedTopic(ctx)
 		r := reader{client: l.client, topic: l.topic, partition: l.partition, known: &d, recalled: recalled}
 		for next := int64(from); err == nil && next < int64(to); {
-			had, goesOn := l.kept(d.ID, next)
+			had, continues := l.restFrom(d.ID, next)
 			switch {
 			case had.to > next:
-			case goesOn:
-				had, err = l.load(ctx, &r, next, next+2*loadRecords)
+			case continues:
+				had, err = l.loadRange(ctx, &r, next, next+2*recordsPerLoad)
 			default:
-				had, err = l.load(ctx, &r, next, min(int64(to), next+loadRecords))
+				had, err = l.loadRange(ctx, &r, next, min(int64(to), next+recordsPerLoad))
 			}
 			for i, k := range had.records {
-				// Whoever leaves at a record goes on with it.
-				if k.Offset >= int64(to) || !yield(record(k), nil) {
-					l.keep(rest{d.ID, min(next, int64(to)), had.to, had.records[i:], had.bytes})
+				// A reader that stops at a record continues with it.
+				if k.Offset >= int64(to) || !yield(toFeedRecord(k), nil) {
+					l.keepRest(rest{d.ID, min(next, int64(to)), had.to, had.records[i:], had.bytes})
 					return
 				}
 				next = k.Offset + 1
 			}
 			if next = had.to; next >= int64(to) {
-				l.keep(rest{id: d.ID, from: int64(to), to: next})
+				l.keepRest(rest{id: d.ID, from: int64(to), to: next})
 			}
 		}
-		if errors.Is(err, errAnew) || missing(err) && !errors.Is(err, feed.ErrNoTopic) {
+		if errors.Is(err, errRecreated) || isMissingTopic(err) && !errors.Is(err, feed.ErrNoTopic) {
 			err = fmt.Errorf("%w (%w)", feed.ErrNoTopic, err)
 		}
 		if err != nil {
-			yield(feed.Record{}, fmt.Errorf("read: %w", l.explain(ctx, err)))
+			yield(feed.Record{}, fmt.Errorf("read: %w", l.explainError(ctx, err)))
 		}
 	}
 }
 
-// recall returns the topic as it was found last if that was a moment ago, and otherwise
-// as it is.
-func (l *Log) recall(ctx context.Context) (d kadm.TopicDetail, recalled bool, err error) {
+// cachedTopic returns the newest description of the topic, and reads it again if it is older
+// than topicCacheTime.
+func (l *Log) cachedTopic(ctx context.Context) (d kadm.TopicDetail, recalled bool, err error) {
 	l.mu.Lock()
-	d, recalled = l.found.TopicDetail, l.found.ids == byID && l.isFit() && time.Since(l.found.at) < recallFor
+	d, recalled = l.found.TopicDetail, l.found.ids == byID && l.isFit() && time.Since(l.found.at) < topicCacheTime
 	l.mu.Unlock()
 	if !recalled {
-		d, err = l.check(ctx)
+		d, err = l.checkTopic(ctx)
 	}
 	return d, recalled, err
 }
 
-// recallFor is for how long a reader goes by what was found before. The cluster answers
-// to the topic's id, so it is never another one that is read.
-const recallFor = time.Second
+// topicCacheTime is how long a description of the topic is used. The cluster answers to the
+// topic's id, so another topic is never read.
+const topicCacheTime = time.Second
 
 const (
-	// keptFor is how long the rest of a read waits for who goes on with it, and
-	// keptBytes how much it may take.
-	keptFor   = 2 * time.Second
-	keptBytes = 4 << 20
+	// restLifetime is how long the rest of a Read is kept for a reader that continues there,
+	// and maxRestBytes the most memory that it may take.
+	restLifetime = 2 * time.Second
+	maxRestBytes = 4 << 20
 )
 
-// keep keeps r for the page behind it, if it is not too large, and the topic can be told
-// from one that is made anew.
-func (l *Log) keep(r rest) {
+// keepRest keeps r for the next page, if it is not too large, and the topic has an id, so that
+// it is not confused with one that is created again.
+func (l *Log) keepRest(r rest) {
 	if r.id == (kadm.TopicID{}) {
 		return
 	}
-	if r.bytes > keptBytes {
+	if r.bytes > maxRestBytes {
 		r = rest{id: r.id, from: r.from, to: r.from}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rest = r
 	if l.expiry == nil {
-		l.expiry = time.AfterFunc(keptFor, func() {
+		l.expiry = time.AfterFunc(restLifetime, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.rest = rest{}
 		})
 	}
-	l.expiry.Reset(keptFor)
+	l.expiry.Reset(restLifetime)
 }
 
-// kept returns what was kept from an offset on, if something was. It says whether who
-// reads there goes on where the last read ended.
-func (l *Log) kept(id kadm.TopicID, from int64) (_ rest, goesOn bool) {
+// restFrom returns the kept records from an offset on. continues reports whether a reader at
+// that offset continues where the last Read ended.
+func (l *Log) restFrom(id kadm.TopicID, from int64) (_ rest, continues bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.rest
@@ -277,18 +274,17 @@ func (l *Log) kept(id kadm.TopicID, from int64) (_ rest, goesOn bool) {
 	return r, true
 }
 
-// loadRecords is about how many records are read at once.
-const loadRecords = 1000
+// recordsPerLoad is about how many records are read at once.
+const recordsPerLoad = 1000
 
-// load returns records from an offset on and before another, with perhaps some
-// more.
-func (l *Log) load(ctx context.Context, r *reader, from, to int64) (rest, error) {
+// loadRange returns records from offset from up to offset to, and possibly some more.
+func (l *Log) loadRange(ctx context.Context, r *reader, from, to int64) (rest, error) {
 	for {
-		// Batches may be unpacked to a thousand times their size, and the last of them
-		// to more than is asked for.
-		n := min(to-from, max(1, keptBytes*3/4/l.unpacked.Load()))
+		// Decompressed batches may have a thousand times their stored size, and the last one
+		// may have more records than requested.
+		n := min(to-from, max(1, maxRestBytes*3/4/l.unpacked.Load()))
 		size := min(fetchBytes, n*l.stored.Load()*5/4)
-		records, next, err := r.fetch(ctx, from, from+n, int32(size))
+		records, next, err := r.fetchRecords(ctx, from, from+n, int32(size))
 		if err == nil {
 			got := rest{from: from, to: next, records: records}
 			for _, k := range records {
@@ -304,8 +300,8 @@ func (l *Log) load(ctx context.Context, r *reader, from, to int64) (rest, error)
 		if !errors.Is(err, kerr.OffsetOutOfRange) {
 			return rest{}, err
 		}
-		// Retention has taken them, perhaps this moment.
-		start, lost := l.client.offsets(ctx, l.topic, []int32{l.partition}, first)
+		// Retention has deleted them, perhaps during this read.
+		start, lost := l.client.listOffsets(ctx, l.topic, []int32{l.partition}, firstOffset)
 		switch {
 		case lost != nil:
 			return rest{}, lost
@@ -318,18 +314,18 @@ func (l *Log) load(ctx context.Context, r *reader, from, to int64) (rest, error)
 	}
 }
 
-// heldBeside is about what a record takes beside its key, its value and its headers.
+// heldBeside is about the memory of a record without its key, value and headers, in bytes.
 const heldBeside = 512
 
-// record is a message as it is read back.
-func record(r *kgo.Record) feed.Record {
+// toFeedRecord converts a record of Kafka.
+func toFeedRecord(r *kgo.Record) feed.Record {
 	return feed.Record{
-		Position: uint64(r.Offset), Time: r.Timestamp, Header: fields(r.Headers), Body: r.Value, Key: r.Key, Tombstone: r.Value == nil,
+		Position: uint64(r.Offset), Time: r.Timestamp, Header: headerFields(r.Headers), Body: r.Value, Key: r.Key, Tombstone: r.Value == nil,
 	}
 }
 
-// fields is a record's headers as a list. Its values share one piece of memory.
-func fields(headers []kgo.RecordHeader) feed.Header {
+// headerFields converts the headers of a record. The values share one piece of memory.
+func headerFields(headers []kgo.RecordHeader) feed.Header {
 	size := 0
 	for _, h := range headers {
 		size += len(h.Value)
@@ -345,12 +341,12 @@ func fields(headers []kgo.RecordHeader) feed.Header {
 	return list
 }
 
-// check returns the topic as the cluster describes it, or an error if it cannot be
+// checkTopic returns the topic as the cluster describes it, or an error if it cannot be
 // read back.
-func (l *Log) check(ctx context.Context) (kadm.TopicDetail, error) {
-	d, err := l.client.describe(ctx, l.topic)
+func (l *Log) checkTopic(ctx context.Context) (kadm.TopicDetail, error) {
+	d, err := l.client.describeTopic(ctx, l.topic)
 	switch {
-	case missing(err):
+	case isMissingTopic(err):
 		return d, fmt.Errorf("%w (%w)", feed.ErrNoTopic, err)
 	case err != nil:
 		return d, err
@@ -364,7 +360,7 @@ func (l *Log) check(ctx context.Context) (kadm.TopicDetail, error) {
 	if known {
 		return d, nil
 	}
-	config, err := l.client.config(ctx, l.topic)
+	config, err := l.client.topicConfig(ctx, l.topic)
 	if err != nil {
 		return d, err
 	}
@@ -377,28 +373,29 @@ func (l *Log) check(ctx context.Context) (kadm.TopicDetail, error) {
 	return d, nil
 }
 
-// isFit says whether the topic that was found last is known to be fit. The caller has
-// locked mu.
+// isFit reports whether the topic that was found last is known to be fit. The caller has locked
+// mu.
 func (l *Log) isFit() bool { return l.fit == l.found.ID && time.Since(l.checked) < recheck }
 
-func (l *Log) explain(ctx context.Context, err error) error {
+func (l *Log) explainError(ctx context.Context, err error) error {
 	if !errors.Is(err, feed.ErrNoTopic) {
-		err = l.client.explain(ctx, err)
+		err = l.client.explainError(ctx, err)
 	}
 	return fmt.Errorf("topic %q: %w", l.topic, err)
 }
 
-// errCompacted says that a compacted topic cannot be read back. It does not tell to
-// change that: the topic would lose by its age what its programs count on.
+// errCompacted returns the error that a compacted topic cannot be read back. It does not
+// suggest to change cleanup.policy: other programs may need the newest message of each key, and
+// retention would delete it.
 func (l *Log) errCompacted(policy string) error {
 	if l.topic == l.client.cfg.Checkpoints {
 		return errors.New("it has the checkpoints of feeds, and no entities; name the topic of a feed")
 	}
-	return fmt.Errorf("it is compacted (cleanup.policy=%s), so that messages vanish from its middle; name a topic that is not", policy)
+	return fmt.Errorf("it is compacted (cleanup.policy=%s), so messages are deleted from its middle; name a topic that is not compacted", policy)
 }
 
-// noPartition says that a topic lacks the partition that is to be read. It matches
-// [feed.ErrNoTopic]: there is nothing to read.
+// noPartition reports that a topic does not have the partition that is to be read. It matches
+// [feed.ErrNoTopic]: there are no messages.
 type noPartition struct {
 	wanted int32
 	has    int

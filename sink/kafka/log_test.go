@@ -34,7 +34,7 @@ func shop(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, *kafka.Conn) {
 	if err := c.CreateTopic("shop.orders", 2, nil); err != nil {
 		t.Fatal(err)
 	}
-	return c, connect(t, at(c))
+	return c, connect(t, configFor(c))
 }
 
 // produce writes to partition 1 of the orders, each body by itself.
@@ -57,7 +57,7 @@ func bodies(all []feed.Record) (text string) {
 	return text
 }
 
-// wantLog checks the positions of a log and what lies there.
+// wantLog checks the positions and messages of a log.
 func wantLog(t *testing.T, log sinktest.Log, first, end uint64, text string) {
 	t.Helper()
 	span := spanOf(t, log)
@@ -93,7 +93,7 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLog(t, log, 5, 6, "5:c ")
-	// What is gone is passed over.
+	// Deleted messages are skipped.
 	for to, text := range map[uint64]string{6: "5:c ", 5: "", 3: ""} {
 		if got := bodies(records(t, log.Log, 0, to)); got != text {
 			t.Errorf("before %d: %q, want %q", to, got, text)
@@ -146,7 +146,7 @@ func TestLogHasWhatIsCommittedAlone(t *testing.T) {
 	end(begin(t, c, "x", r("torn")), kgo.TryAbort)       // 4, and a marker
 	wantLog(t, log, 0, 6, "0:a 1:b 2:c ")
 	open := begin(t, c, "y", r("d"))
-	// It holds back what comes behind it, which may yet be followed by its marker.
+	// It holds back the records behind it, before its marker is written.
 	produce(t, c, nil, "e")
 	wantLog(t, log.Log, 0, 6, "0:a 1:b 2:c ")
 	end(open, kgo.TryCommit)
@@ -160,7 +160,7 @@ func TestLogOfACompactedTopicIsRefused(t *testing.T) {
 		if err := c.CreateTopic("shop.orders", 1, map[string]string{"cleanup.policy": policy}); err != nil {
 			t.Fatal(err)
 		}
-		log := connect(t, at(c)).Log("shop.orders", 0)
+		log := connect(t, configFor(c)).Log("shop.orders", 0)
 		_, err := log.Span(t.Context())
 		wantError(t, err, true, nil, "it is compacted (cleanup.policy="+policy+")", "name a topic that is not")
 		for _, err := range log.Read(t.Context(), 0, 1) {
@@ -255,7 +255,7 @@ func TestLogOfATopicThatIsMadeAnewIsOfOneTopic(t *testing.T) {
 				var all []feed.Record
 				for r, err := range log.Read(t.Context(), 1, 4) {
 					if err != nil {
-						wantError(t, err, false, feed.ErrNoTopic, "was deleted and created anew while it was read")
+						wantError(t, err, false, feed.ErrNoTopic, "was deleted and created again while it was read")
 						break
 					}
 					all = append(all, r)
@@ -355,7 +355,7 @@ func TestSpanIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// What is read ahead is not held for a reader that has left.
+// Prefetched records are not kept for a reader that has stopped.
 func TestLogForgetsWhatNobodyGoesOnWith(t *testing.T) {
 	t.Parallel()
 	c, conn := shop(t)
@@ -367,8 +367,8 @@ func TestLogForgetsWhatNobodyGoesOnWith(t *testing.T) {
 	until(t, func() bool { return log.Kept() == 0 })
 }
 
-// A cluster before Kafka 2.8 gives topics no ids. One that was made anew cannot be told
-// there, so nothing is kept that may be another's.
+// A cluster before Kafka 2.8 gives topics no ids. A topic that was created again cannot be
+// detected there, so no records are kept: they could be another topic's.
 func TestLogOfATopicThatIsMadeAnewWithoutIDs(t *testing.T) {
 	t.Parallel()
 	c, conn := shop(t, kfake.MaxVersions(kversion.V2_7_0()))
@@ -386,7 +386,7 @@ func TestLogOfATopicThatIsMadeAnewWithoutIDs(t *testing.T) {
 	}
 }
 
-// What is kept of a batch begins where its reader left.
+// The kept part of a batch begins where its reader stopped.
 func TestLogIsReadFromInFrontOfWhatIsKept(t *testing.T) {
 	t.Parallel()
 	c, conn := shop(t)
@@ -423,9 +423,9 @@ func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
 	}
 }
 
-// A page takes from the cluster about what it needs, however well it compresses. Who
-// reads page by page is given them from larger fetches, and nothing comes twice, also if
-// who reads looks behind the page and leaves.
+// A page takes from the cluster about what it needs, however well it compresses. Sequential
+// readers get their pages from larger fetches, and no record is fetched twice, even if a reader
+// looks behind the page and stops.
 func TestPagesAreFetchedOnce(t *testing.T) {
 	t.Parallel()
 	const batches, size, page = 60, 90, 30
@@ -513,7 +513,7 @@ func TestTopicIsMadeAnewWhileALogIsRead(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			wantError(t, err, false, nil, "was deleted and created anew while it was read")
+			wantError(t, err, false, nil, "was deleted and created again while it was read")
 			return
 		}
 	}
@@ -563,7 +563,7 @@ func TestLeaderMovesWhileALogIsRead(t *testing.T) {
 func TestLogWhileTheBusIsAway(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, kfake.Ports(freePort(t)))
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	log := connect(t, cfg).Log("shop.orders", 1)
 	if err := c.CreateTopic("shop.orders", 2, nil); err != nil {
@@ -601,7 +601,7 @@ func TestRightsToReadBack(t *testing.T) {
 	if err := errors.Join(c.CreateTopic("shop.orders", 1, nil), c.CreateTopic("shop.parcels", 1, nil)); err != nil {
 		t.Fatal(err)
 	}
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.SASL = kafka.SASL{Mechanism: kafka.Plain, Username: "fb", Password: "right"}
 	conn := connect(t, cfg)
 	wantLog(t, conn.Log("shop.orders", 0), 0, 0, "")
@@ -664,7 +664,7 @@ func TestLogIsCancelledWhileItIsRead(t *testing.T) {
 func BenchmarkLog(b *testing.B) {
 	const total, size = 50_000, 500
 	c := startCluster(b)
-	s := connect(b, at(c)).Sink(orders())
+	s := connect(b, configFor(c)).Sink(orders())
 	resume(b, s)
 	for n := 0; n < total; n += size {
 		entities := sinktest.Entities(n, size)
@@ -744,7 +744,7 @@ func TestLogHoldsLittleOfWhatCompressesWell(t *testing.T) {
 	}
 }
 
-// One that is made anew is looked at as if for the first time.
+// A topic that was created again is checked as a new one.
 func TestLogOfATopicThatIsMadeAnewCompacted(t *testing.T) {
 	t.Parallel()
 	c, conn := shop(t)

@@ -55,7 +55,7 @@ func TestTopicHasLostMessages(t *testing.T) {
 			if topic.Key = key; key != "" {
 				topic.Partitions = 3
 			}
-			cfg := at(c)
+			cfg := configFor(c)
 			cfg.Timeout = 2 * time.Second
 			s := connect(t, cfg).Sink(topic)
 			resume(t, s)
@@ -172,7 +172,7 @@ func TestOldMessagesAreDeleted(t *testing.T) {
 	}
 }
 
-// A checkpoint of an older version does not say where the topic ends.
+// A checkpoint of an older version does not have the ends of the topic.
 func TestCheckpointWithoutEnds(t *testing.T) {
 	t.Parallel()
 	s, c, more := open(t, orders())
@@ -213,7 +213,7 @@ func sameOffset(t *testing.T, further bool) {
 	dir, saved := t.TempDir(), t.TempDir()
 	port := freePort(t)
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-	cfg := at(c)
+	cfg := configFor(c)
 	s, idle := connect(t, cfg).Sink(orders()), connect(t, cfg).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
@@ -299,7 +299,7 @@ func TestDeposedLeaderOfTheTopicIsNoLoss(t *testing.T) {
 					return resp, nil, true
 				})
 			}
-			cfg := at(c)
+			cfg := configFor(c)
 			cfg.Timeout = time.Second
 			test.look(t, connect(t, cfg).Sink(orders()))
 			if n := answers.Load(); n <= test.stale {
@@ -320,7 +320,7 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 			dir, saved := t.TempDir(), t.TempDir()
 			port := freePort(t)
 			c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-			conn := connect(t, at(c))
+			conn := connect(t, configFor(c))
 			s, idle := conn.Sink(orders()), conn.Sink(orders())
 			resume(t, s)
 			commit(t, s, 0, 2)
@@ -342,7 +342,7 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 			c = startCluster(t, kfake.DataDir(saved), kfake.Ports(port))
 			n := 2 + refilled
 			if refilled > 0 {
-				other := connect(t, at(c)).Sink(orders())
+				other := connect(t, configFor(c)).Sink(orders())
 				resume(t, other)
 				commit(t, other, 2, n)
 			}

@@ -110,7 +110,7 @@ func countFetches(c *kfake.Cluster, before int64) *atomic.Int32 {
 	return n
 }
 
-// A feed's newest message may lie far behind those of others.
+// A feed's newest message may be far behind those of others.
 func TestSharedTopicIsSearchedUntilAMessageIsFound(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -130,7 +130,7 @@ func TestSharedTopicIsSearchedUntilAMessageIsFound(t *testing.T) {
 			topic, parcels := orders(), orders()
 			topic.Shared, topic.Window = true, 10
 			parcels.Shared, parcels.Feed = true, "parcels"
-			s, other := connect(t, at(c)).Sink(topic), connect(t, at(c)).Sink(parcels)
+			s, other := connect(t, configFor(c)).Sink(topic), connect(t, configFor(c)).Sink(parcels)
 			resume(t, s)
 			commitMarked(t, s, test.entities, len(test.entities))
 			resume(t, other)
@@ -141,7 +141,7 @@ func TestSharedTopicIsSearchedUntilAMessageIsFound(t *testing.T) {
 				commit(t, s, 12, 12+test.late)
 			}
 			early := countFetches(c, 150) // the reach is 160 of some 420
-			fresh := connect(t, at(c)).Sink(topic)
+			fresh := connect(t, configFor(c)).Sink(topic)
 			resume(t, fresh)
 			if n := fresh.IDs().Len(); n != test.ids {
 				t.Errorf("%d IDs are known, want %d", n, test.ids)

@@ -13,10 +13,10 @@ import (
 	"github.com/feedbridge/feedbridge/retry"
 )
 
-// describe returns the partitions of a topic, its id, which is zero before Kafka 2.8, and the
+// describeTopic returns the partitions of a topic, its id, which is zero before Kafka 2.8, and the
 // rights of this user. A topic that does not exist is [kerr.UnknownTopicOrPartition].
-func (c *client) describe(ctx context.Context, topic string) (kadm.TopicDetail, error) {
-	ctx, cancel := c.bounded(ctx)
+func (c *client) describeTopic(ctx context.Context, topic string) (kadm.TopicDetail, error) {
+	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
 	topics, err := c.admin.ListTopicsWithInternal(kadm.WithAuthorizedOps(ctx), topic)
 	if err != nil {
@@ -34,22 +34,22 @@ func (c *client) describe(ctx context.Context, topic string) (kadm.TopicDetail, 
 	return d, d.Err
 }
 
-// Which offset of a partition is asked for.
-type boundary struct {
+// offsetSpec selects an offset of a partition in a ListOffsets request.
+type offsetSpec struct {
 	timestamp int64
 	isolation int8
 }
 
 var (
-	first  = boundary{-2, 0} // of the oldest record that is left
-	end    = boundary{-1, 0} // behind the newest record, be it committed or not
-	stable = boundary{-1, 1} // before the oldest transaction that is not ended
+	firstOffset  = offsetSpec{-2, 0} // of the oldest record
+	endOffset    = offsetSpec{-1, 0} // behind the newest record, committed or not
+	stableOffset = offsetSpec{-1, 1} // last stable offset: before the oldest open transaction
 )
 
-// offsets returns a boundary of partitions of a topic, in their order. It waits for a
-// partition that has another leader.
-func (c *client) offsets(ctx context.Context, topic string, partitions []int32, of boundary) ([]int64, error) {
-	ctx, cancel := c.bounded(ctx)
+// listOffsets returns the selected offset of each partition, in their order. It retries while a
+// partition changes its leader.
+func (c *client) listOffsets(ctx context.Context, topic string, partitions []int32, of offsetSpec) ([]int64, error) {
+	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
 	t := kmsg.NewListOffsetsRequestTopic()
 	t.Topic = topic
@@ -62,7 +62,7 @@ func (c *client) offsets(ctx context.Context, topic string, partitions []int32, 
 	req.ReplicaID, req.IsolationLevel, req.Topics = -1, of.isolation, []kmsg.ListOffsetsRequestTopic{t}
 	backoff := retry.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
-		offsets, err := c.offsetsOnce(ctx, req)
+		offsets, err := c.listOffsetsOnce(ctx, req)
 		// kgo retries NOT_LEADER for only one of several concurrent requests, so retry here. A
 		// leader that was just elected does not know its offsets at first.
 		if !errors.Is(err, kerr.NotLeaderForPartition) && !errors.Is(err, kerr.OffsetNotAvailable) || backoff.Wait(ctx) != nil {
@@ -71,7 +71,7 @@ func (c *client) offsets(ctx context.Context, topic string, partitions []int32, 
 	}
 }
 
-func (c *client) offsetsOnce(ctx context.Context, req *kmsg.ListOffsetsRequest) ([]int64, error) {
+func (c *client) listOffsetsOnce(ctx context.Context, req *kmsg.ListOffsetsRequest) ([]int64, error) {
 	resp, err := req.RequestWith(ctx, c.kgo)
 	if err != nil {
 		return nil, causeOf(ctx, err)
@@ -97,10 +97,10 @@ func (c *client) offsetsOnce(ctx context.Context, req *kmsg.ListOffsetsRequest) 
 	return offsets, nil
 }
 
-// config returns the configuration of a topic; nothing if this user may not see
-// it, for nothing breaks without.
-func (c *client) config(ctx context.Context, topic string) (map[string]string, error) {
-	ctx, cancel := c.bounded(ctx)
+// topicConfig returns the configuration of a topic; an empty map if this user may not see it,
+// because the defaults can be assumed.
+func (c *client) topicConfig(ctx context.Context, topic string) (map[string]string, error) {
+	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
 	all, err := c.admin.DescribeTopicConfigs(ctx, topic)
 	if err == nil && len(all) == 1 {

@@ -11,12 +11,12 @@ import (
 	"github.com/feedbridge/feedbridge/credential"
 )
 
-// minAge is how old what a client knows of topics may be at least before it asks
-// again after a broker has said that it is wrong.
-const minAge = 250 * time.Millisecond
+// metadataMinAge is the shortest time between two metadata requests of a client, also after a
+// broker has answered that the metadata is outdated.
+const metadataMinAge = 250 * time.Millisecond
 
-// options returns the options that every client has. It reads every file once,
-// so that one that cannot be read is an error now and not a puzzle later.
+// options returns the options of every kgo client. It reads every file once, so that a file
+// that cannot be read is an error at the start.
 func (c Config) options(log *slog.Logger) ([]kgo.Opt, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
@@ -26,12 +26,12 @@ func (c Config) options(log *slog.Logger) ([]kgo.Opt, error) {
 		kgo.DialTimeout(c.Timeout),
 		kgo.RequestTimeoutOverhead(c.Timeout),
 		kgo.RetryTimeout(c.Timeout),
-		// Topics are created and looked at by people and other programs, too.
-		kgo.MetadataMinAge(minAge),
-		// This program's own affairs are its own.
+		// Topics are created and changed by other programs, too.
+		kgo.MetadataMinAge(metadataMinAge),
+		// Do not push client metrics (KIP-714).
 		kgo.DisableClientMetrics(),
 	}
-	if c.TLS.on() {
+	if c.TLS.isEnabled() {
 		settings, err := c.TLS.settings()
 		if err != nil {
 			return nil, err
@@ -48,8 +48,8 @@ func (c Config) options(log *slog.Logger) ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-// codecs are what batches are compressed with: if a broker does not know it,
-// with nothing.
+// codecs returns the codecs for batches, in order of preference: none if a broker does not
+// support the configured one.
 func (c Compression) codecs() []kgo.CompressionCodec {
 	switch c {
 	case Gzip:
@@ -73,9 +73,8 @@ func (t TLS) settings() (*tls.Config, error) {
 	return settings, nil
 }
 
-// logger takes the log of franz-go. Most of what goes wrong comes back as an error
-// too, and is reported there; so nothing of it is worth more than a warning, and a
-// warning of it nothing.
+// logger writes kgo's log to an [slog.Logger]. kgo also returns most of its errors, and they
+// are reported there. So its errors are logged as warnings, and its warnings as debug messages.
 type logger struct{ log *slog.Logger }
 
 // returned are the errors in franz-go's log that always come back: from a request,

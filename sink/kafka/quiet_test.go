@@ -14,7 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// What an error of ours says stands in the log once.
+// A returned error is not logged a second time.
 func TestClientSaysNothingTwice(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -40,7 +40,7 @@ func TestClientSaysNothingTwice(t *testing.T) {
 	// One copy takes over from another, whichever way transactions are begun.
 	for _, start := range []func(testing.TB, ...kfake.Opt) *kfake.Cluster{startCluster, downgraded} {
 		c := start(t)
-		a, b := open(at(c)), open(at(c))
+		a, b := open(configFor(c)), open(configFor(c))
 		s, other := a.Sink(orders()), b.Sink(orders())
 		resume(t, s)
 		commit(t, s, 0, 2)
@@ -52,7 +52,7 @@ func TestClientSaysNothingTwice(t *testing.T) {
 	}
 
 	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "fb", "right"))
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.SASL = kafka.SASL{Mechanism: kafka.ScramSHA512, Username: "fb", Password: "wrong"}
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, Err: kerr.SaslAuthenticationFailed, Count: -1}) // kfake hangs up
 	a := open(cfg)

@@ -23,7 +23,7 @@ import (
 func TestFetchOverTheQuota(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	s := connect(t, at(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	for n := range 6 {
 		commit(t, s, n, n+1)
@@ -40,7 +40,7 @@ func TestFetchOverTheQuota(t *testing.T) {
 		resp.ThrottleMillis = 400
 		return resp, nil, true
 	})
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = time.Second
 	fresh := connect(t, cfg).Sink(orders())
 	if cp := resume(t, fresh); cp.Count != 6 || fresh.IDs().Len() != 6 {
@@ -59,12 +59,12 @@ func TestOffsetsAreNotAvailableAfterAnElection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			s := connect(t, at(c)).Sink(orders())
+			s := connect(t, configFor(c)).Sink(orders())
 			resume(t, s)
 			commit(t, s, 0, 3)
 			const errors = 12
 			h := c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.OffsetNotAvailable, Count: errors})
-			fresh := connect(t, at(c)).Sink(orders())
+			fresh := connect(t, configFor(c)).Sink(orders())
 			if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
 				t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
 			}
@@ -79,7 +79,7 @@ func TestOffsetsAreNotAvailableAfterAnElection(t *testing.T) {
 func TestFetchIsWithheldForLong(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	s := connect(t, at(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
 	c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -89,7 +89,7 @@ func TestFetchIsWithheldForLong(t *testing.T) {
 		return resp, nil, true
 	})
 	var out lockedBuffer
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = time.Second
 	conn, err := kafka.Connect(t.Context(), cfg, slog.New(slog.NewTextHandler(&out, nil)))
 	if err != nil {

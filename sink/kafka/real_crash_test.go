@@ -86,8 +86,8 @@ func TestRealTransactionOfADeadCopyIsEnded(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 3)
 
-	// What is left when the process is gone, at the worst moment: all is written,
-	// and nothing is said of the end.
+	// The state after a crash at the worst moment: all records are written, and the transaction
+	// is not ended.
 	dead := kafkaClient(t, b.Addr(),
 		kgo.TransactionalID("feedbridge."+topic.Name+"/orders"), kgo.TransactionTimeout(15*time.Minute))
 	if err := dead.BeginTransaction(); err != nil {

@@ -63,7 +63,7 @@ func TestRealStaleCopiesDoNotCommitWhenAFrozenLeaderGoesOn(t *testing.T) {
 		for i, late := range copies {
 			group.Go(func() { errs[i] = late.Commit(t.Context(), sinktest.Entities(n, 2), sinktest.At(n+2)) })
 		}
-		time.Sleep(200 * time.Millisecond) // what they ask waits at the frozen leader
+		time.Sleep(200 * time.Millisecond) // their requests wait at the frozen leader
 		if err := nodes[frozen-1].Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 )
 
-// The cluster forgets a transactional id that was idle for long, and with it who
-// has initialized it. The next commit with it fails, and the feed goes on; who is
-// behind by then does not commit.
+// The cluster deletes a transactional id that was idle for long, with its producer epoch. The
+// next commit with it fails, and then the feed continues; a copy that is stale by then does not
+// commit.
 func TestRealIDsAreForgotten(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t,

@@ -87,7 +87,7 @@ func TestRealNoCommitJoinsATransactionThatHangs(t *testing.T) {
 	alter(t, b, topic.Name, "max.message.bytes", "10000", large[0].Body)
 	s.Doubt() // that record is none of its own, so it has not missed it
 	wantError(t, s.Commit(t.Context(), large, sinktest.At(5)), false, nil, "is not ended in all partitions")
-	// The checkpoint of the transaction that hangs was not among what was forged.
+	// The forged records do not include the checkpoint of the hung transaction.
 	if cp := resume(t, s); cp.Count != 3 {
 		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
 	}
@@ -96,8 +96,8 @@ func TestRealNoCommitJoinsATransactionThatHangs(t *testing.T) {
 	wantFeed(t, s, 9)
 }
 
-// What a copy had under way was aborted when another took its id, and hangs. Whoever
-// commits next does not commit that, too.
+// A copy's open transaction was aborted when another copy initialized the id, and hangs. The
+// next commit of any copy does not commit it, too.
 func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
@@ -125,8 +125,8 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	wantFeed(t, other, 7)
 }
 
-// A commit is confirmed and hangs in the topic alone, and then a copy takes its id, as one does
-// that had compared before. It stays.
+// A commit is confirmed and hangs only in the topic. Then a copy that has compared before
+// initializes the id. The commit stays.
 func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t, kafkatest.Property("transaction.partition.verification.enable", "false"))
@@ -155,8 +155,8 @@ func TestRealCommitThatHangsStaysWhoeverTakesItsID(t *testing.T) {
 	wantFeed(t, other, 9)
 }
 
-// A person moves the place while the entities of a commit hang. That ends them
-// first, for nobody could tell later how.
+// A person moves the position while the entities of a commit hang. That ends the transaction
+// first, because its outcome would be unknown later.
 func TestRealPlaceIsMovedWhileATransactionHangs(t *testing.T) {
 	t.Parallel()
 	_, cfg, topic, s := hangingEntity(t)
@@ -207,8 +207,8 @@ func (h hanging) write(topic string, partition int32, key, value []byte, header 
 	}
 }
 
-// produceRaw sends a batch of records as it is, of a transaction that the broker is
-// not told of, and returns its answer.
+// produceRaw sends a batch of records of a transaction that was not announced to the broker,
+// and returns the answer.
 func produceRaw(t *testing.T, addr, id, topic string, partition int32, records []byte) error {
 	t.Helper()
 	req := kmsg.NewPtrProduceRequest()

@@ -53,7 +53,7 @@ func TestRealRecordsArriveAfterTheAbort(t *testing.T) {
 	wantFeed(t, other, 7)
 }
 
-// describe says how a transactional id stands.
+// describe returns the state of a transactional id.
 func describe(t *testing.T, addr, id string) kadm.DescribedTransaction {
 	t.Helper()
 	described, err := kadm.NewClient(kafkaClient(t, addr)).DescribeTransactions(t.Context(), id)

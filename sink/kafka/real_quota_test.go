@@ -39,7 +39,7 @@ func TestRealCopyStartsUnderAConsumerQuota(t *testing.T) {
 	if err != nil || set[0].Err != nil {
 		t.Fatal(err, set)
 	}
-	// Two copies: what the first has read is over the quota when the second starts.
+	// Two copies: the reads of the first have used up the quota when the second starts.
 	for range 2 {
 		fresh := connect(t, cfg).Sink(topic)
 		if cp := resume(t, fresh); cp.Count != 200 || fresh.IDs().Len() != 200 {

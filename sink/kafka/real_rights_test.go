@@ -25,12 +25,10 @@ const (
 	readStore, writeStore, createStore, describeStore  right = "Read checkpoints", "Write checkpoints", "Create checkpoints", "DescribeConfigs checkpoints"
 )
 
-// TestRealRights takes one right at a time from a user who has all that are
-// listed.
+// TestRealRights removes one of the listed permissions of a user at a time.
 func TestRealRights(t *testing.T) {
 	t.Parallel()
-	// In errors TOPIC and STORE stand for the names of both topics, and USER for the
-	// user's.
+	// In errors TOPIC, STORE and USER are replaced by the names of both topics and of the user.
 	tests := []struct {
 		without right
 		exists  bool     // both topics do
@@ -92,8 +90,8 @@ func TestRealRights(t *testing.T) {
 	}
 }
 
-// useAll does all that a copy does: it starts, commits, takes over, tells what is
-// stored, and moves it.
+// useAll uses every operation of a copy: it starts, commits, takes over, reads the checkpoint,
+// and moves it.
 func useAll(t *testing.T, cfg kafka.Config, topic kafka.Topic) error {
 	first, second := connect(t, cfg).Sink(topic), connect(t, cfg).Sink(topic)
 	if _, err := first.Resume(t.Context()); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// atReal is the configuration for a real broker. A busy machine answers within
-// its timeout, and a fifth of it is what a transaction may stand open.
+// atReal is the configuration for a real broker. A busy machine answers within its timeout, and
+// a transaction may be open for a fifth of it.
 func atReal(addr string) kafka.Config {
 	return kafka.Config{Brokers: []string{addr}, Timeout: 10 * time.Second}
 }

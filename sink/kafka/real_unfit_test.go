@@ -17,8 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// The first who asks a new cluster about transactions makes it create what it
-// needs for them.
+// The first request about transactions makes a new cluster create its topic for them.
 func TestRealClusterIsNew(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -80,7 +79,7 @@ func TestRealTopicIsCompactedWithoutAKey(t *testing.T) {
 		t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
 	}
 	_, err = s.Log(0).Span(t.Context())
-	wantError(t, err, true, nil, "it is compacted (cleanup.policy=compact), so that messages vanish from its middle")
+	wantError(t, err, true, nil, "it is compacted (cleanup.policy=compact), so messages are deleted from its middle")
 
 	// Somebody makes it compacted while the sink is at work.
 	topic = ordersIn(t)
@@ -197,8 +196,8 @@ func TestRealTopicsAreCreated(t *testing.T) {
 	}
 }
 
-// alter changes a setting of a topic, and returns when the broker goes by it: when
-// it refuses a message that it took before.
+// alter changes a setting of a topic, and returns when the broker applies it: when it refuses a
+// message that it accepted before.
 func alter(t *testing.T, b *kafkatest.Broker, topic, name, value string, body []byte) {
 	t.Helper()
 	admin := kadm.NewClient(kafkaClient(t, b.Addr()))

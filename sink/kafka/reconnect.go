@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// probeEvery is how often an unreachable broker is asked whether it answers.
+	// probeEvery is the interval at which an unreachable broker is probed.
 	probeEvery = time.Second
-	// probeTimeout is for how long it may take to answer.
+	// probeTimeout is the time limit of one probe.
 	probeTimeout = 2 * time.Second
 )
 
@@ -26,8 +26,8 @@ const (
 // which a connection or a request failed is probed until it answers.
 type reconnects struct {
 	ctx context.Context // ends when the connection is closed
-	// ping returns nil if a broker answers, and errGone if the cluster no longer has it.
-	// An error that matches feed.ErrPermanent says that it answers and refuses.
+	// ping returns nil if a broker answers, and errGone if the cluster no longer has it. An
+	// error that matches feed.ErrPermanent means that it answers and refuses the connection.
 	ping func(ctx context.Context, broker int32) error
 
 	mu   sync.Mutex
@@ -66,9 +66,9 @@ func (r *reconnects) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, request kgo.B
 	}
 }
 
-// suspect has a broker probed. It does not block. Unreachable says that a connection to
-// the broker could not be made. Otherwise a request has failed, which proves nothing: a
-// client that is closed fails those that it has under way.
+// suspect starts to probe a broker. It does not block. If unreachable is set, a connection to
+// the broker failed. Otherwise a request failed, which proves nothing: a client that is closed
+// fails its requests in flight.
 func (r *reconnects) suspect(broker int32, unreachable bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,13 +76,13 @@ func (r *reconnects) suspect(broker int32, unreachable bool) {
 		return
 	}
 	if len(r.suspects) == 0 {
-		go r.probe()
+		go r.probeSuspects()
 	}
 	r.suspects[broker] = r.suspects[broker] || unreachable
 }
 
-// probe asks all suspects until there are none.
-func (r *reconnects) probe() {
+// probeSuspects probes all suspects until there are none.
+func (r *reconnects) probeSuspects() {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
@@ -91,7 +91,7 @@ func (r *reconnects) probe() {
 		r.mu.Unlock()
 		var asking sync.WaitGroup
 		for _, broker := range brokers {
-			asking.Go(func() { r.ask(broker) })
+			asking.Go(func() { r.probeBroker(broker) })
 		}
 		asking.Wait()
 		r.mu.Lock()
@@ -108,8 +108,8 @@ func (r *reconnects) probe() {
 	}
 }
 
-// ask asks a suspect, and announces it if it is reachable again.
-func (r *reconnects) ask(broker int32) {
+// probeBroker probes one suspect, and closes r.next if it is reachable again.
+func (r *reconnects) probeBroker(broker int32) {
 	ctx, cancel := context.WithTimeout(r.ctx, probeTimeout)
 	defer cancel()
 	err := r.ping(ctx, broker)
@@ -124,8 +124,8 @@ func (r *reconnects) ask(broker int32) {
 		}
 		delete(r.suspects, broker)
 	case errors.Is(err, errGone), errors.Is(err, feed.ErrPermanent):
-		// A broker that refuses is not asked again and again, which could lock the
-		// account. The feeds find out at their own pace.
+		// A broker that refuses is not probed again, because repeated attempts could lock the
+		// account. The feeds retry with their own backoff.
 		delete(r.suspects, broker)
 	default:
 		r.suspects[broker] = true

@@ -65,7 +65,7 @@ func TestAFeedContinuesWhenTheClusterIsBack(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	cluster := startCluster(t, kfake.Ports(port))
-	cfg := at(cluster)
+	cfg := configFor(cluster)
 	cluster.Close()
 	conn := connect(t, cfg)
 	seen := make(states, 1000)
@@ -103,7 +103,7 @@ func TestReconnectedAfterABrokerWasFrozen(t *testing.T) {
 		}
 		return nil, nil, frozen.Load()
 	})
-	cfg := at(cluster)
+	cfg := configFor(cluster)
 	// A short timeout, so on a busy machine a request may fail before the broker is frozen.
 	cfg.Timeout = 2 * time.Second
 	conn := connect(t, cfg)

@@ -21,9 +21,9 @@ type recordMaker struct {
 	limit atomic.Int64
 }
 
-// What a batch adds to its one record, a record to its parts, and a header to
-// its name and value, in bytes, at most. The limit of a topic is on batches as
-// they are stored, compressed; kgo's own is on those before.
+// Upper bounds, in bytes, of the overhead of a batch with one record, of a record, and of a
+// header. The limit of a topic applies to compressed batches; the limit of kgo applies before
+// compression.
 const (
 	batchOverhead  = 128
 	recordOverhead = 32
@@ -33,25 +33,25 @@ const (
 // largestRequest is the largest batch that kgo makes, in bytes.
 const largestRequest = 64 << 20
 
-// largestBatch returns what the topic takes, within what kgo does.
+// largestBatch returns the smaller one of the topic's and kgo's limits on a batch, in bytes.
 func (m *recordMaker) largestBatch() int32 {
 	return int32(min(max(m.limit.Load(), 512), largestRequest))
 }
 
-// fits returns an error for an entity that cannot be published as it is.
-func (m *recordMaker) fits(e feed.Entity) error {
-	key, err := m.keyOf(e)
+// checkEntity returns an error for an entity that cannot be published as it is.
+func (m *recordMaker) checkEntity(e feed.Entity) error {
+	key, err := m.entityKey(e)
 	if err != nil {
 		return err
 	}
 	var buf [24]feed.Field
-	return m.fitsMessage(message.AppendHeader(buf[:0], m.topic.Feed, e), len(key), len(e.Body))
+	return m.checkMessage(message.AppendHeader(buf[:0], m.topic.Feed, e), len(key), len(e.Body))
 }
 
-func (m *recordMaker) fitsMessage(h feed.Header, key, body int) error {
+func (m *recordMaker) checkMessage(h feed.Header, key, body int) error {
 	size := batchOverhead + recordOverhead + key + body
 	for i := range h {
-		// Names are strings in Kafka, and its clients in Java replace what is not.
+		// Header names are strings in Kafka, and its Java clients replace invalid UTF-8.
 		if !utf8.ValidString(h[i].Name) {
 			return fmt.Errorf("the header %q cannot be carried by Kafka: its name is not UTF-8", h[i].Name)
 		}
@@ -64,8 +64,8 @@ func (m *recordMaker) fitsMessage(h feed.Header, key, body int) error {
 	return nil
 }
 
-// keyOf returns an entity's key, nil for none.
-func (m *recordMaker) keyOf(e feed.Entity) ([]byte, error) {
+// entityKey returns an entity's key, nil for none.
+func (m *recordMaker) entityKey(e feed.Entity) ([]byte, error) {
 	if m.key == nil {
 		return nil, nil
 	}
@@ -79,29 +79,29 @@ func (m *recordMaker) keyOf(e feed.Entity) ([]byte, error) {
 	return nil, fmt.Errorf("it has no key: %w; correct the feed or its \"key\", or set \"missing_key: 'null'\" to publish such entities without one", err)
 }
 
-// records returns the records of entities.
-func (m *recordMaker) records(entities []feed.Entity) ([]kgo.Record, error) {
+// makeRecords returns the records of entities.
+func (m *recordMaker) makeRecords(entities []feed.Entity) ([]kgo.Record, error) {
 	records := make([]kgo.Record, 0, len(entities))
 	var fields feed.Header
 	for i := range entities {
 		e := &entities[i]
 		fields = message.AppendHeader(fields[:0], m.topic.Feed, *e)
-		key, err := m.keyOf(*e)
+		key, err := m.entityKey(*e)
 		if err == nil {
-			err = m.fitsMessage(fields, len(key), len(e.Body))
+			err = m.checkMessage(fields, len(key), len(e.Body))
 		}
 		if err != nil {
-			// The gate has asked already, but the topic may take less since.
+			// The gate has checked it, but the topic's limit may be lower since.
 			return nil, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
 		}
-		r := kgo.Record{Topic: m.topic.Name, Partition: int32(m.topic.Partition), Key: key, Value: m.value(e), Headers: recordHeaders(fields)}
+		r := kgo.Record{Topic: m.topic.Name, Partition: int32(m.topic.Partition), Key: key, Value: m.messageValue(e), Headers: recordHeaders(fields)}
 		records = append(records, r)
 	}
 	return records, nil
 }
 
-// value returns the value of an entity's message: null only for a tombstone.
-func (m *recordMaker) value(e *feed.Entity) []byte {
+// messageValue returns the value of an entity's message: null only for a tombstone.
+func (m *recordMaker) messageValue(e *feed.Entity) []byte {
 	switch {
 	case e.Op == feed.Delete && m.topic.Delete == DeleteTombstone:
 		return nil

@@ -21,9 +21,8 @@ func noise(n int) []byte {
 	return body
 }
 
-// Whatever fits is taken by the broker, and what is a little larger is not said to
-// fit.
-// The limit of the topic is raised. Batches are larger from the next Resume on.
+// The broker accepts every message that fits, and Fits refuses one that is a little larger. The
+// limit of the topic is raised. Batches are larger from the next Resume on.
 func TestLimitIsRaised(t *testing.T) {
 	t.Parallel()
 	topic := orders()

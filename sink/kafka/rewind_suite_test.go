@@ -25,7 +25,7 @@ func TestSinkConformsAfterARewind(t *testing.T) {
 			}
 			return to
 		}
-		cfg, topic := at(c), orders()
+		cfg, topic := configFor(c), orders()
 		topic.Window = 50
 		open := func() *kafka.Sink { return connect(t, cfg).Sink(topic) }
 		return sinktest.Topic{

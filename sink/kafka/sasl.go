@@ -16,8 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/credential"
 )
 
-// mechanism returns how to prove who connects, nil for not at all. Secrets are
-// asked for at every connect.
+// mechanism returns the SASL mechanism, nil for none. Secrets are read at every connect.
 func (c Config) mechanism() (sasl.Mechanism, error) {
 	s := c.SASL
 	password := func() (string, error) {
@@ -42,26 +41,26 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 		}
 		return scram.Sha512(auth), err
 	case OAuthBearer:
-		token, err := c.bearer()
+		token, err := c.newTokenSource()
 		if err != nil {
 			return nil, err
 		}
-		return polite{oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+		return oauthMechanism{oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
 			t, err := token(ctx)
 			return oauth.Auth{Token: t.Reveal()}, err
 		})}, nil
 	case MSKIAM:
-		_, err := s.aws()
-		return aws.ManagedStreamingIAM(func(context.Context) (aws.Auth, error) { return s.aws() }), err
+		_, err := s.awsCredentials()
+		return aws.ManagedStreamingIAM(func(context.Context) (aws.Auth, error) { return s.awsCredentials() }), err
 	}
 	return nil, nil
 }
 
-// bearer returns a function that returns a token.
-func (c Config) bearer() (func(context.Context) (credential.Secret, error), error) {
+// newTokenSource returns a function that returns a valid token.
+func (c Config) newTokenSource() (func(context.Context) (credential.Secret, error), error) {
 	s := c.SASL
 	if s.TokenFile == "" {
-		_, err := s.OAuth2.secret()
+		_, err := s.OAuth2.readSecret()
 		return newToken(s.OAuth2, c.Timeout), err
 	}
 	read := func(context.Context) (credential.Secret, error) {
@@ -71,7 +70,7 @@ func (c Config) bearer() (func(context.Context) (credential.Secret, error), erro
 	return read, err
 }
 
-func (s SASL) aws() (aws.Auth, error) {
+func (s SASL) awsCredentials() (aws.Auth, error) {
 	if s.AccessKey != "" {
 		return aws.Auth{AccessKey: s.AccessKey, SecretKey: s.SecretKey.Reveal(), SessionToken: s.SessionToken.Reveal()}, nil
 	}
@@ -86,8 +85,8 @@ func (s SASL) aws() (aws.Auth, error) {
 	return a, nil
 }
 
-// describe returns what the brokers are shown to prove who connects, for errors.
-func (s SASL) describe() string {
+// describeCredentials names the credentials that the brokers get, for errors.
+func (s SASL) describeCredentials() string {
 	switch s.Mechanism {
 	case Plain, ScramSHA256, ScramSHA512:
 		return fmt.Sprintf("the username and password (sasl, %s)", s.Mechanism)
@@ -99,18 +98,18 @@ func (s SASL) describe() string {
 	return "that the connection comes without sasl"
 }
 
-// polite answers a refusal of a token as RFC 7628 says, section 3.2.3. Then the
-// broker says that it was one; franz-go alone breaks off.
-type polite struct{ sasl.Mechanism }
+// oauthMechanism answers a refusal of a token as RFC 7628, section 3.2.3, requires. Then the
+// broker returns an authentication error; kgo by itself closes the connection.
+type oauthMechanism struct{ sasl.Mechanism }
 
-func (p polite) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
+func (p oauthMechanism) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
 	s, first, err := p.Mechanism.Authenticate(ctx, host)
-	return politeSession{s}, first, err
+	return oauthSession{s}, first, err
 }
 
-type politeSession struct{ sasl.Session }
+type oauthSession struct{ sasl.Session }
 
-func (s politeSession) Challenge(answer []byte) (bool, []byte, error) {
+func (s oauthSession) Challenge(answer []byte) (bool, []byte, error) {
 	if len(answer) > 0 {
 		return false, []byte{1}, nil
 	}

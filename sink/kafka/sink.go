@@ -16,7 +16,7 @@ import (
 )
 
 // Sink appends to one topic and keeps its checkpoint beside it; see the package
-// comment. It is used by one goroutine at a time, except for IDs, Fits and Forgets.
+// comment. It is used by one goroutine at a time, except for IDs, Fits and RetentionLimits.
 type Sink struct {
 	client  *client
 	topic   Topic
@@ -32,8 +32,8 @@ type Sink struct {
 	ready bool
 	// id is the topic's. It is valid while the sink is ready.
 	id kadm.TopicID
-	// placed reports that there has been a checkpoint, as far as this sink knows.
-	placed bool
+	// hadCheckpoint reports that this sink has seen a checkpoint.
+	hadCheckpoint bool
 	// confirmed is how often the producer's connections had changed when its first checkpoint
 	// was last found to follow checkpoints.newest; -1 if it was not.
 	confirmed int64
@@ -45,7 +45,7 @@ func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
 	s := &Sink{
 		client: c, topic: t,
 		check:        topicCheck{c, t},
-		records:      recordMaker{topic: t, key: t.Key.keyer(), broker: c.cfg.Brokers[0]},
+		records:      recordMaker{topic: t, key: t.Key.newKeyer(), broker: c.cfg.Brokers[0]},
 		checkpoints:  checkpointStore{client: c, topic: checkpoints, to: t, newest: noCheckpoint},
 		dedupe:       dedupeLoader{client: c, topic: t, ids: sink.NewIDs(t.Window)},
 		transactions: transactions{client: c, id: id},
@@ -59,72 +59,71 @@ func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
 // last Resume or Commit. It always returns the same.
 func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }
 
-// Fits returns an error for an entity that cannot be published as it is: one
-// that is too large with its headers, which matches [sink.ErrTooLarge], or one
-// that has no key though it needs one.
-func (s *Sink) Fits(e feed.Entity) error { return s.records.fits(e) }
+// Fits returns an error for an entity that cannot be published: it is too large with its
+// headers, which matches [sink.ErrTooLarge], or it has no key although it needs one.
+func (s *Sink) Fits(e feed.Entity) error { return s.records.checkEntity(e) }
 
-// Resume checks that the topic is fit to be committed to, and creates it if it is
-// missing and the configuration says so. It returns the stored checkpoint, having
-// caught up IDs with it. It disturbs no copy that is alive.
+// Resume checks the topic, and creates it if it is missing and the configuration allows it. It
+// catches IDs up with the topic and returns the stored checkpoint. It does not disturb a copy
+// that is alive.
 func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.ready = false
 	s.IDs().Rollback()
 	was := s.checkpoints.newest
 	var cp checkpoint.Checkpoint
-	err := s.do(ctx, func(ctx context.Context) (err error) {
-		// Another copy may commit while the IDs are read, and they would be
-		// ahead of the checkpoint: the next commit would be refused, but what is
-		// read until then would look repeated.
+	err := s.withExplainedErrors(ctx, func(ctx context.Context) (err error) {
+		// If another copy commits while the IDs are read, they are ahead of the checkpoint. The
+		// next commit would be refused, but until then new entities would be taken for
+		// duplicates.
 		for range 3 {
 			var again bool
-			if cp, again, err = s.resume(ctx); err != nil || !again {
+			if cp, again, err = s.resumeOnce(ctx); err != nil || !again {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil || !s.checkpoints.newest.is(was) || s.transactions.batch != s.records.largestBatch() {
+	if err != nil || !s.checkpoints.newest.equals(was) || s.transactions.batch != s.records.largestBatch() {
 		// The producer has been fenced by the copy that made the newest checkpoint, or the
 		// topic takes other batches now.
-		s.transactions.close()
+		s.transactions.closeProducer()
 	}
 	if err != nil {
 		return checkpoint.Checkpoint{}, fmt.Errorf("resume: %w", err)
 	}
-	s.hung.drop()
+	s.hung.dropCure()
 	s.ready = true
 	return cp, nil
 }
 
-func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool, err error) {
+func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again bool, err error) {
 	store, seen := &s.checkpoints, &s.dedupe.seen
-	was := store.place
-	feeds, err := store.find(ctx, s.topic.Create, s.client.cfg.Timeout, s.watchTransaction())
+	was := store.location
+	feeds, err := store.findCheckpoints(ctx, s.topic.Create, s.client.cfg.Timeout, s.watchTransaction())
 	if err != nil {
 		return cp, false, err
 	}
-	if store.place != was {
-		seen.known, seen.checkpoint = seen.known && was == place{}, noCheckpoint
+	if store.location != was {
+		seen.known, seen.checkpoint = seen.known && was == topicPartition{}, noCheckpoint
 	}
-	if err := store.foreign(feeds); err != nil {
+	if err := store.checkForeign(feeds); err != nil {
 		return cp, false, err
 	}
-	store.newest = feeds.of(s.topic.Feed)
+	store.newest = feeds.forFeed(s.topic.Feed)
 	found := store.newest.offset >= 0
 	if found {
-		s.placed = true
-		if cp, err = decode(store.newest.data, s.topic.Feed); err != nil {
+		s.hadCheckpoint = true
+		if cp, err = decodeCheckpoint(store.newest.data, s.topic.Feed); err != nil {
 			return cp, false, err
 		}
 	}
-	d, limit, err := s.check.check(ctx, store.newest, cp.Count == 0 && (found || !seen.known))
+	d, limit, err := s.check.ensureTopic(ctx, store.newest, cp.Count == 0 && (found || !seen.known))
 	if err != nil {
 		return cp, false, err
 	}
 	s.id = d.ID
 	s.records.limit.Store(min(limit, largestRequest))
-	if !found && s.placed {
+	if !found && s.hadCheckpoint {
 		return cp, false, s.errMissing()
 	}
 	ends, err := s.check.waitStable(ctx, d, store.newest.ends, s.watchTransaction())
@@ -132,59 +131,58 @@ func (s *Sink) resume(ctx context.Context) (cp checkpoint.Checkpoint, again bool
 		return cp, false, err
 	}
 	if !found {
-		if found, err = s.dedupe.written(ctx, d, ends); err != nil {
+		if found, err = s.dedupe.hasMessages(ctx, d, ends); err != nil {
 			return cp, false, err
 		}
 		if !found {
-			s.dedupe.reset(d)
+			s.dedupe.resetIDs(d)
 			seen.next, seen.checkpoint = ends, store.newest
 			return cp, false, nil
 		}
 	} else if err := s.dedupe.catchUp(ctx, d, ends, cp, store); err != nil {
 		return cp, false, err
 	}
-	now, err := store.current(ctx)
+	now, err := store.readNewest(ctx)
 	if err != nil {
 		return cp, false, err
 	}
 	if now.offset < 0 && store.newest.offset < 0 {
 		return cp, false, s.errMissing()
 	}
-	return cp, !now.is(store.newest), nil
+	return cp, !now.equals(store.newest), nil
 }
 
-// watchTransaction returns what is done while Resume waits for a partition.
+// watchTransaction returns the function to call while Resume waits for a partition.
 func (s *Sink) watchTransaction() meanwhile {
-	return newAbandonedTransaction(&s.transactions, &s.hung).check
+	return newAbandonedTransaction(&s.transactions, &s.hung).abortIfAbandoned
 }
 
-func decode(data []byte, feedName string) (checkpoint.Checkpoint, error) {
+func decodeCheckpoint(data []byte, feedName string) (checkpoint.Checkpoint, error) {
 	cp, err := checkpoint.Decode(data)
 	if err != nil {
-		return cp, fmt.Errorf("%w; if no newer feedbridge wrote it, set it anew with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, feedName)
+		return cp, fmt.Errorf("%w; if no newer feedbridge wrote it, set it again with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, feedName)
 	}
 	return cp, nil
 }
 
 func (s *Sink) errMissing() error {
-	return feed.Permanent(fmt.Errorf("%w; say where to read on with 'feedbridge checkpoint set %s', "+
+	return feed.Permanent(fmt.Errorf("%w; set the position to continue from with 'feedbridge checkpoint set %s', "+
 		"or start the feed over with 'feedbridge checkpoint reset %[2]s'", checkpoint.ErrMissing, s.topic.Feed))
 }
 
-// do runs f and makes its errors understandable.
-func (s *Sink) do(ctx context.Context, f func(context.Context) error) error {
+// withExplainedErrors runs f and explains its errors.
+func (s *Sink) withExplainedErrors(ctx context.Context, f func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err := f(ctx); err != nil {
-		return fmt.Errorf("topic %q: %w", s.topic.Name, s.explain(ctx, err))
+		return fmt.Errorf("topic %q: %w", s.topic.Name, s.explainError(ctx, err))
 	}
 	return nil
 }
 
-// explain turns the error of something that was done within ctx into what a
-// person can understand.
-func (s *Sink) explain(ctx context.Context, err error) error {
+// explainError returns err, the error of an operation within ctx, with its cause and cure.
+func (s *Sink) explainError(ctx context.Context, err error) error {
 	cfg, id := s.client.cfg, s.transactions.id.name
 	switch {
 	case errors.Is(err, feed.ErrPermanent), errors.Is(err, checkpoint.ErrConflict):
@@ -197,17 +195,17 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q'",
 			id, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		// It does not say which one.
+		// The error does not name the topic.
 		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
 			"--allow-principal User:%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %[1]s --topic %[2]s'",
 			s.topic.Name, cfg.Checkpoints, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
-	case missing(err) && !s.topic.Create:
+	case isMissingTopic(err) && !s.topic.Create:
 		if strings.Contains(err.Error(), cfg.Checkpoints) {
-			return missingCheckpointTopic(s.client, s.topic.Replication).errNone()
+			return missingCheckpointTopic(s.client, s.topic.Replication).errMissing()
 		}
-		return s.check.missing().errNone()
+		return s.check.missingTopic().errMissing()
 	}
-	return s.client.explain(ctx, err)
+	return s.client.explainError(ctx, err)
 }

@@ -132,7 +132,7 @@ func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t)
-			s, other := connect(t, at(c)).Sink(orders()), connect(t, at(c)).Sink(orders())
+			s, other := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
 			resume(t, s)
 			commit(t, s, 0, 2)
 			resume(t, other)
@@ -162,7 +162,7 @@ func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
 func TestCommitsAfterTheFirstReadNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	s := connect(t, at(c)).Sink(orders())
+	s := connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 1)
 	var fetches atomic.Int32
@@ -188,7 +188,7 @@ func TestManyFeedsTakeOverAtOnce(t *testing.T) {
 	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
 		t.Fatal(err)
 	}
-	conn := connect(t, at(c))
+	conn := connect(t, configFor(c))
 	var sinks []*kafka.Sink
 	for n := range 200 {
 		topic := orders()
@@ -216,7 +216,7 @@ func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
 	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
 		t.Fatal(err)
 	}
-	cfg := at(c)
+	cfg := configFor(c)
 	conn := connect(t, cfg)
 	cfg.Timeout = time.Second
 	other := orders()
@@ -259,7 +259,7 @@ func TestSlowCommitLosesItsTurn(t *testing.T) {
 	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
 		t.Fatal(err)
 	}
-	conn := connect(t, at(c))
+	conn := connect(t, configFor(c))
 	other := orders()
 	other.Name = "shop.returns"
 	slow, s := conn.Sink(other), conn.Sink(orders())

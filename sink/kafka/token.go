@@ -13,7 +13,7 @@ import (
 // newToken returns a function that returns an access token of the client credentials grant.
 func newToken(settings OAuth2, timeout time.Duration) func(context.Context) (credential.Secret, error) {
 	tokens := credential.NewTokens(credential.ClientCredentials{
-		TokenURL: settings.TokenURL, ClientID: settings.ClientID, Scopes: settings.Scopes, Secret: settings.secret,
+		TokenURL: settings.TokenURL, ClientID: settings.ClientID, Scopes: settings.Scopes, Secret: settings.readSecret,
 	}, http.Client{Timeout: timeout}, nil)
 	return func(ctx context.Context) (credential.Secret, error) {
 		token, err := tokens.Get(ctx)
@@ -27,8 +27,8 @@ func newToken(settings OAuth2, timeout time.Duration) func(context.Context) (cre
 	}
 }
 
-// secret returns the client's secret, or what its file has now.
-func (o OAuth2) secret() (credential.Secret, error) {
+// readSecret returns the client's secret, or what its file has now.
+func (o OAuth2) readSecret() (credential.Secret, error) {
 	return credential.Read(o.ClientSecret, "sasl.oauth2.client_secret_file", o.ClientSecretFile)
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// bearer makes a cluster that knows neither OAUTHBEARER nor AWS_MSK_IAM take what
-// right says is right, and returns what it was shown.
+// bearer makes a cluster without OAUTHBEARER and AWS_MSK_IAM accept the credentials that right
+// accepts, and returns those that it got.
 func bearer(c *kfake.Cluster, mechanism string, right func(shown string) bool) (shown func() []string) {
 	var mu sync.Mutex
 	var all []string
@@ -60,7 +60,7 @@ func TestTokenFile(t *testing.T) {
 	c := startCluster(t)
 	bearer(c, "OAUTHBEARER", func(shown string) bool { return strings.Contains(shown, "auth=Bearer good\x01") })
 	file := writeFile(t, "bad")
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, TokenFile: file}
 	conn := connect(t, cfg)
@@ -99,7 +99,7 @@ func TestClientCredentials(t *testing.T) {
 	t.Cleanup(login.Close)
 	c := startCluster(t)
 	bearer(c, "OAUTHBEARER", func(shown string) bool { return strings.Contains(shown, "auth=Bearer good\x01") })
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	cfg.SASL = kafka.SASL{Mechanism: kafka.OAuthBearer, OAuth2: kafka.OAuth2{TokenURL: login.URL + "/token", ClientID: "me", ClientSecret: "hunter2", Scopes: []string{"a", "b"}}}
 	s := connect(t, cfg).Sink(orders())
@@ -123,7 +123,7 @@ func TestAWSKeys(t *testing.T) {
 	pair, ca, _ := certificate(t)
 	c := startCluster(t, kfake.TLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}))
 	shown := bearer(c, "AWS_MSK_IAM", func(shown string) bool { return strings.Contains(shown, "AKIAENV") })
-	cfg := at(c)
+	cfg := configFor(c)
 	cfg.Timeout = 5 * time.Second
 	cfg.TLS.CAFile = writeFile(t, ca)
 	cfg.SASL = kafka.SASL{Mechanism: kafka.MSKIAM}

@@ -1,24 +1,24 @@
 package kafka
 
-// Topic says where in the cluster a feed goes, and how.
+// Topic is the topic that a feed is published to, with its options.
 type Topic struct {
 	// Feed is the name of the feed; it goes into the Feedbridge-Feed header.
 	Feed string
 	// Name is the topic's.
 	Name string
-	// Key says what an entity's key is. Default: none.
+	// Key is the location of an entity's key. Default: no key.
 	Key Key
-	// Window is how many of the newest IDs of the topic are held in memory to
-	// tell duplicates by, besides all that have marks. Default 100,000.
+	// Window is the number of the topic's newest IDs that are held in memory to detect
+	// duplicates, besides all that have marks. Default 100,000.
 	Window int
 	Options
 }
 
-// Options says what a topic is like and how entities lie in it. Its yaml tags
-// are the keys of the configuration file. Start from [DefaultOptions].
+// Options are the properties of a topic, and of the messages in it. Its yaml tags are the keys
+// of the configuration file. Start from [DefaultOptions].
 type Options struct {
-	// Create says whether to create the topic, and the one for checkpoints, when
-	// it is missing. Default true. An existing topic is never changed.
+	// Create allows to create the topic, and the one for checkpoints, when it is missing.
+	// Default true. An existing topic is never changed.
 	Create bool `yaml:"create"`
 	// Partitions, Replication and Config are given to a topic that is created.
 	// Defaults: 1; the cluster's; and retention.ms=-1, for the topic is to hold
@@ -26,14 +26,13 @@ type Options struct {
 	Partitions  int      `yaml:"partitions"`
 	Replication int      `yaml:"replication"`
 	Config      []string `yaml:"config"`
-	// Shared says that several feeds write into the topic, each with this set.
+	// Shared allows several feeds to write to the topic. All of them must set it.
 	Shared bool `yaml:"shared"`
-	// Partition is where entities without a key go.
+	// Partition is the partition of entities without a key.
 	Partition int `yaml:"partition"`
-	// Delete says what a DELETE becomes. Default message.
+	// Delete is the form of the message for a DELETE. Default message.
 	Delete Delete `yaml:"delete"`
-	// MissingKey says what to do with an entity that has no key though Key
-	// says where to find one. Default stop.
+	// MissingKey is the action for an entity without a key when Key is set. Default stop.
 	MissingKey MissingKey `yaml:"missing_key"`
 }
 
@@ -42,7 +41,7 @@ func DefaultOptions() Options {
 	return Options{Create: true, Partitions: 1, Delete: DeleteMessage, MissingKey: KeyStop}
 }
 
-// Delete is what an entity that deletes becomes.
+// Delete is the form of the message for an entity that deletes.
 type Delete string
 
 const (
@@ -60,12 +59,11 @@ func (Delete) Values() []string { return []string{string(DeleteMessage), string(
 // UnmarshalText returns an error for an invalid value.
 func (d *Delete) UnmarshalText(text []byte) error { return unmarshalEnum(d, text) }
 
-// MissingKey is what to do with an entity that has no key.
+// MissingKey is the action for an entity without a key.
 type MissingKey string
 
 const (
-	// KeyStop publishes nothing from the entity's batch on, until a person
-	// decides.
+	// KeyStop publishes nothing of the entity's batch and after it, until a person decides.
 	KeyStop MissingKey = "stop"
 	// KeyNull publishes it without a key, on the partition for such.
 	KeyNull MissingKey = "null"

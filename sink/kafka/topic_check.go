@@ -26,23 +26,23 @@ type topicCheck struct {
 	topic  Topic
 }
 
-// defaultLimit is max.message.bytes where nobody has set it.
+// defaultLimit is Kafka's default of max.message.bytes.
 const defaultLimit = 1048588
 
-// check returns the topic, and its largest batch in bytes. It creates a topic that is missing,
-// if the configuration says so and mayBeNew.
-func (t topicCheck) check(ctx context.Context, last stored, mayBeNew bool) (d kadm.TopicDetail, limit int64, err error) {
+// ensureTopic returns the topic, and its largest batch in bytes. It creates a topic that is
+// missing, if the configuration allows it and mayBeNew is set.
+func (t topicCheck) ensureTopic(ctx context.Context, last storedCheckpoint, mayBeNew bool) (d kadm.TopicDetail, limit int64, err error) {
 	if t.topic.Name == t.client.cfg.Checkpoints {
 		return d, 0, feed.Permanent(errors.New("this is the topic for checkpoints; give the feed another one"))
 	}
-	d, err = t.client.describe(ctx, t.topic.Name)
+	d, err = t.client.describeTopic(ctx, t.topic.Name)
 	switch {
-	case missing(err) && !mayBeNew:
-		// To create it anew would publish the feed from the checkpoint on, and
-		// hide that the history is gone.
+	case isMissingTopic(err) && !mayBeNew:
+		// A new topic would be filled from the checkpoint on, which hides that its messages are
+		// gone.
 		return d, 0, t.errGone()
-	case missing(err) && t.topic.Create:
-		d, err = t.missing().create(ctx)
+	case isMissingTopic(err) && t.topic.Create:
+		d, err = t.missingTopic().createTopic(ctx)
 	}
 	if err == nil {
 		err = t.sameTopic(d, last)
@@ -50,12 +50,12 @@ func (t topicCheck) check(ctx context.Context, last stored, mayBeNew bool) (d ka
 	if err != nil {
 		return d, 0, err
 	}
-	limit, err = t.fit(ctx, d)
+	limit, err = t.checkFit(ctx, d)
 	return d, limit, err
 }
 
-// missing returns the topic as it is created.
-func (t topicCheck) missing() newTopic {
+// missingTopic returns the settings with which the topic is created.
+func (t topicCheck) missingTopic() newTopic {
 	config := append([]string{"retention.ms=-1"}, t.topic.Config...)
 	return newTopic{t.client, t.topic.Name, t.topic.Partitions, t.topic.Replication, config}
 }
@@ -67,22 +67,22 @@ func (t topicCheck) errGone() error {
 
 // sameTopic returns an error unless the topic is the one that its checkpoint was
 // made for, as far as is known.
-func (t topicCheck) sameTopic(d kadm.TopicDetail, last stored) error {
+func (t topicCheck) sameTopic(d kadm.TopicDetail, last storedCheckpoint) error {
 	if id := idText(d.ID); last.topic == "" || id == "" || id == last.topic {
 		return nil
 	}
-	return feed.Permanent(fmt.Errorf("the topic was deleted and created anew since its checkpoint was made, or is another cluster's: %w; "+
-		"restore it, or go on in this one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[2]s'",
+	return feed.Permanent(fmt.Errorf("the topic was deleted and created again since its checkpoint was made, or is another cluster's: %w; "+
+		"restore it, or continue in this one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[2]s'",
 		checkpoint.ErrMissing, t.topic.Feed))
 }
 
-// fit returns the largest batch that the topic takes, or an error that names
+// checkFit returns the largest batch that the topic takes, or an error that names
 // everything that makes it unfit.
-func (t topicCheck) fit(ctx context.Context, d kadm.TopicDetail) (limit int64, err error) {
+func (t topicCheck) checkFit(ctx context.Context, d kadm.TopicDetail) (limit int64, err error) {
 	if err := mayUse(t.client.cfg, d); err != nil {
 		return 0, err
 	}
-	config, err := t.client.config(ctx, d.Topic)
+	config, err := t.client.topicConfig(ctx, d.Topic)
 	if err != nil {
 		return 0, err
 	}
@@ -108,8 +108,8 @@ func (t topicCheck) fit(ctx context.Context, d kadm.TopicDetail) (limit int64, e
 	return defaultLimit, nil
 }
 
-// mayUse returns an error if this user may not read and write a topic. Before Kafka 2.3, and
-// on other systems, a cluster does not say what the user may do.
+// mayUse returns an error if this user may not read and write a topic. Before Kafka 2.3, and on
+// other systems, a cluster does not report the user's permissions.
 func mayUse(cfg Config, d kadm.TopicDetail) error {
 	var lacking []string
 	for _, op := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite} {
@@ -125,14 +125,14 @@ func mayUse(cfg Config, d kadm.TopicDetail) error {
 		strings.Join(lacking, " or "), d.Topic, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
 }
 
-// forgets returns the settings in the topic's configuration by which it loses messages of the
+// retentionLimits returns the settings in the topic's configuration by which it loses messages of the
 // feed in time; none if it keeps all of them, or if this user may not see the configuration.
-func (t topicCheck) forgets(ctx context.Context) ([]string, error) {
-	config, err := t.client.config(ctx, t.topic.Name)
+func (t topicCheck) retentionLimits(ctx context.Context) ([]string, error) {
+	config, err := t.client.topicConfig(ctx, t.topic.Name)
 	var limits []string
 	policy := config["cleanup.policy"]
-	// With the entity's ID for a key, compaction leaves the newest of each ID,
-	// which is all that is asked for.
+	// If the key is the entity's ID, compaction keeps the newest message of each ID, as
+	// intended.
 	if strings.Contains(policy, "compact") && !strings.EqualFold(string(t.topic.Key), "header:Content-ID") {
 		limits = append(limits, "cleanup.policy="+policy)
 	}
@@ -147,8 +147,8 @@ func (t topicCheck) forgets(ctx context.Context) ([]string, error) {
 }
 
 // lostAfter is how long a partition must be too short before its messages count as lost. The
-// broker that answers may have been deposed as its leader, and not know what was committed
-// since. Kafka replaces a leader after 9 s (broker.session.timeout.ms).
+// answering broker may no longer be the leader, and may not know the newest commits. Kafka
+// replaces a leader after 9 s (broker.session.timeout.ms).
 const lostAfter = 10 * time.Second
 
 // waitStable waits until every transaction in the topic has ended, and its partitions have
@@ -165,7 +165,7 @@ func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, atLeast 
 		if !errors.Is(err, errHeldBack) {
 			return ends, err
 		}
-		lost := t.lost(ctx, d, atLeast)
+		lost := t.checkLost(ctx, d, atLeast)
 		switch {
 		case lost == nil:
 			return nil, err
@@ -175,10 +175,10 @@ func (t topicCheck) waitStable(ctx context.Context, d kadm.TopicDetail, atLeast 
 	}
 }
 
-// stayLost returns the error of lost if it stays for lostAfter.
-func (t topicCheck) stayLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
+// confirmLost returns the error of checkLost if it persists for lostAfter.
+func (t topicCheck) confirmLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
 	for began := time.Now(); ; {
-		lost := t.lost(ctx, d, atLeast)
+		lost := t.checkLost(ctx, d, atLeast)
 		if !errors.Is(lost, checkpoint.ErrLost) || time.Since(began) >= lostAfter {
 			return lost
 		}
@@ -188,10 +188,10 @@ func (t topicCheck) stayLost(ctx context.Context, d kadm.TopicDetail, atLeast []
 	}
 }
 
-// lost returns an error that matches [checkpoint.ErrLost] if a partition of the topic does
-// not reach atLeast, as far as the broker knows that answers.
-func (t topicCheck) lost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
-	ends, err := t.client.offsets(ctx, d.Topic, d.Partitions.Numbers(), end)
+// checkLost returns an error that matches [checkpoint.ErrLost] if a partition of the topic, as
+// the answering broker knows it, does not reach atLeast.
+func (t topicCheck) checkLost(ctx context.Context, d kadm.TopicDetail, atLeast []int64) error {
+	ends, err := t.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), endOffset)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (t topicCheck) lost(ctx context.Context, d kadm.TopicDetail, atLeast []int6
 
 func (t topicCheck) errLost(partition int, end, want int64) error {
 	return feed.Permanent(fmt.Errorf("%w: partition %d ends at offset %d, and its checkpoint says at least %d; restore them, "+
-		"or read on at the place from which they are missing with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[5]s'",
+		"or read the feed again from the first missing one with 'feedbridge checkpoint set %s', or start the feed over with 'feedbridge checkpoint reset %[5]s'",
 		checkpoint.ErrLost, partition, end, want, t.topic.Feed))
 }
 

@@ -21,13 +21,13 @@ const checkpoints = "feedbridge.checkpoints"
 func open(t *testing.T, topic kafka.Topic, opts ...kfake.Opt) (*kafka.Sink, *kfake.Cluster, func() *kafka.Sink) {
 	t.Helper()
 	c := startCluster(t, opts...)
-	more := func() *kafka.Sink { return connect(t, at(c)).Sink(topic) }
+	more := func() *kafka.Sink { return connect(t, configFor(c)).Sink(topic) }
 	s := more()
 	resume(t, s)
 	return s, c, more
 }
 
-// config returns what a topic is configured with.
+// config returns the configuration of a topic.
 func config(t *testing.T, c *kfake.Cluster, topic string) map[string]string {
 	t.Helper()
 	_, adm := admin(t, c)
@@ -76,7 +76,7 @@ func TestTopicIsNotCreated(t *testing.T) {
 	topic := orders()
 	topic.Create = false
 	c := startCluster(t)
-	s := connect(t, at(c)).Sink(topic)
+	s := connect(t, configFor(c)).Sink(topic)
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, nil, "there is no topic feedbridge.checkpoints, and create is off", "'kafka-topics.sh --bootstrap-server 127.0.0.1:", "--config cleanup.policy=compact")
 	wantError(t, s.Check(t.Context()), true, nil, "there is no topic feedbridge.checkpoints")
@@ -150,7 +150,7 @@ func TestTopicIsUnfit(t *testing.T) {
 			if test.topic != nil {
 				test.topic(&topic)
 			}
-			_, err := connect(t, at(c)).Sink(topic).Resume(t.Context())
+			_, err := connect(t, configFor(c)).Sink(topic).Resume(t.Context())
 			wantError(t, err, true, nil, test.want...)
 		})
 	}
@@ -267,7 +267,7 @@ func TestTopicWasCreatedAnew(t *testing.T) {
 	}
 	for _, s := range []*kafka.Sink{s, more()} {
 		_, err := s.Resume(t.Context())
-		wantError(t, err, true, checkpoint.ErrMissing, "was deleted and created anew", "'feedbridge checkpoint set orders'")
+		wantError(t, err, true, checkpoint.ErrMissing, "was deleted and created again", "'feedbridge checkpoint set orders'")
 	}
 	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(0))); err != nil {
 		t.Fatal(err)
@@ -344,7 +344,7 @@ func TestTopicOfAnotherFeed(t *testing.T) {
 	commit(t, s, 0, 2)
 	topic := orders()
 	topic.Feed = "parcels"
-	late := connect(t, at(c)).Sink(topic)
+	late := connect(t, configFor(c)).Sink(topic)
 	_, err := late.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrForeign, `checkpoint of feed "orders", this is feed "parcels"`, "a topic of its own", `"shared: true"`)
 	// A person sees whose it is, and may take it over.
@@ -368,7 +368,7 @@ func TestTopicIsTakenOverFromACopyThatLives(t *testing.T) {
 	commit(t, s, 0, 1)
 	topic := orders()
 	topic.Feed = "parcels"
-	late := connect(t, at(c)).Sink(topic)
+	late := connect(t, configFor(c)).Sink(topic)
 	held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
 	moved := make(chan error, 1)
 	var old checkpoint.Checkpoint
@@ -403,7 +403,7 @@ func TestAnotherFeedCommitsBeforeTheFirstCommit(t *testing.T) {
 	s, c, _ := open(t, orders())
 	topic := orders()
 	topic.Feed, topic.Shared = "parcels", true
-	other := connect(t, at(c)).Sink(topic)
+	other := connect(t, configFor(c)).Sink(topic)
 	resume(t, other)
 	commit(t, other, 0, 2)
 	wantError(t, s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1)), true, checkpoint.ErrForeign, `checkpoint of feed "parcels"`)
@@ -417,7 +417,7 @@ func TestThirdFeedCommitsWhileATopicIsTakenOver(t *testing.T) {
 	commit(t, s, 0, 1)
 	topic := orders()
 	topic.Feed, topic.Shared = "parcels", true
-	third := connect(t, at(c)).Sink(topic)
+	third := connect(t, configFor(c)).Sink(topic)
 	resume(t, third)
 	held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
 	moved := make(chan error, 1)
@@ -443,7 +443,7 @@ func TestTopicIsShared(t *testing.T) {
 	var sinks []*kafka.Sink
 	for i := range topics {
 		topics[i].Shared, topics[i].Window = true, 100
-		sinks = append(sinks, connect(t, at(c)).Sink(topics[i]))
+		sinks = append(sinks, connect(t, configFor(c)).Sink(topics[i]))
 	}
 	for n := range 5 {
 		for _, s := range sinks {
@@ -453,7 +453,7 @@ func TestTopicIsShared(t *testing.T) {
 	}
 	// Nobody is to take the other's messages for its own.
 	topics[1].Feed = "returns"
-	sinks = append(sinks, connect(t, at(c)).Sink(topics[1]))
+	sinks = append(sinks, connect(t, configFor(c)).Sink(topics[1]))
 	for i, want := range []int{5, 5, 0} {
 		resume(t, sinks[i])
 		if n := sinks[i].IDs().Len(); n != want {
@@ -461,7 +461,7 @@ func TestTopicIsShared(t *testing.T) {
 		}
 	}
 	commit(t, sinks[2], 0, 3)
-	fresh := connect(t, at(c)).Sink(topics[1])
+	fresh := connect(t, configFor(c)).Sink(topics[1])
 	if cp := resume(t, fresh); cp.Count != 3 || fresh.IDs().Len() != 3 {
 		t.Errorf("checkpoint %+v and %d IDs, want three", cp, fresh.IDs().Len())
 	}
@@ -551,7 +551,7 @@ func TestPositionIsMovedBesideABusyCopy(t *testing.T) {
 	}
 }
 
-// What a person would replace was read from a broker that no longer leads. Nothing is changed.
+// The checkpoint to replace was read from a deposed leader. Nothing is changed.
 func TestPositionIsMovedFromADeposedLeader(t *testing.T) {
 	t.Parallel()
 	s, c, more := open(t, orders())

@@ -24,9 +24,9 @@ func newTransactionalID(c *client, topic, feedName string) transactionalID {
 	return transactionalID{c, c.cfg.TransactionalIDPrefix + topic + "/" + feedName}
 }
 
-// state returns the state of the newest transaction, as its coordinator has it.
-func (id transactionalID) state(ctx context.Context) (*kadm.DescribedTransaction, error) {
-	ctx, cancel := id.client.within(ctx, id.client.grace())
+// describeTransaction returns the state of the newest transaction, as its coordinator has it.
+func (id transactionalID) describeTransaction(ctx context.Context) (*kadm.DescribedTransaction, error) {
+	ctx, cancel := id.client.withTimeout(ctx, id.client.graceTime())
 	defer cancel()
 	all, err := id.client.admin.DescribeTransactions(ctx, id.name)
 	if err != nil {
@@ -47,14 +47,14 @@ func sameTransaction(a, b *kadm.DescribedTransaction) bool {
 	return a.State == b.State && a.StartTimestamp == b.StartTimestamp && a.ProducerEpoch == b.ProducerEpoch
 }
 
-// endTransaction aborts the transaction that is open.
-func (id transactionalID) endTransaction(ctx context.Context) error {
+// abortTransaction aborts the transaction that is open.
+func (id transactionalID) abortTransaction(ctx context.Context) error {
 	p, err := id.client.newProducer(id.name, defaultBatch)
 	if err != nil {
 		return err
 	}
 	defer id.client.closeProducer(p)
-	ctx, cancel := id.client.bounded(ctx)
+	ctx, cancel := id.client.withRequestTimeout(ctx)
 	defer cancel()
 	return causeOf(ctx, initProducerID(ctx, p))
 }
@@ -79,7 +79,7 @@ func initProducerID(ctx context.Context, p *kgo.Client) error {
 // transaction. A new cluster has no coordinator until it has been asked for one.
 func (id transactionalID) mayUse(ctx context.Context) error {
 	c := id.client
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
 	backoff := retry.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 	for {
@@ -87,7 +87,7 @@ func (id transactionalID) mayUse(ctx context.Context) error {
 		if err == nil {
 			break
 		}
-		if !passes(err) || backoff.Wait(ctx) != nil {
+		if !isTransient(err) || backoff.Wait(ctx) != nil {
 			return err
 		}
 	}

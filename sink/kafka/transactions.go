@@ -45,16 +45,16 @@ func (t *transactions) initialize(ctx context.Context, batch int32) error {
 		return err
 	}
 	t.producer, t.batch, t.connections = p, batch, connections
-	ctx, cancel := t.client.bounded(ctx)
+	ctx, cancel := t.client.withRequestTimeout(ctx)
 	defer cancel()
 	return causeOf(ctx, initProducerID(ctx, p))
 }
 
-// send writes records in the transaction that is open, and waits until they are
+// sendRecords writes records in the transaction that is open, and waits until they are
 // acknowledged.
-func (t *transactions) send(ctx context.Context, records []kgo.Record) error {
+func (t *transactions) sendRecords(ctx context.Context, records []kgo.Record) error {
 	p := t.producer
-	// A closed client fails everything that it waits for.
+	// Closing the client fails all pending records.
 	stop := context.AfterFunc(ctx, p.Close)
 	defer stop()
 	promise := kgo.AbortingFirstErrPromise(p)
@@ -67,26 +67,26 @@ func (t *transactions) send(ctx context.Context, records []kgo.Record) error {
 	return causeOf(ctx, promise.Err())
 }
 
-// commit commits what was sent: all of it is in the log now, before the offsets written. If
-// the process ends here, its successor aborts it. From here on the caller's end breaks
-// nothing off, only the time does. After an error the commit may have taken place, or may
-// yet.
+// commit commits the sent records: all of them are in the log now, before the offsets written.
+// If the process dies here, its successor aborts them. From here on the caller's cancellation
+// has no effect, only its deadline. After an error the commit may have taken place, or may
+// still do so.
 func (t *transactions) commit(ctx context.Context, written kadm.Offsets) error {
 	deadline, _ := ctx.Deadline()
-	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNoWord)
+	ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), deadline, errNotConfirmed)
 	defer cancel()
-	if err := waitNoted(ctx, t.producer, written); err != nil {
+	if err := waitForMetadata(ctx, t.producer, written); err != nil {
 		return err
 	}
 	return causeOf(ctx, t.producer.EndTransaction(ctx, kgo.TryCommit))
 }
 
-// waitNoted waits until the client has noted the partitions that it has written to. When it
-// learns of a topic it sends what has waited for that first, and all may be written and
-// answered before it has made the note. EndTransaction sees only what is noted: if that
-// is nothing it aborts and returns no error, and a partition that it does not see goes on
-// with its sequence numbers, which the cluster refuses in the next transaction.
-func waitNoted(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
+// waitForMetadata waits until kgo has stored the metadata of the partitions that it has written
+// to. When kgo learns of a topic, it first sends the waiting records, and they may be
+// acknowledged before it has stored the metadata. EndTransaction uses only stored metadata.
+// Without any it aborts and returns nil; and it does not reset the sequence numbers of a
+// partition that is missing there, so the cluster refuses the next transaction.
+func waitForMetadata(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
 	for _, at := range written.Sorted() {
 		for {
 			if leader, _, _ := p.PartitionLeader(at.Topic, at.Partition); leader >= 0 {
@@ -100,10 +100,10 @@ func waitNoted(ctx context.Context, p *kgo.Client, written kadm.Offsets) error {
 	return nil
 }
 
-var errNoWord = errors.New("the cluster has not said in time whether the transaction is committed")
+var errNotConfirmed = errors.New("the cluster has not confirmed in time that the transaction is committed")
 
-// close closes the producer. The next commit takes over again.
-func (t *transactions) close() {
+// closeProducer closes the producer. The next commit initializes the id again.
+func (t *transactions) closeProducer() {
 	if t.producer != nil {
 		t.client.closeProducer(t.producer)
 		t.producer = nil
@@ -123,27 +123,26 @@ func (t *transactions) abandon(ctx context.Context, why error) {
 	if !isFenced(why) {
 		t.abort(ctx)
 	}
-	t.close()
+	t.closeProducer()
 }
 
 // abort aborts the transaction by initializing the transactional id, in all versions of
-// transactions. In version 1 the markers of what a producer aborts itself have its own
-// epoch. A broker before 3.6 takes records of that epoch which arrive later, and the next
-// commit with the id would publish them. Initializing the id aborts with the next epoch, so
-// late records are refused.
+// transactions. In version 1 the markers of a transaction that its producer aborts have the
+// producer's epoch. A broker before 3.6 takes records of that epoch which arrive later, and the
+// next commit with the id would publish them. Initializing the id aborts with the next epoch,
+// so late records are refused.
 //
 // It does nothing if the transaction has ended, for it may hang (see hungTransaction), or if
-// another copy has the id, where the cluster reports that. What is unknown now the next Resume finds
-// out.
+// another copy has the id, where the cluster reports that. The next Resume reads the outcome.
 func (t *transactions) abort(ctx context.Context) {
-	ctx, cancel := t.client.within(context.WithoutCancel(ctx), t.client.grace())
+	ctx, cancel := t.client.withTimeout(context.WithoutCancel(ctx), t.client.graceTime())
 	defer cancel()
 	t.producer.Close()
 	if t.client.reportsState.Load() {
-		now, err := t.id.state(ctx)
+		now, err := t.id.describeTransaction(ctx)
 		if _, epoch, _ := t.producer.ProducerID(ctx); err != nil || now.State != "Ongoing" || now.ProducerEpoch != epoch {
 			return
 		}
 	}
-	_ = t.id.endTransaction(ctx)
+	_ = t.id.abortTransaction(ctx)
 }

@@ -19,7 +19,7 @@ func (c Config) Validate() []error {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
 	if len(c.Brokers) == 0 {
-		fail("brokers: are missing; want some such as [127.0.0.1:9092]")
+		fail("brokers: are missing; want a list such as [127.0.0.1:9092]")
 	}
 	for i, b := range c.Brokers {
 		if err := checkBroker(b); err != nil {
@@ -32,7 +32,7 @@ func (c Config) Validate() []error {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		fail("tls: cert_file and key_file need each other")
 	}
-	// franz-go takes no record timeout below a second.
+	// kgo accepts no record timeout below a second.
 	if c.Timeout != 0 && (c.Timeout < time.Second || c.Timeout > 5*time.Minute) {
 		fail("timeout: must be from 1s to 5m")
 	}
@@ -54,11 +54,11 @@ func (c Config) Validate() []error {
 	if len(c.TransactionalIDPrefix) > 1000 {
 		fail("transactional_id_prefix: has more than 1000 bytes")
 	}
-	return append(errs, c.SASL.validate(c.TLS.on())...)
+	return append(errs, c.SASL.validate(c.TLS.isEnabled())...)
 }
 
-// checkBroker returns an error for what is not host:port. It shows no
-// credentials, which people put before an @.
+// checkBroker returns an error unless s is host:port. The error does not repeat an address with
+// an @, which may contain credentials.
 func checkBroker(s string) error {
 	if strings.Contains(s, "@") {
 		return errors.New("want host:port; credentials belong under sasl")
@@ -94,7 +94,7 @@ func (s SASL) validate(tls bool) []error {
 		{"password", s.Password != "", user},
 		{"password_file", s.PasswordFile != "", user},
 		{"token_file", s.TokenFile != "", []Mechanism{OAuthBearer}},
-		{"oauth2", s.OAuth2.set(), []Mechanism{OAuthBearer}},
+		{"oauth2", s.OAuth2.isSet(), []Mechanism{OAuthBearer}},
 		{"access_key", s.AccessKey != "", []Mechanism{MSKIAM}},
 		{"secret_key", s.SecretKey != "", []Mechanism{MSKIAM}},
 		{"session_token", s.SessionToken != "", []Mechanism{MSKIAM}},
@@ -117,10 +117,10 @@ func (s SASL) validate(tls bool) []error {
 			fail("sasl.password, sasl.password_file: want exactly one of them")
 		}
 	case OAuthBearer:
-		if (s.TokenFile == "") != s.OAuth2.set() {
+		if (s.TokenFile == "") != s.OAuth2.isSet() {
 			fail("sasl.token_file, sasl.oauth2: want exactly one of them")
 		}
-		if s.OAuth2.set() {
+		if s.OAuth2.isSet() {
 			errs = append(errs, s.OAuth2.validate()...)
 		}
 	case MSKIAM:
@@ -193,7 +193,7 @@ func (t Topic) Validate() []error {
 	return errs
 }
 
-// checkName returns an error for what Kafka takes for no topic's name.
+// checkName returns an error unless s is a valid name of a topic.
 func checkName(s string) error {
 	switch {
 	case s == "" || s == "." || s == "..":

@@ -27,7 +27,7 @@ type stableWait struct {
 	client     *client
 	topic      string
 	partitions []int32
-	// patience is after how long a wait ends with an error.
+	// patience is the time limit of the wait. After it the wait ends with an error.
 	patience  time.Duration
 	meanwhile meanwhile // nil for none
 }
@@ -36,7 +36,7 @@ type stableWait struct {
 // the partition has now, or atLeast if that is more; atLeast may be nil, or shorter than
 // partitions. It returns the last stable offsets.
 func (w stableWait) toEnd(ctx context.Context, atLeast []int64) ([]int64, error) {
-	ends, err := w.client.offsets(ctx, w.topic, w.partitions, end)
+	ends, err := w.client.listOffsets(ctx, w.topic, w.partitions, endOffset)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (w stableWait) upTo(ctx context.Context, to []int64) ([]int64, error) {
 	began := time.Now()
 	backoff := retry.Backoff{Min: 2 * time.Millisecond, Max: 100 * time.Millisecond}
 	for {
-		now, err := w.client.offsets(ctx, w.topic, w.partitions, stable)
+		now, err := w.client.listOffsets(ctx, w.topic, w.partitions, stableOffset)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (w stableWait) upTo(ctx context.Context, to []int64) ([]int64, error) {
 		}
 		waited := time.Since(began)
 		if waited >= w.patience {
-			return nil, w.explain(ctx, w.partitions[behind], waited)
+			return nil, w.explainTimeout(ctx, w.partitions[behind], waited)
 		}
 		if w.meanwhile != nil {
 			if err := w.meanwhile(ctx, waited); err != nil {
@@ -80,11 +80,11 @@ func (w stableWait) upTo(ctx context.Context, to []int64) ([]int64, error) {
 // errHeldBack reports that a transaction that is not ended holds a partition back.
 var errHeldBack = errors.New("is held back by")
 
-// explain returns the reason why the last stable offset of a partition does not advance. It
+// explainTimeout returns the reason why the last stable offset of a partition does not advance. It
 // matches errHeldBack unless too few replicas are in sync, so that markers cannot be written.
-func (w stableWait) explain(ctx context.Context, partition int32, after time.Duration) error {
-	if d, err := w.client.describe(ctx, w.topic); err == nil {
-		config, _ := w.client.config(ctx, w.topic) // without it the default is assumed
+func (w stableWait) explainTimeout(ctx context.Context, partition int32, after time.Duration) error {
+	if d, err := w.client.describeTopic(ctx, w.topic); err == nil {
+		config, _ := w.client.topicConfig(ctx, w.topic) // without it the default is assumed
 		has := len(d.Partitions[partition].ISR)
 		if want, err := strconv.Atoi(config["min.insync.replicas"]); err == nil && has < want {
 			return fmt.Errorf("partition %d of %s has %d replicas in sync, and min.insync.replicas is %d; are brokers down?", partition, w.topic, has, want)
@@ -95,7 +95,7 @@ func (w stableWait) explain(ctx context.Context, partition int32, after time.Dur
 		whose = "a transaction of " + strings.Join(holders, ", ")
 	}
 	return fmt.Errorf("partition %d of %s %w %s for %v or longer; if its program is gone, the cluster aborts it "+
-		"at its transaction timeout, or never, if it takes it for ended (CompleteCommit, CompleteAbort, Empty); "+
+		"at its transaction timeout, or never, if it reports it as ended (CompleteCommit, CompleteAbort, Empty); "+
 		"the documentation says how to do it by hand", partition, w.topic, errHeldBack, whose, after.Round(time.Millisecond))
 }
 
@@ -104,7 +104,7 @@ func (w stableWait) explain(ctx context.Context, partition int32, after time.Dur
 // 3.0 and the right to ask.
 func (w stableWait) openTransactions(ctx context.Context, partition int32) []string {
 	c := w.client
-	ctx, cancel := c.within(ctx, c.grace())
+	ctx, cancel := c.withTimeout(ctx, c.graceTime())
 	defer cancel()
 	producers, err := c.admin.DescribeProducers(ctx, kadm.TopicsSet{w.topic: {partition: {}}})
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 // and the answer has not left.
 type wire struct {
 	mu sync.Mutex
-	// lose says whether the answer to a request with that key is lost.
+	// lose reports whether the answer to a request with that key is lost.
 	lose func(key kmsg.Key) bool
 	// mute reports whether the connection is silent from the answer to a request with that
 	// key on, as after a packet filter has forgotten it.
 	mute func(key kmsg.Key) bool
 }
 
-// losing sets what is lost from now on; nil for nothing.
+// losing sets which answers are lost from now on; nil for none.
 func (w *wire) losing(f func(kmsg.Key) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,7 @@ type frames struct {
 
 	mu    sync.Mutex
 	in    []byte // of the request that is being read, without its body
-	skip  int    // what is left of its body
+	skip  int    // the rest of its body
 	asked map[uint32]kmsg.Key
 	muted bool
 }

@@ -33,7 +33,7 @@ func (c *client) withSession(ctx context.Context, topic string, f func(context.C
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	ses, err := c.sessions.current()
+	ses, err := c.sessions.activeSession()
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (c *client) withSession(ctx context.Context, topic string, f func(context.C
 	ctx, cancel := ses.bindContext(ctx)
 	defer cancel()
 	if err := f(ctx, ses); err != nil {
-		return fmt.Errorf("topic %q: %w", topic, explainer.explain(ctx, err))
+		return fmt.Errorf("topic %q: %w", topic, explainer.explainError(ctx, err))
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func (c *client) withSession(ctx context.Context, topic string, f func(context.C
 // checkJetStream returns an error unless there is a connection, to a server that is new
 // enough, whose JetStream this account may use.
 func (c *client) checkJetStream(ctx context.Context) error {
-	ses, err := c.sessions.current()
+	ses, err := c.sessions.activeSession()
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (c *client) checkJetStream(ctx context.Context) error {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	if _, err := c.js.AccountInfo(ctx); err != nil {
-		return explainer.explain(ctx, err)
+		return explainer.explainError(ctx, err)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (c *client) requestJSON(ctx context.Context, subject string, request []byte
 		return err
 	}
 	if err := json.Unmarshal(reply.Data, answer); err != nil {
-		return fmt.Errorf("NATS answered what is not JSON: %w", err)
+		return fmt.Errorf("NATS answered with invalid JSON: %w", err)
 	}
 	return nil
 }

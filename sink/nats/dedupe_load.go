@@ -148,7 +148,7 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 	for seen := uint64(0); seen < to; {
 		m, err := r.nextKnown(ctx, to)
 		if err != nil {
-			return fmt.Errorf("read what the topic holds: %w", err)
+			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 		if seen == 0 {
 			if held, err := d.topicHolds(ctx, info, known); err != nil {
@@ -159,7 +159,7 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 			}
 		}
 		if seen = m.sequence; seen <= to && m.Subject == d.topic.Subject {
-			d.ids.LoadMessage(m.fields())
+			d.ids.LoadMessage(m.headerFields())
 			d.seen.newest = identityOf(m.sequence, m.Header, m.time)
 		}
 	}

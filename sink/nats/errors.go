@@ -68,7 +68,7 @@ func apiError(e *jetstream.APIError, stream string) error {
 		// "maximum bytes exceeded" and "maximum messages exceeded" come from limits of the
 		// stream; the store also fails while a server stops.
 		if strings.HasPrefix(e.Description, "maximum ") {
-			return feed.Permanent(fmt.Errorf("%w; the stream is full and discards what is new: raise its limits, and do not purge it, which takes the checkpoint, too", err))
+			return feed.Permanent(fmt.Errorf("%w; the stream is full and refuses new messages: raise its limits, and do not purge it, which deletes the checkpoint, too", err))
 		}
 		return err
 	}
@@ -107,8 +107,8 @@ func newExplainer(nc *nats.Conn, cfg Config, servers string) explainer {
 	return explainer{nc, cfg, servers, nc.LastError()}
 }
 
-// explain returns the explanation of err, the error of a request that was made within ctx.
-func (e explainer) explain(ctx context.Context, err error) error {
+// explainError returns the explanation of err, the error of a request that was made within ctx.
+func (e explainer) explainError(ctx context.Context, err error) error {
 	if last := e.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && !isSameError(last, e.before) {
 		return feed.Permanent(fmt.Errorf("%w; grant this user what the documentation lists", last))
 	}

@@ -104,7 +104,7 @@ func (r *checkpointReader) confirmStored(ctx context.Context, acknowledged *stor
 		return fmt.Errorf("%w since the acknowledgement", checkpoint.ErrConflict)
 	}
 	stream := r.topic.Stream.Name
-	return feed.Permanent(fmt.Errorf("stream %s acknowledged what was meant for the stream of that name behind api_prefix %s, which has not stored it: "+
+	return feed.Permanent(fmt.Errorf("stream %s acknowledged a commit for the stream of that name behind api_prefix %s, which has not stored it: "+
 		"a stream of this account has the subject %s, too; delete the subject there", stream, prefix, r.topic.checkpointSubject()))
 }
 
@@ -134,7 +134,7 @@ func (r *checkpointReader) readOrMissing(ctx context.Context, info *streamInfo, 
 	if last, err = r.readLast(ctx); last != nil || err != nil {
 		return last, err
 	}
-	return nil, feed.Permanent(fmt.Errorf("stream %s: %w; say where to read on with 'feedbridge checkpoint set %s', "+
+	return nil, feed.Permanent(fmt.Errorf("stream %s: %w; set the position to continue from with 'feedbridge checkpoint set %s', "+
 		"or start the feed over with 'feedbridge checkpoint reset %[3]s'", info.Config.Name, checkpoint.ErrMissing, r.topic.Feed))
 }
 

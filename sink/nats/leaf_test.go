@@ -125,7 +125,7 @@ func TestLeafNodeHasTheStreamToo(t *testing.T) {
 	h.Shutdown()
 	h.WaitForShutdown()
 	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
-	wantError(t, err, true, nil, `JetStream domain "leaf" acknowledged what was meant for domain hub`)
+	wantError(t, err, true, nil, `JetStream domain "leaf" acknowledged a commit for domain hub`)
 }
 
 // The stream is deleted on the leaf node, and the hub has one with the same name and subjects.
@@ -142,7 +142,7 @@ func TestHubHasTheStreamToo(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
-			wantError(t, err, true, nil, `JetStream domain "hub" acknowledged what was meant for`, "delete the subject there")
+			wantError(t, err, true, nil, `JetStream domain "hub" acknowledged a commit for`, "delete the subject there")
 		})
 	}
 }

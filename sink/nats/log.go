@@ -81,7 +81,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		}
 		c := info.Config
 		if c.Retention == jetstream.WorkQueuePolicy {
-			return feed.Permanent(fmt.Errorf("stream %s is a work queue, which deletes what was read; "+
+			return feed.Permanent(fmt.Errorf("stream %s is a work queue, which deletes messages that were read; "+
 				"give the messages to a stream with --retention limits, and serve that", stream))
 		}
 		if own := c.Mirror == nil && len(c.Sources) == 0 && c.SubjectTransform == nil; own && !coversSubject(c.Subjects, l.subject) {
@@ -115,7 +115,7 @@ func (l *Log) Span(ctx context.Context) (feed.Span, error) {
 		return nil
 	})
 	if err != nil {
-		return feed.Span{}, fmt.Errorf("look at the positions: %w", err)
+		return feed.Span{}, fmt.Errorf("find the oldest and the newest message: %w", err)
 	}
 	return span, nil
 }
@@ -185,7 +185,7 @@ func (l *Log) recordGone(info *streamInfo, gone uint64) uint64 {
 func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		p := logRead{log: l, next: max(1, from), to: to}
-		defer p.close()
+		defer p.releaseReader()
 		for p.next < to && !p.left {
 			err := l.withStream(ctx, func(ctx context.Context, ses *session, stream string) error {
 				return p.yieldPull(ctx, ses, stream, yield)
@@ -243,7 +243,7 @@ func (p *logRead) yieldPull(ctx context.Context, ses *session, stream string, yi
 			p.next = p.to
 			return nil
 		}
-		if !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.fields(), Body: m.Data}, nil) {
+		if !yield(feed.Record{Position: m.sequence, Time: m.time, Header: m.headerFields(), Body: m.Data}, nil) {
 			p.reader.putBack(m)
 			p.left = true
 			return nil
@@ -296,7 +296,7 @@ func (p *logRead) handleStarvation(ctx context.Context) error {
 		p.starving = time.Now()
 		return nil
 	case time.Since(p.starving) > p.log.client.cfg.Timeout:
-		return fmt.Errorf("NATS has not sent within %v what the stream's leader has", p.log.client.cfg.Timeout)
+		return fmt.Errorf("NATS has not delivered within %v the messages that the stream's leader has", p.log.client.cfg.Timeout)
 	}
 	return retry.Sleep(ctx, replicationWait)
 }
@@ -306,8 +306,8 @@ func (p *logRead) closeReader() {
 	p.reader, p.reused = nil, false
 }
 
-// close keeps the reader for the next Read, unless this one failed.
-func (p *logRead) close() {
+// releaseReader keeps the reader for the next Read, unless this one failed.
+func (p *logRead) releaseReader() {
 	switch {
 	case p.reader == nil:
 	case p.left || p.next >= p.to:

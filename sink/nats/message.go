@@ -67,9 +67,9 @@ type deliveredMessage struct {
 	time     time.Time
 }
 
-// fields returns the message's header as a list, sorted by name, with the values of a
+// headerFields returns the message's header as a list, sorted by name, with the values of a
 // name in their order. NATS clients keep headers in maps.
-func (m *deliveredMessage) fields() feed.Header {
+func (m *deliveredMessage) headerFields() feed.Header {
 	list := make(feed.Header, 0, len(m.Header))
 	for name, values := range m.Header {
 		for _, value := range values {

@@ -174,14 +174,14 @@ func (p *publisher) parseAck(data []byte, id string, n int) (sequence uint64, er
 	stream, subject := p.topic.Stream.Name, p.topic.checkpointSubject()
 	switch err := json.Unmarshal(data, &ack); {
 	case err != nil:
-		return 0, fmt.Errorf("NATS answered what is not an acknowledgement: %w", err)
+		return 0, fmt.Errorf("NATS answered without an acknowledgement: %w", err)
 	case ack.Error != nil:
 		return 0, apiError(ack.Error, stream)
 	case ack.Stream != stream:
-		return 0, feed.Permanent(fmt.Errorf("stream %s acknowledged what was meant for %s; which of them has the subject %s?",
+		return 0, feed.Permanent(fmt.Errorf("stream %s acknowledged a commit for %s; which of them has the subject %s?",
 			ack.Stream, stream, subject))
 	case ack.Domain != p.domain:
-		return 0, feed.Permanent(fmt.Errorf("JetStream domain %q acknowledged what was meant for domain %s: it has a stream with the subject %s, too; delete the subject there",
+		return 0, feed.Permanent(fmt.Errorf("JetStream domain %q acknowledged a commit for domain %s: it has a stream with the subject %s, too; delete the subject there",
 			ack.Domain, cmp.Or(p.domain, `""`), subject))
 	case ack.Sequence == 0:
 		return 0, errors.New("NATS acknowledged without a sequence")

@@ -124,7 +124,7 @@ func (r *reader) nextMessage(ctx context.Context, to uint64) (*deliveredMessage,
 		if r.outstanding == 0 {
 			// The server delivers everything that a pull asks for, so do not ask for more
 			// than the caller wants.
-			if err := r.pull(int(min(pullMessages, to-min(r.at, to)+1))); err != nil {
+			if err := r.requestMessages(int(min(pullMessages, to-min(r.at, to)+1))); err != nil {
 				return nil, err
 			}
 		}
@@ -133,7 +133,7 @@ func (r *reader) nextMessage(ctx context.Context, to uint64) (*deliveredMessage,
 			return nil, err
 		}
 		if msg.Reply != "" {
-			return r.accept(msg)
+			return r.acceptMessage(msg)
 		}
 		if msg.Subject != r.reply {
 			continue // the status message of an earlier pull
@@ -147,8 +147,8 @@ func (r *reader) nextMessage(ctx context.Context, to uint64) (*deliveredMessage,
 	}
 }
 
-// accept checks that no message was lost before msg, and returns it.
-func (r *reader) accept(msg *nats.Msg) (*deliveredMessage, error) {
+// acceptMessage checks that no message was lost before msg, and returns it.
+func (r *reader) acceptMessage(msg *nats.Msg) (*deliveredMessage, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, err
@@ -198,9 +198,9 @@ func (r *reader) nextKnown(ctx context.Context, to uint64) (*deliveredMessage, e
 	return m, err
 }
 
-// pull asks for n messages. The server answers with those that it has, within the limit of
+// requestMessages asks for n messages. The server answers with those that it has, within the limit of
 // bytes, and with a status message if they are fewer than n.
-func (r *reader) pull(n int) error {
+func (r *reader) requestMessages(n int) error {
 	request, err := json.Marshal(map[string]any{"batch": n, "max_bytes": r.limit, "no_wait": true})
 	if err != nil {
 		return err

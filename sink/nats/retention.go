@@ -7,9 +7,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Forgets returns the limits in the stream's configuration that delete old messages of the
+// RetentionLimits returns the limits in the stream's configuration that delete old messages of the
 // topic, such as "max_age 24h0m0s"; none if the stream keeps all of them.
-func (s *Sink) Forgets(ctx context.Context) ([]string, error) {
+func (s *Sink) RetentionLimits(ctx context.Context) ([]string, error) {
 	var limits []string
 	err := s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
 		info, err := s.stream.readInfo(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-func TestWhatAStreamForgetsBy(t *testing.T) {
+func TestRetentionLimits(t *testing.T) {
 	t.Parallel()
 	url := startServer(t, t.TempDir(), "127.0.0.1:0").URL()
 	js := admin(t, url)
@@ -32,7 +32,7 @@ func TestWhatAStreamForgetsBy(t *testing.T) {
 			if _, err := js.CreateStream(t.Context(), cfg); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := s.Forgets(t.Context()); err != nil || !slices.Equal(got, test.want) {
+			if got, err := s.RetentionLimits(t.Context()); err != nil || !slices.Equal(got, test.want) {
 				t.Errorf("got %q, %v, want %q", got, err, test.want)
 			}
 			if err := js.DeleteStream(t.Context(), cfg.Name); err != nil {
@@ -40,7 +40,7 @@ func TestWhatAStreamForgetsBy(t *testing.T) {
 			}
 		})
 	}
-	if _, err := s.Forgets(t.Context()); err == nil {
+	if _, err := s.RetentionLimits(t.Context()); err == nil {
 		t.Error("a stream that is not there forgets nothing")
 	}
 }

@@ -138,8 +138,8 @@ func isAuthError(err error) bool {
 		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
-// current returns the session, or an error with the reason why there is none.
-func (t *sessionTracker) current() (*session, error) {
+// activeSession returns the session, or an error with the reason why there is none.
+func (t *sessionTracker) activeSession() (*session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.active != nil && t.nc.IsConnected() && t.nc.Stats().Reconnects == t.active.reconnects {

@@ -24,12 +24,12 @@ func TestSessionEndsWithAReconnectThatNoHandlerHasReported(t *testing.T) {
 	}
 	t.Cleanup(c.Close)
 	sessions := c.client.sessions
-	ses, err := sessions.current()
+	ses, err := sessions.activeSession()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ses.reconnects-- // as if the connection had counted one more
-	if _, err := sessions.current(); !errors.Is(err, errLost) {
+	if _, err := sessions.activeSession(); !errors.Is(err, errLost) {
 		t.Errorf("error %v, want that the connection was lost", err)
 	}
 }

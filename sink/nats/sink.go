@@ -79,7 +79,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	s.dedupe.ids.Rollback()
 	var cp checkpoint.Checkpoint
 	err := s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, ses *session) error {
-		info, err := s.stream.ensure(ctx, s.dedupe.seen.checkpoint != nil)
+		info, err := s.stream.ensureStream(ctx, s.dedupe.seen.checkpoint != nil)
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 			return nil
 		}
 		if cp, err = checkpoint.Decode(last.Data); err != nil {
-			return fmt.Errorf("%w; if no newer feedbridge wrote it, set it anew with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, s.topic.Feed)
+			return fmt.Errorf("%w; if no newer feedbridge wrote it, set it again with 'feedbridge checkpoint set %s', or discard it with 'feedbridge checkpoint reset %[2]s'", err, s.topic.Feed)
 		}
 		to, err := s.checkpoints.endOfTopic(ctx, info, last.Sequence)
 		if err != nil {
@@ -133,7 +133,7 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	// has read the checkpoint. So there is no session unless the commit succeeds.
 	ses, staged, first := s.session, s.staged, s.first
 	s.session, s.staged, s.first = nil, nil, first && len(entities) == 0
-	switch current, err := s.client.sessions.current(); {
+	switch current, err := s.client.sessions.activeSession(); {
 	case ctx.Err() != nil:
 		return fmt.Errorf("commit: %w", context.Cause(ctx))
 	case ses == nil:
@@ -161,7 +161,7 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	done, err := s.publisher.publish(ctx, s.fence, batch{first, entities, staged, cp}, meanwhile)
 	if err != nil {
 		s.staging.failed = time.Now()
-		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explain(ctx, err))
+		return fmt.Errorf("commit: topic %q: %w", s.topic.Subject, explainer.explainError(ctx, err))
 	}
 	// The batch is stored. If the process dies here, Resume finds it.
 	s.dedupe.recordCommit(entities, cp, done)
@@ -176,7 +176,7 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 func (s *Sink) Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
 	s.session, s.staged = nil, nil
 	err := s.client.withSession(ctx, s.topic.Subject, func(ctx context.Context, _ *session) error {
-		info, err := s.stream.ensure(ctx, s.dedupe.seen.checkpoint != nil)
+		info, err := s.stream.ensureStream(ctx, s.dedupe.seen.checkpoint != nil)
 		if err != nil {
 			return err
 		}

@@ -22,10 +22,10 @@ type streamChecker struct {
 	topic  Topic
 }
 
-// ensure returns the topic's stream as its leader describes it, or an error with everything
+// ensureStream returns the topic's stream as its leader describes it, or an error with everything
 // that is wrong with it. It creates a stream that is missing, unless this process has seen a
 // checkpoint there.
-func (s *streamChecker) ensure(ctx context.Context, seen bool) (*streamInfo, error) {
+func (s *streamChecker) ensureStream(ctx context.Context, seen bool) (*streamInfo, error) {
 	info, err := s.readInfo(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if seen {
@@ -34,7 +34,7 @@ func (s *streamChecker) ensure(ctx context.Context, seen bool) (*streamInfo, err
 			return nil, feed.Permanent(fmt.Errorf("stream %s is gone, and the topic with it: %w; restore it, "+
 				"or start the feed over in a new one with 'feedbridge checkpoint reset %s'", s.topic.Stream.Name, checkpoint.ErrMissing, s.topic.Feed))
 		}
-		info, err = s.create(ctx)
+		info, err = s.createStream(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (s *streamChecker) readInfo(ctx context.Context) (*streamInfo, error) {
 	return s.client.streamInfo(ctx, s.topic.Stream.Name)
 }
 
-func (s *streamChecker) create(ctx context.Context) (*streamInfo, error) {
+func (s *streamChecker) createStream(ctx context.Context) (*streamInfo, error) {
 	want := s.topic.Stream
 	if !want.Create {
 		return nil, s.missingError()

@@ -116,7 +116,7 @@ func (c Config) serverURLs() ([]*url.URL, error) {
 		servers = append(servers, u)
 	}
 	if len(servers) == 0 {
-		return nil, errors.New("is missing; want one such as nats://127.0.0.1:4222")
+		return nil, errors.New("is missing; want a URL such as nats://127.0.0.1:4222")
 	}
 	return servers, nil
 }

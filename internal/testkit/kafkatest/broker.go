@@ -95,8 +95,8 @@ func (b *Broker) Addr() string { return address(b.ports.plain) }
 // SASLAddr is the host and port for users: see [User].
 func (b *Broker) SASLAddr() string { return address(b.ports.sasl) }
 
-// Kill ends the broker by SIGKILL. What it has answered for stays: it lies with
-// the kernel. A broker that does not run is no matter.
+// Kill ends the broker by SIGKILL. Acknowledged records survive in the kernel's page cache. It
+// does nothing if the broker does not run.
 func (b *Broker) Kill() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,8 +106,8 @@ func (b *Broker) Kill() {
 	}
 }
 
-// Stop ends the broker by SIGTERM, as an operator does, and waits until it has
-// ended. A broker that does not run is no matter.
+// Stop ends the broker by SIGTERM, as an operator does, and waits until it has ended. It does
+// nothing if the broker does not run.
 func (b *Broker) Stop() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,7 +122,7 @@ func (b *Broker) Stop() error {
 	return nil
 }
 
-// errPortTaken says that the broker has not got its ports.
+// errPortTaken reports that another process uses a port of the broker.
 var errPortTaken = errors.New("another process has the port")
 
 // Restart runs the broker again, on the same ports and the same store, and
@@ -160,8 +160,8 @@ func (b *Broker) Restart(ctx context.Context) error {
 
 func (b *Broker) file(name string) string { return filepath.Join(b.dir, name) }
 
-// logging has the broker say what goes wrong, and little else, so that the tail of
-// the log has the reason.
+// logging limits the broker's log mostly to warnings and errors, so that the tail of the log
+// has the reason of a failure.
 var logging = []string{
 	"-Dorg.slf4j.simpleLogger.showDateTime=true",
 	"-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",

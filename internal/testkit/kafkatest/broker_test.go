@@ -33,7 +33,7 @@ func TestDataSurvives(t *testing.T) {
 		{"stop", b.Stop},
 	} {
 		t.Run(way.name, func(t *testing.T) {
-			for range 2 { // to end what has ended is no error
+			for range 2 { // to end a broker that has ended is no error
 				if err := way.end(); err != nil {
 					t.Fatal(err)
 				}

@@ -35,7 +35,7 @@ func TestQuickCleaning(t *testing.T) {
 	})
 }
 
-// until calls done, with 0, 1, 2 and so on, until it says so.
+// until calls done with 0, 1, 2 and so on, until it returns true.
 func until(t *testing.T, done func(i int) bool) {
 	t.Helper()
 	for i := range 1200 {

@@ -37,8 +37,7 @@ func (b *Broker) answers(ctx context.Context) error {
 	}
 }
 
-// addUsers stores the users' passwords for SCRAM. Those for PLAIN stand in
-// server.properties.
+// addUsers stores the users' passwords for SCRAM. Those for PLAIN are in server.properties.
 func (b *Broker) addUsers(ctx context.Context, users map[string]string) error {
 	if len(users) == 0 {
 		return nil

@@ -47,8 +47,7 @@ func transaction(t *testing.T, b *kafkatest.Broker, end kgo.TransactionEndTry, r
 	}
 }
 
-// read reads the first n records of a topic that has one partition, as a reader
-// of what is committed does.
+// read reads the first n records of a topic that has one partition, with read_committed.
 func read(t *testing.T, b *kafkatest.Broker, topic string, n int) []kafkatest.Record {
 	t.Helper()
 	cl := client(t, b.Addr(),

@@ -21,7 +21,7 @@ import (
 // installTimeout is for the first use, which downloads some 100 MB.
 const installTimeout = 10 * time.Minute
 
-// errMissing says that this machine has not what it takes to run Kafka.
+// errMissing reports that this machine lacks a program that is needed to run Kafka.
 var errMissing = errors.New("this test runs a real Kafka")
 
 //go:embed testdata/pom.xml
@@ -30,7 +30,7 @@ var pom []byte
 // version is that of Kafka.
 var version = string(regexp.MustCompile(`<kafka\.version>(.*)</`).FindSubmatch(pom)[1])
 
-// kit is what a broker is started from.
+// kit has the files that a broker is started with.
 type kit struct {
 	java      string // the command
 	classPath string
@@ -38,8 +38,8 @@ type kit struct {
 	store     string // formatted and empty
 }
 
-// installed returns the kit, and sees to it that it is there. What it found is
-// kept for the process, errors too.
+// installed returns the kit, and installs it if it is missing. The process caches the result,
+// also an error.
 var installed = sync.OnceValues(func() (kit, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func install(ctx context.Context) (kit, error) {
 	if err != nil {
 		return kit{}, err
 	}
-	// A JVM takes no archive of another one.
+	// A JVM cannot use the class archive of another version.
 	made := filepath.Join(dir, "java-"+digest(javaVersion))
 	k := kit{
 		java:      java,
@@ -79,7 +79,7 @@ func install(ctx context.Context) (kit, error) {
 	return k, err
 }
 
-// cacheDir is where all things of one pom.xml lie.
+// cacheDir returns the directory for the files of one pom.xml.
 func cacheDir() (string, error) {
 	root := os.Getenv("KAFKATEST_DIR")
 	if root == "" {
@@ -100,7 +100,7 @@ func digest(b []byte) string {
 
 var javaMajor = regexp.MustCompile(`version "(\d+)`)
 
-// findJava returns the path of java, and what it says of itself.
+// findJava returns the path of java, and the output of java -version.
 func findJava(ctx context.Context) (path string, says []byte, err error) {
 	path, err = exec.LookPath("java")
 	if err != nil {

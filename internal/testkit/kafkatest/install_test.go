@@ -46,7 +46,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	}
 }
 
-// verdict is a test that keeps what it is told.
+// verdict is a testing.TB that records whether the test was skipped or failed.
 type verdict struct {
 	testing.TB
 	said string

@@ -23,7 +23,7 @@ const javaTimeout = 5 * time.Minute
 //go:embed testdata/*.java
 var javaSources embed.FS
 
-// Record is what the Java consumer says of a record.
+// Record is a record as the Java consumer returns it.
 type Record struct {
 	Partition int32
 	Offset    int64
@@ -90,7 +90,7 @@ func JavaPartitions(t testing.TB, keys []string, n int) []int32 {
 	return partitions
 }
 
-// runJava runs one of the programs in testdata and returns what it prints.
+// runJava runs one of the programs in testdata and returns its output.
 func runJava(t testing.TB, k kit, program string, stdin io.Reader, args ...string) []byte {
 	t.Helper()
 	source, err := javaSources.ReadFile("testdata/" + program)

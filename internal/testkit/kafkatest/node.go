@@ -12,9 +12,8 @@ import (
 	"regexp"
 )
 
-// Install sees to it that a [Node] can be run without access to the network. If
-// the machine has no JDK or no Maven, missing says so; where Kafka is required,
-// that is an error.
+// Install makes sure that a [Node] can be run without access to the network. If the machine has
+// no JDK or no Maven, missing names it; where Kafka is required, that is an error.
 func Install() (missing string, err error) {
 	_, err = installed()
 	if errors.Is(err, errMissing) && !required {

@@ -20,7 +20,7 @@ func TestOnce(t *testing.T) {
 	if !errors.Is(err, failed) || exists(dir) {
 		t.Errorf("after a failure: %v, want %v; directory there: %t", err, failed, exists(dir))
 	}
-	// What a process leaves that was killed.
+	// The leftovers of a killed process.
 	if err := os.MkdirAll(dir+".partial", 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func (k kit) archived() []string {
 	return []string{"-Xshare:auto", "-XX:SharedArchiveFile=" + k.archive}
 }
 
-// prepare makes in dir what the kit has for one version of Java.
+// prepare makes the store and the class archive of the kit in dir, for one version of Java.
 func (k kit) prepare(ctx context.Context, dir string) error {
 	final := k
 	k.archive = filepath.Join(dir, filepath.Base(final.archive))

@@ -42,8 +42,8 @@ func start(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// run runs a command to its end and returns what it wrote to stdout. The error
-// has all that it wrote.
+// run runs a command to its end and returns its standard output. The error contains all of its
+// output.
 func run(cmd *exec.Cmd) (stdout []byte, err error) {
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut

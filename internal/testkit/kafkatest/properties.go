@@ -33,8 +33,8 @@ func User(name, password string) Option {
 	return func(s *settings) { s.users[name] = password }
 }
 
-// QuickCleaning makes retention and compaction take a second instead of minutes:
-// segments end after half a second or 1 MiB, and what is due goes at once.
+// QuickCleaning makes retention and compaction take a second instead of minutes: segments end
+// after half a second or 1 MiB, and expired data is deleted at once.
 func QuickCleaning() Option {
 	return func(s *settings) {
 		maps.Copy(s.properties, map[string]string{
@@ -74,7 +74,7 @@ func properties(store string, p ports, s settings) string {
 		"share.coordinator.state.topic.min.isr":            "1",
 		"group.initial.rebalance.delay.ms":                 "0",
 
-		// For a quick start: it has nobody to agree with.
+		// For a quick start: a single controller has no quorum to wait for.
 		"controller.quorum.election.timeout.ms":     "100",
 		"controller.quorum.election.backoff.max.ms": "100",
 		"broker.heartbeat.interval.ms":              "300",
@@ -112,7 +112,7 @@ func secured(p ports, users map[string]string) map[string]string {
 		"listener.name.sasl.scram-sha-256.sasl.jaas.config": scram,
 		"listener.name.sasl.scram-sha-512.sasl.jaas.config": scram,
 		"authorizer.class.name":                             "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-		// The controller and those who come without a name.
+		// The controller, and clients without authentication.
 		"super.users": "User:ANONYMOUS",
 	}
 }

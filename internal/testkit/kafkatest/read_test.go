@@ -26,7 +26,7 @@ func TestReadersSeeWhatIsCommitted(t *testing.T) {
 		&kgo.Record{Topic: topic, Key: []byte("k"), Value: nil},
 		&kgo.Record{Topic: topic, Key: []byte("k"), Value: []byte{}},
 	)
-	// The end of the topic is a record that nobody sees, too.
+	// The end of the topic is a control record, which consumers do not see.
 	transaction(t, b, kgo.TryAbort, &kgo.Record{Topic: topic, Value: []byte("aborted")})
 
 	// A transaction takes one offset more than it has records.

@@ -22,7 +22,7 @@ func spanOf(t *testing.T, log Log) feed.Span {
 	return span
 }
 
-// records returns what a topic has from one position on and before another.
+// records returns the records of a topic from one position up to another.
 func records(t *testing.T, log Log, from, to uint64) []feed.Record {
 	t.Helper()
 	var all []feed.Record

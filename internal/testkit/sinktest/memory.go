@@ -60,8 +60,8 @@ type Faults struct {
 // [Memory.Backup], [Memory.LoseCheckpoint] and [Memory.LoseMessages]. Sequence
 // numbers go back with it and are given out again.
 //
-// It records every breach of what a sink may expect from its caller, and of what
-// a topic may never hold; see [Memory.Err].
+// It records every violation of the sink's contract by its caller, and every invalid content of
+// the topic; see [Memory.Err].
 type Memory struct {
 	// Broken has the guards that are switched off, to show that a test notices.
 	Broken Guards
@@ -81,9 +81,9 @@ type Guards struct {
 	Content bool
 	// Checkpoint stores the checkpoint with each commit.
 	Checkpoint bool
-	// IDs is the part of Resume that forgets the loaded IDs unless the topic is a
-	// continuation of what they were loaded from. Without it they are forgotten
-	// only when the sequence number has fallen.
+	// IDs is the part of Resume that discards the loaded IDs unless the topic continues the one
+	// that they were loaded from. Without it they are discarded only when the sequence number
+	// has fallen.
 	IDs bool
 	// Counted is the part of IDs that counts the entities behind the loaded ones.
 	// Without it the IDs are forgotten only when the sequence number or the
@@ -118,7 +118,7 @@ func (s state) decode() (checkpoint.Checkpoint, error) {
 	return checkpoint.Decode(s.checkpoint)
 }
 
-// Entities returns what the topic holds, in order.
+// Entities returns the entities of the topic, in order.
 func (m *Memory) Entities() []feed.Entity {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -319,10 +319,9 @@ func (s *MemorySink) load(cp checkpoint.Checkpoint) {
 		}
 		return now.messages[i:]
 	}
-	// The topic continues what was loaded if exactly the entities behind it were
-	// counted since. Neither number is enough alone: after the topic went back,
-	// another writer may have reached a higher sequence number with fewer entities,
-	// or the same one with more.
+	// The topic continues the loaded part if exactly the entities behind it were counted since.
+	// Neither number is sufficient by itself: after the topic went back, another writer may
+	// have reached a higher sequence number with fewer entities, or the same one with more.
 	fresh := behind(loaded.sequence)
 	continued := now.sequence >= loaded.sequence
 	if !s.topic.Broken.IDs {
@@ -346,7 +345,7 @@ func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp chec
 	return s.CommitStaging(ctx, entities, cp, nil)
 }
 
-// CommitStaging is Commit, and asks what comes next.
+// CommitStaging is Commit, and calls ahead for the next entities.
 func (s *MemorySink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	defer s.use()()
 	if !s.resumed {
@@ -390,7 +389,7 @@ func (s *MemorySink) CommitStaging(ctx context.Context, entities []feed.Entity, 
 	return nil
 }
 
-// use asserts that nobody else uses the sink until the returned function runs.
+// use asserts that no other goroutine uses the sink until the returned function runs.
 func (s *MemorySink) use() (done func()) {
 	if !s.busy.CompareAndSwap(false, true) {
 		s.note("two goroutines use one sink at the same time")

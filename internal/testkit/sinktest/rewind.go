@@ -62,9 +62,9 @@ func wait(t *testing.T, d time.Duration) {
 	}
 }
 
-// wantRefused checks that a commit of a sink that knows a lost state of the topic
-// fails, and that the topic still has the first n entities of the feed. What the
-// error is depends on whether the connection has survived the restore.
+// wantRefused checks that a commit of a sink that knows a lost state of the topic fails, and
+// that the topic still has the first n entities of the feed. The error depends on whether the
+// connection has survived the restore.
 func wantRefused(t *testing.T, topic Topic, stale Sink, n int) {
 	t.Helper()
 	err := stale.Commit(t.Context(), Entities(500, 3), At(1000))

@@ -15,7 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// Sink is what the suite tests: a bridge's sink, and the IDs that it keeps.
+// Sink is the subject of the suite: a bridge's sink, with its IDs.
 type Sink interface {
 	Resume(ctx context.Context) (checkpoint.Checkpoint, error)
 	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error

@@ -78,14 +78,14 @@ func Start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("embedded NATS: %w %s; stop that feedbridge, or set another data_dir", ErrLocked, cfg.Dir)
 	}
 	s := &Server{lock: lock}
-	if err := s.start(cfg, host, port); err != nil {
+	if err := s.startServer(cfg, host, port); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("embedded NATS: %w", err)
 	}
 	return s, nil
 }
 
-func (s *Server) start(cfg Config, host string, port int) error {
+func (s *Server) startServer(cfg Config, host string, port int) error {
 	if err := checkFree(cfg.Listen); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-func TestWhatATopicForgetsBy(t *testing.T) {
+func TestRetentionLimits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		key    kafka.Key
@@ -26,7 +26,7 @@ func TestWhatATopicForgetsBy(t *testing.T) {
 			topic := orders()
 			topic.Key, topic.Config = test.key, test.config
 			s, _, _ := open(t, topic)
-			if got, err := s.Forgets(t.Context()); err != nil || !slices.Equal(got, test.want) {
+			if got, err := s.RetentionLimits(t.Context()); err != nil || !slices.Equal(got, test.want) {
 				t.Errorf("got %q, %v, want %q", got, err, test.want)
 			}
 		})
