@@ -52,5 +52,9 @@ func broken(kind, page, format string, args ...any) error {
 	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
 }
 
-// excerpt returns s, shortened for an error or a log line.
-func excerpt(s string) string { return safetext.Clip(s, 160) }
+// excerpt returns the start of s for an error or a log line, without secrets of URLs. It
+// keeps the start, because a secret is found by the name before it.
+func excerpt(s string) string {
+	var redact *safetext.Redactor
+	return redact.Excerpt(s, 160)
+}
