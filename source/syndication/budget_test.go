@@ -127,6 +127,46 @@ func TestManySourcesKeepTheBudget(t *testing.T) {
 	})
 }
 
+// Documents that are smaller than a batch take from the budget too.
+func TestSmallDocumentsKeepTheBudget(t *testing.T) {
+	const (
+		sources = 40
+		entries = 600 // less than 1 MiB
+		total   = 1 << 20
+	)
+	doc := bigAtom(entries)
+	synctest.Test(t, func(t *testing.T) {
+		budget := bridge.NewBudget(total)
+		var readers []*reader
+		for range sources {
+			u := newUpstream()
+			u.serve("/feed", slowEnd(doc, time.Second))
+			readers = append(readers, u.read(t, func(c *syndication.Config) { c.Budget = budget }))
+		}
+		before := heapBytes()
+		var reading sync.WaitGroup
+		for _, r := range readers {
+			reading.Go(func() {
+				if err := r.poll(); err != nil {
+					t.Errorf("error: %v", err)
+				}
+			})
+		}
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		if grown := heapBytes() - before; grown > 2*total+sources*(512<<10) {
+			t.Errorf("%d sources hold %d bytes", sources, grown)
+		} else {
+			t.Logf("%d sources hold %d bytes", sources, grown)
+		}
+		reading.Wait()
+		for _, r := range readers {
+			r.wantInOrder(entries)
+		}
+		unused(t, budget, total)
+	})
+}
+
 // An entry that is still arriving counts, and so does the buffer of the parser that it was
 // in: otherwise each feed could hold limits.entity besides the budget.
 func TestALargeEntryKeepsTheBudget(t *testing.T) {

@@ -43,11 +43,13 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q questi
 			return nil, err
 		}
 	}
+	least := min(firstWanted, s.cfg.Bounds.Memory)
 	for try := 0; ; try++ {
 		d, err := s.readOnce(ctx, cur, q)
 		for errors.Is(err, errNoBudget) {
 			// Nothing stays open while it waits, and nothing is held of the document.
-			s.share.want = max(s.share.want, s.cfg.Bounds.Memory)
+			s.share.want = max(s.share.want, least)
+			least = s.cfg.Bounds.Memory
 			if err := s.share.await(ctx, s.job.heldBytes()); err != nil {
 				return nil, err
 			}
