@@ -141,7 +141,8 @@ const (
 // A Share reserves memory of a [Budget] for one feed while its source reads a batch. The
 // reservation belongs to the batch: the bridge returns it to the budget when the batch is
 // committed or dropped. For a source that reserves nothing, the bridge counts the sizes of
-// its batches, except that of a batch that is read while the feed holds no other.
+// its batches. A batch that is read while the feed holds no other counts if it is large and
+// the budget has room for it.
 //
 // A Share belongs to one bridge and its source. The source calls its methods during Next
 // only, in one goroutine.

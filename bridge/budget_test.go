@@ -110,6 +110,36 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 	}
 }
 
+// The first batch of a feed needs no budget, so that it does not wait. If it is large and
+// the budget has room, it counts.
+func TestALargeFirstBatchCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for size, counts := range map[int]bool{10 << 10: false, 1 << 20: true} {
+			budget := bridge.NewBudget(10 << 20)
+			source := sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
+				if number(after) > 0 {
+					return feed.Batch{Cursor: after}, nil
+				}
+				return feed.Batch{Entities: []feed.Entity{{ID: "a", Op: feed.Put, Body: make([]byte, size)}}, Cursor: cursorAt(1)}, nil
+			})
+			var topic sinktest.Memory
+			b := newBridge(source, &holdingSink{topic.Open(sinktest.Faults{}), time.Minute, &held{}})
+			b.Share = budget.Share()
+			stop := start(t, b)
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+			if budget.Unused() == counts {
+				t.Errorf("a batch of %d bytes that is being committed counts: %v", size, !counts)
+			}
+			time.Sleep(time.Minute)
+			if !budget.Unused() {
+				t.Error("an idle feed has some of the budget")
+			}
+			stop()
+		}
+	})
+}
+
 // Feeds whose bus does not answer have the whole budget. A feed of another bus publishes.
 func TestABusThatDoesNotAnswerStarvesNoFeedOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -217,7 +217,7 @@ func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken 
 	size := batch.Size()
 	p.largest = max(p.largest, int64(size), used)
 	needed := used
-	if reserved > 0 {
+	if reserved > 0 || size > unreserved {
 		needed = max(used, int64(size))
 	}
 	// If there is no budget for the batch, do not wait: it is in memory already. The next

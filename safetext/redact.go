@@ -190,8 +190,12 @@ func (r *Redactor) isSecretName(chars []char, equals int) bool {
 const longestName = 200
 
 // isSecret reports whether a parameter is secret, by its name. Each part of a name
-// such as auth[token] counts.
+// such as auth[token] counts. A plus sign in a name means a blank.
 func (r *Redactor) isSecret(name string) bool {
+	name = strings.ReplaceAll(name, "+", " ")
+	if r.parameters[strings.ToLower(name)] {
+		return true
+	}
 	for part := range strings.FieldsFuncSeq(name, func(c rune) bool { return c == '[' || c == ']' || c == '{' || c == '}' }) {
 		lower := strings.ToLower(part)
 		if r.parameters[lower] {

@@ -11,12 +11,15 @@ import (
 // Each of these URLs showed a part of a secret.
 func TestRedactEveryPositionOfASecret(t *testing.T) {
 	t.Parallel()
-	r := safetext.NewRedactor("ticket", "my code")
+	r := safetext.NewRedactor("ticket", "my code", "filter[shop]")
 	for in, want := range map[string]string{
 		"https://x/feed#access_token=abc&state=1":                        "https://x/feed#access_token=***&state=1",
 		"https://x/feed#/route?token=abc":                                "https://x/feed#/route?token=***",
 		"https://x/feed?%74oken=abc":                                     "https://x/feed?%74oken=***",
 		"https://x/feed?my%20code=abc":                                   "https://x/feed?my%20code=***",
+		"https://x/feed?my+code=abc":                                     "https://x/feed?my+code=***",
+		"https://x/feed?filter[shop]=abc&filter[a]=1":                    "https://x/feed?filter[shop]=***&filter[a]=1",
+		"https://x/feed?filter%5Bshop%5D=abc":                            "https://x/feed?filter%5Bshop%5D=***",
 		"https://x/feed?%2574icket=abc":                                  "https://x/feed?%2574icket=***",
 		"https://x/feed?token=a'b&x=1":                                   "https://x/feed?token=***&x=1",
 		"https://x/feed?token=a;b&x=1":                                   "https://x/feed?token=***&x=1",

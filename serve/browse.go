@@ -56,11 +56,15 @@ var browsing = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 {{end}}</html>
 `))
 
+// acceptOfJava is how the Accept header starts that java.net.URLConnection sends if the
+// program sets none.
+const acceptOfJava = "text/html, image/gif, image/jpeg, *"
+
 // wantsHTML reports whether a request comes from a browser: it accepts HTML by name,
 // and does not name the type of a feed.
 func wantsHTML(r *http.Request) bool {
 	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
-	return strings.Contains(accept, "text/html") && !strings.Contains(accept, "multipart/")
+	return strings.Contains(accept, "text/html") && !strings.Contains(accept, "multipart/") && !strings.HasPrefix(accept, acceptOfJava)
 }
 
 // browsePage answers with a page of a datareplication feed for people; without one, p

@@ -40,7 +40,10 @@ func TestBrowsersGetAPageForPeople(t *testing.T) {
 		t.Errorf("got %d bytes: %s", len(g.body), g.body)
 	}
 
-	for _, accept := range []string{"", "*/*", "multipart/*", "multipart/mixed, text/html;q=0.1"} {
+	for _, accept := range []string{
+		"", "*/*", "multipart/*", "multipart/mixed, text/html;q=0.1",
+		"text/html, image/gif, image/jpeg, */*; q=0.2", "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", // Java
+	} {
 		g := s.get(t, "/pages/e0-3-1", "Accept", accept).want(t, 200)
 		if !strings.HasPrefix(g.header.Get("Content-Type"), "multipart/") || g.header.Get("Vary") != "Accept, Accept-Encoding" {
 			t.Errorf("Accept %q gets %v", accept, g.header)

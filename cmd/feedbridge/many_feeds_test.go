@@ -44,7 +44,7 @@ func benchmarkManyFeeds(b *testing.B, upstream http.HandlerFunc) {
 		if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 			b.Fatal(err)
 		}
-		cmd, status := runProgram(b, map[string]string{"CONFIG": path})
+		cmd, status := startProgram(b, map[string]string{"CONFIG": path})
 		waitUntil(b, func() bool { return published(b, status) > 0 })
 		waitFor(b, watch)
 		b.ReportMetric(memory(b, cmd.Process.Pid, "VmHWM"), "MiB-peak")

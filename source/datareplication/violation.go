@@ -52,8 +52,12 @@ func newBreach(kind, page, format string, args ...any) error {
 	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
 }
 
-// shorten returns s, shortened for an error or a log line.
-func shorten(s string) string { return safetext.Clip(s, 160) }
+// shorten returns the start of s for an error or a log line, without secrets of URLs. It
+// keeps the start, because a secret is found by the name before it.
+func shorten(s string) string {
+	var redact *safetext.Redactor
+	return redact.Excerpt(s, 160)
+}
 
 // sightings collects violations.
 type sightings []feed.Violation

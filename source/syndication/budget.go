@@ -10,6 +10,14 @@ import (
 // read.
 const foldedBytes = 100
 
+// unreserved is how many bytes a source may hold without budget. Most documents need no
+// more, so their feeds neither wait for others nor download them twice.
+const unreserved = 256 << 10
+
+// firstWanted is how many bytes a document waits for at least. If it turns out to need more,
+// it waits for Bounds.Memory, so that it is not dropped a third time.
+const firstWanted = 1 << 20
+
 // longestWait is for how long a source waits for budget before it reads on without.
 // Those that have the budget may be stuck, as by a server that sends a byte at a time.
 const longestWait = 5 * time.Minute
@@ -72,7 +80,7 @@ func (s *share) acquireBudget(ctx context.Context, n int64) error {
 	more := s.want - s.free
 	got, err := s.budget.Acquire(waiting, more)
 	if err == nil {
-		s.taken = got
+		s.taken += got
 	}
 	s.scarce = got < more
 	return ctx.Err()

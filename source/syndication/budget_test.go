@@ -3,8 +3,10 @@ package syndication_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +78,13 @@ func unused(t *testing.T, b *bridge.Budget, total int64) {
 	b.Release(total)
 }
 
+func heapBytes() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
 // Many sources read large documents at the same time. What they hold together is
 // bounded, and each publishes its document once and in order.
 func TestManySourcesKeepTheBudget(t *testing.T) {
@@ -84,12 +93,6 @@ func TestManySourcesKeepTheBudget(t *testing.T) {
 		entries = 2000 // 2 MiB of content
 		total   = 4 << 20
 	)
-	heap := func() int64 {
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return int64(stats.HeapAlloc)
-	}
 	doc := bigAtom(entries)
 	synctest.Test(t, func(t *testing.T) {
 		budget := bridge.NewBudget(total)
@@ -99,7 +102,7 @@ func TestManySourcesKeepTheBudget(t *testing.T) {
 			u.serve("/feed", slowEnd(doc, time.Second))
 			readers = append(readers, u.read(t, func(c *syndication.Config) { c.Budget, c.BatchBytes = budget, 64<<10 }))
 		}
-		before := heap()
+		before := heapBytes()
 		var reading sync.WaitGroup
 		for _, r := range readers {
 			reading.Go(func() {
@@ -111,7 +114,7 @@ func TestManySourcesKeepTheBudget(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		// Each has 64 KiB besides, buffers, and a connection.
-		if grown := heap() - before; grown > 2*total+sources*(512<<10) {
+		if grown := heapBytes() - before; grown > 2*total+sources*(512<<10) {
 			t.Errorf("%d sources hold %d bytes", sources, grown)
 		} else {
 			t.Logf("%d sources hold %d bytes", sources, grown)
@@ -122,6 +125,99 @@ func TestManySourcesKeepTheBudget(t *testing.T) {
 		}
 		unused(t, budget, total)
 	})
+}
+
+// Documents that are smaller than a batch take from the budget too.
+func TestSmallDocumentsKeepTheBudget(t *testing.T) {
+	const (
+		sources = 40
+		entries = 600 // less than 1 MiB
+		total   = 1 << 20
+	)
+	doc := bigAtom(entries)
+	synctest.Test(t, func(t *testing.T) {
+		budget := bridge.NewBudget(total)
+		var readers []*reader
+		for range sources {
+			u := newUpstream()
+			u.serve("/feed", slowEnd(doc, time.Second))
+			readers = append(readers, u.read(t, func(c *syndication.Config) { c.Budget = budget }))
+		}
+		before := heapBytes()
+		var reading sync.WaitGroup
+		for _, r := range readers {
+			reading.Go(func() {
+				if err := r.poll(); err != nil {
+					t.Errorf("error: %v", err)
+				}
+			})
+		}
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		if grown := heapBytes() - before; grown > 2*total+sources*(512<<10) {
+			t.Errorf("%d sources hold %d bytes", sources, grown)
+		} else {
+			t.Logf("%d sources hold %d bytes", sources, grown)
+		}
+		reading.Wait()
+		for _, r := range readers {
+			r.wantInOrder(entries)
+		}
+		unused(t, budget, total)
+	})
+}
+
+// An entry that is still arriving counts, and so does the buffer of the parser that it was
+// in: otherwise each feed could hold limits.entity besides the budget.
+func TestALargeEntryKeepsTheBudget(t *testing.T) {
+	const (
+		sources = 20
+		total   = 4 << 20
+	)
+	head, end := bigAtom(0)+"<entry><id>urn:e:1</id><title>e</title><updated>2026-01-01T00:00:00Z</updated><content>", "</content></entry>"
+	entry := []byte(head + strings.Repeat("x", 7<<20))
+	for name, first := range map[string][]byte{"within the entry": entry, "behind it": append(slices.Clone(entry), end...)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				budget := bridge.NewBudget(total)
+				var readers []*reader
+				for range sources {
+					u := newUpstream()
+					u.serve("/feed", func(w http.ResponseWriter, r *http.Request) {
+						w.Header().Set("Content-Type", "application/atom+xml")
+						_, _ = w.Write(first)
+						w.(http.Flusher).Flush()
+						if sleepUntil(r, 2*time.Second) {
+							_, _ = io.WriteString(w, end[len(first)-len(entry):]+"</feed>")
+						}
+					})
+					readers = append(readers, u.read(t, func(c *syndication.Config) { c.Budget = budget }))
+				}
+				before := heapBytes()
+				var reading sync.WaitGroup
+				for _, r := range readers {
+					reading.Go(func() {
+						if err := r.poll(); err != nil {
+							t.Errorf("error: %v", err)
+						}
+					})
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				// One entry may exceed the budget.
+				if grown := heapBytes() - before; grown > 2*total+sources*(512<<10)+16<<20 {
+					t.Errorf("%d sources hold %d bytes", sources, grown)
+				} else {
+					t.Logf("%d sources hold %d bytes", sources, grown)
+				}
+				reading.Wait()
+				for _, r := range readers {
+					r.wantInOrder(1)
+				}
+				unused(t, budget, total)
+			})
+		})
+	}
 }
 
 // A source whose server never comes to an end has the whole budget. Another one reads

@@ -40,7 +40,7 @@ type Config struct {
 	// means one that knows the usual names of parameters.
 	Redact *safetext.Redactor `yaml:"-"`
 	// Budget is shared with other sources and bounds what all of them hold of documents.
-	// Each may hold BatchBytes besides, so none stops because of others. Nil means that
+	// Each may hold 256 KiB besides, so none stops because of others. Nil means that
 	// only Bounds.Memory does.
 	Budget Budget `yaml:"-"`
 }

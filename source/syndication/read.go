@@ -43,11 +43,13 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q questi
 			return nil, err
 		}
 	}
+	least := min(firstWanted, s.cfg.Bounds.Memory)
 	for try := 0; ; try++ {
 		d, err := s.readOnce(ctx, cur, q)
 		for errors.Is(err, errNoBudget) {
 			// Nothing stays open while it waits, and nothing is held of the document.
-			s.share.want = max(s.share.want, s.cfg.Bounds.Memory)
+			s.share.want = max(s.share.want, least)
+			least = s.cfg.Bounds.Memory
 			if err := s.share.acquireBudget(ctx, s.job.heldBytes()); err != nil {
 				return nil, err
 			}
@@ -95,12 +97,13 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) 
 		}
 	}
 	d.digest = sha256.New()
-	r := feedxml.NewReader(resp.Body, feedxml.Options{
+	body := &countingReader{r: resp.Body}
+	r := feedxml.NewReader(body, feedxml.Options{
 		URL: base.String(), ContentType: resp.Header.Get("Content-Type"), Check: q.strict, Lenient: s.cfg.Lenient != "false" && !q.strict,
 		Identity: s.cfg.Identity, Redact: s.cfg.Redact,
 		Limits: feedxml.Limits{Entry: int(s.cfg.Limits.Entity), Depth: s.cfg.Bounds.Depth}, HashWithout: s.ignored,
 	})
-	if err := s.readEntries(r, cur, d); errors.Is(err, errNoBudget) {
+	if err := s.readEntries(r, body, cur, d); errors.Is(err, errNoBudget) {
 		return nil, err
 	} else if err != nil {
 		if broken := r.Faults().Err(); broken != nil && !s.mayBeBroken(cur, d) {
@@ -183,15 +186,41 @@ func (s *documentReader) mayBeBroken(cur *cursor, d *document) bool {
 	return true
 }
 
-// readEntries reads the entries of a document into its window.
-func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document) error {
+// countingReader counts the bytes that are read of a document and belong to one entry.
+// The parser holds them all, and has a buffer for as many until the document ends.
+type countingReader struct {
+	r io.Reader
+	// piece is the number of bytes since the last entry, and largest the greatest that
+	// it has been.
+	piece, largest int64
+	// covered reports whether there is budget for them; nil for no bound.
+	covered func() bool
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	if c.covered != nil && !c.covered() {
+		return 0, errNoBudget
+	}
+	n, err := c.r.Read(p)
+	c.piece += int64(n)
+	c.largest = max(c.largest, c.piece)
+	return n, err
+}
+
+// readEntries reads the entries of a document into its window. body is what r reads.
+func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cur *cursor, d *document) error {
 	d.window = newEntryBuffer(d.question.order, int(s.cfg.Bounds.Memory))
 	d.fold = versions{ids: map[hashedKey]version{}}
 	others := s.job.heldBytes()
-	covered := func() bool { return s.share.tryCover(others + d.heldBytes()) }
+	covered := func() bool {
+		// Blanks and comments are not held, so more than the limit is no entry.
+		return s.share.tryCover(others + d.heldBytes() + min(body.largest, s.cfg.Limits.Entity))
+	}
 	if s.share.scarce {
-		d.window.covered = covered
+		d.window.covered = func() bool { return s.share.tryCover(others + d.heldBytes()) }
 		defer func() { d.window.covered = nil }() // the document may be kept
+	} else {
+		body.covered = covered
 	}
 	wanted := func(it *item) bool { return s.mayWant(cur, it) }
 	for {
@@ -208,6 +237,7 @@ func (s *documentReader) readEntries(r *feedxml.Reader, cur *cursor, d *document
 		if d.entries++; d.entries > s.cfg.Bounds.Entries {
 			return fmt.Errorf("%s: the document has more than %d entries (bounds.entries): %w", d.url, s.cfg.Bounds.Entries, feedxml.ErrTooLarge)
 		}
+		body.piece = 0
 		s.takeEntry(cur, d, e, wanted)
 		if !s.share.scarce && !covered() {
 			return errNoBudget

@@ -48,7 +48,7 @@ func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source
 	s := &Source{feedState: feedState{documentReader: documentReader{
 		decider: decider{cfg: cfg, profile: cfg.profile(), held: held},
 		client:  client, log: log, notFeed: map[hashedKey]int{},
-		share: share{budget: cfg.Budget, free: int64(cfg.BatchBytes)},
+		share: share{budget: cfg.Budget, free: min(int64(cfg.BatchBytes), unreserved)},
 	}}}
 	for _, name := range cfg.IgnoreChangesIn {
 		s.ignored = append(s.ignored, childName(name))
