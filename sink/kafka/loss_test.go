@@ -367,7 +367,7 @@ func TestCopyResumesWhenTheNewestCommitIsLost(t *testing.T) {
 	dir, saved := t.TempDir(), t.TempDir()
 	port := freePort(t)
 	c := startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
-	s, idle := connect(t, configFor(c)).Sink(orders()), connect(t, at(c)).Sink(orders())
+	s, idle := connect(t, configFor(c)).Sink(orders()), connect(t, configFor(c)).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 2)
 	s.AwaitEnd(t)
