@@ -78,7 +78,7 @@ func servePage(body int) http.HandlerFunc {
 			}
 		}
 		fmt.Fprint(out, "--part--\r\n")
-		out.Flush()
+		_ = out.Flush()
 	}
 }
 
@@ -96,6 +96,6 @@ func serveDocument(body int) http.HandlerFunc {
 			}
 		}
 		fmt.Fprint(out, "</feed>")
-		out.Flush()
+		_ = out.Flush()
 	}
 }

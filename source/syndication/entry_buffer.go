@@ -134,6 +134,7 @@ func (b *entryBuffer) dropFirst() {
 
 func (b *entryBuffer) Len() int           { return len(b.items) }
 func (b *entryBuffer) Less(i, j int) bool { return b.items[i].rank.compareOrder(b.items[j].rank) > 0 }
+
 func (b *entryBuffer) Swap(i, j int) {
 	b.items[i], b.items[j] = b.items[j], b.items[i]
 	b.items[i].at, b.items[j].at = i, j
