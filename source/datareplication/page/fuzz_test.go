@@ -275,3 +275,13 @@ func canonical(header textproto.MIMEHeader, body []byte) string {
 	}
 	return b.String() + "\n" + string(body)
 }
+
+// isToken reports whether s is a token of RFC 9110, which every header name is.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !isTokenByte[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}

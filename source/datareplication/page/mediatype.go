@@ -101,16 +101,7 @@ func trimBlanks(s string) string {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// isToken reports whether s is a token of RFC 9110, which every header name is.
-func isToken(s string) bool {
-	for i := range len(s) {
-		if !isTokenByte[s[i]] {
-			return false
-		}
-	}
-	return s != ""
-}
-
+// isTokenByte has the bytes of a token of RFC 9110, which every header name is.
 var isTokenByte = func() (is [256]bool) {
 	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 		is[c] = true
