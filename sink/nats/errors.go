@@ -14,8 +14,8 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// The error codes of the JetStream API that this package handles in a way of their own;
-// the package comment has the table. nats.go has no names for those of batches.
+// The error codes of the JetStream API that this package handles in a way of their own.
+// nats.go has no names for those of batches.
 const (
 	codeAccountResources    = 10002
 	codeInsufficient        = 10023
