@@ -6,48 +6,25 @@
 // commits. After any error, a lost answer, a conflict with another copy or a crash, it gets
 // the checkpoint again. Starting and recovering are the same code.
 //
-// # Design notes
+// The topic may go back to an earlier state while copies hold newer knowledge. The bridge
+// trusts only what Resume returns; the sink's fence compares more than a number.
 //
-// Each of these rules was broken once in this package or in a prototype of it. A test covers
-// each of them.
+// # Rules
 //
-//   - An empty batch that does not move the cursor is not committed. A copy that
-//     commits without need invalidates the fence of the busy copy again and again.
-//   - A batch that says More without moving the cursor is treated as the end of the
-//     feed for now. Otherwise the loop would spin.
-//   - Waits have jitter. Copies that failed together would retry together.
-//   - Reading ahead has ended before Resume is called again. Batches that were read
-//     and not committed are dropped with their session, and Resume makes the sink
-//     forget their IDs.
-//   - A stop lets the commit in flight finish. Nothing would be lost without that, but
-//     the next start would have to find out whether it took place.
-//   - An idle copy reads the checkpoint every 30 s. Otherwise it would not notice that
-//     a person has moved the checkpoint, that another copy has published, or that the
-//     topic went back to an earlier state. If the checkpoint is another one, the
-//     session ends: reading it has renewed the sink's fence, so the sink would accept a
-//     commit that continues from the old cursor.
-//   - The topic may go back to an earlier state, as after a power cut or a restored
-//     backup, while copies hold newer knowledge. The bridge itself trusts only what
-//     Resume returns. The sink must compare more than a sequence number in its fence,
-//     because numbers are reused then, and must forget IDs unless the topic is a
-//     continuation of the one that they were loaded from.
-//   - The channel that announces a reconnect is taken before the session begins. If it
-//     were taken after the error, a reconnect in between would be missed, and the feed
-//     would wait for up to a minute on a bus that works.
-//   - A reconnect ends only waits after errors of the sink. An upstream that failed, or
-//     asked for a wait, has not changed because the bus is back.
-//   - A poll does not wait for budget before it has found 64 KiB. Otherwise feeds that
-//     have the whole budget and are stuck, because their bus or their server does not
-//     answer, would stop all feeds, and polls that find nothing would wait for each other.
-//   - A feed with a backlog that holds no batch waits a second for budget before it reads
-//     one without, and keeps its place in the queue meanwhile. If it read without budget at
-//     once, or lost its place with each batch, all of its commits would be small as long as
-//     other feeds have the budget.
-//   - Feeds that wait for budget must not wait for each other. A feed that waits before it
-//     reads ahead holds batches that will be committed, and commits need no budget. A feed
-//     that waits in the middle of an entity has a part of it in memory, and there may be
-//     many such feeds, each of which needs more than the budget has left. So one of them
-//     at a time continues without budget until its batch is committed.
+// A test covers each of them. The others are where they are implemented.
+//
+//   - An empty batch that does not move the cursor is not committed: the commits of idle
+//     copies would invalidate the fence of the busy one again and again.
+//   - A batch that says More without moving the cursor is the end of the feed for now.
+//   - Reading ahead has ended before Resume is called again. Batches that were read and not
+//     committed are dropped with their session.
+//   - A stop lets the commit in flight finish. Otherwise the next start would have to find out
+//     whether it took place.
+//   - A feed waits for budget in three ways, so that feeds never wait for each other. A poll
+//     reads without budget until it has found 64 KiB. A feed with a backlog that holds no
+//     batch waits a second, keeping its place in the queue, and then reads one without. Of the
+//     feeds that wait within an entity, one at a time continues without. Batches that are held
+//     can be committed, and commits need no budget.
 package bridge
 
 import (

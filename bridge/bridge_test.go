@@ -265,6 +265,32 @@ func TestErrorsThatAPersonMustCureHaltTheFeed(t *testing.T) {
 	}
 }
 
+// A feed that halts after transient errors waits as long as one that halts at once. Each kind of
+// error has a count of its own.
+func TestWaitsOfAHaltDoNotCountTransientErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		var at []time.Time
+		kinds := "tttptt"
+		b := newBridge(upTo(3), topic.Open(sinktest.Faults{Resume: func() error {
+			at = append(at, time.Now())
+			if n := len(at); n <= len(kinds) && kinds[n-1] == 't' {
+				return errors.New("not yet")
+			}
+			return feed.Permanent(checkpoint.ErrMissing)
+		}}))
+		stop := start(t, b)
+		time.Sleep(10 * time.Minute)
+		stop()
+		for i, want := range []time.Duration{500, 1000, 2000, 15_000, 4000, 8000} {
+			want *= time.Millisecond
+			if wait := at[i+1].Sub(at[i]); wait < want/2 || wait > want*3/2 {
+				t.Errorf("waited %v after error %d of %s, want about %v", wait, i+1, kinds, want)
+			}
+		}
+	})
+}
+
 // Which source reads is asked for with the kind that the checkpoint is bound to. A
 // reset binds it to none.
 func TestTheSourceIsOpenedForTheCheckpoint(t *testing.T) {

@@ -80,9 +80,9 @@ type Bridge struct {
 	// failing is set from the first session that ended in an error to the next one that
 	// committed or found nothing new.
 	failing bool
-	// failures counts the sessions that ended in an error since failing was set, or
-	// since the bus was last found reachable again.
-	failures int
+	// failures and halts count the sessions that ended in a transient and in a permanent error
+	// since failing was set, or since the bus was last found reachable again.
+	failures, halts int
 	// source and kind are the source of the session, or of the last one, and its kind.
 	// source is nil after it was released.
 	source Source
@@ -190,7 +190,7 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 		}
 		p.release()
 		if b.failing {
-			b.failing, b.failures = false, 0
+			b.failing, b.failures, b.halts = false, 0, 0
 			b.setState(Status{State: Reading})
 		}
 		if moved {
@@ -378,13 +378,13 @@ func (b *Bridge) waitAfterError(ctx context.Context, err error, reconnected <-ch
 		// The error is not one of the bus, and upstream may have requested the wait.
 		reconnected = nil
 	}
-	state, least, most := Retrying, minBackoff, maxBackoff
+	state, backoff, count := Retrying, retry.Backoff{Min: minBackoff, Max: maxBackoff}, &b.failures
 	if errors.Is(err, feed.ErrPermanent) {
-		state, least, most = Halted, minHalt, maxHalt
+		state, backoff, count = Halted, retry.Backoff{Min: minHalt, Max: maxHalt}, &b.halts
 	}
-	wait := retry.Backoff{Min: least, Max: most}.After(b.failures)
+	wait := backoff.After(*count)
 	b.failing = true
-	b.failures++
+	*count++
 	var later RetryLater
 	if errors.As(err, &later) {
 		wait = max(wait, later.RetryAfter())
@@ -393,12 +393,12 @@ func (b *Bridge) waitAfterError(ctx context.Context, err error, reconnected <-ch
 	if state == Halted {
 		level = slog.LevelError
 	}
-	b.Log.Log(ctx, level, "feed "+string(state), "error", err, "attempt", b.failures, "next_attempt_in", wait)
+	b.Log.Log(ctx, level, "feed "+string(state), "error", err, "attempt", b.failures+b.halts, "next_attempt_in", wait)
 	_, _ = b.waitForRetry(ctx, Status{State: state, Err: err}, wait, reconnected)
 	select {
 	case <-reconnected:
 		// Each time the bus is reachable, even for a second, there is an attempt at once.
-		b.failures = 0
+		b.failures, b.halts = 0, 0
 	default:
 	}
 }

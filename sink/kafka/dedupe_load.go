@@ -27,13 +27,14 @@ type dedupeLoader struct {
 
 	// seen is the state of the topic that ids was last caught up with: the topic's id, the next
 	// offset of each partition, the checkpoint, and when a person last moved the position. It
-	// outlives errors.
+	// outlives errors, and so does lost.
 	seen struct {
 		id         kadm.TopicID
 		known      bool
 		moved      time.Time
 		next       []int64
 		checkpoint storedCheckpoint
+		lost       error // the loss that a commit found since a person moved the position, or nil
 	}
 }
 
@@ -292,13 +293,24 @@ func (l *dedupeLoader) compareEnds(ctx context.Context) error {
 	return nil
 }
 
+// checkLost returns the loss that a commit has found, unless a person has moved the position
+// since, as cp shows. The topic does not show that loss: the aborted records of the commit can
+// make it as long as its checkpoint says.
+func (l *dedupeLoader) checkLost(cp checkpoint.Checkpoint) error {
+	if !cp.Moved.Equal(l.seen.moved) {
+		l.seen.lost = nil
+	}
+	return l.seen.lost
+}
+
 // follow returns [checkpoint.ErrLost] if records that this sink has written have offsets that
 // the topic had reached before.
 func (l *dedupeLoader) follow(written []kgo.Record) error {
 	for i := range written {
 		r := &written[i]
 		if p := int(r.Partition); p < len(l.seen.next) && r.Offset < l.seen.next[p] {
-			return topicCheck{l.client, l.topic}.errLost(p, r.Offset, l.seen.next[p])
+			l.seen.lost = topicCheck{l.client, l.topic}.errLost(p, r.Offset, l.seen.next[p])
+			return l.seen.lost
 		}
 	}
 	return nil

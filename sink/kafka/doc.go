@@ -7,13 +7,7 @@
 // including messages of other programs.
 //
 // Consumers must read with isolation.level=read_committed. Others see aborted records, too.
-//
-// # Parts
-//
-// A [Sink] is made of transactions (the fence, and the transactions behind it), checkpointStore (the
-// feed's checkpoint, and the linearizable read of it), dedupeLoader, topicCheck, recordMaker and
-// hungTransaction. They share a client, and a checkpointTopic, which reads each partition of the
-// checkpoint topic once for all sinks. commit.go has the steps of a commit in their order.
+// docs/kafka.md has the rest of what a user must know: permissions, keys, compaction, durability.
 //
 // # How a commit works
 //
@@ -75,14 +69,13 @@
 //
 // # Messages that are lost
 //
-// The header Feedbridge-Topic-Ends of a checkpoint has, by partition, an offset that the
-// topic had reached with that commit. A partition that is shorter has lost messages, which is
-// [checkpoint.ErrLost]. Each commit compares them before it writes, for what it writes would hide
-// the loss, and compares the offsets of its records after that. Retention removes messages at the
-// other end. The header
-// Feedbridge-Topic-Id has the topic's id: a topic that was deleted and created again is
-// not the one that its checkpoint is about. The IDs in memory are loaded again unless the
-// checkpoint that they belong to is still in the log.
+// The header Feedbridge-Topic-Ends of a checkpoint has, by partition, an offset that the topic
+// had reached with that commit. A partition that is shorter has lost messages, which is
+// [checkpoint.ErrLost]. Each commit compares them before it writes, for what it writes would
+// hide the loss, and compares the offsets of its records after that. Retention removes messages
+// at the other end. The header Feedbridge-Topic-Id tells a topic that was deleted and created
+// again from the one that its checkpoint is about. The IDs in memory are loaded again unless
+// the checkpoint that they belong to is still in the log.
 //
 // # Pitfalls
 //
@@ -107,22 +100,13 @@
 //   - kgo initializes a transactional id again by itself after some errors. From Kafka 2.5 on
 //     the cluster refuses that if another producer has initialized it since (KIP-360).
 //
-// # Keys, partitions, compaction
+// # Duplicates
 //
-// Without a key all entities go to one partition, and their order is the feed's. With one they
-// go where the Java client's default partitioner puts them (murmur2), and order holds per key.
-// If partitions are added to a topic, keys move to other partitions.
-//
-// In a compacted topic the newest entity of each key stays, and older ones are deleted
-// eventually. Then the topic holds the state of the feed, not the feed. Duplicates are detected
-// by the IDs of the messages that are in the topic. So an entity that the feed repeats after
-// its first message was compacted away is published again after a restart. A compacted topic
-// for entities without a key is refused, because Kafka refuses messages without a key there.
-//
-// The same holds for marks, all of which are held in memory. A tombstone has one, too, in its
-// headers, which marks the entity as deleted; once it is compacted away (delete.retention.ms),
-// a new process assumes that the topic never had the entity. If several entities share a key,
-// only the mark of one of them stays.
+// They are detected by the IDs of the messages that are in the topic, so in a compacted topic
+// an entity is published again if the feed repeats it after its message was compacted away and
+// the process was restarted. The same holds for marks, all of which are held in memory. A
+// tombstone keeps its mark in its headers until it is compacted away (delete.retention.ms). If
+// several entities share a key, only the mark of one of them stays.
 //
 // In a shared topic only messages whose Feedbridge-Feed header names the feed count. To load
 // their IDs at most the newest 16 windows of each partition are read; more if there is none
@@ -135,21 +119,6 @@
 // OUT_OF_ORDER_SEQUENCE_NUMBER, and a transactional id that the cluster has deleted after 7
 // idle days. PRODUCER_FENCED, INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE are
 // [checkpoint.ErrConflict]: another copy has taken the id, or the transaction timed out.
-// MESSAGE_TOO_LARGE is [sink.ErrTooLarge]. An error that a person must correct is permanent,
-// and names the cure; errors.go has the list.
-//
-// After any error the sink must resume, which reads the stored state.
-//
-// # Permissions
-//
-// A user needs these permissions, where T is the feed's topic, and C the one for checkpoints:
-//
-//	Read, Write            topics T and C
-//	Create                 topics T and C, unless they are there
-//	DescribeConfigs        topics T and C, to report settings that are unfit; without it a
-//	                       topic is taken to be as Kafka's defaults have it
-//	Write, Describe        transactional id feedbridge.T/<feed>, or the prefix "feedbridge."
-//	IdempotentWrite        the cluster, before Kafka 2.8
-//
-// A [Log] needs Read on its topic, and DescribeConfigs to notice that it is compacted.
+// MESSAGE_TOO_LARGE is [sink.ErrTooLarge]. An error that a person must correct is permanent;
+// errors.go has the list. After any error the sink must resume.
 package kafka

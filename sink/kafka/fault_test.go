@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -54,6 +55,26 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	// The commit has taken place, and only the checkpoint shows it.
 	if cp := resume(t, s); cp.Count != 4 {
 		t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", cp)
+	}
+	commit(t, s, 4, 5)
+	wantFeed(t, s, 5)
+}
+
+// The caller gives up while the cluster ends the transaction. The commit takes place, and the
+// sink waits for the answer.
+func TestCallerCancelsWhileTheTransactionEnds(t *testing.T) {
+	t.Parallel()
+	s, c, _ := open(t, orders())
+	commit(t, s, 0, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c.ControlKey(kmsg.EndTxn.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cancel()
+		time.Sleep(200 * time.Millisecond) // for a client that stops waiting
+		return nil, nil, false
+	})
+	if err := s.Commit(ctx, sinktest.Entities(2, 2), sinktest.At(4)); err != nil || ctx.Err() == nil {
+		t.Fatalf("the commit returned %v, and the caller has cancelled: %v", err, ctx.Err())
 	}
 	commit(t, s, 4, 5)
 	wantFeed(t, s, 5)

@@ -104,7 +104,7 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	topic := ordersIn(t)
 	cfg := atReal(b.Addr())
 	cfg.Checkpoints = kafkatest.Name(t)
-	cfg.Timeout = 3 * time.Second
+	cfg.Timeout = 5 * time.Second
 	s, other := connect(t, cfg).Sink(topic), connect(t, cfg).Sink(topic)
 	resume(t, s)
 	commit(t, s, 0, 2)

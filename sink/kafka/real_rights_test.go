@@ -16,7 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// right is one of those that the package comment lists.
+// right is one of those that docs/kafka.md lists.
 type right string
 
 const (

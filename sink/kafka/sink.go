@@ -126,6 +126,9 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 	if !found && s.hadCheckpoint {
 		return cp, false, s.errMissing()
 	}
+	if err := s.dedupe.checkLost(cp); err != nil {
+		return cp, false, err
+	}
 	ends, err := s.check.waitStable(ctx, d, store.newest.ends, s.watchTransaction())
 	if err != nil {
 		return cp, false, err

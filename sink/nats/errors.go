@@ -14,11 +14,13 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// The error codes of the JetStream API that this package handles in a way of their own;
-// the package comment has the table. nats.go has no names for those of batches.
+// The error codes of the JetStream API that this package handles in a way of their own.
+// nats.go has no names for those of batches.
 const (
 	codeAccountResources    = 10002
 	codeInsufficient        = 10023
+	codeMaximumConsumers    = 10026
+	codeMaximumStreams      = 10027
 	codeMemoryResources     = 10028
 	codeNoMessage           = 10037
 	codeStorageResources    = 10047
@@ -45,6 +47,8 @@ const (
 var cures = map[jetstream.ErrorCode]string{
 	codeAccountResources: "raise the account's JetStream limits",
 	codeInsufficient:     "raise the server's JetStream limits",
+	codeMaximumConsumers: "raise the limit on consumers of the stream or the account; feedbridge needs one while it loads IDs",
+	codeMaximumStreams:   "raise the account's limit on streams, or set stream.name to one that has the topic",
 	codeMemoryResources:  "raise the server's JetStream limits",
 	codeStorageResources: "raise the server's JetStream limits",
 	codeMessageTooLarge:  "that is the checkpoint: raise max_msg_size with 'nats stream edit %s --max-msg-size', or max_payload of the server",

@@ -13,34 +13,31 @@ import (
 
 // The fence: why a commit of a copy that is out of date stores nothing.
 //
-//  1. A commit is one atomic batch whose last message is the checkpoint. That message has
-//     Nats-Expected-Last-Subject-Sequence with the sequence of the newest checkpoint that
-//     this copy knows. The server compares it when it stores the batch. If another copy has
-//     committed, the newest checkpoint has a higher sequence, and the server refuses the
-//     whole batch. The same holds for a commit that was delayed and arrives late.
-//  2. The sequence is not enough, because a stream can go back in time: a server that
-//     does not sync before it acknowledges loses its newest messages in a power cut. If
-//     another copy fills the stream again until the newest checkpoint has the same sequence
-//     as before, the server accepts a commit that continues the lost one. In a cluster, or
-//     over a leaf node, the connection survives all of this. So [checkpointReader.confirm]
-//     reads the checkpoint from the stream's leader and compares its content, immediately
-//     before the message that makes the commit.
+//  1. The last message of a commit has Nats-Expected-Last-Subject-Sequence with the sequence
+//     of the newest checkpoint that this copy knows. The server compares it when it stores the
+//     batch, of which it has stored nothing before. If another copy has committed, the newest
+//     checkpoint has a higher sequence, and the whole batch is refused. The same holds for a
+//     commit that was thought lost and arrives late. One writer never has two commits in
+//     flight: the last message of a staged batch is sent after the commit before it was
+//     acknowledged.
+//  2. The sequence is not enough, because a stream can go back in time: a server that does not
+//     sync before it acknowledges loses its newest messages in a power cut. If another copy
+//     fills the stream again up to the same sequence, the server accepts a commit that
+//     continues the lost checkpoint. In a cluster, or over a leaf node, the connection
+//     survives that. So [checkpointReader.confirm] reads the checkpoint from the stream's
+//     leader (a replica may be behind, and any of them may answer Direct Get) and compares its
+//     content, immediately before the last message.
 //  3. Within [confirmAfter] of the last proof, which is a read or an acknowledged commit, the
-//     comparison is left out: a server cannot lose its tail, restart, and be filled up to the
-//     very same sequence in that time.
+//     comparison is left out: all of point 2 does not happen in that time.
 //  4. The acknowledgement must come from the stream that the checkpoint is read from. It names
 //     the stream and the JetStream domain, and parseAck compares both. With api_prefix, which
-//     may lead to another account, [checkpointReader.confirmStored] reads the checkpoint back
-//     after each commit.
-//  5. A connection that is lost ends the session, and a sink commits only in the session in
-//     which it has resumed. After every error the sink must resume, which reads the
-//     checkpoint from the leader.
+//     may lead to another account, [checkpointReader.confirmStored] reads the checkpoint back.
+//  5. A sink commits only on the connection on which it has resumed.
 //
-// A fence that is bound to the content would be better, but the server refuses
-// Nats-Expected-Last-Msg-Id in batches, and on a replicated stream a plain message that fails
-// it stops the stream. Two cases remain: all of point 2 happens while the last message is in
-// flight, or while the process is stopped between the comparison and the message; and a
-// leader that was deposed answers the comparison.
+// The content cannot be the condition: the server refuses Nats-Expected-Last-Msg-Id in batches.
+// Two cases remain: all of point 2 happens while the last message is in flight, or while the
+// process is stopped between the comparison and the message; and a leader that was deposed
+// answers the comparison.
 
 // confirmAfter is the time after the last proof of a fence from which a commit compares the
 // content of the checkpoint again.

@@ -219,6 +219,43 @@ func TestStreamCannotBeReplicatedOnOneServer(t *testing.T) {
 	wantError(t, err, true, nil, "create stream shop_orders: replicas > 1 not supported in non-clustered mode", "stream.replicas")
 }
 
+// Limits of the account and of the stream on streams and consumers are not raised by waiting.
+func TestLimitsOnStreamsAndConsumers(t *testing.T) {
+	t.Parallel()
+	t.Run("streams", func(t *testing.T) {
+		t.Parallel()
+		s := runServer(t, &server.Options{JetStream: true})
+		if err := s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": {
+			MaxMemory: -1, MaxStore: -1, MaxStreams: 1, MaxConsumers: -1,
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin(t, s.ClientURL()).CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"}}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders()).Resume(t.Context())
+		wantError(t, err, true, nil, "maximum number of streams reached (NATS error 10027); raise the account's limit on streams, or set stream.name to one that has the topic")
+	})
+	t.Run("consumers", func(t *testing.T) {
+		t.Parallel()
+		s := runServer(t, &server.Options{JetStream: true})
+		config := fitting()
+		config.MaxConsumers = 1
+		stream, err := admin(t, s.ClientURL()).CreateStream(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writer := connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders())
+		resume(t, writer)
+		commit(t, writer, 0, 5)
+		if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = connect(t, nats.Config{URL: s.ClientURL()}).Sink(orders()).Resume(t.Context())
+		wantError(t, err, true, nil, "maximum consumers limit reached (NATS error 10026); raise the limit on consumers of the stream or the account; feedbridge needs one while it loads IDs")
+	})
+}
+
 func TestStreamIsFullAndDiscardsWhatIsNew(t *testing.T) {
 	t.Parallel()
 	server := runServer(t, &server.Options{JetStream: true})
