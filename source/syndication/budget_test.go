@@ -220,6 +220,61 @@ func TestALargeEntryKeepsTheBudget(t *testing.T) {
 	}
 }
 
+// A complete document is held while it is read once more because an entry has vanished.
+func TestADocumentThatIsReadTwiceCountsTwice(t *testing.T) {
+	const entries, size, total = 600, 600 << 10, 8 << 20
+	head, _, _ := strings.Cut(bigAtom(0), "<id>")
+	doc := strings.Replace(bigAtom(entries), head, head+`<complete xmlns="http://purl.org/syndication/history/1.0"/>`, 1)
+	synctest.Test(t, func(t *testing.T) {
+		budget := bridge.NewBudget(total)
+		u := newUpstream("/feed", atom(complete, "old"))
+		r := u.read(t, func(c *syndication.Config) { c.Budget = budget })
+		r.want("old")
+		u.set("/feed", doc+"</feed>")
+		u.fault("/feed", nil, slowEnd(doc, time.Second))
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			if err := r.poll(); err != nil {
+				t.Errorf("error: %v", err)
+			}
+		})
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		// Each source may hold 256 KiB besides.
+		if rest := int64(total - 2*size + 256<<10); budget.TryAcquire(rest) {
+			t.Error("one of the two readings does not count")
+			budget.Release(rest)
+		}
+		reading.Wait()
+		if n := len(r.last); n != entries+1 {
+			t.Errorf("published %d entities, want %d", n, entries+1)
+		}
+		unused(t, budget, total)
+	})
+}
+
+// Nothing is held of an archive that is configured as the feed while the current document
+// is read.
+func TestAnArchiveThatLeadsToTheFeedIsNotHeld(t *testing.T) {
+	const entries, size = 8000, 8 << 20
+	head, _, _ := strings.Cut(bigAtom(0), "<id>")
+	doc := strings.Replace(bigAtom(entries), head, head+`<archive xmlns="http://purl.org/syndication/history/1.0"/>`+link("current", "/now"), 1) + "</feed>"
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream("/feed", doc)
+		u.serve("/now", slowEnd(strings.TrimSuffix(atom("", "a"), "</feed>"), time.Second))
+		r := u.read(t)
+		before := heapBytes()
+		var reading sync.WaitGroup
+		reading.Go(func() { r.want("a", syndication.LinkToArchive) })
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		if grown := heapBytes() - before; grown > size/2 {
+			t.Errorf("%d bytes are held, and the archive has %d", grown, len(doc))
+		}
+		reading.Wait()
+	})
+}
+
 // A source whose server never comes to an end has the whole budget. Another one reads
 // and publishes.
 func TestAServerWithoutEndStarvesNoOtherSource(t *testing.T) {
