@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -251,6 +252,41 @@ func TestADocumentThatIsReadTwiceCountsTwice(t *testing.T) {
 		}
 		unused(t, budget, total)
 	})
+}
+
+// The budget has no room for both readings.
+func TestADocumentIsReadTwiceWithLittleBudget(t *testing.T) {
+	const entries = 600
+	head, _, _ := strings.Cut(bigAtom(0), "<id>")
+	doc := strings.Replace(bigAtom(entries), head, head+`<complete xmlns="http://purl.org/syndication/history/1.0"/>`, 1) + "</feed>"
+	for _, total := range []int64{1, 300 << 10, 900 << 10} {
+		synctest.Test(t, func(t *testing.T) {
+			budget := bridge.NewBudget(total)
+			u := newUpstream("/feed", atom(complete, "old"))
+			r := u.read(t, func(c *syndication.Config) { c.Budget = budget })
+			r.want("old")
+			u.set("/feed", doc)
+			if err := r.poll(); err != nil {
+				t.Errorf("error: %v", err)
+			}
+			if n := len(r.last); n != entries+1 || r.last[n-1].Op != feed.Delete {
+				t.Errorf("with a budget of %d bytes, published %d entities, want %d", total, n, entries+1)
+			}
+			unused(t, budget, total)
+		})
+	}
+}
+
+// The second reading fails. The first one alone deletes nothing.
+func TestADocumentThatIsReadOnceDeletesNothing(t *testing.T) {
+	u := newUpstream("/feed", atom(complete, "a old"))
+	r := u.read(t)
+	r.want("old a")
+	u.set("/feed", atom(complete, "a"))
+	u.fault("/feed", nil, status(500))
+	r.wantError(false, "", "500")
+	u.set("/feed", atom(complete, "a old"))
+	r.want("")
 }
 
 // Nothing is held of an archive that is configured as the feed while the current document
