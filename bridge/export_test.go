@@ -13,3 +13,9 @@ func (b *Budget) Unused() bool {
 	b.release(all)
 	return true
 }
+
+// Abandon ends the batch of a share and returns its reservation.
+func (s *Share) Abandon() {
+	taken, _ := s.endBatch()
+	s.budget.release(taken)
+}

@@ -86,6 +86,7 @@ var badFileErrors = map[string]string{
 	"oversize_unknown":            `:4: feeds.orders.oversize: want stop or skip`,
 	"secret_like_anchor":          `:4: no such anchor; write a value that starts with * in quotes`,
 	"secret_like_tag":             `:5: feeds.orders.auth.bearer: tags are not known here; write a value that starts with ! in quotes`,
+	"secret_parameter_slash":      `:4: secret_parameters[1]: "shop/…": no parameter has this name, so nothing would be hidden; a name has none of / ; ! ? & # = and 200 bytes at most`,
 	"serve_auth_empty":            `:7: serve.feeds.orders.auth: nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant`,
 	"serve_auth_twice":            `:7: serve.feeds.orders.auth: want bearer or basic, not both`,
 	"serve_bus_unknown":           `:6: serve.feeds.orders.from.bus: there is no bus "mian"; want embedded`,

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // A validator reports errors in values that are well formed. It takes names from the
@@ -27,6 +29,11 @@ func (v *validator) checkConfig() {
 		v.addError("read_ahead.feed", fmt.Sprintf("must be %d or more", leastReadAhead))
 	} else if cfg.ReadAhead.Total < cfg.ReadAhead.Feed {
 		v.addError("read_ahead.total", fmt.Sprintf("must be read_ahead.feed or more, which is %d", cfg.ReadAhead.Feed))
+	}
+	for i, name := range cfg.SecretParameters {
+		if err := safetext.CheckParameter(name); err != nil {
+			v.addError(fmt.Sprintf("secret_parameters[%d]", i), err.Error())
+		}
 	}
 	if cfg.Admin.Listen != "" {
 		v.checkListen("admin.listen", cfg.Admin.Listen, "; or off")

@@ -3,8 +3,10 @@ package safetext
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 )
 
 // Parameters are the names of URL parameters whose values are secrets. They are
@@ -45,6 +47,24 @@ func NewRedactor(names ...string) *Redactor {
 		}
 	}
 	return r
+}
+
+// CheckParameter returns an error for a name that no parameter has, and that a Redactor
+// would never find. The error quotes the name up to what is wrong, because a secret may
+// follow.
+func CheckParameter(name string) error {
+	decoded, err := url.QueryUnescape(name)
+	if err != nil {
+		decoded = name
+	}
+	const may = "no parameter has this name, so nothing would be hidden; a name has none of / ; ! ? & # = and 200 bytes at most"
+	if i := strings.IndexFunc(decoded, func(c rune) bool { return c == '=' || c < utf8.RuneSelf && isSeparator(byte(c)) }); i >= 0 {
+		return fmt.Errorf("%q: %s", Clip(decoded[:i+1], 50)+"…", may)
+	}
+	if len(decoded) > longestName {
+		return fmt.Errorf("%q: %s", Clip(decoded, 50), may)
+	}
+	return nil
 }
 
 // Text hides the secrets of all URLs in a text. A URL ends at white space, and at a
@@ -192,6 +212,9 @@ const longestName = 200
 // isSecret reports whether a parameter is secret, by its name. Each part of a name
 // such as auth[token] counts. A plus sign in a name means a blank.
 func (r *Redactor) isSecret(name string) bool {
+	if r.parameters[strings.ToLower(name)] {
+		return true // with a plus sign that was escaped
+	}
 	name = strings.ReplaceAll(name, "+", " ")
 	if r.parameters[strings.ToLower(name)] {
 		return true

@@ -170,3 +170,32 @@ func keep(s, allowed string) string {
 	}
 	return b.String()
 }
+
+// A name that can be no parameter's is refused, and every other one is hidden.
+func TestCheckParameter(t *testing.T) {
+	t.Parallel()
+	for c := byte(1); c < 0x80; c++ {
+		name := "te" + string(c) + "st"
+		err := safetext.CheckParameter(url.QueryEscape(name))
+		if forbidden := strings.IndexByte("/;!?&#=", c) >= 0; forbidden != (err != nil) {
+			t.Errorf("%q: %v", name, err)
+		}
+		if got := safetext.NewRedactor(url.QueryEscape(name)).Text("https://x/?" + url.QueryEscape(name) + "=s3cret"); err == nil && strings.Contains(got, "s3cret") {
+			t.Errorf("%q is accepted and not hidden: %s", name, got)
+		}
+	}
+	for length, accepted := range map[int]bool{200: true, 201: false} {
+		name := strings.Repeat("x", length)
+		err := safetext.CheckParameter(name)
+		got := safetext.NewRedactor(name).Text("https://x/?" + name + "=s3cret")
+		if hidden := !strings.Contains(got, "s3cret"); (err == nil) != accepted || hidden != accepted {
+			t.Errorf("a name of %d bytes: %v; hidden: %v", length, err, hidden)
+		}
+		if err != nil && len(err.Error()) > 300 {
+			t.Errorf("the error is %s", err)
+		}
+	}
+	if err := safetext.CheckParameter("ticket=s3cret"); err == nil || !strings.HasPrefix(err.Error(), `"ticket=…": `) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("the error is %v", err)
+	}
+}

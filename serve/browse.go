@@ -63,8 +63,18 @@ const acceptOfJava = "text/html, image/gif, image/jpeg, *"
 // wantsHTML reports whether a request comes from a browser: it accepts HTML by name,
 // and does not name the type of a feed.
 func wantsHTML(r *http.Request) bool {
-	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
-	return strings.Contains(accept, "text/html") && !strings.Contains(accept, "multipart/") && !strings.HasPrefix(accept, acceptOfJava)
+	fields := r.Header.Values("Accept")
+	if len(fields) > 0 && strings.HasPrefix(strings.ToLower(fields[0]), acceptOfJava) {
+		return false
+	}
+	html := false
+	for name, weight := range acceptedItems(fields) {
+		if weight > 0 && strings.HasPrefix(name, "multipart/") {
+			return false
+		}
+		html = html || weight > 0 && name == "text/html"
+	}
+	return html
 }
 
 // browsePage answers with a page of a datareplication feed for people; without one, p

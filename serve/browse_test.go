@@ -19,10 +19,19 @@ func TestBrowsersGetAPageForPeople(t *testing.T) {
 	if g := s.get(t, "/latest", "Accept", browser).want(t, 200); !strings.Contains(g.body, "The feed has no entities yet.") {
 		t.Errorf("an empty feed shows %s", g.body)
 	}
+	// What a program gets must not be sent to a browser from a cache, and the other way round.
+	if g := s.get(t, "/latest", "Accept", "multipart/*").want(t, 204); g.header.Get("Vary") != "Accept" {
+		t.Errorf("an empty feed is served with %v", g.header)
+	}
 	topic.numbered(7)
 	topic.add(messageOf("<script>\x1b@x", feed.Put, noon, strings.Repeat("<b>é", 5000), feed.Field{Name: "Content-Type", Value: "text/html"}))
 	topic.add(messageOf("9@x", feed.Delete, noon, "\x00"))
 
+	for _, accept := range []string{browser, "multipart/*;q=0, text/html;q=0.1", "Text/HTML;Q=1"} {
+		if g := s.get(t, "/pages/e0-3-1", "Accept", accept).want(t, 200); !strings.HasPrefix(g.header.Get("Content-Type"), "text/html") {
+			t.Errorf("Accept %q gets %v", accept, g.header)
+		}
+	}
 	g := s.get(t, "/pages/e0-3-1", "Accept", browser).want(t, 200)
 	for _, want := range []string{"m3@x", "m5@x", "body 4", `href="https://feed.example/feeds/orders/pages/e0-3-0"`, "e0-3-2", "3 entities"} {
 		if !strings.Contains(g.body, strings.Replace(want, "https://feed.example", homeOf(s), 1)) {
@@ -42,6 +51,7 @@ func TestBrowsersGetAPageForPeople(t *testing.T) {
 
 	for _, accept := range []string{
 		"", "*/*", "multipart/*", "multipart/mixed, text/html;q=0.1",
+		"text/html;q=0, */*", "text/html; q=0.0, */*", "text/html;level=1;Q=0,*/*", "text/html;q=x, */*",
 		"text/html, image/gif, image/jpeg, */*; q=0.2", "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", // Java
 	} {
 		g := s.get(t, "/pages/e0-3-1", "Accept", accept).want(t, 200)

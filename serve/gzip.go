@@ -3,8 +3,6 @@ package serve
 import (
 	"bytes"
 	"compress/gzip"
-	"strconv"
-	"strings"
 )
 
 // smallest is the smallest page that is worth being compressed, in bytes.
@@ -13,20 +11,12 @@ const smallest = 1 << 10
 // acceptsGzip reads an Accept-Encoding (RFC 9110, section 12.5.3).
 func acceptsGzip(fields []string) bool {
 	accepted, any := -1.0, -1.0
-	for _, item := range strings.Split(strings.Join(fields, ","), ",") {
-		name, params, _ := strings.Cut(item, ";")
-		q := 1.0
-		if value, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(params)), "q="); ok {
-			var err error
-			if q, err = strconv.ParseFloat(value, 64); err != nil {
-				q = 0
-			}
-		}
-		switch strings.ToLower(strings.TrimSpace(name)) {
+	for name, weight := range acceptedItems(fields) {
+		switch name {
 		case "gzip", "x-gzip":
-			accepted = q
+			accepted = weight
 		case "*":
-			any = q
+			any = weight
 		}
 	}
 	return accepted > 0 || accepted < 0 && any > 0

@@ -161,6 +161,7 @@ func (f *handler) serveLatest(w http.ResponseWriter, r *http.Request, base strin
 	case p == nil:
 		f.outage.logChange(nil)
 		w.Header().Set("Cache-Control", "no-cache")
+		w.Header().Set("Vary", "Accept") // browsers get a page for people
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
@@ -218,6 +219,96 @@ func TestALargeEntryKeepsTheBudget(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A complete document is held while it is read once more because an entry has vanished.
+func TestADocumentThatIsReadTwiceCountsTwice(t *testing.T) {
+	const entries, size, total = 600, 600 << 10, 8 << 20
+	head, _, _ := strings.Cut(bigAtom(0), "<id>")
+	doc := strings.Replace(bigAtom(entries), head, head+`<complete xmlns="http://purl.org/syndication/history/1.0"/>`, 1)
+	synctest.Test(t, func(t *testing.T) {
+		budget := bridge.NewBudget(total)
+		u := newUpstream("/feed", atom(complete, "old"))
+		r := u.read(t, func(c *syndication.Config) { c.Budget = budget })
+		r.want("old")
+		u.set("/feed", doc+"</feed>")
+		u.fault("/feed", nil, slowEnd(doc, time.Second))
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			if err := r.poll(); err != nil {
+				t.Errorf("error: %v", err)
+			}
+		})
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		// Each source may hold 256 KiB besides.
+		if rest := int64(total - 2*size + 256<<10); budget.TryAcquire(rest) {
+			t.Error("one of the two readings does not count")
+			budget.Release(rest)
+		}
+		reading.Wait()
+		if n := len(r.last); n != entries+1 {
+			t.Errorf("published %d entities, want %d", n, entries+1)
+		}
+		unused(t, budget, total)
+	})
+}
+
+// The budget has no room for both readings.
+func TestADocumentIsReadTwiceWithLittleBudget(t *testing.T) {
+	const entries = 600
+	head, _, _ := strings.Cut(bigAtom(0), "<id>")
+	doc := strings.Replace(bigAtom(entries), head, head+`<complete xmlns="http://purl.org/syndication/history/1.0"/>`, 1) + "</feed>"
+	for _, total := range []int64{1, 300 << 10, 900 << 10} {
+		synctest.Test(t, func(t *testing.T) {
+			budget := bridge.NewBudget(total)
+			u := newUpstream("/feed", atom(complete, "old"))
+			r := u.read(t, func(c *syndication.Config) { c.Budget = budget })
+			r.want("old")
+			u.set("/feed", doc)
+			if err := r.poll(); err != nil {
+				t.Errorf("error: %v", err)
+			}
+			if n := len(r.last); n != entries+1 || r.last[n-1].Op != feed.Delete {
+				t.Errorf("with a budget of %d bytes, published %d entities, want %d", total, n, entries+1)
+			}
+			unused(t, budget, total)
+		})
+	}
+}
+
+// The second reading fails. The first one alone deletes nothing.
+func TestADocumentThatIsReadOnceDeletesNothing(t *testing.T) {
+	u := newUpstream("/feed", atom(complete, "a old"))
+	r := u.read(t)
+	r.want("old a")
+	u.set("/feed", atom(complete, "a"))
+	u.fault("/feed", nil, status(500))
+	r.wantError(false, "", "500")
+	u.set("/feed", atom(complete, "a old"))
+	r.want("")
+}
+
+// Nothing is held of an archive that is configured as the feed while the current document
+// is read.
+func TestAnArchiveThatLeadsToTheFeedIsNotHeld(t *testing.T) {
+	const entries, size = 8000, 8 << 20
+	head, _, _ := strings.Cut(bigAtom(0), "<id>")
+	doc := strings.Replace(bigAtom(entries), head, head+`<archive xmlns="http://purl.org/syndication/history/1.0"/>`+link("current", "/now"), 1) + "</feed>"
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream("/feed", doc)
+		u.serve("/now", slowEnd(strings.TrimSuffix(atom("", "a"), "</feed>"), time.Second))
+		r := u.read(t)
+		before := heapBytes()
+		var reading sync.WaitGroup
+		reading.Go(func() { r.want("a", syndication.LinkToArchive) })
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		if grown := heapBytes() - before; grown > size/2 {
+			t.Errorf("%d bytes are held, and the archive has %d", grown, len(doc))
+		}
+		reading.Wait()
+	})
 }
 
 // A source whose server never comes to an end has the whole budget. Another one reads

@@ -109,6 +109,7 @@ func (p poller) followCurrent(ctx context.Context, d *document) (*document, erro
 		return d, nil
 	}
 	p.seen.addViolation(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
+	d.window, d.fold = nil, versions{} // which would be held besides the other's
 	next, err := p.s.readDocument(ctx, &p.cur, question{url: url, order: p.expectedOrder()})
 	if err != nil {
 		return nil, err
@@ -275,7 +276,9 @@ func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, err
 	for try := 0; d.deletes && !d.strict && len(p.s.missingIDs(d)) > 0 && try < 3; try++ {
 		q := d.question
 		q.strict, q.etag, q.modified = true, "", ""
+		p.s.job = &job{sub: d} // so that what is held of it counts
 		again, err := p.s.readDocument(ctx, &p.cur, q)
+		p.s.job = nil
 		switch {
 		case err != nil && !isParse(err):
 			return nil, err

@@ -52,10 +52,13 @@ func (r *Reader) readBetween() error {
 	return nil
 }
 
+// mostTries is how often a child is repaired.
+const mostTries = 3
+
 // readAndRepairChild reads a child of the innermost container. If the reader is lenient, a
 // child that is not well-formed is repaired, its start tag first, and read again.
 func (r *Reader) readAndRepairChild() (e Entry, found bool, err error) {
-	for range 3 {
+	for try := range mostTries {
 		violations := len(r.list)
 		var c childState
 		for again := true; again; {
@@ -67,6 +70,9 @@ func (r *Reader) readAndRepairChild() (e Entry, found bool, err error) {
 			return e, found, err
 		}
 		r.list, r.scan.undefined = r.list[:violations], ""
+		if try == mostTries-1 {
+			err = r.describeError(err) // it is returned after the repair
+		}
 		if err := r.repairChild(c, err); err != nil || len(r.open) == 0 {
 			return Entry{}, false, err
 		}

@@ -41,6 +41,24 @@ func syntaxErrorf(at int, format string, args ...any) *syntaxError {
 	return &syntaxError{at: at, detail: fmt.Sprintf(format, args...)}
 }
 
+// documentError is an error at a byte of the document. A lenient reader repairs most of them,
+// and to quote the text there takes longer than a repair, so their text is made last.
+type documentError struct {
+	kind   error
+	at     int // an unread byte
+	detail string
+	text   string // "" until the error is described
+}
+
+func (e *documentError) Error() string {
+	if e.text == "" {
+		return e.detail + ": " + e.kind.Error()
+	}
+	return e.text
+}
+
+func (e *documentError) Unwrap() error { return e.kind }
+
 // longestExcerpt is how much of a document an error quotes, in characters.
 const longestExcerpt = 60
 
@@ -50,6 +68,19 @@ const longestExcerpt = 60
 func Excerpt[T string | []byte](text T) string {
 	var redact *safetext.Redactor
 	return redact.Excerpt(string(text[:min(len(text), longestAddress)]), longestExcerpt)
+}
+
+// quoteNames replaces each %s of a text by the excerpt of a name. Without names, the text
+// stays as it is.
+func quoteNames(text string, names []string) string {
+	if len(names) == 0 {
+		return text
+	}
+	excerpts := make([]any, len(names))
+	for i, name := range names {
+		excerpts[i] = Excerpt(name)
+	}
+	return fmt.Sprintf(text, excerpts...)
 }
 
 // fault is a breach of XML that was repaired, at a byte of the piece.

@@ -83,12 +83,13 @@ type faultLog struct {
 	repairWork int64 // bytes that were looked at for repairs
 }
 
-// recordRepair records a fault at an unread byte.
-func (l *faultLog) recordRepair(kind error, at int, detail string) {
+// recordRepair records a fault at an unread byte. Each %s of detail quotes one of the names.
+func (l *faultLog) recordRepair(kind error, at int, detail string, names ...string) {
 	l.faults.Truncated = l.faults.Truncated || errors.Is(kind, ErrTruncated)
 	offset := l.at.in.offsetOf(at)
 	if l.faults.countFault(offset) {
-		l.faults.insertFault(placedFault{offset, l.at.positionText(at) + detail + l.at.quoteNear(at), l.at.errorAt(kind, at, "%s", detail)})
+		detail = quoteNames(detail, names)
+		l.faults.insertFault(placedFault{offset, l.at.positionText(at) + detail + l.at.quoteNear(at), l.at.describeError(l.at.errorAt(kind, at, "%s", detail))})
 	}
 }
 

@@ -3,7 +3,6 @@ package feedxml
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -183,7 +182,7 @@ func (r *Reader) skipEndTag(cause error) error {
 	if end = 2 + n; b[end] == '>' {
 		end++
 	}
-	r.recordRepair(ErrMalformed, 0, fmt.Sprintf("the element %s ends with </%s", Excerpt(r.open[len(r.open)-1].name), Excerpt(name)))
+	r.recordRepair(ErrMalformed, 0, "the element %s ends with </%s", r.open[len(r.open)-1].name, name)
 	for k := len(r.open) - 1; k >= 0; k-- {
 		if strings.EqualFold(r.open[k].name, name) {
 			r.open = r.open[:k]

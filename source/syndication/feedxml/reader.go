@@ -79,8 +79,8 @@ func (r *Reader) Next() (Entry, error) {
 	if r.err != nil {
 		return Entry{}, r.err
 	}
-	var next Entry
-	next, r.err = r.nextEntry()
+	next, err := r.nextEntry()
+	r.err = r.describeError(err)
 	return next, r.err
 }
 
@@ -141,5 +141,5 @@ func Detect(document io.Reader, opts Options) (Format, error) {
 	if r.format != "" {
 		return r.format, nil
 	}
-	return "", err
+	return "", r.describeError(err)
 }

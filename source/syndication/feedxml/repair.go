@@ -61,10 +61,12 @@ type nextEntry struct {
 // It bounds the work for an element that consists of nothing but start tags.
 const mostScans = 50
 
-func (r *repairer) addFault(at int, detail string) {
+// addFault counts a fault, and describes it if it is one of the first. Each %s of detail
+// quotes one of the names.
+func (r *repairer) addFault(at int, detail string, names ...string) {
 	r.faults++
 	if len(r.first) < mostFaults {
-		r.first = append(r.first, fault{at, detail})
+		r.first = append(r.first, fault{at, quoteNames(detail, names)})
 	}
 }
 
@@ -118,11 +120,12 @@ func (r *repairer) repairAtEnd() int {
 // finishElement ends the element although its end tag is missing: where the next entry
 // begins in it, or else at at.
 func (r *repairer) finishElement(at int) (end int) {
-	detail := "the end tag of " + Excerpt(r.stack[0].name) + " is missing"
+	const detail = "the end tag of %s is missing"
+	name := r.stack[0].name
 	if r.next != nil {
 		// The rest is repaired when it is read.
 		r.faults, r.first, r.lost = r.next.faults, r.first[:r.next.first], r.next.lost
-		r.addFault(r.next.at, detail)
+		r.addFault(r.next.at, detail, name)
 		r.cut = true
 		r.out = r.out[:r.next.out]
 		for _, name := range slices.Backward(r.next.open) {
@@ -130,7 +133,7 @@ func (r *repairer) finishElement(at int) (end int) {
 		}
 		return r.next.at
 	}
-	r.addFault(at, detail)
+	r.addFault(at, detail, name)
 	r.closeTo(0)
 	return at
 }
@@ -271,7 +274,7 @@ func (r *repairer) placeTag(i int, name string) bool {
 		return false
 	}
 	if !closed {
-		r.addFault(i, "the end tag of "+Excerpt(r.stack[1].name)+" is missing")
+		r.addFault(i, "the end tag of %s is missing", r.stack[1].name)
 		r.closeTo(1)
 	}
 	return true
@@ -353,7 +356,7 @@ func (r *repairer) repairAttributes(j int) (end int, empty bool) {
 		case c == '/' && r.b[j+1] == '>':
 			return j + 2, true
 		case !isNameStart[c]:
-			r.addFault(j, "a tag goes on with "+Excerpt(r.b[j:j+1]))
+			r.addFault(j, "a tag goes on with %s", string(r.b[j:j+1]))
 			j++
 			continue
 		case spaces == j:
@@ -370,7 +373,7 @@ func (r *repairer) repairAttributes(j int) (end int, empty bool) {
 		}
 		j = next
 		if slices.Contains(names, name) || len(names) == r.maxAttributes {
-			r.addFault(start, "the attribute "+Excerpt(name)+" repeats, or there are too many")
+			r.addFault(start, "the attribute %s repeats, or there are too many", name)
 			continue
 		}
 		names = append(names, name)
@@ -499,12 +502,12 @@ func (r *repairer) repairEndTag(i int) (end int, ended bool) {
 	}
 	switch {
 	case k < 0:
-		r.addFault(i, "there is an end tag </"+Excerpt(name)+" without a start tag")
+		r.addFault(i, "there is an end tag </%s without a start tag", name)
 		return end, false
 	case k < len(r.stack)-1:
-		r.addFault(i, "the element "+Excerpt(r.stack[len(r.stack)-1].name)+" ends with </"+Excerpt(name))
+		r.addFault(i, "the element %s ends with </%s", r.stack[len(r.stack)-1].name, name)
 	case faulty:
-		r.addFault(i, "the end tag of "+Excerpt(name)+" is not well-formed")
+		r.addFault(i, "the end tag of %s is not well-formed", name)
 	}
 	r.closeTo(k)
 	return end, false

@@ -2,6 +2,7 @@ package feedxml
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -160,13 +161,20 @@ func (r *tokenizer) tooLargeError(limit int) error {
 	return r.errorAt(ErrTooLarge, 0, "what begins here has more than %d bytes%s", limit, option)
 }
 
-// errorAt is an error of the given kind at a byte of the unread ones.
-func (r *tokenizer) errorAt(kind error, at int, format string, args ...any) error {
-	page := r.opts.URL
-	if page == "" {
-		page = "the document"
+// errorAt is an error of the given kind at a byte of the unread ones. Its text has no place
+// and no quote until describeError adds them.
+func (r *tokenizer) errorAt(kind error, at int, format string, args ...any) *documentError {
+	return &documentError{kind: kind, at: at, detail: fmt.Sprintf(format, args...)}
+}
+
+// describeError completes the text of an error of errorAt and returns it. Since errorAt, no
+// byte may have been skipped or replaced. It leaves other errors as they are.
+func (r *tokenizer) describeError(err error) error {
+	if e, ok := errors.AsType[*documentError](err); ok && e.text == "" {
+		page := cmp.Or(r.opts.URL, "the document")
+		e.text = page + ": " + r.positionText(e.at) + e.detail + r.quoteNear(e.at) + ": " + e.kind.Error()
 	}
-	return fmt.Errorf("%s: %s%s%s: %w", page, r.positionText(at), fmt.Sprintf(format, args...), r.quoteNear(at), kind)
+	return err
 }
 
 // positionText is the place of an unread byte, for errors.
