@@ -103,8 +103,8 @@ func isItem(t *tag) bool {
 		strings.Contains(t.space, "userland.com/rss") || strings.Contains(t.space, "netscape.com/rss") || strings.Contains(t.space, "backend.userland")
 }
 
-// readArticle reads an article, whose relative references start from base. It
-// reports false if the document is none, or not well-formed.
+// readArticle parses doc as an article, whose relative references start from base. It
+// reports false if doc has another root element or is not well-formed.
 func readArticle(doc []byte, base string) (*article, bool) {
 	s := newScanner(doc)
 	if kind, err := s.nextToken(); err != nil || kind != startToken || !isEntry(&s.tag) && !isItem(&s.tag) {

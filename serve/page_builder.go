@@ -22,7 +22,7 @@ type pageBuilder struct {
 	format  format
 	decoder decoder
 	memory  *PageCache
-	// density is how many bytes a position took on the page that was built last.
+	// density is the number of bytes for each position on the page that was built last.
 	density atomic.Int64
 
 	testOnlyIdle bool // builds no page before it is requested
@@ -38,8 +38,8 @@ func newPageBuilder(cfg *Config, topic *spanCache) *pageBuilder {
 	}
 }
 
-// currentPage returns a page as it is now. A page that has no entities is none. Whoever
-// gets a page releases it.
+// currentPage returns the current version of a page, from the cache or newly built. A page
+// without entities is returned, too, and must not be served. The caller releases the page.
 func (pb *pageBuilder) currentPage(ctx context.Context, key pageKey) (*page, error) {
 	span, err := pb.topic.Span(ctx)
 	if err != nil {
@@ -69,12 +69,13 @@ func (pb *pageBuilder) currentPage(ctx context.Context, key pageKey) (*page, err
 	return p, nil
 }
 
-// lead is how many pages are built before they are requested. With two, the second is
-// read while the first is finished.
+// lead is the number of pages that are built before they are requested. With two, the
+// second is read while the first is finished.
 const lead = 2
 
-// buildAhead makes the pages behind p, unless there is enough to do without: who asked
-// for p will ask for these next.
+// buildAhead builds the pages after p in the background, because the client that
+// requested p will request them next. It does nothing while all slots for builds are
+// taken.
 func (pb *pageBuilder) buildAhead(p *page) {
 	if pb.testOnlyIdle || p.kind != closedPage || !p.after.ok {
 		return

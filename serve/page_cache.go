@@ -11,7 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/connlimit"
 )
 
-// DefaultCacheSize is how much a [PageCache] holds by default, in bytes.
+// DefaultCacheSize is the default size of a [PageCache], in bytes.
 const DefaultCacheSize = 64 << 20
 
 const (
@@ -29,16 +29,16 @@ const (
 	streamPatience = 2 * time.Second
 )
 
-// PageCache holds pages, for any number of feeds: those that were asked for last,
-// and those that are being sent. It is never more than it was made for.
+// PageCache holds the most recently requested pages of any number of feeds, and the pages
+// that are being sent. Together they never take more than its budget.
 type PageCache struct {
 	budget int64
 	// largest is the largest page that is held.
 	largest int64
 	builds  *semaphore.Weighted
 	streams *connlimit.Slots
-	// snapshots lets one be built at a time: each takes memory for its keys, and
-	// the moments of all feeds are the same.
+	// snapshots is held during the build of a snapshot. One is built at a time, because
+	// each takes memory for its keys, and those of all feeds are due at the same moments.
 	snapshots *semaphore.Weighted
 
 	mu    sync.Mutex // protects used, pages and order, and refs, cached, held and packed of pages
@@ -71,8 +71,8 @@ func (c *PageCache) acquireStream(ctx context.Context, evict func()) (*connlimit
 	return slot, err
 }
 
-// acquirePage returns the page that is held under a key, nil if there is none. Whoever
-// gets one releases it.
+// acquirePage returns the cached page with a key, or nil if there is none. The caller
+// releases it.
 func (c *PageCache) acquirePage(key pageKey) *page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,8 @@ func (c *PageCache) acquirePage(key pageKey) *page {
 	return p
 }
 
-// retainPage is for those to whom another has handed the page that it put.
+// retainPage adds a reference to a page that the caller got from another goroutine. The
+// caller releases it.
 func (c *PageCache) retainPage(p *page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +106,8 @@ func (c *PageCache) releasePage(p *page) {
 	}
 }
 
-// storePage takes a page in place of the one that there was. If there is no room for
-// it, because all that is held is being sent, it loses its body.
+// storePage stores a page in place of an older version of it. If there is no room,
+// because all cached pages are being sent, the page is not stored and its body is dropped.
 func (c *PageCache) storePage(p *page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,13 +11,12 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// peek is how many positions behind a page are read with it, to find the message
-// that makes the page behind it one. Asking for it by itself would take about as
-// long as the page.
+// peek is the number of positions after a page that are read with it, to find the first
+// message of the next page. A separate request for that message would take about as long as
+// the page.
 const peek = 8
 
-// reading is the reading of a page's messages, for the page to be made or for
-// it to be sent.
+// reading reads the messages of a page, to build the page or to send it.
 type reading struct {
 	f *pageBuilder
 	p *page
@@ -43,7 +42,7 @@ type reading struct {
 	n        int64
 }
 
-// readEntities are the page's entities.
+// readEntities yields the page's entities.
 func (r *reading) readEntities(ctx context.Context) iter.Seq2[*entity, error] {
 	return func(yield func(*entity, error) bool) {
 		if r.from >= r.high {
@@ -83,8 +82,8 @@ func (r *reading) readEntities(ctx context.Context) iter.Seq2[*entity, error] {
 	}
 }
 
-// writeEntities reads and writes all entities. It fails with errClash if the boundary
-// does not do, when it has seen them all.
+// writeEntities reads and writes all entities. If the boundary occurs in one of them, it
+// fails with errClash after the last one.
 func (r *reading) writeEntities(ctx context.Context) error {
 	// About as much as the last page of the feed had for so many positions.
 	guess := r.f.density.Load() * int64(r.high-min(r.low, r.high))

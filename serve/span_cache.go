@@ -10,12 +10,12 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// spanFor is for how long it is believed what positions a topic has. It is the
-// most that a client learns late, and what keeps thousands of clients from
-// asking the bus thousands of times.
+// spanFor is the time for which a span is cached. Clients see new messages later by
+// at most that time, and thousands of clients do not cause thousands of requests to
+// the bus.
 const spanFor = 100 * time.Millisecond
 
-// spanCache is a Log whose span is asked for by many.
+// spanCache caches the span of a Log for many concurrent clients.
 type spanCache struct {
 	log     Log
 	flights singleflight.Group
@@ -25,7 +25,7 @@ type spanCache struct {
 	at   time.Time // when span was asked for
 }
 
-// Span returns which positions the topic has, or had a moment ago.
+// Span returns the cached span of the topic, or after spanFor a new one.
 func (c *spanCache) Span(ctx context.Context) (feed.Span, error) {
 	c.mu.Lock()
 	span, at := c.span, c.at
@@ -36,7 +36,7 @@ func (c *spanCache) Span(ctx context.Context) (feed.Span, error) {
 	return together(ctx, &c.flights, "span", c.spanNow)
 }
 
-// spanNow asks the bus.
+// spanNow reads the span from the bus and caches it.
 func (c *spanCache) spanNow(ctx context.Context) (feed.Span, error) {
 	at := time.Now()
 	span, err := c.log.Span(ctx)
@@ -49,8 +49,8 @@ func (c *spanCache) spanNow(ctx context.Context) (feed.Span, error) {
 	return span, err
 }
 
-// together does what many ask for once. It goes on when one of them leaves, for
-// as long as [busFor].
+// together calls do once for all concurrent callers with the same key, and returns its
+// result to each. The call continues when callers leave, for at most [busFor].
 func together[T any](ctx context.Context, flights *singleflight.Group, key string, do func(context.Context) (T, error)) (T, error) {
 	done := flights.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), busFor)
