@@ -10,8 +10,8 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// feedRecord is all that is known of a feed. It holds no entities and its size is
-// bounded, whatever the feed does.
+// feedRecord has the state and the counters of a feed. It holds no entities, and its size
+// is bounded for every feed.
 type feedRecord struct {
 	// status is the state that the bridge entered last; its Checkpoint is kept current.
 	status bridge.Status
@@ -80,7 +80,7 @@ type fault struct {
 	text string
 }
 
-// breach is how often a kind of violation was seen, and where last.
+// breach counts the violations of a kind, and has the last of them.
 type breach struct {
 	count        uint64
 	at           time.Time
@@ -90,7 +90,7 @@ type breach struct {
 // breachAt identifies a violation.
 type breachAt struct{ kind, page string }
 
-// request is how HTTP requests are counted: both fields have few values.
+// request is the key by which HTTP requests are counted. Both fields have few values.
 type request struct{ method, code string }
 
 func requestOf(method string, status int, err error) request {
@@ -168,9 +168,9 @@ func (r *feedRecord) bridgeState(now time.Time) (bridge.State, time.Time) {
 	return s.State, s.Since
 }
 
-// publishLag is by how much the last entity published is older than the newest that
-// upstream has. It is zero when everything is published. It is not known before the
-// first poll, while another copy does the work, and when it is uncertain whether
+// publishLag returns the difference in time between the newest entity of upstream and the
+// last one published. It is zero when everything is published. It is not known before the
+// first poll, while another copy publishes the feed, and when it is uncertain whether
 // everything is published.
 func (r *feedRecord) publishLag() (lag time.Duration, known bool) {
 	switch {
