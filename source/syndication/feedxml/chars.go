@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// isName and isNameStart hold for the bytes of names. Beyond ASCII they hold for
-// every character; which of those XML allows is for the full check to say.
+// isName, isNameStart and isSpace classify bytes of XML. All bytes beyond ASCII count as
+// bytes of names.
 var isName, isNameStart, isSpace [256]bool
 
 func init() {
@@ -57,7 +57,7 @@ func legalPrefix(b []byte, replaced bool) (n int, bad bool) {
 	return n, false
 }
 
-// unusualBytes is 0 if the first eight bytes of b are printable ASCII.
+// unusualBytes returns 0 if the first eight bytes of b are printable ASCII.
 func unusualBytes(b []byte) uint64 {
 	const high, blank = 0x8080808080808080, 0x2020202020202020
 	w := binary.LittleEndian.Uint64(b)
