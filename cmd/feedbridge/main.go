@@ -3,8 +3,9 @@
 //
 // It is configured by a YAML file (-c, or FEEDBRIDGE_CONFIG) and by
 // environment variables, which package config describes. It logs to standard
-// error, text on a terminal and JSON elsewhere, and serves /healthz, /readyz,
-// /metrics and /status at admin.listen (127.0.0.1:9321).
+// error: text on a terminal and JSON otherwise, except for a few lines of Go's HTTP
+// client and runtime. It serves /healthz, /readyz, /metrics and /status at
+// admin.listen (127.0.0.1:9321).
 //
 // It exits with 0 on success, with 1 on failure, and with 2 if the command line or the configuration is wrong. The
 // first SIGINT or SIGTERM lets the commits in flight finish, for as long as
@@ -19,7 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 )
 
-// collectAt is by how much the heap grows, in percent, before it is collected (GOGC). Go's
+// collectAt is the growth of the heap, in percent, after which it is collected (GOGC). Go's
 // default of 100 would take an eighth more memory.
 const collectAt = 70
 
