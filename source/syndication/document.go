@@ -42,8 +42,8 @@ type document struct {
 	unmodified bool
 	// partial reports that it has only a part of its entries (RFC 3229).
 	partial bool
-	// hash is over all that matters of the document: not when it was written, or
-	// by what. digest makes it.
+	// hash is over the entries, the links, and the fields that decide the dialect. The
+	// time and the generator of the document do not change it. digest computes it.
 	hash   string
 	digest interface {
 		io.Writer
@@ -62,8 +62,8 @@ type document struct {
 	// deletes reports that entries which it lacks were deleted, and withheld that they
 	// would be deleted if the document were well-formed.
 	deletes, withheld bool
-	// updated is when it was changed, as far as that is to be believed, and
-	// now when it was read.
+	// updated is the time of its last change, unless that is implausible, and now the time
+	// at which it was read.
 	updated instant
 	now     time.Time
 

@@ -9,9 +9,9 @@ import (
 // walker looks for the older documents of a feed and puts them into the job.
 type walker struct{ *turn }
 
-// walkBack looks for older documents until there are none, or none that are not
-// published. It fails where one cannot be read at the moment, and can be called
-// again then.
+// walkBack reads older documents until it comes to one that is published already, to the
+// oldest, to a missing one, or to a limit. It returns an error if a document cannot be
+// read at the moment; the next call continues there.
 func (w walker) walkBack(ctx context.Context) error {
 	s, j := w.s, w.s.job
 	for j.frontier != "" {
