@@ -366,11 +366,8 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 				resume(t, other)
 				commit(t, other, 2, n)
 			}
-			began := time.Now()
+			// A commit that waited for what is lost would end with its timeout instead.
 			wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
-			if took := time.Since(began); took > 8*time.Second {
-				t.Errorf("it took %v, want less than the timeout", took)
-			}
 			if cp := resume(t, s); cp.Count != uint64(n) {
 				t.Fatalf("checkpoint %+v, want that of %d entities", cp, n)
 			}
