@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,10 +75,8 @@ func (c Config) Validate() []error {
 	if !names.MatchString(c.Name) {
 		fail("name: %q must be of lower case letters, digits and -, and start with a letter", c.Name)
 	}
-	switch c.Format {
-	case "", DataReplication, Atom, RSS:
-	default:
-		fail("format: %q is none: want datareplication, atom or rss", c.Format)
+	if values := c.Format.Values(); c.Format != "" && !slices.Contains(values, string(c.Format)) {
+		fail("format: invalid value %q: want one of %s", c.Format, strings.Join(values, ", "))
 	}
 	if c.PageSize < 0 || c.PageSize > MaxPageSize {
 		fail("page_size: must be between 1 and %d", MaxPageSize)

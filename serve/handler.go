@@ -41,7 +41,7 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.As(err, &a):
 	case errors.Is(err, errGone):
-		a = &answer{http.StatusGone, "This page is gone: the topic does not go back so far any more, or was made anew. What there is begins at " + f.cfg.entryURL() + "."}
+		a = &answer{http.StatusGone, "This page is gone: the topic no longer has its messages, or was created again. The feed starts at " + f.cfg.entryURL() + "."}
 	case errors.Is(err, errNoPage):
 		a = &answer{http.StatusNotFound, "There is no such page. The newest is at " + f.cfg.entryURL() + "."}
 	case errors.Is(err, feed.ErrNoTopic):

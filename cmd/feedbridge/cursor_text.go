@@ -29,7 +29,7 @@ func cursorText(kind string, c feed.Cursor, start datareplication.Start) string 
 	}
 	place, err := daemon.DescribeCursor(kind, c)
 	if err != nil {
-		return "at a place that cannot be told: " + err.Error()
+		return "at a position that cannot be described: " + err.Error()
 	}
 	switch p := place.(type) {
 	case syndication.Place:
@@ -46,7 +46,7 @@ func cursorText(kind string, c feed.Cursor, start datareplication.Start) string 
 		return fmt.Sprintf("after %s of %s, in front of entity %d of %s",
 			p.Last, time.Unix(p.Modified, 0).UTC().Format(time.RFC3339), p.Index, p.Page)
 	}
-	return "at a place that cannot be told"
+	return "at a position that cannot be described"
 }
 
 func syndicationText(p syndication.Place) string {

@@ -28,10 +28,9 @@ It changes nothing, and holds no more than a window of each, however long they
 are. FEED is the name of a feed in the configuration, which also names the bus.
 
 --topic is for a topic that feedbridge filled from the feed: it has the feed's
-entities as they are. --served is for a feed that is made of a topic, whoever
-wrote it: NAME is one of serve.feeds in the configuration, and its topic is taken
-for what it is as that feed, with the IDs and times that messages get there, and
-without those that repeat one.
+entities as they are. --served is for a topic of any program: NAME is one of
+serve.feeds in the configuration. The topic is compared as it is served, with the
+IDs and times that messages get there, and without repeated messages.
 
 It exits with 0 if both are the same, with 1 if they differ or one of them cannot
 be read, and with 2 if the command line or the configuration is wrong. What is
