@@ -78,7 +78,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 		}
 		defer release()
 	}
-	// What is written here would hide from Resume that the topic has lost messages before.
+	// New records would hide from Resume that the topic has lost messages before them.
 	if err := s.dedupe.compareEnds(ctx); err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@
 //
 // The header Feedbridge-Topic-Ends of a checkpoint has, by partition, an offset that the topic
 // had reached with that commit. A partition that is shorter has lost messages, which is
-// [checkpoint.ErrLost]. Each commit compares them before it writes, for what it writes would
+// [checkpoint.ErrLost]. Each commit compares them before it writes, because its records would
 // hide the loss, and compares the offsets of its records after that. Retention removes messages
 // at the other end. The header Feedbridge-Topic-Id tells a topic that was deleted and created
 // again from the one that its checkpoint is about. The IDs in memory are loaded again unless

@@ -276,7 +276,7 @@ func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, err
 	for try := 0; d.deletes && !d.strict && len(p.s.missingIDs(d)) > 0 && try < 3; try++ {
 		q := d.question
 		q.strict, q.etag, q.modified = true, "", ""
-		p.s.job = &job{sub: d} // so that what is held of it counts
+		p.s.job = &job{sub: d} // the budget counts the documents of a job
 		again, err := p.s.readDocument(ctx, &p.cur, q)
 		p.s.job = nil
 		switch {
