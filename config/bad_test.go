@@ -179,7 +179,7 @@ feeds:
     to: {bus: none}
 log: {levle: info}
 `))
-	_, err := l.loadConfig("")
+	_, err := l.loadConfig(Options{})
 	var errs Errors
 	if !errors.As(err, &errs) {
 		t.Fatalf("error %v, want Errors", err)
@@ -215,7 +215,7 @@ feeds:
     headers: ["X: ${NOPE}"]
     to: {topik: x}
 `))
-	_, err := l.loadConfig("")
+	_, err := l.loadConfig(Options{})
 	var errs Errors
 	if !errors.As(err, &errs) {
 		t.Fatalf("error %v, want Errors", err)
@@ -251,7 +251,7 @@ func TestNoErrorFollowsFromAnother(t *testing.T) {
 	} {
 		l := newLoader(nil)
 		l.readYAML("f.yaml", []byte(file))
-		_, err := l.loadConfig("")
+		_, err := l.loadConfig(Options{})
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s:\n%v\nwant one error", file, err)
 		}

@@ -176,14 +176,19 @@ type Admin struct {
 }
 
 // Options are the sources of a configuration. A setting in more than one of them is
-// taken from URL, else from Environ, else from File.
+// taken from URL, else from Set, else from Environ, else from File.
 type Options struct {
 	// File is the path of the YAML file; empty for none.
 	File string
 	// Environ has the environment, as os.Environ returns it.
 	Environ []string
+	// Set has settings of the form path=value, such as feeds.orders.every=30s. Lists are
+	// written as in Environ. Secrets are refused.
+	Set []string
 	// URL adds a feed with this URL, whose name is made from the host and path.
 	URL string
+	// Topic is the topic of the feed that URL adds; empty for the default.
+	Topic string
 	// Feedless accepts a configuration without feeds, for commands that need only its
 	// buses.
 	Feedless bool

@@ -22,7 +22,7 @@ func Load(opts Options) (*Config, error) {
 			l.readYAML(opts.File, data)
 		}
 	}
-	return l.loadConfig(opts.URL)
+	return l.loadConfig(opts)
 }
 
 // A loader reads the sources of a configuration one after the other.
@@ -70,12 +70,17 @@ func (l *loader) readEnvironment() {
 	r.readVariables()
 }
 
-// loadConfig reads the environment and feedURL after the file, and returns the configuration.
-func (l *loader) loadConfig(feedURL string) (*Config, error) {
+// loadConfig reads the sources other than the file after it, and returns the configuration.
+func (l *loader) loadConfig(opts Options) (*Config, error) {
 	l.readEnvironment()
-	if feedURL != "" {
+	(&setReader{l.layers, l.diagnostics}).readSettings(opts.Set)
+	if opts.URL != "" {
+		feed := "feeds." + feedName(opts.URL)
 		// URL is the source of its errors.
-		l.layers.override("feeds."+feedName(feedURL)+".url", feedURL, location{source: "URL"})
+		l.layers.override(feed+".url", opts.URL, location{source: "URL"})
+		if opts.Topic != "" {
+			l.layers.override(feed+".to.topic", opts.Topic, location{source: "--topic"})
+		}
 	}
 	buses := l.locations.namesBelow("buses")
 	if len(buses) == 0 {
