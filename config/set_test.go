@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func TestSetErrors(t *testing.T) {
 		if strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%q: the error has the secret: %v", setting, err)
 		}
-		if errs := err.(Errors); len(errs) != 1 {
+		if errs, _ := errors.AsType[Errors](err); len(errs) != 1 {
 			t.Errorf("%q: %d errors, want one:\n%v", setting, len(errs), err)
 		}
 	}
