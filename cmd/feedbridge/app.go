@@ -29,6 +29,7 @@ type app struct {
 	out     io.Writer
 	err     io.Writer
 	file    string // -c
+	admin   adminFlags
 	// redact hides the secrets of URLs in output. Until a configuration is loaded it is
 	// nil, and hides parameters with the usual names only.
 	redact *safetext.Redactor
