@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/viper"
@@ -15,14 +16,33 @@ import (
 func Load(opts Options) (*Config, error) {
 	l := newLoader(opts.Environ)
 	l.feedless = opts.Feedless
-	if opts.File != "" {
-		if data, err := readFile(opts.File); err != nil {
-			l.reportAt(location{source: opts.File}, "", err.Error())
-		} else {
-			l.readYAML(opts.File, data)
-		}
-	}
+	l.readFile(opts.File)
 	return l.loadConfig(opts)
+}
+
+// LoadAdmin reads only the settings of the admin server of a running daemon. Errors in other
+// parts of the configuration are ignored: a client needs neither the variables nor the files
+// that they name. Its error is of type [Errors].
+func LoadAdmin(opts Options) (Admin, error) {
+	l := newLoader(opts.Environ)
+	l.feedless = true
+	l.readFile(opts.File)
+	l.readEnvironment()
+	(&setReader{l.layers, l.diagnostics}).readSettings(opts.Set)
+	cfg, err := l.layers.decodeConfig()
+	if err != nil {
+		return Admin{}, Errors{{Text: fmt.Sprintf("the configuration cannot be merged: %v", err)}}
+	}
+	completeDefaults(cfg, nil)
+	(&validator{cfg: cfg, diagnostics: l.diagnostics}).checkAdmin(cfg.Admin)
+	errs := slices.DeleteFunc(l.errs, func(e *Error) bool {
+		return e.Key != "" && e.Key != "admin" && !strings.HasPrefix(e.Key, "admin.")
+	})
+	if len(errs) > 0 {
+		errs.sortByLocation()
+		return Admin{}, errs
+	}
+	return cfg.Admin, nil
 }
 
 // A loader reads the sources of a configuration one after the other.
@@ -47,6 +67,19 @@ func newLoader(environ []string) *loader {
 		l.environ[name] = value
 	}
 	return l
+}
+
+// readFile reads the YAML file at path, unless path is empty.
+func (l *loader) readFile(path string) {
+	if path == "" {
+		return
+	}
+	data, err := readFile(path)
+	if err != nil {
+		l.reportAt(location{source: path}, "", err.Error())
+		return
+	}
+	l.readYAML(path, data)
 }
 
 // readYAML reads data, which is the content of the file.

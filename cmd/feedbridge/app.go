@@ -30,6 +30,7 @@ type app struct {
 	err     io.Writer
 	file    string   // -c
 	set     []string // --set
+	admin   adminFlags
 	// redact hides the secrets of URLs in output. Until a configuration is loaded it is
 	// nil, and hides parameters with the usual names only.
 	redact *safetext.Redactor
