@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -122,13 +123,19 @@ func (c *adminClient) get(ctx context.Context, path string, answer any) error {
 	return c.do(ctx, http.MethodGet, path, answer)
 }
 
+// getReport is get for a report that has the status 503 if it is not a good one.
+func (c *adminClient) getReport(ctx context.Context, path string, answer any) error {
+	return c.do(ctx, http.MethodGet, path, answer, http.StatusServiceUnavailable)
+}
+
 // post requests a change and decodes the answer. After an error nothing was changed, unless
 // the connection was lost.
 func (c *adminClient) post(ctx context.Context, path string, answer any) error {
 	return c.do(ctx, http.MethodPost, path, answer)
 }
 
-func (c *adminClient) do(ctx context.Context, method, path string, answer any) error {
+// do sends a request and decodes the answer, which has the status 200 or an accepted one.
+func (c *adminClient) do(ctx context.Context, method, path string, answer any, accepted ...int) error {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, nil)
 	if err != nil {
 		return err
@@ -145,7 +152,7 @@ func (c *adminClient) do(ctx context.Context, method, path string, answer any) e
 	switch {
 	case err != nil:
 		return fmt.Errorf("the daemon at %s: %w", c.at, err)
-	case resp.StatusCode != http.StatusOK:
+	case resp.StatusCode != http.StatusOK && !slices.Contains(accepted, resp.StatusCode):
 		return c.responseError(resp.Status, body)
 	}
 	if err := json.Unmarshal(body, answer); err != nil {
