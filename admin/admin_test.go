@@ -58,7 +58,7 @@ func addOrders(s *admin.Server) *admin.Feed {
 func get(t *testing.T, s *admin.Server, path string) (status int, body string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:9321"+path, nil))
 	if got := w.Header().Get("Cache-Control"); got != "no-store" {
 		t.Errorf("GET %s: Cache-Control is %q", path, got)
 	}
@@ -134,7 +134,7 @@ func TestPaths(t *testing.T) {
 		t.Run(c.situation, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil))
+			s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, "http://127.0.0.1:9321"+c.path, nil))
 			if w.Code != c.code {
 				t.Errorf("%s %s: %d, want %d", c.method, c.path, w.Code, c.code)
 			}

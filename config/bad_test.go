@@ -23,6 +23,10 @@ var badFileErrors = map[string]string{
 	"bounds_zero":                 `:4: feeds.orders.bounds.documents: must be more than zero`,
 	"delete_ratio_in_percent":     `:4: feeds.orders.max_delete_ratio: ...`,
 	"compact_backfill":            `:4: feeds.orders.compact_backfill: publishing only the last version of each entry of a history is not in this version of feedbridge`,
+	"admin_token_short":           `:4: admin.token: it must have 16 characters or more, such as those of 'openssl rand -hex 32'`,
+	"admin_token_with_space":      `:4: admin.token: it must have only printable ASCII characters without spaces`,
+	"admin_token_twice":           `:3: admin: want token or token_file, not both`,
+	"admin_hosts_with_port":       `:4: admin.hosts[1]: want a host name without a port, such as feedbridge.example.com`,
 	"admin_listen":                `:4: admin.listen: want host:port, such as 127.0.0.1:9321; or off`,
 	"auth_twice":                  `:4: feeds.orders.auth: ...`,
 	"bool_not_one":                `:4: feeds.orders.to.stream.create: want true or false`,
@@ -179,7 +183,7 @@ feeds:
     to: {bus: none}
 log: {levle: info}
 `))
-	_, err := l.loadConfig("")
+	_, err := l.loadConfig(Options{})
 	var errs Errors
 	if !errors.As(err, &errs) {
 		t.Fatalf("error %v, want Errors", err)
@@ -215,7 +219,7 @@ feeds:
     headers: ["X: ${NOPE}"]
     to: {topik: x}
 `))
-	_, err := l.loadConfig("")
+	_, err := l.loadConfig(Options{})
 	var errs Errors
 	if !errors.As(err, &errs) {
 		t.Fatalf("error %v, want Errors", err)
@@ -251,7 +255,7 @@ func TestNoErrorFollowsFromAnother(t *testing.T) {
 	} {
 		l := newLoader(nil)
 		l.readYAML("f.yaml", []byte(file))
-		_, err := l.loadConfig("")
+		_, err := l.loadConfig(Options{})
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s:\n%v\nwant one error", file, err)
 		}

@@ -19,8 +19,11 @@
 package config
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -173,17 +176,59 @@ type Admin struct {
 	// Listen is its host:port. Empty, or off in the file, means no server.
 	// Default 127.0.0.1:9321.
 	Listen string `yaml:"listen"`
+	// Socket is the path of a Unix socket for the same server, with mode 0600. Its clients
+	// may change things without a token. Default: none.
+	Socket string `yaml:"socket"`
+	// Token is what clients of Listen need for changes. Default: none, so that Listen is
+	// read-only.
+	Token credential.Secret `yaml:"token"`
+	// TokenFile has the token. It is read for every change.
+	TokenFile string `yaml:"token_file"`
+	// Hosts are names of the server in the public DNS, which its clients may use.
+	Hosts []string `yaml:"hosts"`
+}
+
+// HasToken reports whether a token is configured.
+func (a Admin) HasToken() bool { return a.Token != "" || a.TokenFile != "" }
+
+// ReadToken returns the token, from its file if it has one. It is empty if none is configured.
+func (a Admin) ReadToken() (credential.Secret, error) {
+	token, err := credential.ReadTrimmed(a.Token, "admin.token_file", a.TokenFile)
+	if err == nil && a.TokenFile != "" {
+		err = checkToken("admin.token_file: "+a.TokenFile, token)
+	}
+	return token, err
+}
+
+// leastToken is the fewest characters of a token for changes.
+const leastToken = 16
+
+// checkToken returns an error, which begins with what, unless the token can be used.
+func checkToken(what string, token credential.Secret) error {
+	isUsable := func(r rune) bool { return r > ' ' && r <= '~' }
+	switch text := token.Reveal(); {
+	case strings.TrimFunc(text, isUsable) != "":
+		return fmt.Errorf("%s must have only printable ASCII characters without spaces", what)
+	case len(text) < leastToken:
+		return fmt.Errorf("%s must have %d characters or more, such as those of 'openssl rand -hex 32'", what, leastToken)
+	}
+	return nil
 }
 
 // Options are the sources of a configuration. A setting in more than one of them is
-// taken from URL, else from Environ, else from File.
+// taken from URL, else from Set, else from Environ, else from File.
 type Options struct {
 	// File is the path of the YAML file; empty for none.
 	File string
 	// Environ has the environment, as os.Environ returns it.
 	Environ []string
+	// Set has settings of the form path=value, such as feeds.orders.every=30s. Lists are
+	// written as in Environ. Secrets are refused.
+	Set []string
 	// URL adds a feed with this URL, whose name is made from the host and path.
 	URL string
+	// Topic is the topic of the feed that URL adds; empty for the default.
+	Topic string
 	// Feedless accepts a configuration without feeds, for commands that need only its
 	// buses.
 	Feedless bool

@@ -28,7 +28,7 @@ creating anything, and exits with 1 unless all of them work.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := checked{}
-			cfg, err := a.loadConfig("")
+			cfg, err := a.loadConfig("", "")
 			if err == nil {
 				found.OK = true
 				found.Configuration, err = cfg.YAML()

@@ -17,6 +17,7 @@ entities, in order, each once, after any crash and on any number of copies.
 
 Start with 'feedbridge demo', which needs nothing, or 'feedbridge run URL'.`,
 		runCommand(a), demoCommand(a), tailCommand(a), inspectCommand(a), verifyCommand(a), checkCommand(a),
+		statusCommand(a),
 		checkpointCommand(a), configCommand(a), completionCommand(a), versionCommand(a))
 	root.SilenceErrors = true
 	root.SilenceUsage = true

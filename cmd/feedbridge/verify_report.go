@@ -64,10 +64,27 @@ func (r *comparison) printText(w io.Writer, redact *safetext.Redactor) error {
 	}{{verify.Missing, r.Missing}, {verify.Extra, r.Extra}, {verify.Reordered, r.Reordered}, {verify.Different, r.Different}} {
 		if found.n > 0 {
 			p.printLine("%-12s %d", found.kind, found.n)
+			r.printExamples(p, found.kind)
 		}
 	}
-	for _, d := range r.Differences {
-		p.printLine("  %s", d)
-	}
 	return p.err
+}
+
+// shownExamples is how many differences of each kind are printed as text.
+const shownExamples = 5
+
+// printExamples prints the first differences of a kind.
+func (r *comparison) printExamples(p *printer, kind verify.Kind) {
+	n := 0
+	for _, d := range r.Differences {
+		if d.Kind != kind {
+			continue
+		}
+		if n++; n <= shownExamples {
+			p.printLine("  %s", d)
+		}
+	}
+	if n > shownExamples {
+		p.printLine("  and %d more, which --json lists", n-shownExamples)
+	}
 }

@@ -108,13 +108,9 @@ func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) 
 	if err != nil {
 		return stream{}, nil, err
 	}
-	names := slices.Sorted(maps.Keys(cfg.Buses))
-	name := v.bus
-	if name == "" && len(names) == 1 {
-		name = names[0]
-	}
-	if _, ok := cfg.Buses[name]; !ok {
-		return stream{}, nil, &usageError{fmt.Errorf("want --bus with one of these: %s", strings.Join(names, ", "))}
+	name, err := chooseBus(cfg, v.bus)
+	if err != nil {
+		return stream{}, nil, err
 	}
 	b, err := daemon.OpenBus(ctx, cfg, name, log)
 	if err != nil {
@@ -137,6 +133,18 @@ func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) 
 		return stream{}, nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	return s, b.Close, nil
+}
+
+// chooseBus returns the name of a bus, or without a name that of the only one.
+func chooseBus(cfg *config.Config, name string) (string, error) {
+	names := slices.Sorted(maps.Keys(cfg.Buses))
+	if name == "" && len(names) == 1 {
+		return names[0], nil
+	}
+	if _, ok := cfg.Buses[name]; !ok {
+		return "", &usageError{fmt.Errorf("want --bus with one of these: %s", strings.Join(names, ", "))}
+	}
+	return name, nil
 }
 
 // orderedLog returns the topic. It returns an error if the topic has several partitions:
