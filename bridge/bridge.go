@@ -74,18 +74,12 @@ type Sink interface {
 	// is unknown whether the commit took place, or still will, and the caller must call
 	// Resume before it commits again. Once the next Commit has succeeded, an earlier one
 	// can no longer take place.
-	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error
-}
-
-// A Stager is a Sink that can send the entities of a commit while the bus processes the
-// commit before it.
-type Stager interface {
-	Sink
-	// CommitStaging is Commit. While it waits for the bus it calls next, at most once and
-	// not after it has returned. next returns the entities of the following commit, or
-	// none. They are sent to the bus, and become part of the topic only with that commit.
-	// If that commit is never made, or has other entities, they are dropped.
-	CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
+	//
+	// While it waits for the bus, Commit may call next, at most once and not after it has
+	// returned, and send the entities that next returns to the bus ahead of their commit.
+	// They become part of the topic only with that commit. If it has other entities, or is
+	// never made, they are dropped. next may be nil, or return none.
+	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
 }
 
 // RetryLater is an error that has the time to wait before a retry, as after a Retry-After

@@ -61,9 +61,9 @@ type holdingSink struct {
 	held  *held
 }
 
-func (s *holdingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+func (s *holdingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	time.Sleep(s.takes)
-	err := s.Sink.Commit(ctx, entities, cp)
+	err := s.Sink.Commit(ctx, entities, cp, nil)
 	s.held.add(-len(entities))
 	return err
 }
@@ -429,8 +429,8 @@ type committing struct {
 	committed func(n int)
 }
 
-func (c committing) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	err := c.Sink.Commit(ctx, entities, cp)
+func (c committing) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+	err := c.Sink.Commit(ctx, entities, cp, nil)
 	c.committed(len(entities))
 	return err
 }
