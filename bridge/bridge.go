@@ -47,15 +47,10 @@ type Source interface {
 	// requires action by a person. Any other error is retried, after RetryAfter if it has
 	// that method (see [RetryLater]).
 	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
-}
-
-// A Releaser is a Source that can free memory. A bridge calls Release when the source may
-// not be used for a while: after an error or a panic of the source or the sink, when the
-// bridge stops, and when it continues with a source of another kind.
-type Releaser interface {
-	Source
-	// Release drops large state that only saves work, and returns its budget. It is not
-	// called during Next. Next may be called again after it.
+	// Release drops large state that only saves work, and returns its budget. A bridge calls
+	// it when the source may not be used for a while: after an error or a panic of the
+	// source or the sink, when the bridge stops, and when it continues with a source of
+	// another kind. It is not called during Next. Next may be called again after it.
 	Release()
 }
 

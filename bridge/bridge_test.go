@@ -69,6 +69,8 @@ func (f sourceFunc) Next(ctx context.Context, after feed.Cursor) (feed.Batch, er
 	return f(ctx, after)
 }
 
+func (sourceFunc) Release() {}
+
 // upTo is a feed of the numbers below n, in batches of one.
 func upTo(n int) sourceFunc {
 	return func(_ context.Context, after feed.Cursor) (feed.Batch, error) {

@@ -378,6 +378,8 @@ func (r reserver) Next(ctx context.Context, after feed.Cursor) (feed.Batch, erro
 	return r.next(ctx, after)
 }
 
+func (reserver) Release() {}
+
 // Each feed needs more for each batch than it can get at once, in small steps, and all
 // wait with some of the budget. One at a time goes on without.
 func TestFeedsThatWaitForEachOtherGoOn(t *testing.T) {

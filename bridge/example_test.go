@@ -28,6 +28,8 @@ func (l letters) Next(_ context.Context, after feed.Cursor) (feed.Batch, error) 
 	}, nil
 }
 
+func (letters) Release() {} // it holds nothing
+
 // list is a topic. Each commit stores entities and the checkpoint together.
 type list struct {
 	mu       sync.Mutex

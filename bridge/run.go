@@ -208,12 +208,12 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 	return nil
 }
 
-// releaseSource calls Release of the source of the last session, if it has that method.
+// releaseSource releases the source of the last session, if that has not been done.
 func (b *Bridge) releaseSource() (err error) {
 	defer recoverPanic(&err)
-	if r, ok := b.source.(Releaser); ok {
+	if source := b.source; source != nil {
 		b.source = nil
-		r.Release()
+		source.Release()
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
@@ -55,7 +54,7 @@ type Sources struct {
 	client *source.Client
 	opts   SourceOptions
 	log    *slog.Logger
-	opened map[string]bridge.Source // by their kind; they cache validators and pages
+	opened map[string]sink.Source // by their kind; they cache validators and pages
 
 	mu    sync.Mutex    // guards the fields below
 	found config.Format // the format that was detected last
@@ -70,13 +69,13 @@ func NewSources(f config.Feed, o SourceOptions, log *slog.Logger) (*Sources, err
 	if err != nil {
 		return nil, err
 	}
-	return &Sources{feed: f, client: client, opts: o, log: log, opened: map[string]bridge.Source{}}, nil
+	return &Sources{feed: f, client: client, opts: o, log: log, opened: map[string]sink.Source{}}, nil
 }
 
 // Open returns the source to read with, and its kind. kind is that of the
 // checkpoint's cursor, or empty. Open makes a request only if it has to detect the
 // format. It returns the same source for the same kind each time.
-func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string, error) {
+func (s *Sources) Open(ctx context.Context, kind string) (sink.Source, string, error) {
 	if configured := s.feed.Format.Kind(); configured != "" {
 		kind = configured
 	}
@@ -101,7 +100,7 @@ func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string,
 }
 
 // newSource returns a new source of a kind.
-func (s *Sources) newSource(kind string) (bridge.Source, error) {
+func (s *Sources) newSource(kind string) (sink.Source, error) {
 	f := s.feed
 	switch kind {
 	case datareplication.Kind:

@@ -140,3 +140,5 @@ func (three) Next(_ context.Context, after feed.Cursor) (feed.Batch, error) {
 	}
 	return feed.Batch{Entities: sinktest.Entities(0, 3), Cursor: feed.Cursor("3")}, nil
 }
+
+func (three) Release() {}
