@@ -29,7 +29,6 @@ package bridge
 
 import (
 	"context"
-	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
@@ -44,8 +43,8 @@ type Source interface {
 	// order. A batch without entities whose cursor equals after means that there is
 	// nothing new. If a page ends early, Next first returns the complete entities before
 	// the end, and the error at the next call. An error that matches [feed.ErrPermanent]
-	// requires action by a person. Any other error is retried, after RetryAfter if it has
-	// that method (see [RetryLater]).
+	// requires action by a person. Any other error is retried, after [feed.RetryDelay] at
+	// the earliest.
 	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
 	// Release drops large state that only saves work, and returns its budget. A bridge calls
 	// it when the source may not be used for a while: after an error or a panic of the
@@ -75,13 +74,6 @@ type Sink interface {
 	// They become part of the topic only with that commit. If it has other entities, or is
 	// never made, they are dropped. next may be nil, or return none.
 	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
-}
-
-// RetryLater is an error that has the time to wait before a retry, as after a Retry-After
-// header.
-type RetryLater interface {
-	error
-	RetryAfter() time.Duration
 }
 
 // Limits are the limits of joined batches. Zero means no limit.

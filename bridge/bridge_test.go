@@ -375,18 +375,13 @@ func TestATopicOfAnotherFeedIsLeftAlone(t *testing.T) {
 	}
 }
 
-type laterError struct{ after time.Duration }
-
-func (e *laterError) Error() string             { return "come back later" }
-func (e *laterError) RetryAfter() time.Duration { return e.after }
-
 func TestAnUpstreamThatAsksToWaitIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic sinktest.Memory
 		var calls []time.Time
 		stop := start(t, newBridge(sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
 			calls = append(calls, time.Now())
-			return feed.Batch{}, fmt.Errorf("poll: %w", &laterError{10 * time.Minute})
+			return feed.Batch{}, fmt.Errorf("poll: %w", feed.RetryAfter(errors.New("come back later"), 10*time.Minute))
 		}), topic.Open(sinktest.Faults{})))
 		time.Sleep(30 * time.Minute)
 		stop()

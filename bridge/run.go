@@ -375,13 +375,9 @@ func (b *Bridge) waitAfterError(ctx context.Context, err error, reconnected <-ch
 	if errors.Is(err, feed.ErrPermanent) {
 		state, backoff, count = Halted, retry.Backoff{Min: minHalt, Max: maxHalt}, &b.halts
 	}
-	wait := backoff.After(*count)
+	wait := max(backoff.After(*count), feed.RetryDelay(err))
 	b.failing = true
 	*count++
-	var later RetryLater
-	if errors.As(err, &later) {
-		wait = max(wait, later.RetryAfter())
-	}
 	level := slog.LevelWarn
 	if state == Halted {
 		level = slog.LevelError
