@@ -32,7 +32,6 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // The pages that the tests in this file compare with the program.
@@ -278,7 +277,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Log: slog.New(slog.DiscardHandler)})
 	f := server.AddFeed(admin.FeedOptions{
 		Name: "orders", Freshness: time.Minute,
-		Describe: func(checkpoint.Checkpoint) (string, any) { return "", syndication.Place{} },
+		CountLacking: func(checkpoint.Checkpoint) (gaps, deletes int, known bool) { return 0, 0, true },
 	})
 	server.AddServed(admin.ServedOptions{Name: "orders", Look: func(context.Context) (admin.ServedTopic, error) {
 		return admin.ServedTopic{}, nil

@@ -48,7 +48,8 @@ type SourceOptions struct {
 
 // Sources are the sources that can read one feed, one for each kind of format. The kind is
 // the configured one, or that of the checkpoint, or else it is detected from the answer
-// of the feed's URL. All methods but Describe are for one goroutine at a time.
+// of the feed's URL. All methods but Describe and CountLacking are for one goroutine at
+// a time.
 type Sources struct {
 	feed   config.Feed
 	client *source.Client
@@ -161,6 +162,18 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) 
 		format = cmp.Or(string(p.Format), format)
 	}
 	return format, place
+}
+
+// CountLacking returns how many documents of the feed are missing from the topic, and how many
+// deletes are held back, according to a checkpoint. Only Atom and RSS have such things. It may
+// be called concurrently.
+func (s *Sources) CountLacking(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
+	_, shown := s.Describe(cp)
+	place, known := shown.(syndication.Place)
+	if known {
+		gaps, deletes = place.Lacks()
+	}
+	return gaps, deletes, known
 }
 
 // Commit adds the IDs of published entities to those that the topic holds. Only a caller
