@@ -32,14 +32,7 @@ func newServer(buses ...admin.Bus) *admin.Server {
 	})
 }
 
-// place lacks what its cursor says: "2 gaps, 3 deletes".
-type place map[string]string
-
-func (p place) Lacks() (gaps, deletes int) {
-	_, _ = fmt.Sscanf(p["after"], "%d gaps, %d deletes", &gaps, &deletes)
-	return gaps, deletes
-}
-
+// addOrders adds a feed that lacks what its cursor says: "2 gaps, 3 deletes".
 func addOrders(s *admin.Server) *admin.Feed {
 	return s.AddFeed(admin.FeedOptions{
 		Name: "orders", URL: "https://shop.example.com/feed/latest", Format: "auto",
@@ -49,7 +42,11 @@ func addOrders(s *admin.Server) *admin.Feed {
 			if len(cp.Cursor) == 0 {
 				return "", nil
 			}
-			return "datareplication", place{"after": string(cp.Cursor)}
+			return "datareplication", map[string]string{"after": string(cp.Cursor)}
+		},
+		CountLacking: func(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
+			_, _ = fmt.Sscanf(string(cp.Cursor), "%d gaps, %d deletes", &gaps, &deletes)
+			return gaps, deletes, len(cp.Cursor) > 0
 		},
 	})
 }

@@ -33,15 +33,12 @@ type FeedOptions struct {
 	Freshness time.Duration
 	// Describe puts a checkpoint into words: the format of the feed, as far as it
 	// is known by then, and the place of the cursor, in what JSON can hold. It
-	// may be called at any time. A place may be [Lacking].
+	// may be called at any time.
 	Describe func(checkpoint.Checkpoint) (format string, place any)
-}
-
-// Lacking is a place that knows which parts of the feed the topic does not have.
-type Lacking interface {
-	// Lacks returns how many documents of the feed are missing, and how many
-	// deletes are held back.
-	Lacks() (gaps, deletes int)
+	// CountLacking returns how much of the feed the topic does not have: how many documents
+	// are missing, and how many deletes are held back. known is false for a feed that has
+	// no such thing. It may be called at any time, and may be nil.
+	CountLacking func(checkpoint.Checkpoint) (gaps, deletes int, known bool)
 }
 
 // histograms are the metrics that cannot be made from a record.
@@ -230,10 +227,8 @@ func (f *Feed) describeCursor(cp checkpoint.Checkpoint) (format string, place an
 
 // countLacking returns how much of the feed the topic does not have, if that is known.
 func (f *Feed) countLacking(r *feedRecord) (gaps, deletes int, known bool) {
-	_, place := f.describeCursor(r.status.Checkpoint)
-	p, known := place.(Lacking)
-	if known {
-		gaps, deletes = p.Lacks()
+	if f.opts.CountLacking == nil {
+		return 0, 0, false
 	}
-	return gaps, deletes, known
+	return f.opts.CountLacking(r.status.Checkpoint)
 }

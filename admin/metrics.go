@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,7 +109,13 @@ var states = []bridge.State{
 	bridge.Starting, bridge.Reading, bridge.Idle, bridge.Standby, bridge.Retrying, bridge.Halted, bridge.Stopped,
 }
 
+// metrics returns the metrics that are made from records.
 func metrics() []metric {
+	return slices.Concat(plainCounters(), labeledCounters(), progressGauges(), stateGauges())
+}
+
+// plainCounters have no label besides the feed.
+func plainCounters() []metric {
 	return []metric{
 		feedCounter("entities_published_total", "Entities that this process has published.",
 			func(r *feedRecord) uint64 { return r.published }),
@@ -122,6 +129,12 @@ func metrics() []metric {
 			func(r *feedRecord) uint64 { return r.panics }),
 		feedCounter("commits_total", "Commits that this process has made.",
 			func(r *feedRecord) uint64 { return r.commits }),
+	}
+}
+
+// labeledCounters have labels besides the feed.
+func labeledCounters() []metric {
+	return []metric{
 		{
 			newDesc("polls_total", "Calls of the source: it moved on, found the feed unchanged, or failed. Only a person can cure a permanent_error.", "outcome"),
 			prometheus.CounterValue,
@@ -158,6 +171,12 @@ func metrics() []metric {
 				}
 			},
 		},
+	}
+}
+
+// progressGauges are about how far the feed has been copied.
+func progressGauges() []metric {
+	return []metric{
 		feedGauge("lag_seconds", "How much older the last entity published is than the newest that upstream is known to have; 0 when all is published. Absent while it is not known, as when another copy publishes the feed.",
 			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) {
 				lag, known := r.publishLag()
@@ -183,6 +202,12 @@ func metrics() []metric {
 			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) {
 				return float64(r.status.Checkpoint.Count), true
 			}),
+	}
+}
+
+// stateGauges are about the state of the feed, and about what the topic lacks of it.
+func stateGauges() []metric {
+	return []metric{
 		feedGauge("feed_fresh", "1 if the feed was copied within its freshness limit, which is what /readyz asks for; 0 if not.",
 			func(f *Feed, r *feedRecord, now time.Time) (float64, bool) {
 				return oneIf(f.staleReason(r, now) == ""), true

@@ -46,6 +46,8 @@ func (u *upstream) Next(_ context.Context, after feed.Cursor) (feed.Batch, error
 	return b, nil
 }
 
+func (u *upstream) Release() {}
+
 func minute(i int) time.Time { return time.Date(1999, 1, 1, 0, i, 0, 0, time.UTC) }
 
 // topic is a sink whose commits take five seconds.
@@ -67,7 +69,7 @@ func (s *topic) Resume(context.Context) (checkpoint.Checkpoint, error) {
 	return s.cp, nil
 }
 
-func (s *topic) Commit(_ context.Context, _ []feed.Entity, cp checkpoint.Checkpoint) error {
+func (s *topic) Commit(_ context.Context, _ []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	time.Sleep(5 * time.Second)
 	s.mu.Lock()
 	defer s.mu.Unlock()

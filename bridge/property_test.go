@@ -148,9 +148,10 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 					ctx, cancel := context.WithTimeout(t.Context(), life)
 					snk, seen := topic.Open(faults), &diary{}
 					share := budget.Share()
-					var src bridge.Source = &numbers{h: h, begin: begin, dice: dice, happens: happens, share: share, t: t}
+					numbers := &numbers{h: h, begin: begin, dice: dice, happens: happens, share: share, t: t}
+					var src bridge.Source = numbers
 					if h.repeats {
-						src = &sink.Gate{Source: src, IDs: snk.IDs(), Fits: func(feed.Entity) error { return nil }, Log: discard}
+						src = &sink.Gate{Source: numbers, IDs: snk.IDs(), Fits: func(feed.Entity) error { return nil }, Log: discard}
 					}
 					b := newBridge(src, snk)
 					b.Writer, b.Observer = fmt.Sprintf("copy-%d", n), seen
@@ -383,6 +384,13 @@ func (n *numbers) Next(ctx context.Context, after feed.Cursor) (feed.Batch, erro
 	}
 	return batch, nil
 }
+
+// NextUpTo is for a gate, which calls it if an entity does not fit.
+func (*numbers) NextUpTo(context.Context, feed.Cursor, int) (feed.Batch, error) {
+	panic("all entities fit")
+}
+
+func (*numbers) Release() {}
 
 // entities returns those with the numbers from at to end.
 func entities(at, end int) []feed.Entity {

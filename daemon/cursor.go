@@ -1,13 +1,10 @@
 package daemon
 
 import (
-	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
-
-var _ admin.Lacking = syndication.Place{}
 
 // DescribeCursor returns the place of a cursor in its feed, as JSON can hold it: a
 // [syndication.Place] or a [datareplication.Place]. kind is that of the source that made the

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
@@ -49,13 +48,14 @@ type SourceOptions struct {
 
 // Sources are the sources that can read one feed, one for each kind of format. The kind is
 // the configured one, or that of the checkpoint, or else it is detected from the answer
-// of the feed's URL. All methods but Describe are for one goroutine at a time.
+// of the feed's URL. All methods but Describe and CountLacking are for one goroutine at
+// a time.
 type Sources struct {
 	feed   config.Feed
 	client *source.Client
 	opts   SourceOptions
 	log    *slog.Logger
-	opened map[string]bridge.Source // by their kind; they cache validators and pages
+	opened map[string]sink.Source // by their kind; they cache validators and pages
 
 	mu    sync.Mutex    // guards the fields below
 	found config.Format // the format that was detected last
@@ -70,13 +70,13 @@ func NewSources(f config.Feed, o SourceOptions, log *slog.Logger) (*Sources, err
 	if err != nil {
 		return nil, err
 	}
-	return &Sources{feed: f, client: client, opts: o, log: log, opened: map[string]bridge.Source{}}, nil
+	return &Sources{feed: f, client: client, opts: o, log: log, opened: map[string]sink.Source{}}, nil
 }
 
 // Open returns the source to read with, and its kind. kind is that of the
 // checkpoint's cursor, or empty. Open makes a request only if it has to detect the
 // format. It returns the same source for the same kind each time.
-func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string, error) {
+func (s *Sources) Open(ctx context.Context, kind string) (sink.Source, string, error) {
 	if configured := s.feed.Format.Kind(); configured != "" {
 		kind = configured
 	}
@@ -101,7 +101,7 @@ func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string,
 }
 
 // newSource returns a new source of a kind.
-func (s *Sources) newSource(kind string) (bridge.Source, error) {
+func (s *Sources) newSource(kind string) (sink.Source, error) {
 	f := s.feed
 	switch kind {
 	case datareplication.Kind:
@@ -162,6 +162,18 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) 
 		format = cmp.Or(string(p.Format), format)
 	}
 	return format, place
+}
+
+// CountLacking returns how many documents of the feed are missing from the topic, and how many
+// deletes are held back, according to a checkpoint. Only Atom and RSS have such things. It may
+// be called concurrently.
+func (s *Sources) CountLacking(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
+	_, shown := s.Describe(cp)
+	place, known := shown.(syndication.Place)
+	if known {
+		gaps, deletes = place.Lacks()
+	}
+	return gaps, deletes, known
 }
 
 // Commit adds the IDs of published entities to those that the topic holds. Only a caller

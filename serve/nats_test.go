@@ -70,7 +70,7 @@ func TestTopicOfNATS(t *testing.T) {
 	want := ""
 	for n := range 6 {
 		cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor(fmt.Sprint(n))}
-		if err := sink.Commit(t.Context(), entities(n*20, n*20+20), cp); err != nil {
+		if err := sink.Commit(t.Context(), entities(n*20, n*20+20), cp, nil); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 20 {
@@ -194,7 +194,7 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 					n++
 				}
 				cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor(fmt.Sprint(n))}
-				if err := sink.Commit(t.Context(), list, cp); err != nil {
+				if err := sink.Commit(t.Context(), list, cp, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -280,7 +280,7 @@ func TestLatestBehindCommitsWithoutEntities(t *testing.T) {
 	cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication"}
 	for n := range 201 {
 		cp.Cursor = feed.Cursor(fmt.Sprint(n))
-		if err := sink.Commit(t.Context(), list, cp); err != nil {
+		if err := sink.Commit(t.Context(), list, cp, nil); err != nil {
 			t.Fatal(err)
 		}
 		cp.Count, list = entities, nil

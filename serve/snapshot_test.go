@@ -653,7 +653,9 @@ func TestSnapshotsAreMadeOfTheFeed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				all = append(all, feed.Entity{ID: e.Part.(*entity).id, Op: e.Op, Modified: e.Modified, Body: e.Body})
+				_, part, _ := strings.Cut(string(e.AppendPart(nil, "b")), "Content-ID: ")
+				id, _, _ := strings.Cut(part, "\r\n")
+				all = append(all, feed.Entity{ID: id, Op: e.Op, Modified: e.Modified, Body: e.Body})
 				positions = append(positions, e.Position)
 			}
 			return all, positions

@@ -6,7 +6,7 @@
 //
 // It never repeats a request. Its caller backs off after an error: errors report
 // whether a person has to act ([feed.ErrPermanent]) and how long to wait at least
-// (RetryAfter).
+// ([feed.RetryDelay]).
 package source
 
 import (
@@ -183,7 +183,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 			moved = false
 		}
 		if redirects == c.cfg.Limits.Redirects {
-			return nil, answer.failWithStatus(fmt.Sprintf("after %d redirects in a row (limits.redirects); check where the url leads: a loop, or a login page", redirects))
+			return nil, answer.failWithStatus(StatusError{note: fmt.Sprintf("after %d redirects in a row (limits.redirects); check where the url leads: a loop, or a login page", redirects)})
 		}
 		answer.closeCall()
 		next, err := u.Parse(location)

@@ -31,7 +31,7 @@ type StatusError struct {
 	URL    string // without credentials
 	Status int
 	// Wait is how long the upstream has asked to be left alone, at most an
-	// hour; zero if it did not ask.
+	// hour; zero if it did not ask. It is also the error's [feed.RetryDelay].
 	Wait time.Duration
 	// Excerpt is the start of a textual body, in one line.
 	Excerpt string
@@ -82,9 +82,6 @@ func statusCure(status int) string {
 func (e *StatusError) Is(target error) bool {
 	return target == feed.ErrPermanent && !e.transient && !isTransientStatus(e.Status)
 }
-
-// RetryAfter is Wait.
-func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
 func isTransientStatus(status int) bool {
 	switch status {

@@ -1,27 +1,20 @@
 package source_test
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
 )
 
 func wantWait(t *testing.T, err error, want time.Duration) {
 	t.Helper()
-	later, ok := errors.AsType[interface {
-		error
-		RetryAfter() time.Duration
-	}](err)
-	if !ok {
-		t.Fatalf("error %v has no RetryAfter", err)
-	}
-	if got := later.RetryAfter(); got != want {
-		t.Errorf("RetryAfter = %v, want %v", got, want)
+	if got := feed.RetryDelay(err); got != want {
+		t.Errorf("RetryDelay of %v is %v, want %v", err, got, want)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
@@ -48,7 +49,7 @@ func explainToken(err error, settings OAuth2, limits Limits, redact *safetext.Re
 		} else if !isTransientStatus(status.Status) {
 			status.note = "check auth.oauth2.token_url"
 		}
-		return fmt.Errorf("%s: %w", what, status)
+		return feed.RetryAfter(fmt.Errorf("%s: %w", what, status), status.Wait)
 	}
 	return fmt.Errorf("%s: POST %s: %w", what, redact.URL(settings.TokenURL), explainTransport(failed.Err, limits))
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/retry"
 	"github.com/feedbridge/feedbridge/serve"
@@ -42,10 +41,7 @@ func (t *retrier) waitForRetry(ctx context.Context, err error) bool {
 	if t.since.IsZero() {
 		t.since, t.backoff = time.Now(), retry.Backoff{Min: minRetry, Max: maxRetry}
 	}
-	wait, limit := t.backoff.Next(), t.limit
-	if later, ok := errors.AsType[bridge.RetryLater](err); ok {
-		wait = max(wait, later.RetryAfter())
-	}
+	wait, limit := max(t.backoff.Next(), feed.RetryDelay(err)), t.limit
 	if !t.begun {
 		limit = min(limit, firstLimit)
 	}

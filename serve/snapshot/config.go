@@ -80,14 +80,9 @@ type Entity struct {
 	// record has no value.
 	Key       []byte
 	Tombstone bool
-	// Part writes the entity.
-	Part Part
-}
-
-// Part writes an entity as a part of a page.
-type Part interface {
-	// AppendPart appends the part, which begins with "--", the boundary and a line end.
-	AppendPart(b []byte, boundary string) []byte
+	// AppendPart appends the entity as a part of a page, which begins with "--", the
+	// boundary and a line end.
+	AppendPart func(b []byte, boundary string) []byte
 }
 
 // Options describe a Store.

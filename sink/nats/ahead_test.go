@@ -45,7 +45,7 @@ func sent(t *testing.T, url string) func() int {
 func commitAhead(t *testing.T, s *nats.Sink, entities []feed.Entity, to, ahead int) []feed.Entity {
 	t.Helper()
 	next := sinktest.Entities(to, ahead-to)
-	if err := s.CommitStaging(t.Context(), entities, sinktest.At(to), func() []feed.Entity { return next }); err != nil {
+	if err := s.Commit(t.Context(), entities, sinktest.At(to), func() []feed.Entity { return next }); err != nil {
 		t.Fatal(err)
 	}
 	return next
@@ -59,7 +59,7 @@ func TestWhatWasSentAheadIsNotSentAgain(t *testing.T) {
 	resume(t, s)
 	messages := sent(t, server.URL())
 	next := commitAhead(t, s, sinktest.Entities(0, 3), 3, 10)
-	if err := s.Commit(t.Context(), next, sinktest.At(10)); err != nil {
+	if err := s.Commit(t.Context(), next, sinktest.At(10), nil); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, 10)
@@ -78,12 +78,12 @@ func TestNothingIsSentAheadForAWhileAfterACommitFailed(t *testing.T) {
 	resume(t, s)
 	resume(t, other)
 	commit(t, other, 0, 2)
-	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); !errors.Is(err, checkpoint.ErrConflict) {
+	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); !errors.Is(err, checkpoint.ErrConflict) {
 		t.Fatalf("commit of a stale writer: %v", err)
 	}
 	resume(t, s)
 	asked := false
-	err := s.CommitStaging(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), func() []feed.Entity {
+	err := s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), func() []feed.Entity {
 		asked = true
 		return nil
 	})
@@ -100,7 +100,7 @@ func TestManySinksOfOneStreamSendNothingAhead(t *testing.T) {
 	conn := connect(t, nats.Config{URL: server.URL()})
 	asks := func(s *nats.Sink) (asked bool) {
 		resume(t, s)
-		err := s.CommitStaging(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), func() []feed.Entity {
+		err := s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), func() []feed.Entity {
 			asked = true
 			return nil
 		})
@@ -126,7 +126,7 @@ func TestManySinksOfOneStreamSendNothingAhead(t *testing.T) {
 	asked := false
 	cp := resume(t, last)
 	cp.Count++
-	err := last.CommitStaging(t.Context(), sinktest.Entities(1, 1), cp, func() []feed.Entity {
+	err := last.Commit(t.Context(), sinktest.Entities(1, 1), cp, func() []feed.Entity {
 		asked = true
 		return nil
 	})

@@ -256,16 +256,16 @@ func TestUserMayNotPublish(t *testing.T) {
 	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"})
 	sink := c.Sink(orders())
 	resume(t, sink)
-	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
+	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
 	wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.orders"`)
 	// What was denied once does not color later errors.
 	resume(t, sink)
 	other := c.Sink(orders())
 	resume(t, other)
-	if err := other.Commit(t.Context(), nil, sinktest.At(0)); err != nil {
+	if err := other.Commit(t.Context(), nil, sinktest.At(0), nil); err != nil {
 		t.Error(err)
 	}
-	wantError(t, sink.Commit(t.Context(), nil, sinktest.At(0)), false, checkpoint.ErrConflict)
+	wantError(t, sink.Commit(t.Context(), nil, sinktest.At(0), nil), false, checkpoint.ErrConflict)
 }
 
 func TestInboxPrefix(t *testing.T) {
@@ -290,7 +290,7 @@ func TestClosedConnection(t *testing.T) {
 	s := c.Sink(orders())
 	resume(t, s)
 	c.Close()
-	if err := s.Commit(t.Context(), nil, sinktest.At(0)); err == nil || errors.Is(err, feed.ErrPermanent) {
+	if err := s.Commit(t.Context(), nil, sinktest.At(0), nil); err == nil || errors.Is(err, feed.ErrPermanent) {
 		t.Errorf("commit: %v", err)
 	}
 	_, err := s.Resume(t.Context())

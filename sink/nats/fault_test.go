@@ -53,14 +53,14 @@ func TestAnswerOfACommitIsLost(t *testing.T) {
 	before := lastSequence(t, js)
 	p.set(true)
 	done := make(chan error, 1)
-	go func() { done <- s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7)) }()
+	go func() { done <- s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7), nil) }()
 	eventually(t, "the commit arrives", func() bool { return lastSequence(t, js) > before })
 	p.cut()
 	// The error comes with the loss of the connection, not with a timeout.
 	wantError(t, <-done, false, nil, "the connection to NATS was lost")
 	p.set(false)
 
-	if err := s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7)); err == nil {
+	if err := s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7), nil); err == nil {
 		t.Error("a commit without a resume is not refused")
 	}
 	eventually(t, "the sink resumes", func() bool {
@@ -94,7 +94,7 @@ func lateCommit(t *testing.T) (late, other *nats.Sink, arrive func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	failed := make(chan error, 1)
-	go func() { failed <- late.Commit(ctx, sinktest.Entities(2, 3), sinktest.At(5)) }()
+	go func() { failed <- late.Commit(ctx, sinktest.Entities(2, 3), sinktest.At(5), nil) }()
 	eventually(t, "the commit is on its way", func() bool { return p.keeps("Nats-Batch-Commit: 1") })
 	cancel()
 	wantError(t, <-failed, false, context.Canceled)
@@ -125,7 +125,7 @@ func TestCommitArrivesAfterAnotherWriterLooked(t *testing.T) {
 	late, other, arrive := lateCommit(t)
 	resume(t, other)
 	arrive()
-	err := other.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3))
+	err := other.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil)
 	wantError(t, err, false, checkpoint.ErrConflict)
 	if cp := resume(t, other); cp.Count != 5 {
 		t.Errorf("checkpoint %+v, want that of the late commit", cp)
@@ -145,7 +145,7 @@ func TestConnectionIsRenewedBetweenResumeAndCommit(t *testing.T) {
 	eventually(t, "the connection is lost", func() bool { return conn.Check(t.Context()) != nil })
 	eventually(t, "there is another one", func() bool { return conn.Check(t.Context()) == nil })
 	// It may be with a server of another version.
-	err := s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1))
+	err := s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), nil)
 	wantError(t, err, false, nil, "the connection to NATS is a new one since the sink resumed")
 	resume(t, s)
 	commit(t, s, 0, 1)

@@ -78,7 +78,7 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 		}, 0},
 		"the first was sent ahead": {func(t *testing.T, b topic) {
 			next := commitAhead(t, b.s, nil, 0, 3)
-			if err := b.s.Commit(t.Context(), next, sinktest.At(3)); err != nil {
+			if err := b.s.Commit(t.Context(), next, sinktest.At(3), nil); err != nil {
 				t.Fatal(err)
 			}
 		}, 0},
@@ -133,7 +133,7 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 		}, 4},
 		"the first batch is purged, and the second was sent ahead": {func(t *testing.T, b topic) {
 			next := commitAhead(t, b.s, sinktest.Entities(0, 3), 3, 6)
-			if err := b.s.Commit(t.Context(), next, sinktest.At(6)); err != nil {
+			if err := b.s.Commit(t.Context(), next, sinktest.At(6), nil); err != nil {
 				t.Fatal(err)
 			}
 			purged(t, b, 5)
@@ -142,7 +142,7 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 			late := b.more()
 			resume(t, late)
 			commit(t, b.s, 0, 3)
-			if err := late.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3)); !errors.Is(err, checkpoint.ErrConflict) {
+			if err := late.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil); !errors.Is(err, checkpoint.ErrConflict) {
 				t.Fatalf("a stale writer: %v", err)
 			}
 			resume(t, late)
@@ -165,7 +165,7 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 			for n, size := range []int{10, 10, 80_000, 10, 10, 40_000} { // 1, 3, 5, 7, 9, 11
 				e := sinktest.Entities(n, 1)
 				e[0].Body = bytes.Repeat([]byte("x"), size)
-				if err := b.s.Commit(t.Context(), e, sinktest.At(n+1)); err != nil {
+				if err := b.s.Commit(t.Context(), e, sinktest.At(n+1), nil); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -198,7 +198,7 @@ func TestLostTailIsFilledWithOtherEntities(t *testing.T) {
 	resume(t, other)
 	cp := sinktest.At(20)
 	cp.Cursor = []byte("another place")
-	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), cp); err != nil {
+	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), cp, nil); err != nil {
 		t.Fatal(err)
 	}
 	resumeAgain(t, s)
@@ -265,7 +265,7 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 				t.Fatalf("the checkpoint has the sequence %d, want 7", last)
 			}
 			s.Rest()
-			err := s.Commit(t.Context(), entities, sinktest.At(5+len(entities)))
+			err := s.Commit(t.Context(), entities, sinktest.At(5+len(entities)), nil)
 			wantError(t, err, false, checkpoint.ErrConflict, "its checkpoint differs from the one that was read")
 			if cp := resume(t, s); cp.Count != 4 {
 				t.Errorf("checkpoint %+v, want count 4", cp)

@@ -120,15 +120,11 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 // Commit appends entities, at most [MaxEntities], and stores cp in one atomic
 // batch. It waits for the acknowledgement for three times the configured
 // timeout.
-func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	return s.CommitStaging(ctx, entities, cp, nil)
-}
-
-// CommitStaging is [Sink.Commit]. While the server stores the batch, CommitStaging sends it
-// the entities that next returns, as the beginning of another batch. The server stages
-// them, and the commit that follows only adds its checkpoint, which has the
-// fence. A nil next returns none.
-func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+//
+// While the server stores the batch, Commit sends it the entities that next returns, as the
+// beginning of another batch. The server stages them, and the commit that follows only adds
+// its checkpoint, which has the fence. A nil next returns none.
+func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	// After an error from here on it is unknown whether the commit is stored, until Resume
 	// has read the checkpoint. So there is no session unless the commit succeeds.
 	ses, staged, first := s.session, s.staged, s.first

@@ -267,7 +267,7 @@ func TestStreamIsFullAndDiscardsWhatIsNew(t *testing.T) {
 	s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 5)
-	err := s.Commit(t.Context(), sinktest.Entities(5, 20), sinktest.At(25))
+	err := s.Commit(t.Context(), sinktest.Entities(5, 20), sinktest.At(25), nil)
 	wantError(t, err, true, nil, "maximum messages exceeded", "raise its limits, and do not purge it")
 	if cp := resume(t, s); cp.Count != 5 {
 		t.Errorf("checkpoint %+v, want count 5", cp)
@@ -302,7 +302,7 @@ func TestStreamLosesItsFitnessWhileItIsWrittenTo(t *testing.T) {
 			if _, err := js.UpdateStream(t.Context(), config); err != nil {
 				t.Fatal(err)
 			}
-			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), true, nil, test.want)
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), true, nil, test.want)
 			wantFeed(t, s, 2)
 		})
 	}
@@ -318,7 +318,7 @@ func TestStreamThatIsGoneIsNotCreatedAnewByItself(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream shop_orders does not answer")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "stream shop_orders does not answer")
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
 	// The way out that it names.
@@ -345,7 +345,7 @@ func TestStreamIsGoneAtACommitAfterAPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Rest()
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream not found (NATS error 10059)")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "stream not found (NATS error 10059)")
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
 }

@@ -186,7 +186,7 @@ func (w *snapshotWalk) openPage(ctx context.Context, at string) error {
 	r.open = &openPage{
 		head:     head{Header: page.Header{Self: at, Boundary: boundary}},
 		body:     resp.Body,
-		parts:    page.NewReader(resp.Body, boundary, page.Name(resp.URL), int(r.cfg.Limits.Entity)),
+		parts:    r.pages.newPartReader(resp.Body, boundary, page.Name(resp.URL)),
 		reserved: &r.pages.reserved,
 	}
 	if err := w.skipRead(ctx, r.open); err != nil {

@@ -223,8 +223,7 @@ func TestUpstreamFails(t *testing.T) {
 			time.Sleep(39 * time.Second)
 			early := readOn(t, src, r.cursor)
 			early.wantError(t, false, "", "Retry-After")
-			var later bridge.RetryLater
-			if !errors.As(early.err, &later) || later.RetryAfter() != time.Second {
+			if feed.RetryDelay(early.err) != time.Second {
 				t.Errorf("error %v does not say when to try again", early.err)
 			}
 			s.wantRequests(t)

@@ -340,13 +340,9 @@ func (s *MemorySink) load(cp checkpoint.Checkpoint) {
 	loaded.sequence, loaded.count, loaded.moved = now.sequence, cp.Count, cp.Moved
 }
 
-// Commit appends entities and stores cp, unless a fault says otherwise.
-func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	return s.CommitStaging(ctx, entities, cp, nil)
-}
-
-// CommitStaging is Commit, and calls ahead for the next entities.
-func (s *MemorySink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+// Commit appends entities and stores cp, unless a fault says otherwise. It calls next and
+// ignores its entities.
+func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	defer s.use()()
 	if !s.resumed {
 		s.note("commit without a resume after an error or at the start")

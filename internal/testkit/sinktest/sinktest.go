@@ -18,14 +18,8 @@ import (
 // Sink is the subject of the suite: a bridge's sink, with its IDs.
 type Sink interface {
 	Resume(ctx context.Context) (checkpoint.Checkpoint, error)
-	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error
+	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
 	IDs() *sink.IDs
-}
-
-// Stager is a [Sink] that can also be tested as a bridge's Stager.
-type Stager interface {
-	Sink
-	CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
 }
 
 // Mover is a [Sink] whose checkpoint a person can move.
@@ -156,7 +150,7 @@ func resume(t *testing.T, s Sink) checkpoint.Checkpoint {
 // commit commits the entities from up to to, and the checkpoint behind them.
 func commit(t *testing.T, s Sink, from, to int) {
 	t.Helper()
-	if err := s.Commit(t.Context(), Entities(from, to-from), At(to)); err != nil {
+	if err := s.Commit(t.Context(), Entities(from, to-from), At(to), nil); err != nil {
 		t.Fatalf("commit of %d to %d: %v", from, to, err)
 	}
 }
