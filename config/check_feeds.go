@@ -10,6 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
+// checkFeeds checks each feed, its destination, and that no two feeds have the same topic.
 func (v *validator) checkFeeds() {
 	names := v.locations.namesBelow("feeds")
 	if len(names) == 0 && v.cfg.Serve == nil && !v.feedless {

@@ -10,6 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
+// checkServe checks the part "serve": the server and each served feed.
 func (v *validator) checkServe(cfg *Serve) {
 	const leastMemory = 1 << 20
 	v.checkListen("serve.listen", cfg.Listen, "")
@@ -30,6 +31,7 @@ func (v *validator) checkServe(cfg *Serve) {
 	}
 }
 
+// checkServedAuth checks the credentials of a served feed at path.
 func (v *validator) checkServedAuth(path string, a ServedAuth) {
 	basic, hasBasic := joinPath(path, "basic"), a.Basic != source.Basic{}
 	switch {
