@@ -114,7 +114,7 @@ func TestWatchesABridge(t *testing.T) {
 			}
 		}
 		await("polling: nothing is published yet", nil)
-		await("catching up: nothing is published yet, and how much is to come is not known", nil)
+		await("catching up: nothing is published yet, and it is not known how much is left", nil)
 		await("catching up: 10 entities are published, the last commit was 5s ago, 20m behind", 20*60.0)
 		await("catching up: 20 entities are published, the last commit was 5s ago, 10m behind", 10*60.0)
 		await("caught up: 30 entities are published, the last commit was 5s ago, the next poll is in", 0.0)
