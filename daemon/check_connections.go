@@ -26,7 +26,7 @@ import (
 const (
 	// tryTimeout bounds each connection that is tried.
 	tryTimeout = 20 * time.Second
-	// triesAtOnce is how many feeds are tried at a time.
+	// triesAtOnce limits the number of feeds that are tried at a time.
 	triesAtOnce = 8
 )
 

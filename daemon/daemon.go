@@ -21,8 +21,8 @@ import (
 
 // Options are the parameters of a daemon besides its configuration.
 type Options struct {
-	// Version is that of the program. It is logged, part of /status, /metrics and the
-	// User-Agent.
+	// Version holds the version of the program. It is logged, and is part of /status,
+	// /metrics and the User-Agent.
 	Version string
 	// Log is required.
 	Log *slog.Logger

@@ -27,8 +27,9 @@ func runEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server, st
 	return server, server.URL(), nil
 }
 
-// attachEmbedded is for commands. It returns the address of the daemon that runs the bus. If none does, it runs the bus itself, at a free port. It
-// returns errNoEmbedded if there is no bus in dataDir, and creates none.
+// attachEmbedded connects a command to the embedded bus. It returns the address of the daemon that
+// runs the bus. If none does, it runs the bus itself, at a free port. It returns errNoEmbedded if
+// there is no bus in dataDir, and creates none.
 func attachEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server, string, error) {
 	dir := embeddedDir(dataDir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {

@@ -24,13 +24,13 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// batchEntities is how many entities of a page are read at once, so that a commit
-// to any bus can take them.
+// batchEntities limits the entities of a batch, so that one commit to any bus can take
+// them.
 const batchEntities = nats.MaxEntities
 
 // SourceOptions are the options of the sources of a feed. Only IDs is required.
 type SourceOptions struct {
-	// Version is that of the program, for the User-Agent.
+	// Version holds the version of the program, for the User-Agent.
 	Version string
 	// IDs are those that the topic holds. Sources of Atom and RSS compare with them.
 	IDs *sink.IDs
@@ -144,9 +144,9 @@ func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
 	return format, nil
 }
 
-// Describe returns the format of the feed, as far as it is known, and the place of
-// a checkpoint's cursor in it, as JSON can hold it. The checkpoint need not say of what kind
-// it is if a source has been opened. It may be called concurrently.
+// Describe returns the format of the feed, if it is known, and the position of the
+// checkpoint's cursor, as a value for JSON. The checkpoint may lack the format if a source
+// has been opened. It may be called concurrently.
 func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) {
 	s.mu.Lock()
 	format, kind := cmp.Or(string(s.found), string(s.feed.Format)), cmp.Or(cp.Source, s.kind)
