@@ -44,8 +44,8 @@ import (
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
-// creation is how long the writer of a topic may take to create it, if it starts
-// together with the server.
+// creation is the time that the writer of a topic has to create it, if it starts together
+// with the server.
 const creation = 5 * time.Second
 
 // Feed is one topic that is served. Any number of goroutines may use it.
