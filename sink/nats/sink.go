@@ -26,8 +26,8 @@ type Sink struct {
 	staging     *staging
 	dedupe      *dedupeLoader
 
-	// session is that of the last Resume; nil if there was none since the last error. The
-	// fields after it are valid while it lasts.
+	// session holds the session that the last Resume began, nil if there was none since the
+	// last error. The fields after it are valid while it lasts.
 	session *session
 	// staged is the batch that was sent ahead for the next commit; nil if there is none. It
 	// was sent in session.
