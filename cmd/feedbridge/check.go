@@ -12,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 )
 
+// checkCommand returns the command "check", which tries the configuration and its connections.
 func checkCommand(a *app) *cobra.Command {
 	var connect, asJSON bool
 	cmd := a.configurable(&cobra.Command{

@@ -12,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
+// checkpointCommand returns the command "checkpoint", the parent of "show", "set" and "reset".
 func checkpointCommand(a *app) *cobra.Command {
 	return commandGroup("checkpoint", "Show and move the stored position of a feed",
 		`Checkpoint shows and moves the position up to which a feed has been published.

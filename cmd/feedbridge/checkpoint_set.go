@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
+// checkpointSetCommand returns the command "checkpoint set", which moves the cursor of a feed.
 func checkpointSetCommand(a *app) *cobra.Command {
 	var yes bool
 	cmd := a.configurable(&cobra.Command{
@@ -46,6 +47,7 @@ moving forward leaves entities out of the topic for good.`,
 	return cmd
 }
 
+// checkpointResetCommand returns the command "checkpoint reset", which moves the cursor of a feed to its configured start.
 func checkpointResetCommand(a *app) *cobra.Command {
 	var yes bool
 	cmd := a.configurable(&cobra.Command{
@@ -120,7 +122,7 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 	return p.err
 }
 
-// overwriteFor is how long overwrite retries while a daemon publishes at the same time.
+// overwriteFor limits how long overwrite retries while a daemon publishes at the same time.
 const overwriteFor = time.Minute
 
 // overwrite stores what next returns for the checkpoint. It retries if a daemon commits at

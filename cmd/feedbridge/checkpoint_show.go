@@ -12,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
+// checkpointShowCommand returns the command "checkpoint show", which prints the checkpoints of feeds.
 func checkpointShowCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := a.configurable(&cobra.Command{

@@ -29,6 +29,7 @@ Start with 'feedbridge demo', which needs nothing, or 'feedbridge run URL'.`,
 	return root
 }
 
+// helpCommand returns the command "help", which prints the help of a command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "help [COMMAND]",

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// completionCommand returns the command "completion", which prints a completion script for a shell.
 func completionCommand(a *app) *cobra.Command {
 	shells := map[string]func(*cobra.Command) error{
 		"bash":       func(root *cobra.Command) error { return root.GenBashCompletionV2(a.out, true) },

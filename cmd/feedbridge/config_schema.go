@@ -6,6 +6,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 )
 
+// configCommand returns the command "config", the parent of "schema".
 func configCommand(a *app) *cobra.Command {
 	return commandGroup("config", "Describe what a configuration may have", "", &cobra.Command{
 		Use:   "schema",

@@ -17,6 +17,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
+// demoCommand returns the command "demo", which copies and serves a sample feed.
 func demoCommand(a *app) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{

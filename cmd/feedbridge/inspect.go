@@ -18,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
+// inspectCommand returns the command "inspect", which reads a feed and reports its violations.
 func inspectCommand(a *app) *cobra.Command {
 	var asJSON bool
 	var format formatFlag

@@ -59,7 +59,7 @@ type evidence struct {
 	Detail string `json:"detail"`
 }
 
-// maxExamples is how many violations of a kind are shown with their evidence.
+// maxExamples limits the number of violations of a kind that are shown with their evidence.
 const maxExamples = 5
 
 func newReport(url string, format config.Format) *feedReport {

@@ -6,6 +6,7 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 )
 
+// runCommand returns the command "run", which runs the daemon.
 func runCommand(a *app) *cobra.Command {
 	return a.configurable(&cobra.Command{
 		Use:   "run [URL]",

@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
+// tailCommand returns the command "tail", which prints the entities of a feed.
 func tailCommand(a *app) *cobra.Command {
 	var (
 		from   startFlag

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/verify"
 )
 
+// verifyCommand returns the command "verify", which compares two feeds, or a feed and its topic.
 func verifyCommand(a *app) *cobra.Command {
 	v := verification{limit: 100, window: verify.DefaultWindow}
 	var asJSON bool

@@ -13,7 +13,7 @@ import (
 type comparison struct {
 	Streams [2]string `json:"streams"`
 	Error   string    `json:"error,omitempty"`
-	// Window is how far ahead a moved entity was searched for, in entities.
+	// Window holds the number of entities ahead that were searched for a moved entity.
 	Window int    `json:"window"`
 	Took   string `json:"took"`
 	verify.Summary
