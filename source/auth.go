@@ -73,8 +73,8 @@ func (c *credentials) secrets(sent http.Header) (secrets []string) {
 	return secrets
 }
 
-// readSecret returns value, or what the file has now, if one is named. key is what the
-// configuration calls the file.
+// readSecret returns value, or the present content of the file if one is named. key is the
+// configuration key of the file.
 func readSecret(value credential.Secret, key, file string) (credential.Secret, error) {
 	s, err := credential.ReadTrimmed(value, key, file)
 	switch {

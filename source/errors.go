@@ -30,8 +30,8 @@ type StatusError struct {
 	Method string
 	URL    string // without credentials
 	Status int
-	// Wait is how long the upstream has asked to be left alone, at most an
-	// hour; zero if it did not ask.
+	// Wait is the time that the upstream has asked to wait before the next request, at most
+	// an hour, zero if it did not ask.
 	Wait time.Duration
 	// Excerpt is the start of a textual body, in one line.
 	Excerpt string
@@ -70,7 +70,7 @@ func statusCure(status int) string {
 	case status == http.StatusTooManyRequests:
 		return "if it happens often, raise every or lower limits.rate"
 	case isTransientStatus(status):
-		return "if it stays so, the provider has to mend it"
+		return "if this persists, ask the provider to fix it"
 	case status < 400:
 		return "feedbridge cannot use this answer; check the url, and what stands between here and the provider"
 	}

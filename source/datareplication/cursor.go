@@ -35,9 +35,9 @@ type cursor struct {
 	Empty int `json:"empty,omitempty"`
 	// Digest is over the first Index entities of Page, in hex.
 	Digest digest `json:"digest,omitempty"`
-	// ETag is that of Page when all of it had been read, and Full the time of
-	// that, in Unix seconds. It is kept across restarts because an ETag is
-	// trusted for a limited time only (see trustETag).
+	// ETag holds the ETag of Page when all of it had been read. Full holds the time of that
+	// read, in Unix seconds. It is stored because an ETag is trusted for a limited time
+	// only (see trustETag).
 	ETag string `json:"etag,omitempty"`
 	Full int64  `json:"full,omitempty"`
 

@@ -9,9 +9,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// gapPatience is how long the position must be missing before reading goes on after the gap,
-// if the configuration allows that. A server that is being restarted may lack its own
-// pages for a while.
+// gapPatience is the time for which the position must be missing before reading continues
+// after the gap, if the configuration allows that. A server that is being restarted may lack
+// its own pages for a while.
 const gapPatience = time.Minute
 
 // gapHandler searches the feed for a lost position, and applies the gap policy if the feed

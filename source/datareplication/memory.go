@@ -33,7 +33,7 @@ type reservation struct {
 	wait bool
 }
 
-// Reserve is that of [page.Memory].
+// Reserve implements [page.Memory].
 func (r *reservation) Reserve(n int, grows bool) error {
 	switch {
 	case r.memory == nil:
@@ -51,7 +51,7 @@ func (r *reservation) Reserve(n int, grows bool) error {
 	return nil
 }
 
-// Free is that of [page.Memory].
+// Free implements [page.Memory].
 func (r *reservation) Free(n int) {
 	if r.memory != nil && n > 0 {
 		r.memory.Free(int64(n))

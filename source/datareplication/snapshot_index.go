@@ -21,9 +21,9 @@ const (
 	// longestAddress is the largest number of bytes of the URL of an index, of the URL of
 	// one of its pages, and of the id of a snapshot.
 	longestAddress = 8 << 10
-	// startMargin is how long before the creation of a snapshot reading of the feed starts. The
-	// times of snapshots and of entities may come from different clocks, and entities are
-	// put on a page some time after their Last-Modified.
+	// startMargin is the time before the creation of a snapshot at which reading of the feed
+	// starts. The times of snapshots and of entities may come from different clocks, and
+	// entities are put on a page some time after their Last-Modified.
 	startMargin = time.Minute
 )
 
@@ -101,7 +101,7 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 	case len(*doc.ID) > longestAddress:
 		return nil, newBreach(BadIndex, name, "the index of the snapshot has an id of %d bytes, where %d are the most", len(*doc.ID), longestAddress)
 	case doc.Created == nil:
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has no createdAt, so the place in the feed that goes with it cannot be told")
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has no createdAt, so it is unknown where to continue in the feed after the snapshot")
 	case doc.Pages == nil:
 		return nil, newBreach(BadIndex, name, "the index of the snapshot has no pages; one that is empty has an empty list")
 	}
