@@ -151,8 +151,8 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, v any) {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
-		s.opts.Log.Error("cannot put the status into JSON", "error", err)
-		http.Error(w, "cannot put the status into JSON: "+err.Error(), http.StatusInternalServerError)
+		s.opts.Log.Error("cannot encode the status as JSON", "error", err)
+		http.Error(w, "cannot encode the status as JSON: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

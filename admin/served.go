@@ -134,7 +134,7 @@ func (s *Served) explainServed(seen ServedTopic, err error, now time.Time) strin
 	var sentence string
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):
-		return fmt.Sprintf("readers get 404: %s; it is served as soon as it is there", s.redact.Clip(err.Error(), longestError))
+		return fmt.Sprintf("readers get 404: %s; it is served as soon as the topic exists", s.redact.Clip(err.Error(), longestError))
 	case errors.Is(err, feed.ErrPermanent):
 		return fmt.Sprintf("readers get 500 until this is fixed: %s", s.redact.Clip(err.Error(), longestError))
 	case err != nil:

@@ -47,7 +47,7 @@ var (
 	// ErrConflict is matched by errors of a commit if another writer has committed to the
 	// topic since this one last read the checkpoint. Nothing was published; Resume returns the
 	// new checkpoint.
-	ErrConflict = errors.New("someone else has committed to this topic")
+	ErrConflict = errors.New("another copy has committed to this topic")
 	// ErrForeign is matched by errors about a checkpoint that was made for another feed
 	// or by another kind of source.
 	ErrForeign = errors.New("the topic belongs to another feed")

@@ -41,7 +41,7 @@ func (r *envReader) readVariables() {
 		case len(targets) == 1:
 			r.readVariable(targets[0], r.environ[variable], at)
 		case len(targets) > 1:
-			r.reportAt(at, targets[0].settingPath(), fmt.Sprintf("the variable can mean this and %s; set them in the file", targets[1].settingPath()))
+			r.reportAt(at, targets[0].settingPath(), fmt.Sprintf("the variable can mean this key and %s; set it in the file instead", targets[1].settingPath()))
 		case !serviceLink.MatchString(variable):
 			unknown = append(unknown, variable)
 		}

@@ -190,7 +190,7 @@ func tryToKeep(name string, s config.Snapshot) Connection {
 	dir := cmp.Or(s.Dir, os.TempDir())
 	file, err := os.CreateTemp(dir, "feedbridge-snapshot-*")
 	if err != nil {
-		err = fmt.Errorf("%w; set serve.feeds.%s.snapshot.dir to a directory where files can be made", err, name)
+		err = fmt.Errorf("%w; set serve.feeds.%s.snapshot.dir to a directory where files can be created", err, name)
 	} else {
 		err = errors.Join(file.Close(), os.Remove(file.Name()))
 	}

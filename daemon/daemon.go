@@ -180,6 +180,6 @@ func (d *daemon) waitForWork(ctx context.Context, work *errgroup.Group) error {
 		d.log.Info("stopped")
 		return err
 	case <-timer.C:
-		return fmt.Errorf("stopped without waiting any longer: a commit was still under way after the grace time of %v; the next start reads whether it took place", d.cfg.Grace)
+		return fmt.Errorf("stopped without waiting any longer: a commit was still in flight after the grace time of %v; the next start finds out whether it was stored", d.cfg.Grace)
 	}
 }

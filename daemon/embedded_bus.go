@@ -47,7 +47,7 @@ func attachEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server,
 		return nil, "", err // the configuration was checked
 	}
 	if port == "0" {
-		return nil, "", errors.New("a running feedbridge has the embedded bus at a random port; stop it, or give the bus a port in embedded.listen")
+		return nil, "", errors.New("a running feedbridge has the embedded bus on a random port; stop it, or set a port in embedded.listen")
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"

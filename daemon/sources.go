@@ -119,7 +119,7 @@ func (s *Sources) newSource(kind string) (bridge.Source, error) {
 		}
 		return syndication.New(cfg, s.client, s.opts.IDs, s.log), nil
 	}
-	return nil, feed.Permanent(fmt.Errorf("the checkpoint was made by a source of the kind %q, which this version of feedbridge does not have; run a newer one", kind))
+	return nil, feed.Permanent(fmt.Errorf("the checkpoint was made by a source of the kind %q, which this version of feedbridge does not have; run a newer version", kind))
 }
 
 func (s *Sources) datareplication() *datareplication.Source {

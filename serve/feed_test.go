@@ -412,11 +412,11 @@ func TestPages(t *testing.T) {
 			{func(c *Config) { c.Name = "Orders" }, `name: "Orders" must be of lower case letters, digits and -`},
 			{func(c *Config) { c.Format = "json" }, `format: invalid value "json": want one of datareplication, atom, rss`},
 			{func(c *Config) { c.PublicURL = "shop.example" }, `public_url: "shop.example" must be an http or https URL`},
-			{func(c *Config) { c.PublicURL = "http://x/a;b" }, `public_url: "http://x/a;b" must not have any of`},
+			{func(c *Config) { c.PublicURL = "http://x/a;b" }, `public_url: "http://x/a;b" must not contain any of`},
 			{func(c *Config) { c.Auth = Auth{Bearer: "x", Username: "y", Password: "z"} }, "auth: bearer and basic exclude each other"},
-			{func(c *Config) { c.Auth.Username = "y" }, "auth.basic: wants both"},
+			{func(c *Config) { c.Auth.Username = "y" }, "auth.basic: set both"},
 			{func(c *Config) { c.Snapshot.Keys = -1 }, "snapshot.keys: must not be negative"},
-			{func(c *Config) { c.Snapshot.Every, c.Format = 1, Atom }, "snapshot: is for feeds of the format datareplication alone"},
+			{func(c *Config) { c.Snapshot.Every, c.Format = 1, Atom }, "snapshot: is only for feeds of the format datareplication"},
 		} {
 			cfg := Config{Name: "orders"}
 			test.edit(&cfg)

@@ -100,7 +100,7 @@ func (w *watchedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (f *handler) serveFeed(w http.ResponseWriter, r *http.Request) error {
 	if !f.cfg.Auth.authorizes(r) {
 		w.Header().Set("WWW-Authenticate", f.cfg.Auth.challenge())
-		return newAnswer(http.StatusUnauthorized, "This feed is for those who have its credentials.")
+		return newAnswer(http.StatusUnauthorized, "This feed requires credentials.")
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

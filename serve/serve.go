@@ -118,7 +118,7 @@ func (f *Feed) Run(ctx context.Context) {
 // the newest of each entry.
 func (f *Feed) Entities(ctx context.Context, leftOut func()) (iter.Seq2[feed.Entity, error], error) {
 	if f.cfg.isLinked() {
-		return nil, errors.New("readers of Atom and RSS do not get every message, but the newest of each entry, so there is no order to compare; serve the topic as datareplication, too, and compare that")
+		return nil, errors.New("readers of Atom and RSS get only the newest version of each entry, so there is no order to compare; serve the topic as datareplication, too, and compare that")
 	}
 	newest, err := f.builder.newestPage(ctx)
 	if err != nil || newest == nil {

@@ -58,7 +58,7 @@ func (h *Hosts) checkPause(ctx context.Context, host string, perSecond float64) 
 		return &pausedError{host, left}
 	}
 	if err := limiter.Wait(ctx); err != nil {
-		return fmt.Errorf("waiting for a turn within %v requests a second (limits.rate): %w", perSecond, err)
+		return fmt.Errorf("waiting for the rate limit of %v requests a second (limits.rate): %w", perSecond, err)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ type pausedError struct {
 }
 
 func (e *pausedError) Error() string {
-	return fmt.Sprintf("not asked: %s wants no requests for another %v (Retry-After)", e.host, e.wait.Round(100*time.Millisecond))
+	return fmt.Sprintf("not requested: %s asked to wait another %v (Retry-After)", e.host, e.wait.Round(100*time.Millisecond))
 }
 
 // RetryAfter returns the rest of the pause.

@@ -183,7 +183,7 @@ func TestTLS(t *testing.T) {
 		url := serve(t, func(http.ResponseWriter, *http.Request) {})
 		url = strings.Replace(url, "http:", "https:", 1)
 		_, _, err := get(t, newClient(t, url), url)
-		wantError(t, err, true, "does not speak TLS", "should the url start with http")
+		wantError(t, err, true, "does not speak TLS", "perhaps the url must start with http")
 	})
 	certificate := server.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)

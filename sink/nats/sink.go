@@ -139,11 +139,11 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	case ses == nil:
 		return errors.New("commit: the sink has not resumed since its last error")
 	case len(entities) > MaxEntities:
-		return feed.Permanent(fmt.Errorf("commit: %d entities, and a batch takes %d", len(entities), MaxEntities))
+		return feed.Permanent(fmt.Errorf("commit: %d entities are too many: a batch takes at most %d", len(entities), MaxEntities))
 	case err != nil:
 		return fmt.Errorf("commit: %w", err)
 	case current != ses:
-		return errors.New("commit: the connection to NATS is a new one since the sink resumed")
+		return errors.New("commit: the connection to NATS was made after the sink resumed")
 	}
 	explainer := newExplainer(s.client.nc, s.client.cfg, s.client.servers)
 	ctx, release := ses.bindContext(ctx)

@@ -39,7 +39,7 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 		},
 		"no purging": {
 			func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true },
-			[]string{"it denies purging, and so roll-ups, for ever; give the feed another stream, without --deny-purge"},
+			[]string{"it denies purging, and so roll-ups, and that cannot be changed; give the feed another stream, without --deny-purge"},
 		},
 		"interest retention": {
 			func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
@@ -71,7 +71,7 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 			func(c *jetstream.StreamConfig) {
 				*c = jetstream.StreamConfig{Name: "shop_orders", Mirror: &jetstream.StreamSource{Name: "elsewhere"}}
 			},
-			[]string{"it is a mirror, which takes no messages", "it does not have shop.orders and _feedbridge.shop.orders"},
+			[]string{"it is a mirror, which accepts no messages", "it does not have shop.orders and _feedbridge.shop.orders"},
 		},
 		"a source of everything": {
 			func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "elsewhere"}} },

@@ -107,9 +107,9 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads versions up to %d", cur.Version, snapshotVersion))
 	case (sn != nil) != (cur.Version == snapshotVersion),
 		sn != nil && (sr == nil || sn.Index == "" || sn.ID != "" && sr.From == nil || sn.Page < 0 || sn.Entity < 0 || sn.ID == "" && sn.Page+sn.Entity > 0):
-		return cursor{}, feed.Permanent(errors.New("the cursor names no place in a snapshot"))
+		return cursor{}, feed.Permanent(errors.New("the cursor has no position in a snapshot"))
 	case cur.Page == "" && (sr == nil || cur.Index > 0), cur.Index < 0, cur.Empty < 0, cur.Index > 0 && cur.Last == "":
-		return cursor{}, feed.Permanent(errors.New("the cursor names no place"))
+		return cursor{}, feed.Permanent(errors.New("the cursor has no position"))
 	case sr != nil && sr.ID != "" && sr.From == nil:
 		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has no time for the entity %s that it looks for", sr.ID))
 	}

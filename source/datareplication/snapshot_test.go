@@ -228,10 +228,10 @@ func TestBadSnapshotIndexes(t *testing.T) {
 		"case 130: nothing":         {``, "not the index"},
 		"case 130: null":            {`null`, "no id"},
 		"a page twice":              {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": [` + page + `, ` + page + `]}`, "twice"},
-		"a page that is no URL":     {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["http://a b/"]}`, "no URL"},
+		"a page that is no URL":     {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["http://a b/"]}`, "not a URL"},
 		"HTML":                      {`<html><body>Please log in.</body></html>`, `"text/html"`},
 		"case 130: an array":        {`[]`, "not the index"},
-		"case 130: the pages alone": {`[` + page + `]`, "check that the URL behind snapshot:"},
+		"case 130: the pages alone": {`[` + page + `]`, "check that the URL after snapshot:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -104,7 +104,7 @@ func linkValues(field string) iter.Seq[string] {
 var (
 	errUnreadableLink = errors.New("cannot be read, and it may be a self, prev or next link")
 	errForeignAnchor  = errors.New("has an anchor, so it may be the link of another page")
-	errLinkheader     = errors.New("is read in two ways")
+	errLinkheader     = errors.New("is ambiguous, so it may be a self, prev or next link")
 )
 
 // ours matches text that may name the relation self, prev or next.

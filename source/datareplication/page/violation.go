@@ -42,10 +42,10 @@ func violation(kind, page, format string, args ...any) feed.Violation {
 
 // newBreach returns the error about a breach that stops the reading, with its cure.
 func newBreach(kind, page, format string, args ...any) error {
-	cure := "nothing behind it is published until the provider has fixed it"
+	cure := "nothing after it is published until the provider has fixed it"
 	switch kind {
 	case EntityTooLarge:
-		cure = "raise limits.entity if the provider has entities so large"
+		cure = "raise limits.entity if the provider really has entities of that size"
 	case BadContentType, MissingContentType, MissingBoundary, MissingSelf:
 		cure = "check that the url is a feed's; if it is, ask the provider to fix it"
 	}
