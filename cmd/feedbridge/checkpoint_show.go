@@ -17,7 +17,7 @@ func checkpointShowCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := a.configurable(&cobra.Command{
 		Use:               "show FEED",
-		Short:             "Show how far a feed has been published",
+		Short:             "Show the stored position of a feed",
 		Args:              exactArgs("FEED"),
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {

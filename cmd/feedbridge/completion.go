@@ -20,8 +20,8 @@ func completionCommand(a *app) *cobra.Command {
 	names := slices.Sorted(maps.Keys(shells))
 	return &cobra.Command{
 		Use:   "completion SHELL",
-		Short: "Print what makes a shell complete commands, flags and feeds",
-		Long: `Completion prints a script that makes a shell complete the commands and flags of
+		Short: "Print the completion script for a shell",
+		Long: `Completion prints a script with which a shell completes the commands and flags of
 feedbridge, and the names of configured feeds. SHELL is ` + strings.Join(names[:len(names)-1], ", ") + ` or ` + names[len(names)-1] + `.`,
 		Example: `  source <(feedbridge completion bash)
   feedbridge completion fish > ~/.config/fish/completions/feedbridge.fish`,

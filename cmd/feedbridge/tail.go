@@ -23,10 +23,10 @@ func tailCommand(a *app) *cobra.Command {
 	)
 	cmd := a.configurable(&cobra.Command{
 		Use:   "tail URL|FEED",
-		Short: "Print a feed's entities as JSON lines; publishes nothing",
-		Long: `Tail prints the entities of a feed, one JSON object a line, up to the end that
-the feed has now. It publishes nothing and stores nothing. FEED is the name of a
-feed in the configuration, whose headers and credentials are used then.`,
+		Short: "Print a feed's entities as JSON lines, without publishing",
+		Long: `Tail prints the entities of a feed, one JSON object per line, up to the present
+end of the feed. It publishes nothing and stores nothing. FEED is the name of a
+feed in the configuration; its headers and credentials are used.`,
 		Example: `  feedbridge tail https://shop.example.com/feed/latest
   feedbridge tail --from now --follow https://shop.example.com/feed/latest
   feedbridge tail --from 2026-01-01T00:00:00Z --limit 10 -c feedbridge.yaml orders`,
@@ -43,10 +43,10 @@ feed in the configuration, whose headers and credentials are used then.`,
 			return tailFeed(cmd.Context(), a, format.applyTo(f), follow, int(limit))
 		},
 	})
-	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z,\nid:<content-id>@<time>, or snapshot:<url>; default the feed's own start")
+	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z,\nid:<content-id>@<time>, or snapshot:<url>; default the configured start")
 	format.addTo(cmd)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue at the end, and poll for more")
-	cmd.Flags().VarP(&limit, "limit", "n", "print that many entities at most")
+	cmd.Flags().VarP(&limit, "limit", "n", "print at most that many entities")
 	return cmd
 }
 
