@@ -107,7 +107,7 @@ func TestErrorsOfTheBusAreToldFromThoseOfTheFeed(t *testing.T) {
 	f.Polled(feed.Batch{}, errDown, 0)
 	enter(f, bridge.Retrying, cp, time.Second, down)
 	enter(f, bridge.Halted, cp, time.Second, feed.Permanent(errors.New("the stream is full")))
-	// Standby is entered anew for as long as it lasts.
+	// The bridge reports Standby repeatedly while it lasts.
 	enter(f, bridge.Standby, cp, time.Second, lost)
 	enter(f, bridge.Standby, cp, time.Second, lost)
 	enter(f, bridge.Reading, cp, 0, nil)

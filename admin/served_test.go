@@ -96,8 +96,8 @@ func TestServedLastError(t *testing.T) {
 	})
 }
 
-// A bus that topics are only served from has to answer once. After that readers are
-// told by us that it is away.
+// A bus that topics are only served from has to answer once. After that the server itself
+// reports the outage to clients.
 func TestReadinessOfAServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

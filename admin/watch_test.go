@@ -78,7 +78,7 @@ func (s *topic) Commit(_ context.Context, _ []feed.Entity, cp checkpoint.Checkpo
 	return nil
 }
 
-// What is shown of a bridge that really runs. The other tests play the bridge.
+// The status of a real bridge. The other tests simulate the bridge.
 func TestWatchesABridge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

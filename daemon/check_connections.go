@@ -154,7 +154,7 @@ func tryServed(ctx context.Context, name string, cfg *config.Config, b *Bus, bef
 		// An existing topic is never given more partitions.
 		from.Partition = 0
 		if _, none := b.Log(from).Span(ctx); errors.Is(none, feed.ErrNoTopic) {
-			return newConnection("served feed", name, note+", not there yet: run creates it for the feed "+by, nil)
+			return newConnection("served feed", name, note+", does not exist yet: run creates it for the feed "+by, nil)
 		}
 	}
 	if err != nil {
@@ -205,7 +205,7 @@ func tryBus(ctx context.Context, cfg *config.Config, name string, log *slog.Logg
 	b, err = OpenBus(ctx, cfg, name, log)
 	switch {
 	case errors.Is(err, errNoEmbedded):
-		return nil, "not there yet: run creates it in " + filepath.Clean(cfg.DataDir), tryToListen(ctx, cfg.Buses[name].Embedded.Listen)
+		return nil, "does not exist yet: run creates it in " + filepath.Clean(cfg.DataDir), tryToListen(ctx, cfg.Buses[name].Embedded.Listen)
 	case err != nil:
 		return nil, "", err
 	}

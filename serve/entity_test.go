@@ -14,8 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 )
 
-// part is what the first part of the newest page is, its lines in front of the
-// boundary behind it.
+// part returns the first part of the newest page, with all lines up to the next boundary.
 func (s *served) part(t tester) string {
 	t.Helper()
 	g := s.get(t, "/latest").want(t, 200)
@@ -339,7 +338,7 @@ func TestBoundary(t *testing.T) {
 }
 
 // Readers refuse a part whose header is larger than 64 KiB, and would read no further.
-// Kafka has no such limit. What a part cannot hold is left out: the largest fields
+// Kafka has no such limit. Fields that a part cannot hold are left out: the largest fields
 // first, but those that readers need last.
 func TestHeadersThatReadersRefuse(t *testing.T) {
 	t.Parallel()

@@ -43,21 +43,21 @@ func serveTopic(t tester, topic *memoryTopic, edit ...func(*Config)) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.builder.testOnlyIdle = true // topics count what is read
+	f.builder.testOnlyIdle = true // topics count the messages that are read
 	return &served{f, topic, &log}
 }
 
 func sized(n int) func(*Config) { return func(c *Config) { c.PageSize = n } }
 
-// got is what was answered.
+// got is an answer.
 type got struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// ask asks for a path under the feed's, or for a URL. It does not wait for what
-// is known of the topic to be renewed.
+// ask asks for a path under the feed's, or for a URL. It does not wait until the cached
+// span of the topic is renewed.
 func (s *served) ask(t tester, method, path string, fields ...string) got {
 	t.Helper()
 	s.builder.topic.mu.Lock()
@@ -436,8 +436,8 @@ func TestPagesInTurn(t *testing.T) {
 		end  func(*memoryTopic)
 		read int
 	}{
-		// The first page has one in front that nobody knows, and both look a message
-		// behind themselves.
+		// The page before the first one is unknown, and both pages read one message after
+		// their end.
 		"": {func(topic *memoryTopic) { close(topic.slow) }, 3 + 3 + 1 + 3 + 1},
 		"the first one fails": {func(topic *memoryTopic) {
 			topic.mu.Lock()

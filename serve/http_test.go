@@ -341,7 +341,7 @@ func TestRetentionStrikesWhileAPageIsRead(t *testing.T) {
 				t.Errorf("from %d on: got %s", first, g.ids())
 			}
 		default:
-			// What is read without its beginning is never served.
+			// A page that was read without its beginning is never served.
 			if g.status == 200 && g.ids() != "m6 m7 m8" {
 				t.Errorf("from %d on: got %s", first, g.ids())
 			}
@@ -429,7 +429,8 @@ func TestManyClientsAskTheBusOnce(t *testing.T) {
 	}
 }
 
-// Who asked first may leave. The others get what was begun for it.
+// The client that asked first may disconnect. The others get the page whose build it
+// started.
 func TestWhoAskedFirstLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

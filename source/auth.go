@@ -58,8 +58,8 @@ func (c *credentials) setHeaders(ctx context.Context, header http.Header) (*cred
 	return used, nil
 }
 
-// secrets returns what was sent to a server and must not show in what that server
-// writes.
+// secrets returns the secrets that were sent to a server and must not appear in texts of
+// that server.
 func (c *credentials) secrets(sent http.Header) (secrets []string) {
 	for name := range sent {
 		if _, ours := c.headers[name]; !ours && name != "Authorization" {

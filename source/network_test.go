@@ -138,8 +138,8 @@ func trust(t *testing.T, server *httptest.Server) func(*source.Config) {
 	return func(c *source.Config) { c.Auth.TLS.CAFile = file }
 }
 
-// tlsServer shows what it was spoken to with: the protocol, and whether there
-// was a client certificate.
+// tlsServer answers with the protocol of the request, and whether there was a client
+// certificate.
 func tlsServer(t *testing.T, want tls.ClientAuthType) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -178,7 +178,7 @@ func TestChangedContentsAreReportedOnce(t *testing.T) {
 		r = readOn(t, src, r.cursor)
 		r.want(t, next)
 		r.wantViolations(t)
-		if next == "" { // what the page is like now is known
+		if next == "" { // the present state of the page is known
 			s.wantRequests(t, "HEAD /0")
 		}
 	}
@@ -249,7 +249,7 @@ func TestPagesVanishOnTheWayBack(t *testing.T) {
 	})
 }
 
-// TestGaps reads a feed, has it lose what was read last, and more, and goes on
+// TestGaps reads a feed, removes the last entities that were read, and more, and continues
 // as configured.
 func TestGaps(t *testing.T) {
 	t.Parallel()

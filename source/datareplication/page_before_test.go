@@ -26,8 +26,8 @@ func atPageStart(t tester, r reading, path string) (feed.Cursor, int) {
 }
 
 // TestFeedIsMadeAnew replaces a feed by another one under the same URLs while
-// reading rests at the start of a page, of which nothing tells whether it is still
-// the page that it was.
+// the cursor is at the start of a page, where nothing shows whether it is still the same
+// page.
 func TestFeedIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	feedOf := func(name string, at int) (pages []string, ids []string) {
