@@ -130,7 +130,7 @@ func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) 
 		if foreign == 0 {
 			return ""
 		}
-		return fmt.Sprintf("%s no Content-ID, so feedbridge did not write all of it. To compare the topic with a feed that serves it, use --served.", withNoun(foreign, "message has", "messages have"))
+		return fmt.Sprintf("%s no Content-ID, so feedbridge did not write the whole topic. To compare the topic with a feed that serves it, use --served.", withNoun(foreign, "message has", "messages have"))
 	}
 	if err != nil {
 		b.Close()

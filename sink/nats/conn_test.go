@@ -101,8 +101,8 @@ func TestConnectFailsForWhatNoRetryCures(t *testing.T) {
 	}
 }
 
-// What follows a line break in a subject is a command of the NATS protocol. A value
-// from a file or an environment variable easily ends with one.
+// Text after a line break in a subject is a command of the NATS protocol. A value from a
+// file or an environment variable easily ends with one.
 func TestNoControlCharacterReachesASubject(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"hub\n", "hub\r\nPUB a 0\r\n", "\x00hub", "h\x7fub", "h\u0085ub", "h\u00a0ub", "h ub", "h\tub", "h*ub", "hub>"} {
@@ -258,7 +258,7 @@ func TestUserMayNotPublish(t *testing.T) {
 	resume(t, sink)
 	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
 	wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.orders"`)
-	// What was denied once does not color later errors.
+	// An earlier denial does not change later errors.
 	resume(t, sink)
 	other := c.Sink(orders())
 	resume(t, other)

@@ -28,9 +28,9 @@ func move(t *testing.T, s *nats.Sink, to int) {
 	}
 }
 
-// Checkpoints take sequences, too, so a topic may begin anywhere in its stream. What is
-// missing in front of it is no loss as long as its first entity is there, and else it
-// is, whatever the limits are now.
+// Checkpoints take sequences, too, so a topic may begin anywhere in its stream. Missing
+// sequences before it are no loss as long as its first entity exists. Otherwise they are,
+// whatever the limits are now.
 func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 	t.Parallel()
 	type topic struct {
@@ -274,8 +274,8 @@ func TestLogOfTwoTopicsInOneStream(t *testing.T) {
 	want(5, 11)
 }
 
-// What a limit has taken is gone for who has seen it, also where nobody who comes later
-// can tell: others' messages do not say which of them was the first.
+// A copy that has seen messages reports their deletion by a limit, also where a later copy
+// cannot detect it: messages of other programs do not show which of them was the first.
 func TestLogRemembersWhatWasTaken(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
@@ -295,7 +295,7 @@ func TestLogRemembersWhatWasTaken(t *testing.T) {
 	if now := spanOf(t, log); before.First != 4 || now != before {
 		t.Errorf("positions %+v after %+v, want 4 on", now, before)
 	}
-	// It is of no matter for another stream.
+	// Another stream is not affected.
 	if err := js.DeleteStream(t.Context(), "SHOP"); err != nil {
 		t.Fatal(err)
 	}

@@ -170,8 +170,7 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 	}
 }
 
-// share makes the stream of the orders one that carts lie in too, and puts one
-// there.
+// share adds the subject of carts to the stream of the orders, and publishes a cart.
 func share(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	config := fitting()
@@ -362,7 +361,7 @@ func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
 		"Operation-Type":  "http-equiv=PUT",
 		"Feedbridge-Feed": "orders",
 		"Feedbridge-Page": "http://feed.example.com/1",
-		"Nats-Msg-Id":     "", // the server would drop what it takes for a duplicate
+		"Nats-Msg-Id":     "", // the server would drop a supposed duplicate
 	} {
 		if got := msg.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -385,8 +384,8 @@ func TestCommitOfMoreThanABatchTakes(t *testing.T) {
 }
 
 // A person purges the topic while a sink knows its IDs, something new is
-// published, and the person starts the feed over: what is gone is published
-// again, though the checkpoint counts on and the stream's first message is old.
+// published, and the person starts the feed over: the deleted entities are published again,
+// though the checkpoint counts on and the stream's first message is old.
 func TestIDsAreForgottenWhenAPersonMovesThePlace(t *testing.T) {
 	t.Parallel()
 	s, js, more := open(t, orders())

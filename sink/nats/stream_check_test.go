@@ -12,7 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// fitting is the configuration of a stream that holds shop.orders alone.
+// fitting is the configuration of a stream that has only shop.orders.
 func fitting() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: "shop_orders", Subjects: []string{"shop.orders", "_feedbridge.shop.orders"},
