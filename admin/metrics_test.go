@@ -128,7 +128,7 @@ feedbridge_polls_total{feed="orders",outcome="unchanged"} 0
 
 // A batch that was read, dropped with its session and read again has been
 // published once.
-func TestWhatIsReadTwiceCountsOnce(t *testing.T) {
+func TestEntitiesThatAreReadTwiceCountOnce(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	f := addOrders(s)
@@ -219,7 +219,7 @@ func TestRequestsAreCountedByClass(t *testing.T) {
 	}
 }
 
-func TestMetricsOfWhatIsMissing(t *testing.T) {
+func TestMetricsOfMissingDocuments(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

@@ -148,7 +148,7 @@ func TestWatchesABridge(t *testing.T) {
 
 // The bridge calls from two goroutines, and its source from others, while
 // anyone looks.
-func TestManyLookWhileTheBridgeWorks(t *testing.T) {
+func TestConcurrentStatusRequests(t *testing.T) {
 	t.Parallel()
 	s := newServer(admin.Bus{Name: "main", Check: func(context.Context) error { return nil }})
 	f := addOrders(s)

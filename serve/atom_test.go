@@ -354,7 +354,7 @@ var bodies = []feed.Record{
 	syndicated("14", feed.Put, noon, itemOf("14", "&lt;b>14"), isRSS...),
 }
 
-func TestDocumentsAreReadByOthers(t *testing.T) {
+func TestDocumentsAreReadByOtherParsers(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
 	for _, r := range bodies {

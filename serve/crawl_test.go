@@ -286,7 +286,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // Positions in a feed that start at a time or behind an ID.
-func TestStartingPlaces(t *testing.T) {
+func TestStarts(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
 	topic := newTopic()

@@ -142,7 +142,7 @@ func TestTheIdleMakeRoom(t *testing.T) {
 
 // A page that is not cached is sent to few clients at a time. The slow ones are
 // disconnected; if there are none, the next client gets 503.
-func TestStreamsAreForThoseWhoKeepThePace(t *testing.T) {
+func TestSlowStreamsAreDisconnected(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		pause time.Duration
@@ -197,7 +197,7 @@ func (w *wholeWrites) Write(b []byte) (int, error) {
 }
 
 // A cached page is not copied for each client.
-func TestHeldPagesAreSentAsTheyAre(t *testing.T) {
+func TestCachedPagesAreSentUncopied(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
 	topic.add(messageOf("m", feed.Put, noon, strings.Repeat("x", 100_000)))

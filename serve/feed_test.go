@@ -349,7 +349,7 @@ func TestPages(t *testing.T) {
 		topic.trim(1)
 		s.get(t, "/pages/e0-3-1").want(t, 410)
 	})
-	t.Run("a page for each position, the first of them gone", func(t *testing.T) {
+	t.Run("a page for each position, the first page deleted", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
 		topic.numbered(3)

@@ -126,7 +126,7 @@ func TestTombstonesOfKafka(t *testing.T) {
 			"header:Message-Key",
 			"\xff3 \xff4", "%00a b %00a b c z",
 		},
-		"what comes behind it": {
+		"messages after it": {
 			[]kgo.Record{record("a", `{"id":"a"}`), record("a", ""), record("a", `{"id":"a","n":2}`)},
 			"/id",
 			`{"id":"a","n":2}`, "a a a z",

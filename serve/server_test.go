@@ -144,7 +144,7 @@ func TestListedFirstPageIsServed(t *testing.T) {
 
 // Those who have the credentials of a feed see it too, and links lead to where
 // readers find the feeds.
-func TestListForThoseWhoKnow(t *testing.T) {
+func TestListForClientsWithCredentials(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
 	topic.numbered(4)
@@ -237,7 +237,7 @@ func TestServerStopsWhileItWaitsForTheTopic(t *testing.T) {
 }
 
 // Who does not wait for the list does not decide what others see.
-func TestWhoLeavesTheList(t *testing.T) {
+func TestClientOfTheListDisconnects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		topic := newTopic()
@@ -511,7 +511,7 @@ func TestTLS(t *testing.T) {
 
 // A page that is larger than a sixteenth of the memory is not held, though there is
 // room for it.
-func TestLargePageIsNotHeld(t *testing.T) {
+func TestLargePageIsNotCached(t *testing.T) {
 	t.Parallel()
 	memory := NewPageCache(160_000)
 	s := serveTopic(t, sampleTopic(200), sized(40), func(c *Config) { c.Memory = memory })

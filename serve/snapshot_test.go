@@ -223,7 +223,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 			t.Errorf("a kill would leave %v, %v", files, err)
 		}
 	})
-	t.Run("the topic is made anew meanwhile", func(t *testing.T) {
+	t.Run("the topic is created again meanwhile", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
 		topic.numbered(3)
@@ -683,19 +683,19 @@ func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 		first uint64
 		want  string // in the log; empty if there is to be no warning
 	}{
-		"by the Content-ID":               {"Pa Pb Ca Db Cb", true, 100, 0, "patches=2 deletes=1 matching=0"},
-		"by their keys":                   {"Pa Pb Ca Db", false, 100, 0, ""},
-		"nothing but PUTs":                {"Pa Pa Pa", true, 100, 0, ""},
-		"nothing was ever PUT":            {"Ca Db Da", false, 100, 0, "patches=1 deletes=2 matching=0"},
-		"deleted twice, and patched then": {"Pa Da Da Ca", false, 100, 0, ""},
-		"some are of nothing":             {"Pa Ca Cb", false, 100, 0, "patches=1 deletes=0 matching=1"},
-		"some are of what retention took": {"Pb Pa Ca Cb Db", false, 100, 1, ""},
-		"retention, and none is of a PUT": {"Px Pa Pb Ca Db", true, 100, 1, "patches=1 deletes=1 matching=0"},
-		"what was deleted is forgotten":   {"Pa Da Pb Db Pc Dc Da Ca", false, 2, 0, ""},
-		"but not that there was no PUT":   {"Pa Pb Pc Pd Da Cb", true, 2, 0, "patches="},
-		"of many keys, all of a PUT":      {"Pa Pb Pc Pd Pe Pf Ca Cb Cc Cd Ce Cf Da Db Dc", false, 2, 0, ""},
-		"of many keys, some of nothing":   {"Pa Pb Pc Pd Pe Pf Cu Cv Cw Cx Cy Cz", false, 2, 0, "patches=6 deletes=0 matching=0"},
-		"before there are many keys":      {"Cu Cv Cw Cx Cy Cz Pa Pb Pc Pd Pe Pf", false, 2, 0, "patches=1 deletes=0 matching=0"},
+		"by the Content-ID":                      {"Pa Pb Ca Db Cb", true, 100, 0, "patches=2 deletes=1 matching=0"},
+		"by their keys":                          {"Pa Pb Ca Db", false, 100, 0, ""},
+		"nothing but PUTs":                       {"Pa Pa Pa", true, 100, 0, ""},
+		"nothing was ever PUT":                   {"Ca Db Da", false, 100, 0, "patches=1 deletes=2 matching=0"},
+		"deleted twice, and patched then":        {"Pa Da Da Ca", false, 100, 0, ""},
+		"some are of nothing":                    {"Pa Ca Cb", false, 100, 0, "patches=1 deletes=0 matching=1"},
+		"some have a PUT that retention deleted": {"Pb Pa Ca Cb Db", false, 100, 1, ""},
+		"retention, and none is of a PUT":        {"Px Pa Pb Ca Db", true, 100, 1, "patches=1 deletes=1 matching=0"},
+		"deleted keys are dropped":               {"Pa Da Pb Db Pc Dc Da Ca", false, 2, 0, ""},
+		"but not that there was no PUT":          {"Pa Pb Pc Pd Da Cb", true, 2, 0, "patches="},
+		"of many keys, all of a PUT":             {"Pa Pb Pc Pd Pe Pf Ca Cb Cc Cd Ce Cf Da Db Dc", false, 2, 0, ""},
+		"of many keys, some of nothing":          {"Pa Pb Pc Pd Pe Pf Cu Cv Cw Cx Cy Cz", false, 2, 0, "patches=6 deletes=0 matching=0"},
+		"before there are many keys":             {"Cu Cv Cw Cx Cy Cz Pa Pb Pc Pd Pe Pf", false, 2, 0, "patches=1 deletes=0 matching=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -727,7 +727,7 @@ func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 
 // TestTombstonesInSnapshots draws a topic whose records have keys, which may differ from
 // the snapshot's keys. A tombstone deletes the PUTs under its record's key, unless it
-// identifies its entity itself about; however few keys are held in memory.
+// identifies its entity itself, however few keys are held in memory.
 func TestTombstonesInSnapshots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -851,7 +851,7 @@ func TestSnapshotOfATopicWhoseTimesRunBack(t *testing.T) {
 }
 
 // A snapshot is gone with the topic that it is of, and the new topic has its own soon.
-func TestSnapshotsOfATopicThatGoes(t *testing.T) {
+func TestSnapshotsOfADeletedTopic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		topic := newTopic()

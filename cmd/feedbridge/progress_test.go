@@ -19,7 +19,7 @@ func batch(modified time.Time, more bool, pages ...string) feed.Batch {
 	return b
 }
 
-func TestProgressTellsWhatTheFeedIsDoing(t *testing.T) {
+func TestProgressShowsTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &progress{feeds: 1}
 		want := func(line string) {

@@ -51,7 +51,7 @@ func commitAhead(t *testing.T, s *nats.Sink, entities []feed.Entity, to, ahead i
 	return next
 }
 
-func TestWhatWasSentAheadIsNotSentAgain(t *testing.T) {
+func TestEntitiesThatWereSentAheadAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	conn := connect(t, nats.Config{URL: server.URL()})
@@ -71,7 +71,7 @@ func TestWhatWasSentAheadIsNotSentAgain(t *testing.T) {
 
 // A server that takes few batches at a time drops those beyond without a word,
 // and a commit that relies on one fails. Sending ahead must not make that last.
-func TestNothingIsSentAheadForAWhileAfterACommitFailed(t *testing.T) {
+func TestNothingIsSentAheadSoonAfterAFailedCommit(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	s, other := connect(t, nats.Config{URL: server.URL()}).Sink(orders()), connect(t, nats.Config{URL: server.URL()}).Sink(orders())

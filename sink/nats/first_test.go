@@ -31,7 +31,7 @@ func move(t *testing.T, s *nats.Sink, to int) {
 // Checkpoints take sequences, too, so a topic may begin anywhere in its stream. Missing
 // sequences before it are no loss as long as its first entity exists. Otherwise they are,
 // whatever the limits are now.
-func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
+func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 	t.Parallel()
 	type topic struct {
 		s    *nats.Sink
@@ -82,18 +82,18 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, 0},
-		"a person has moved the place before it": {func(t *testing.T, b topic) {
+		"a person has moved the checkpoint before it": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			move(t, b.s, 0)
 			resume(t, b.s)
 			commit(t, b.s, 0, 3)
 		}, 0},
-		"a person has set the place in the beginning": {func(t *testing.T, b topic) {
+		"a person has set the checkpoint at the beginning": {func(t *testing.T, b topic) {
 			move(t, b.s, 0)
 			resume(t, b.s)
 			commit(t, b.s, 0, 3)
 		}, 0},
-		"a person has moved the place behind it": {func(t *testing.T, b topic) {
+		"a person has moved the checkpoint after it": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			commit(t, b.s, 0, 3)
 			move(t, b.s, 0)
@@ -191,7 +191,7 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 			commit(t, b.s, 0, 3)
 			purged(t, b, 3)
 		}, 3},
-		"there was one that no checkpoint knows of, and a person has moved the place": {func(t *testing.T, b topic) {
+		"there was one without a checkpoint, and a person has moved the checkpoint": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			publish(t, b.js, "shop.orders", "x")
 			move(t, b.s, 0) // 3
@@ -276,7 +276,7 @@ func TestLogOfTwoTopicsInOneStream(t *testing.T) {
 
 // A copy that has seen messages reports their deletion by a limit, also where a later copy
 // cannot detect it: messages of other programs do not show which of them was the first.
-func TestLogRemembersWhatWasTaken(t *testing.T) {
+func TestLogRemembersDeletedMessages(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	js := admin(t, server.URL())
@@ -363,7 +363,7 @@ func TestLogOfAMirrorOfATopic(t *testing.T) {
 	}
 }
 
-func TestLogRemembersThatAllWasTaken(t *testing.T) {
+func TestLogRemembersThatAllMessagesWereDeleted(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	js := admin(t, server.URL())

@@ -121,7 +121,7 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	}
 }
 
-func TestLogTellsWhetherLimitsHaveTakenMessages(t *testing.T) {
+func TestLogReportsMessagesDeletedByLimits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		limit func(*jetstream.StreamConfig)
@@ -153,7 +153,7 @@ func TestLogTellsWhetherLimitsHaveTakenMessages(t *testing.T) {
 
 // Messages of other subjects that limits have deleted are no loss, and no page disappears
 // with them.
-func TestLimitsTakeOthersMessages(t *testing.T) {
+func TestLimitsDeleteMessagesOfOtherSubjects(t *testing.T) {
 	t.Parallel()
 	never := natsgo.Header{"Nats-TTL": {"never"}}
 	for name, test := range map[string]struct {
@@ -163,10 +163,10 @@ func TestLimitsTakeOthersMessages(t *testing.T) {
 		first    uint64
 	}{
 		"some of others' in front of ours": {jetstream.StreamConfig{Subjects: []string{"orders", "carts"}, MaxMsgs: 6}, "ccccccoco", nil, 4},
-		"what never expires stays in front of what does": {
+		"messages that never expire are before messages that do": {
 			jetstream.StreamConfig{Subjects: []string{"orders", "carts"}, MaxAge: time.Hour, AllowMsgTTL: true}, "occooo", jetstream.WithPurgeKeep(2), 5,
 		},
-		"nobody says that ours in front was the first": {
+		"it is unknown whether our oldest message was the first": {
 			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}}, "_ooo", jetstream.WithPurgeSequence(2), 2,
 		},
 		"checkpoints in the beginning, which is no 1": {
@@ -214,7 +214,7 @@ func TestLimitsTakeOthersMessages(t *testing.T) {
 
 // Messages that a person deletes from the front of a stream are gone like those that limits
 // delete.
-func TestLogTellsWhatWasTakenByHand(t *testing.T) {
+func TestLogReportsMessagesDeletedByHand(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		stream jetstream.StreamConfig

@@ -55,7 +55,7 @@ func starts(t *testing.T, url string) (next func() []uint64) {
 	}
 }
 
-func TestWhatIsReadOfATopic(t *testing.T) {
+func TestReadsOfATopicWithMarks(t *testing.T) {
 	t.Parallel()
 	marked := func(from, n int) []feed.Entity {
 		entities := sinktest.Entities(from, n)

@@ -115,7 +115,7 @@ func TestCredentialsFile(t *testing.T) {
 	}{
 		"of the account":                {credentials(t, shop, asIs), ""},
 		"expired":                       {credentials(t, shop, expired), refused},
-		"of an account of nobody":       {credentials(t, stranger, asIs), refused},
+		"of an unknown account":         {credentials(t, stranger, asIs), refused},
 		"of an account with no streams": {credentials(t, small, asIs), "JetStream is off for this account on NATS at " + s.ClientURL()},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -197,7 +197,7 @@ func TestLostTailIsFilledWithOtherEntities(t *testing.T) {
 	other := r.open()
 	resume(t, other)
 	cp := sinktest.At(20)
-	cp.Cursor = []byte("another place")
+	cp.Cursor = []byte("another position")
 	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), cp); err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestCheckpointThatWasSeenIsGone(t *testing.T) {
 	}{
 		"a shared stream was purged":                                      {shared, seeByCommit, purgeAll},
 		"a shared stream was purged after another copy had written to it": {shared, seeByResume, purgeAll},
-		"a stream was deleted and created anew": {alone, seeByCommit, func(t *testing.T, js jetstream.JetStream) {
+		"a stream was deleted and created again": {alone, seeByCommit, func(t *testing.T, js jetstream.JetStream) {
 			if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
 				t.Fatal(err)
 			}

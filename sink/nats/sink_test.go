@@ -138,10 +138,10 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 		shared bool
 		opts   []jetstream.StreamPurgeOpt
 	}{
-		"the stream":                   {},
-		"the subject":                  {opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
-		"the subject, others keep on":  {shared: true, opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
-		"the stream, as others see it": {shared: true},
+		"the stream":  {},
+		"the subject": {opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
+		"the subject, while other subjects keep messages": {shared: true, opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
+		"the stream, with other subjects":                 {shared: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -260,7 +260,7 @@ func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
-func TestNewSinkReadsTheWindowAlone(t *testing.T) {
+func TestNewSinkReadsOnlyTheWindow(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	js := admin(t, server.URL())
@@ -386,7 +386,7 @@ func TestCommitOfMoreThanABatchTakes(t *testing.T) {
 // A person purges the topic while a sink knows its IDs, something new is
 // published, and the person starts the feed over: the deleted entities are published again,
 // though the checkpoint counts on and the stream's first message is old.
-func TestIDsAreForgottenWhenAPersonMovesThePlace(t *testing.T) {
+func TestIDsAreDroppedWhenTheCheckpointIsMoved(t *testing.T) {
 	t.Parallel()
 	s, js, more := open(t, orders())
 	resume(t, s)

@@ -200,7 +200,7 @@ func TestPartReaderRefuses(t *testing.T) {
 	})
 }
 
-func TestPartReaderTellsTruncation(t *testing.T) {
+func TestPartReaderDetectsTruncation(t *testing.T) {
 	t.Parallel()
 	const first = "--b\r\nA: 1\r\n\r\nfirst\r\n"
 	tests := []struct {
