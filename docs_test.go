@@ -138,7 +138,7 @@ func sources(t *testing.T, tests bool) map[string]*ast.File {
 	return files
 }
 
-// text is what an expression of literals and their sums says.
+// text returns the value of an expression of string literals and their sums.
 func text(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -15,9 +15,9 @@ import (
 
 const module = "github.com/feedbridge/feedbridge"
 
-// layers says what each package of the module may import of the module. A
-// package that is not here is an error: whoever adds one decides where it
-// stands. The picture has no arrow up.
+// layers lists the packages of the module that each package may import. A package that is
+// not here is an error: whoever adds one decides where it stands. The picture has no arrow
+// up.
 var layers = map[string][]string{
 	"examples/consumers/go/nats":  {},
 	"examples/consumers/go/kafka": {},

@@ -38,7 +38,7 @@ import (
 type Options struct {
 	// Version is the version of the program.
 	Version string
-	// Started is when the process started.
+	// Started holds the time when the process started.
 	Started time.Time
 	// Writer names this copy, as its checkpoints do.
 	Writer string
@@ -46,9 +46,9 @@ type Options struct {
 	Buses []Bus
 	// Log gets the errors of the server itself.
 	Log *slog.Logger
-	// Connections is how many clients may be connected at a time. For one more, the
-	// client that has been idle or slow for longest is disconnected, once it has been
-	// so for 250ms. Default 64.
+	// Connections limits the number of clients connected at a time. For one more, the
+	// client that has been idle or slow for longest is disconnected, once it has been so
+	// for 250ms. Default 64.
 	Connections int
 	// Redact hides the secrets of URLs in all answers. Nil means one that
 	// knows the usual names of parameters.
@@ -173,8 +173,8 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, v any) {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
-		s.opts.Log.Error("cannot put the status into JSON", "error", err)
-		http.Error(w, "cannot put the status into JSON: "+err.Error(), http.StatusInternalServerError)
+		s.opts.Log.Error("cannot encode the status as JSON", "error", err)
+		http.Error(w, "cannot encode the status as JSON: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

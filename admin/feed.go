@@ -28,8 +28,8 @@ type FeedOptions struct {
 	Bus, Topic string
 	// Every is the wait between polls that find nothing new.
 	Every time.Duration
-	// Freshness is how long ago the feed may have been copied to its end, or
-	// some way towards it, for the process to be ready.
+	// Freshness limits the time since the feed was last copied to its end, or made progress
+	// towards it. After that time the process is not ready.
 	Freshness time.Duration
 	// Describe puts a checkpoint into words: the format of the feed, as far as it
 	// is known by then, and the place of the cursor, in what JSON can hold. It

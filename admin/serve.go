@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// grace is how long requests may continue after the end of Serve's context.
+	// grace limits how long requests may continue after the end of Serve's context.
 	grace = 3 * time.Second
-	// patience is how long a client may keep the server waiting while others wait
-	// for its connection. It is short because probes wait for no more than a second
-	// or so, and clients are near.
+	// patience limits how long a client may keep the server waiting while others wait for
+	// its connection. It is short because probes wait for no more than a second or so, and
+	// clients are near.
 	patience = 250 * time.Millisecond
 )
 

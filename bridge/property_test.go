@@ -20,7 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// history is what happens to the copies of a bridge and their bus, drawn before
+// history is the sequence of events for the copies of a bridge and their bus, drawn before
 // it happens.
 type history struct {
 	seed     uint64
@@ -92,7 +92,7 @@ const (
 	calm    = 15 * time.Minute // how long there is to recover
 )
 
-// outcome is how a history ends.
+// outcome is the end of a history.
 type outcome struct {
 	// lost reports that the topic has lost something, and left has the entities that remained.
 	lost bool
@@ -220,7 +220,7 @@ func (h history) check(topic *sinktest.Memory, end outcome) error {
 	return topic.Err()
 }
 
-// id is that of the feed's entity number i.
+// id returns the ID of the feed's entity number i.
 func (h history) id(i int) string {
 	if h.repeats && i%3 == 2 {
 		i -= 1 + i*7%min(i, 60)

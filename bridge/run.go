@@ -345,7 +345,7 @@ func (b *Bridge) waitForTurn(ctx context.Context, lost error) (err error) {
 	seen := b.last
 	for first := true; ; first = false {
 		if first {
-			b.Log.Info("someone else has committed to the topic; standing by", "error", lost)
+			b.Log.Info("another copy has committed to the topic; standing by", "error", lost)
 		}
 		if err := b.waitIn(ctx, Status{State: Standby, Err: lost}, wait); err != nil {
 			return err

@@ -74,7 +74,7 @@ func (v *validator) checkBuses() {
 		case bus.Kafka != nil:
 			v.reportAll(joinPath(path, "kafka"), bus.Kafka.Validate())
 		case embedded != "":
-			v.addError(joinPath(path, "embedded"), fmt.Sprintf("the bus %s is embedded already; there can be only one such", embedded))
+			v.addError(joinPath(path, "embedded"), fmt.Sprintf("the bus %s is embedded already; only one bus can be embedded", embedded))
 		default:
 			embedded = name
 			v.checkListen(joinPath(path, "embedded.listen"), bus.Embedded.Listen, "")

@@ -44,7 +44,8 @@ type Config struct {
 	// logs, errors, /status and the header Feedbridge-Page, beside those of
 	// [safetext.Parameters].
 	SecretParameters []string `yaml:"secret_parameters"`
-	// Grace is how long a stop may take before it is cut short. Default 30s.
+	// Grace limits the time for a graceful stop. Then the process ends at once. Default
+	// 30s.
 	Grace     time.Duration `yaml:"grace"`
 	ReadAhead ReadAhead     `yaml:"read_ahead"`
 	// Buses are by name. Default: one called embedded, of that kind.
@@ -68,10 +69,10 @@ type Log struct {
 // ReadAhead bounds the memory for entities that were read and are not published yet. Each
 // feed has one batch of up to 1 MiB besides, or one larger entity.
 type ReadAhead struct {
-	// Total is how many bytes all feeds together may hold. Default 64 MiB.
+	// Total limits the bytes that all feeds together hold. Default 64 MiB.
 	Total int64 `yaml:"total"`
-	// Feed is how many bytes of them one feed may hold, while it has a backlog. Half of
-	// it is the size of its commits at most. Default 8 MiB.
+	// Feed limits the bytes that one feed with a backlog holds. A commit has at most half
+	// of that. Default 8 MiB.
 	Feed int64 `yaml:"feed"`
 }
 
@@ -111,8 +112,8 @@ type Feed struct {
 	// Every is the wait between polls that find nothing new: at least 100ms.
 	// Default 10s.
 	Every time.Duration `yaml:"every"`
-	// Start is where reading starts when the topic has no checkpoint. Only
-	// datareplication feeds have one with an ID. Default beginning.
+	// Start selects the first entity to read when the topic has no checkpoint. Only
+	// datareplication feeds can start at an ID. Default beginning.
 	Start datareplication.Start `yaml:"start"`
 	// Gap selects the action when the feed no longer has the position that was
 	// reached. Default halt.

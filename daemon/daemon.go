@@ -21,8 +21,8 @@ import (
 
 // Options are the parameters of a daemon besides its configuration.
 type Options struct {
-	// Version is that of the program. It is logged, part of /status, /metrics and the
-	// User-Agent.
+	// Version holds the version of the program. It is logged, and is part of /status,
+	// /metrics and the User-Agent.
 	Version string
 	// Log is required.
 	Log *slog.Logger
@@ -176,6 +176,6 @@ func (d *daemon) waitForWork(ctx context.Context, work *errgroup.Group) error {
 		d.log.Info("stopped")
 		return err
 	case <-timer.C:
-		return fmt.Errorf("stopped without waiting any longer: a commit was still under way after the grace time of %v; the next start reads whether it took place", d.cfg.Grace)
+		return fmt.Errorf("stopped without waiting any longer: a commit was still in flight after the grace time of %v; the next start finds out whether it was stored", d.cfg.Grace)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
-// patience is how long a test waits for what should take a moment.
+// patience limits how long a test waits for something that should take a moment.
 const patience = 30 * time.Second
 
 // load returns the configuration of a daemon with an embedded bus in dir that copies the feed

@@ -21,7 +21,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// readAhead is how much a feed may read ahead: its own bound in bytes, and the budget that
+// readAhead limits how much a feed reads ahead: its own limit in bytes, and the budget that
 // all feeds share.
 type readAhead struct {
 	feed   int

@@ -23,13 +23,13 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// batchEntities is how many entities of a page are read at once, so that a commit
-// to any bus can take them.
+// batchEntities limits the entities of a batch, so that one commit to any bus can take
+// them.
 const batchEntities = nats.MaxEntities
 
 // SourceOptions are the options of the sources of a feed. Only IDs is required.
 type SourceOptions struct {
-	// Version is that of the program, for the User-Agent.
+	// Version holds the version of the program, for the User-Agent.
 	Version string
 	// IDs are those that the topic holds. Sources of Atom and RSS compare with them.
 	IDs *sink.IDs
@@ -119,7 +119,7 @@ func (s *Sources) newSource(kind string) (sink.Source, error) {
 		}
 		return syndication.New(cfg, s.client, s.opts.IDs, s.log), nil
 	}
-	return nil, feed.Permanent(fmt.Errorf("the checkpoint was made by a source of the kind %q, which this version of feedbridge does not have; run a newer one", kind))
+	return nil, feed.Permanent(fmt.Errorf("the checkpoint was made by a source of the kind %q, which this version of feedbridge does not have; run a newer version", kind))
 }
 
 func (s *Sources) datareplication() *datareplication.Source {
@@ -144,9 +144,9 @@ func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
 	return format, nil
 }
 
-// Describe returns the format of the feed, as far as it is known, and the place of
-// a checkpoint's cursor in it, as JSON can hold it. The checkpoint need not say of what kind
-// it is if a source has been opened. It may be called concurrently.
+// Describe returns the format of the feed, if it is known, and the position of the
+// checkpoint's cursor, as a value for JSON. The checkpoint may lack the format if a source
+// has been opened. It may be called concurrently.
 func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) {
 	s.mu.Lock()
 	format, kind := cmp.Or(string(s.found), string(s.feed.Format)), cmp.Or(cp.Source, s.kind)

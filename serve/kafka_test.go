@@ -85,8 +85,8 @@ func TestTopicOfKafka(t *testing.T) {
 	}
 }
 
-// A tombstone says by its record's key alone what it deletes. A snapshot does not have
-// that, and readers of the feed are told.
+// Only the record key shows which record a tombstone deletes. A snapshot does not have the
+// key. Readers of the feed get it in Message-Key.
 func TestTombstonesOfKafka(t *testing.T) {
 	t.Parallel()
 	cluster, conn := startKafka(t)
@@ -126,7 +126,7 @@ func TestTombstonesOfKafka(t *testing.T) {
 			"header:Message-Key",
 			"\xff3 \xff4", "%00a b %00a b c z",
 		},
-		"what comes behind it": {
+		"messages after it": {
 			[]kgo.Record{record("a", `{"id":"a"}`), record("a", ""), record("a", `{"id":"a","n":2}`)},
 			"/id",
 			`{"id":"a","n":2}`, "a a a z",
@@ -147,8 +147,8 @@ func TestTombstonesOfKafka(t *testing.T) {
 			wantState(t, conn.Log(topic, 0), test.key, test.want, test.names)
 		})
 	}
-	// What feedbridge writes says by its own headers what it is, but its tombstones
-	// have lost their bodies.
+	// The headers of feedbridge's messages identify the entity, but its tombstones have no
+	// bodies.
 	t.Run("of feedbridge's own", func(t *testing.T) {
 		t.Parallel()
 		sink := conn.Sink(kafka.Topic{Feed: "orders", Name: "orders", Key: "/id", Options: kafka.Options{Create: true, Partitions: 1, Delete: kafka.DeleteTombstone, MissingKey: kafka.KeyStop}})
@@ -161,7 +161,7 @@ func TestTombstonesOfKafka(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// They are of this second: so is the snapshot's end.
+		// They have the time of this second, as the snapshot's end has.
 		last := record("z", "in the last second")
 		last.Topic, last.Timestamp = "orders", time.Now().Add(time.Second)
 		if err := client.ProduceSync(t.Context(), &last).FirstErr(); err != nil {
@@ -202,7 +202,7 @@ func wantState(t *testing.T, log Log, key kafka.Key, bodies, names string) {
 	if got != bodies {
 		t.Errorf("the snapshot has %q, want %q", got, bodies)
 	}
-	// Nobody can mend a tombstone of what was never PUT.
+	// A tombstone without a PUT cannot be matched with anything.
 	if view, err := f.View(t.Context()); err != nil || view.Unmatched != 0 {
 		t.Errorf("got %+v, %v", view, err)
 	}
@@ -226,8 +226,8 @@ func wantState(t *testing.T, log Log, key kafka.Key, bodies, names string) {
 	}
 }
 
-// stateOfTombstones returns what a snapshot has of a topic that our sink wrote with
-// tombstones: order-1 and order-2 of a customer were put, and order-1 deleted.
+// stateOfTombstones returns the snapshot of a topic that our sink wrote with tombstones:
+// order-1 and order-2 of a customer were put, and order-1 deleted.
 func stateOfTombstones(t *testing.T, snapshotKey, topicKey kafka.Key, versions bool) string {
 	t.Helper()
 	cluster, conn := startKafka(t)

@@ -22,10 +22,10 @@ const (
 	// maxWait bounds a Retry-After, so that a typing error does not stop a feed for
 	// good.
 	maxWait = time.Hour
-	// maxExcerpt is how much of an error's body is shown, in characters. More is
+	// maxExcerpt limits the part of an error's body that is shown, in characters. More is
 	// read, so that no secret is cut in half before it is masked.
 	maxExcerpt = 200
-	// readExcerpt is how much is read for it.
+	// readExcerpt limits the part that is read for it, in bytes.
 	readExcerpt = 4 << 10
 )
 

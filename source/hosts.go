@@ -57,10 +57,10 @@ func (h *Hosts) checkPause(ctx context.Context, host string, perSecond float64) 
 	h.mu.Unlock()
 
 	if left > 0 {
-		return feed.RetryAfter(fmt.Errorf("not asked: %s wants no requests for another %v (Retry-After)", host, left.Round(100*time.Millisecond)), left)
+		return feed.RetryAfter(fmt.Errorf("not requested: %s asked to wait another %v (Retry-After)", host, left.Round(100*time.Millisecond)), left)
 	}
 	if err := limiter.Wait(ctx); err != nil {
-		return fmt.Errorf("waiting for a turn within %v requests a second (limits.rate): %w", perSecond, err)
+		return fmt.Errorf("waiting for the rate limit of %v requests a second (limits.rate): %w", perSecond, err)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func TestPause(t *testing.T) {
 
 		time.Sleep(20 * time.Second)
 		_, _, err = get(t, two, "http://SHOP.example.com:80/other")
-		wantError(t, err, false, "GET http://SHOP.example.com:80/other: not asked: shop.example.com:80 wants no requests for another 40s")
+		wantError(t, err, false, "GET http://SHOP.example.com:80/other: not requested: shop.example.com:80 asked to wait another 40s")
 		wantWait(t, err, 40*time.Second)
 		if n := asked.Load(); n != 2 {
 			t.Errorf("case 85: the host was asked during its pause")
@@ -129,7 +129,7 @@ func TestShorterPauseEndsNoLongerOne(t *testing.T) {
 		wantWait(t, <-late, time.Second)
 		time.Sleep(10 * time.Second)
 		_, _, err = get(t, c, feedURL)
-		wantError(t, err, false, "not asked: shop.example.com:80 wants no requests")
+		wantError(t, err, false, "not requested: shop.example.com:80 asked to wait")
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 // newTokens returns the tokens of auth.oauth2.
 func newTokens(cfg Config, transport http.RoundTripper) *credential.Tokens {
 	settings := cfg.Auth.OAuth2
-	late := &timeoutError{"no token came", cfg.Timeouts.Connect + cfg.Timeouts.Header, "timeouts.connect and timeouts.header", "check auth.oauth2.token_url, and the firewalls on the way"}
+	late := &timeoutError{"no token arrived", cfg.Timeouts.Connect + cfg.Timeouts.Header, "timeouts.connect and timeouts.header", "check auth.oauth2.token_url, and the firewalls on the way"}
 	return credential.NewTokens(credential.ClientCredentials{
 		TokenURL: settings.TokenURL, ClientID: settings.ClientID, Scopes: settings.Scopes,
 		Secret: func() (credential.Secret, error) {

@@ -19,19 +19,23 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
+// checkpointSetCommand returns the command "checkpoint set", which moves the cursor of a feed.
 func checkpointSetCommand(a *app) *cobra.Command {
 	var yes bool
 	cmd := a.configurable(&cobra.Command{
 		Use:   "set FEED POSITION",
-		Short: "Move the position of a feed",
-		Long: `Set makes reading go on at POSITION: beginning, now,
-2026-01-01T00:00:00Z, in datareplication feeds id:<content-id>@<time> (behind
-that entity) or snapshot:<url of its index>, or the cursor that 'checkpoint show
---json' has printed. It shows what will happen and asks, unless --yes is given.
+		Short: "Set the position of a feed",
+		Long: `Set sets the position from which a feed is read. POSITION is one of
+  beginning, now, or a time such as 2026-01-01T00:00:00Z
+  id:<content-id>@<time>      after that entity; only in datareplication feeds
+  snapshot:<url of its index> a snapshot; only in datareplication feeds
+  a cursor from the output of 'checkpoint show --json'
+The command shows the effect and asks, unless --yes is given.
 
-Moving back publishes nothing twice as far as the topic's newest IDs reach
-(dedupe_window), and in Atom and RSS nothing that the topic has as it is now;
-moving forward leaves entities out of the topic for good.`,
+After a move back, entities that the topic has are not published again: in Atom
+and RSS all that are unchanged, in datareplication feeds those among the newest
+dedupe_window entities. After a move forward, the skipped entities are never
+published.`,
 		Example:           `  feedbridge checkpoint set -c feedbridge.yaml orders 2026-01-01T00:00:00Z`,
 		Args:              exactArgs("FEED", "POSITION"),
 		ValidArgsFunction: a.completeFeeds,
@@ -46,14 +50,14 @@ moving forward leaves entities out of the topic for good.`,
 	return cmd
 }
 
+// checkpointResetCommand returns the command "checkpoint reset", which moves the cursor of a feed to its configured start.
 func checkpointResetCommand(a *app) *cobra.Command {
 	var yes bool
 	cmd := a.configurable(&cobra.Command{
 		Use:   "reset FEED",
-		Short: "Forget the position of a feed, so that it is read from its configured start",
-		Long: `Reset makes reading go on at the start that is configured for the feed. The
-topic keeps what it holds. It shows what will happen and asks, unless --yes is
-given.`,
+		Short: "Set the position of a feed to its configured start",
+		Long: `Reset sets the position of a feed to its configured start. The topic keeps its
+messages. The command shows the effect and asks, unless --yes is given.`,
 		Args:              exactArgs("FEED"),
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,7 +124,7 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 	return p.err
 }
 
-// overwriteFor is how long overwrite retries while a daemon publishes at the same time.
+// overwriteFor limits how long overwrite retries while a daemon publishes at the same time.
 const overwriteFor = time.Minute
 
 // overwrite stores what next returns for the checkpoint. It retries if a daemon commits at

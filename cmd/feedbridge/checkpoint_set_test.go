@@ -28,7 +28,7 @@ func (f asked) Read(p []byte) (int, error) {
 }
 
 // A daemon publishes while the command waits for the answer. These entities count.
-func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
+func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(t *testing.T) (daemon bridge.Sink, environ []string){
 		"NATS": func(t *testing.T) (bridge.Sink, []string) {
@@ -98,7 +98,7 @@ func (b *busy) Overwrite(_ context.Context, next func(checkpoint.Checkpoint) che
 	return nil
 }
 
-func TestPlaceIsMovedBesideABusyDaemon(t *testing.T) {
+func TestCheckpointIsMovedBesideABusyDaemon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

@@ -12,11 +12,12 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
+// checkpointShowCommand returns the command "checkpoint show", which prints the checkpoints of feeds.
 func checkpointShowCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := a.configurable(&cobra.Command{
 		Use:               "show FEED",
-		Short:             "Show how far a feed has been published",
+		Short:             "Show the stored position of a feed",
 		Args:              exactArgs("FEED"),
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {

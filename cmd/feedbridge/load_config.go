@@ -18,7 +18,7 @@ import (
 // configurable adds the flag that names the configuration file to a command.
 func (a *app) configurable(cmd *cobra.Command) *cobra.Command {
 	const flag = "config"
-	cmd.Flags().StringVarP(&a.file, flag, "c", a.getenv("FEEDBRIDGE_CONFIG"), "the configuration `FILE`, also $FEEDBRIDGE_CONFIG; beside it,\nFEEDBRIDGE_... variables set any key")
+	cmd.Flags().StringVarP(&a.file, flag, "c", a.getenv("FEEDBRIDGE_CONFIG"), "the configuration `FILE`; default $FEEDBRIDGE_CONFIG.\nVariables FEEDBRIDGE_... can set any key")
 	_ = cmd.MarkFlagFilename(flag, "yaml", "yml") // the flag is there
 	cmd.Flags().StringArrayVar(&a.set, "set", nil, "set a `KEY=VALUE` of the configuration, such as\nfeeds.orders.every=30s; may be repeated")
 	return cmd

@@ -17,7 +17,7 @@ const (
 	// Waits between tries double from the first to the second.
 	minRetry = 500 * time.Millisecond
 	maxRetry = 15 * time.Second
-	// firstLimit is for how long is retried before anything has succeeded: nothing
+	// firstLimit limits the retries before the first success. It is short because nothing
 	// would be lost, and the address may be misspelt.
 	firstLimit = 5 * time.Second
 )

@@ -8,17 +8,18 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 )
 
+// runCommand returns the command "run", which runs the daemon.
 func runCommand(a *app) *cobra.Command {
 	var topic string
 	cmd := a.configurable(&cobra.Command{
 		Use:   "run [URL]",
 		Short: "Copy feeds until stopped",
 		Long: `Run copies every configured feed to its topic until it is stopped. SIGTERM or
-Ctrl-C lets the commits in flight finish; a second one does not.
+Ctrl-C stops reading and waits for the commits in flight; a second one does not wait.
 
-With a URL and nothing else, that feed goes into an embedded JetStream server,
-which keeps its data in ./feedbridge-data and listens on 127.0.0.1:4222. Its
-topic has a name made from the URL, or the name that --topic gives.`,
+With only a URL, that feed is copied to a NATS server inside feedbridge, which
+stores its data in ./feedbridge-data and listens on 127.0.0.1:4222. Its topic has
+a name made from the URL, or the name that --topic gives.`,
 		Example: `  feedbridge run https://shop.example.com/feed/latest
   feedbridge run --topic orders https://shop.example.com/feed/latest
   feedbridge run -c feedbridge.yaml

@@ -16,6 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
+// tailCommand returns the command "tail", which prints the entities of a feed.
 func tailCommand(a *app) *cobra.Command {
 	var (
 		from   startFlag
@@ -26,9 +27,9 @@ func tailCommand(a *app) *cobra.Command {
 	cmd := a.configurable(&cobra.Command{
 		Use:   "tail URL|FEED | tail --topic TOPIC",
 		Short: "Print a feed's entities, or a topic's messages, as JSON lines",
-		Long: `Tail prints the entities of a feed, one JSON object a line, up to the end that
-the feed has now. It publishes nothing and stores nothing. FEED is the name of a
-feed in the configuration, whose headers and credentials are used then.
+		Long: `Tail prints the entities of a feed, one JSON object per line, up to the present
+end of the feed. It publishes nothing and stores nothing. FEED is the name of a
+feed in the configuration; its headers and credentials are used.
 
 With --topic it prints the messages of a topic on a bus of the configuration in
 the same form, with their positions and the time at which the bus stored them.`,
@@ -70,7 +71,7 @@ the same form, with their positions and the time at which the bus stored them.`,
 	format.addTo(cmd)
 	cmd.Flags().BoolVarP(&topic.follow, "follow", "f", false, "continue at the end, and poll for more")
 	cmd.Flags().DurationVar(&topic.every, "every", 0, "with --follow, the time between polls; default the feed's own,\nand 1s of a topic")
-	cmd.Flags().VarP(&limit, "limit", "n", "print that many entities at most")
+	cmd.Flags().VarP(&limit, "limit", "n", "print at most that many entities")
 	cmd.Flags().StringVar(&topic.topic, "topic", "", "print the messages of this `TOPIC`")
 	cmd.Flags().StringVar(&topic.bus, "bus", "", "the `BUS` of the topic; default the only one that is configured")
 	cmd.Flags().IntVar(&topic.partition, "partition", -1, "one `PARTITION` of a Kafka topic; default all, one after the other")

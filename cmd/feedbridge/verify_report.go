@@ -13,7 +13,7 @@ import (
 type comparison struct {
 	Streams [2]string `json:"streams"`
 	Error   string    `json:"error,omitempty"`
-	// Window is how far ahead a moved entity was searched for, in entities.
+	// Window holds the number of entities ahead that were searched for a moved entity.
 	Window int    `json:"window"`
 	Took   string `json:"took"`
 	verify.Summary
@@ -32,7 +32,7 @@ func (r *comparison) addRemarks(streams []stream) {
 		}
 	}
 	only := func(n int) bool { return n > 0 && n == r.Missing+r.Extra+r.Reordered+r.Different }
-	short := "%s is the same as far as it goes, and %d short. If something was published meanwhile, or is still being copied, compare again."
+	short := "%s is shorter by %d, and otherwise the same. If something was published meanwhile, or is still being copied, compare again."
 	if !r.Complete {
 		short = strings.Replace(short, "%d", "at least %d", 1)
 	}

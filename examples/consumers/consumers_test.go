@@ -26,7 +26,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
-// patience is for a machine that is busy. Nothing is measured by it.
+// patience limits waits on a busy machine. Nothing is measured by it.
 const patience = 2 * time.Minute
 
 // A consumer is one example. The tools that it needs, apart from Go, are looked for by
@@ -140,7 +140,7 @@ func lines(entities []feed.Entity) []string {
 	return all
 }
 
-// A topic is what a feed is published to.
+// A topic is the destination of a feed.
 type topic struct {
 	t     *testing.T
 	sink  bridge.Sink

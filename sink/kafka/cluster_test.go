@@ -219,7 +219,7 @@ var nextPort atomic.Int64
 
 func init() { nextPort.Store(15_000 + rand.Int64N(4_000)) }
 
-// freePort is for a broker that is away for a time.
+// freePort returns a port for a broker that is stopped for a time.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {

@@ -307,7 +307,7 @@ func TestConnectIsCancelled(t *testing.T) {
 	}
 }
 
-// The address is that of another kind of server.
+// The address belongs to another kind of server.
 func TestServerIsNoBroker(t *testing.T) {
 	t.Parallel()
 	for greeting, want := range map[string]string{

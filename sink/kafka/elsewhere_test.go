@@ -162,7 +162,8 @@ func TestCommitBeginsDuringALook(t *testing.T) {
 	wantFeed(t, idle, 4)
 }
 
-// tell makes the cluster answer with f's state of a transactional id, unless f returns nil.
+// tell makes the cluster answer with the state of a transactional ID that f returns, unless
+// f returns nil.
 func tell(c *kfake.Cluster, f func(id string) *kadm.DescribedTransaction) {
 	c.ControlKey(int16(kmsg.DescribeTransactions), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()

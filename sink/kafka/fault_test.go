@@ -23,7 +23,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// transactionalID is that of orders.
+// transactionalID is the transactional ID of the topic orders.
 const transactionalID = "feedbridge.shop.orders/orders"
 
 func TestAnswerToACommitIsLostOnce(t *testing.T) {
@@ -468,7 +468,7 @@ func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 	wantFeed(t, other, 5)
 }
 
-// takes is for requests that initialize a transactional id.
+// takes reports whether a request initializes a transactional ID.
 func takes(id string) func(kmsg.Request) bool {
 	return func(r kmsg.Request) bool { return *r.(*kmsg.InitProducerIDRequest).TransactionalID == id }
 }

@@ -423,9 +423,9 @@ func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
 	}
 }
 
-// A page takes from the cluster about what it needs, however well it compresses. Sequential
-// readers get their pages from larger fetches, and no record is fetched twice, even if a reader
-// looks behind the page and stops.
+// A page fetches about as much as it needs from the cluster, however well it compresses.
+// Sequential readers get their pages from larger fetches, and no record is fetched twice, even
+// if a reader looks behind the page and stops.
 func TestPagesAreFetchedOnce(t *testing.T) {
 	t.Parallel()
 	const batches, size, page = 60, 90, 30

@@ -104,7 +104,7 @@ func TestTopicHasLostMessages(t *testing.T) {
 }
 
 // The topic loses its newest messages while a copy is between two commits, or between Resume and
-// its first commit. What the copy would write next must not hide that.
+// its first commit. The next commit of the copy must not hide that.
 func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ first, late bool }{
@@ -366,7 +366,7 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 				resume(t, other)
 				commit(t, other, 2, n)
 			}
-			// A commit that waited for what is lost would end with its timeout instead.
+			// A commit that waited for the lost records would end with its timeout instead.
 			wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5), nil), false, checkpoint.ErrConflict)
 			if cp := resume(t, s); cp.Count != uint64(n) {
 				t.Fatalf("checkpoint %+v, want that of %d entities", cp, n)

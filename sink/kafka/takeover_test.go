@@ -244,7 +244,7 @@ func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// writes is for requests that write to a topic.
+// writes reports whether a request writes to a topic.
 func writes(c *kfake.Cluster, topic string) func(kmsg.Request) bool {
 	id := c.TopicInfo(topic).TopicID
 	return func(r kmsg.Request) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// sent returns a function that says how many messages were sent to the topic's
-// subject, stored or not.
+// sent returns a function that returns the number of messages sent to the topic's subject,
+// stored or not.
 func sent(t *testing.T, url string) func() int {
 	t.Helper()
 	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
@@ -51,7 +51,7 @@ func commitAhead(t *testing.T, s *nats.Sink, entities []feed.Entity, to, ahead i
 	return next
 }
 
-func TestWhatWasSentAheadIsNotSentAgain(t *testing.T) {
+func TestEntitiesThatWereSentAheadAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	conn := connect(t, nats.Config{URL: server.URL()})
@@ -71,7 +71,7 @@ func TestWhatWasSentAheadIsNotSentAgain(t *testing.T) {
 
 // A server that takes few batches at a time drops those beyond without a word,
 // and a commit that relies on one fails. Sending ahead must not make that last.
-func TestNothingIsSentAheadForAWhileAfterACommitFailed(t *testing.T) {
+func TestNothingIsSentAheadSoonAfterAFailedCommit(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	s, other := connect(t, nats.Config{URL: server.URL()}).Sink(orders()), connect(t, nats.Config{URL: server.URL()}).Sink(orders())
@@ -92,8 +92,8 @@ func TestNothingIsSentAheadForAWhileAfterACommitFailed(t *testing.T) {
 	}
 }
 
-// A server has few batches under way at once, and what is sent ahead is under way
-// for long. With many sinks on one stream nothing is.
+// A server allows few open batches at once, and entities that are sent ahead keep a batch
+// open for long. So with many sinks on one stream nothing is sent ahead.
 func TestManySinksOfOneStreamSendNothingAhead(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
@@ -158,7 +158,7 @@ func TestSentAheadAfterTheCommit(t *testing.T) {
 	for i := range commits {
 		commitAhead(t, s, sinktest.Entities(i*n, n), (i+1)*n, (i+2)*n)
 	}
-	// What is sent on the same connection afterwards arrives afterwards.
+	// Later messages on the same connection arrive later.
 	if err := s.Log().Conn().Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// eventually waits until what is so. Each try has the effect of waiting.
+// eventually waits until is returns true. The error of a timeout has what.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -31,7 +31,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// lastSequence is that of the topic's stream.
+// lastSequence returns the last sequence of the topic's stream.
 func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), "shop_orders")
@@ -100,7 +100,7 @@ func lateCommit(t *testing.T) (late, other *nats.Sink, arrive func()) {
 	wantError(t, <-failed, false, context.Canceled)
 	return late, other, func() {
 		p.release()
-		// What is said on the same connection afterwards arrives afterwards.
+		// Later messages on the same connection arrive later.
 		if err := conn.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -93,7 +93,7 @@ func TestServerCannotWrite(t *testing.T) {
 }
 
 // A server that runs into a limit of the account in the middle of a batch has stored its
-// beginning, without the checkpoint. What is there is known when the feed is read again.
+// beginning, without the checkpoint. Its entities are known when the feed is read again.
 func TestAccountLimitTearsABatch(t *testing.T) {
 	t.Parallel()
 	const first, more = 200, 600

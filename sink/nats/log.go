@@ -206,7 +206,8 @@ type logRead struct {
 	reader   *reader
 	// reused reports that the reader was opened by an earlier Read.
 	reused bool
-	// starving is when the server first had no message, zero if it had one since.
+	// starving holds the time when the server first had no message, zero if it had one
+	// since.
 	starving time.Time
 }
 

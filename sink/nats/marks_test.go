@@ -16,7 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// starts tells where in the stream each reading begins from now on.
+// starts reports the sequence at which each later reading of the stream begins.
 func starts(t *testing.T, url string) (next func() []uint64) {
 	t.Helper()
 	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
@@ -33,7 +33,7 @@ func starts(t *testing.T, url string) (next func() []uint64) {
 	}
 	return func() (all []uint64) {
 		t.Helper()
-		// What was asked before this is here when its answer is.
+		// Earlier requests have arrived when this one is answered.
 		if err := nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func starts(t *testing.T, url string) (next func() []uint64) {
 	}
 }
 
-func TestWhatIsReadOfATopic(t *testing.T) {
+func TestReadsOfATopicWithMarks(t *testing.T) {
 	t.Parallel()
 	marked := func(from, n int) []feed.Entity {
 		entities := sinktest.Entities(from, n)

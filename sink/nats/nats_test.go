@@ -112,7 +112,7 @@ func spanOf(t testing.TB, log *nats.Log) feed.Span {
 	return span
 }
 
-// records returns what a topic has from one position on and before another.
+// records returns the messages of a topic from one position to before another.
 func records(t testing.TB, log *nats.Log, from, to uint64) []feed.Record {
 	t.Helper()
 	var all []feed.Record
@@ -173,8 +173,8 @@ func conform(t *testing.T, url string, replicas int) {
 }
 
 // known waits until every server of a cluster knows that a stream has the
-// topic's subjects; until then a commit fails as if there were none. What it
-// publishes meets the fence.
+// topic's subjects; until then a commit fails as if there were none. Its message is refused
+// by the fence.
 func known(t *testing.T, urls, subject string) {
 	t.Helper()
 	for url := range strings.SplitSeq(urls, ",") {

@@ -138,10 +138,10 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 		shared bool
 		opts   []jetstream.StreamPurgeOpt
 	}{
-		"the stream":                   {},
-		"the subject":                  {opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
-		"the subject, others keep on":  {shared: true, opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
-		"the stream, as others see it": {shared: true},
+		"the stream":  {},
+		"the subject": {opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
+		"the subject, while other subjects keep messages": {shared: true, opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
+		"the stream, with other subjects":                 {shared: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,8 +170,7 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 	}
 }
 
-// share makes the stream of the orders one that carts lie in too, and puts one
-// there.
+// share adds the subject of carts to the stream of the orders, and publishes a cart.
 func share(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	config := fitting()
@@ -261,7 +260,7 @@ func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
-func TestNewSinkReadsTheWindowAlone(t *testing.T) {
+func TestNewSinkReadsOnlyTheWindow(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	js := admin(t, server.URL())
@@ -362,7 +361,7 @@ func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
 		"Operation-Type":  "http-equiv=PUT",
 		"Feedbridge-Feed": "orders",
 		"Feedbridge-Page": "http://feed.example.com/1",
-		"Nats-Msg-Id":     "", // the server would drop what it takes for a duplicate
+		"Nats-Msg-Id":     "", // the server would drop a supposed duplicate
 	} {
 		if got := msg.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -385,9 +384,9 @@ func TestCommitOfMoreThanABatchTakes(t *testing.T) {
 }
 
 // A person purges the topic while a sink knows its IDs, something new is
-// published, and the person starts the feed over: what is gone is published
-// again, though the checkpoint counts on and the stream's first message is old.
-func TestIDsAreForgottenWhenAPersonMovesThePlace(t *testing.T) {
+// published, and the person starts the feed over: the deleted entities are published again,
+// though the checkpoint counts on and the stream's first message is old.
+func TestIDsAreDroppedWhenTheCheckpointIsMoved(t *testing.T) {
 	t.Parallel()
 	s, js, more := open(t, orders())
 	resume(t, s)

@@ -57,7 +57,8 @@ func TestLargestEntityThatFitsIsPublished(t *testing.T) {
 			limit := int(max(test.maxPayload, test.maxMsgSize))
 			n := largest(t, s, 2*limit, withBody(e[0]))
 			// The sequence of a batch has one digit here where Fits allows for
-			// three: what is at the limit must pass, and little is given away.
+			// three: an entity at the limit must pass, and the limit must be almost the
+			// real one.
 			if n > limit || n < limit-600 {
 				t.Errorf("the largest body is %d bytes where messages have %d", n, limit)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// fitting is the configuration of a stream that holds shop.orders alone.
+// fitting is the configuration of a stream that has only shop.orders.
 func fitting() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: "shop_orders", Subjects: []string{"shop.orders", "_feedbridge.shop.orders"},
@@ -39,7 +39,7 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 		},
 		"no purging": {
 			func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true },
-			[]string{"it denies purging, and so roll-ups, for ever; give the feed another stream, without --deny-purge"},
+			[]string{"it denies purging, and so roll-ups, and that cannot be changed; give the feed another stream, without --deny-purge"},
 		},
 		"interest retention": {
 			func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
@@ -71,7 +71,7 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 			func(c *jetstream.StreamConfig) {
 				*c = jetstream.StreamConfig{Name: "shop_orders", Mirror: &jetstream.StreamSource{Name: "elsewhere"}}
 			},
-			[]string{"it is a mirror, which takes no messages", "it does not have shop.orders and _feedbridge.shop.orders"},
+			[]string{"it is a mirror, which accepts no messages", "it does not have shop.orders and _feedbridge.shop.orders"},
 		},
 		"a source of everything": {
 			func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "elsewhere"}} },
@@ -106,7 +106,7 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 			func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1023 },
 			[]string{"its max_msg_size of 1023 bytes is too small for a checkpoint; run 'nats stream edit shop_orders --max-msg-size=-1'"},
 		},
-		"others push the checkpoint out": {
+		"messages of other subjects push the checkpoint out": {
 			func(c *jetstream.StreamConfig) { c.Subjects, c.MaxMsgs = append(c.Subjects, "shop.carts"), 1000 },
 			[]string{"it takes other subjects, too, and discards its oldest messages, which may be the checkpoint"},
 		},
@@ -256,7 +256,7 @@ func TestLimitsOnStreamsAndConsumers(t *testing.T) {
 	})
 }
 
-func TestStreamIsFullAndDiscardsWhatIsNew(t *testing.T) {
+func TestStreamIsFullAndDiscardsNewMessages(t *testing.T) {
 	t.Parallel()
 	server := runServer(t, &server.Options{JetStream: true})
 	config := fitting()
@@ -275,7 +275,7 @@ func TestStreamIsFullAndDiscardsWhatIsNew(t *testing.T) {
 	wantFeed(t, s, 5)
 }
 
-func TestStreamLosesItsFitnessWhileItIsWrittenTo(t *testing.T) {
+func TestStreamIsReconfiguredWhileItIsWrittenTo(t *testing.T) {
 	t.Parallel()
 	server := runServer(t, &server.Options{JetStream: true})
 	js := admin(t, server.ClientURL())
@@ -308,7 +308,7 @@ func TestStreamLosesItsFitnessWhileItIsWrittenTo(t *testing.T) {
 	}
 }
 
-func TestStreamThatIsGoneIsNotCreatedAnewByItself(t *testing.T) {
+func TestDeletedStreamIsNotCreatedAgain(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())

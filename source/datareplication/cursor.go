@@ -35,9 +35,9 @@ type cursor struct {
 	Empty int `json:"empty,omitempty"`
 	// Digest is over the first Index entities of Page, in hex.
 	Digest digest `json:"digest,omitempty"`
-	// ETag is that of Page when all of it had been read, and Full the time of
-	// that, in Unix seconds. It is kept across restarts because an ETag is
-	// trusted for a limited time only (see trustETag).
+	// ETag holds the ETag of Page when all of it had been read. Full holds the time of that
+	// read, in Unix seconds. It is stored because an ETag is trusted for a limited time
+	// only (see trustETag).
 	ETag string `json:"etag,omitempty"`
 	Full int64  `json:"full,omitempty"`
 
@@ -107,9 +107,9 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads versions up to %d", cur.Version, snapshotVersion))
 	case (sn != nil) != (cur.Version == snapshotVersion),
 		sn != nil && (sr == nil || sn.Index == "" || sn.ID != "" && sr.From == nil || sn.Page < 0 || sn.Entity < 0 || sn.ID == "" && sn.Page+sn.Entity > 0):
-		return cursor{}, feed.Permanent(errors.New("the cursor names no place in a snapshot"))
+		return cursor{}, feed.Permanent(errors.New("the cursor has no position in a snapshot"))
 	case cur.Page == "" && (sr == nil || cur.Index > 0), cur.Index < 0, cur.Empty < 0, cur.Index > 0 && cur.Last == "":
-		return cursor{}, feed.Permanent(errors.New("the cursor names no place"))
+		return cursor{}, feed.Permanent(errors.New("the cursor has no position"))
 	case sr != nil && sr.ID != "" && sr.From == nil:
 		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has no time for the entity %s that it looks for", sr.ID))
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// storedCursors are cursors as they were stored. What a released version wrote
-// must be read for ever, so they are added to and never changed.
+// storedCursors are cursors as they were stored. Cursors of released versions must stay
+// readable, so the list grows and is never changed.
 var storedCursors = map[string]string{
 	"in a page, with whole IDs": `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"1f","last":"<b@shop>","modified":1696474802,"ties":["<a@shop>"]}`,
 	"at the end":                `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"ffffffffffffffff","etag":"\"x\"","last":"b","modified":1696474802}`,

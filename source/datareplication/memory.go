@@ -20,7 +20,7 @@ type Memory interface {
 
 // errNoMemory reports that an entity must wait for the next batch, because there is no
 // memory for it.
-var errNoMemory = errors.New("there is no memory for another entity")
+var errNoMemory = errors.New("no memory is left for another entity")
 
 // reservation counts the bytes that are reserved for a batch. The [page.Reader] of
 // the batch calls reserve and free.

@@ -152,7 +152,7 @@ func (ignoringObserver) Polled(feed.Batch, error, time.Duration) {}
 func (ignoringObserver) Settled(feed.Batch, time.Duration)       {}
 func (ignoringObserver) Entered(bridge.Status)                   {}
 
-// bridgeFrom copies what the handler serves to a topic, until the test ends.
+// bridgeFrom copies the handler's feed to a topic, until the test ends.
 func bridgeFrom(t *testing.T, h http.Handler, budget *bridge.Budget) *slowTopic {
 	t.Helper()
 	topic := &slowTopic{}
@@ -191,8 +191,8 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 	const (
 		feeds = 40
 		total = 8 << 20
-		// perFeed is what a feed may hold without budget: a buffer, the beginning of an
-		// entity, and a connection with both of its ends.
+		// perFeed is the memory that a feed may hold without budget: a buffer, the
+		// beginning of an entity, and a connection with both of its ends.
 		perFeed = 300 << 10
 	)
 	for _, test := range []struct {

@@ -20,7 +20,7 @@ const (
 	// newestEvery is the interval of requests for the time of the newest page, while older
 	// pages are read.
 	newestEvery = 30 * time.Second
-	// newestTimeout is how long reading waits for the answer to such a request.
+	// newestTimeout limits how long reading waits for the answer to such a request.
 	newestTimeout = 2 * time.Second
 )
 

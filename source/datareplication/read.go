@@ -109,7 +109,7 @@ func (w *pageWalk) readPages(ctx context.Context) error {
 			return w.endOfFeed()
 		}
 		if next == w.cur.Page || next == p.Self || w.trail.closesLoop(next) {
-			return newBreach(Loop, p.Self, "the next links lead in a circle by way of %s", next)
+			return newBreach(Loop, p.Self, "the next links form a circle through %s", next)
 		}
 		if w.cur.Index == 0 && w.cur.Empty >= maxEmptyPages {
 			return newBreach(TooManyEmptyPages, p.Self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)

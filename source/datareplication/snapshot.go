@@ -34,7 +34,7 @@ func (r *feedReader) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, 
 		return feed.Batch{}, err
 	}
 	if w.sn.Ready && w.sn.Page == len(ix.pages) {
-		r.log.Info("the snapshot has been read; going on with the feed", "snapshot", w.sn.ID, "entities", w.sn.Published, "from", w.cur.Search.String())
+		r.log.Info("the snapshot has been read; continuing with the feed", "snapshot", w.sn.ID, "entities", w.sn.Published, "from", w.cur.Search.String())
 		r.index, w.cur.Snapshot = nil, nil
 	}
 	return feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: true, Violations: w.seen}, nil

@@ -20,10 +20,10 @@ import (
 // ErrFault is matched by the errors that a [MemorySink] returns on demand.
 var ErrFault = errors.New("fault on demand")
 
-// A Fault is how one commit fails.
+// A Fault is a way in which one commit fails.
 type Fault struct {
 	Kind Kind
-	// After is how much later than its error a Late commit arrives.
+	// After is the time from its error until a Late commit arrives.
 	After time.Duration
 }
 
@@ -71,8 +71,8 @@ type Memory struct {
 	breaches []error
 }
 
-// Guards are what protects a [Memory] from stale writers, and from those that know
-// a state of the topic that no longer exists.
+// Guards protect a [Memory] from stale writers, and from those that know a state of the
+// topic that no longer exists.
 type Guards struct {
 	// Fence refuses commits of stale writers.
 	Fence bool
@@ -100,9 +100,9 @@ type Guards struct {
 type state struct {
 	messages   []message
 	checkpoint []byte // encoded; nil if there is none
-	// sequence is that of the newest entity or checkpoint.
+	// sequence is the sequence of the newest entity or checkpoint.
 	sequence uint64
-	// end is how many messages the topic had after the commit of the checkpoint.
+	// end is the number of messages in the topic after the commit of the checkpoint.
 	end int
 }
 
@@ -264,8 +264,8 @@ type MemorySink struct {
 	resumed bool        // since the last error
 	// known is the topic as of the last Resume or Commit: the fence.
 	known state
-	// loaded is what ids was loaded from: all entities up to a sequence number, as
-	// of a checkpoint. It outlives errors.
+	// loaded is the part of the topic from which ids was loaded: all entities up to a
+	// sequence number, as of a checkpoint. It outlives errors.
 	loaded struct {
 		sequence uint64
 		count    uint64

@@ -32,7 +32,7 @@ func backUp(t *testing.T, topic Topic, s Sink) (restore func()) {
 	return restore
 }
 
-// patience is how long a bus may take to be reachable again after a restore.
+// patience limits how long a bus takes to be reachable again after a restore.
 const patience = time.Minute
 
 // resumeRestored resumes a sink whose bus was restored, and waits until the topic can

@@ -42,9 +42,9 @@ type Topic struct {
 	// Log reads the topic back. There may be none before the first Resume; then it
 	// says feed.ErrNoTopic.
 	Log Log
-	// MaxEntities is how many entities fit into one commit.
+	// MaxEntities limits the entities of one commit.
 	MaxEntities int
-	// Window is how many IDs without marks a sink holds at most; at least 50.
+	// Window limits the IDs without marks that a sink holds; at least 50.
 	Window int
 	// Backup takes a backup of the bus and returns a function that restores it
 	// while sinks stay open. After a restore a sink's first calls may fail with

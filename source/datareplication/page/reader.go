@@ -11,7 +11,7 @@ import (
 
 // ErrTruncated reports that a page ends before its closing delimiter. It is
 // transient: the next request may get the whole page.
-var ErrTruncated = fmt.Errorf("the page breaks off before its closing delimiter; it is read again, and if it stays so the provider writes broken pages: %w", io.ErrUnexpectedEOF)
+var ErrTruncated = fmt.Errorf("the page breaks off before its closing delimiter; it is read again; if this persists, the provider writes broken pages: %w", io.ErrUnexpectedEOF)
 
 const (
 	firstChunk    = 16 << 10 // bytes; small, because most polls find a few entities
