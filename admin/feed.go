@@ -32,12 +32,13 @@ type FeedOptions struct {
 	// towards it. After that time the process is not ready.
 	Freshness time.Duration
 	// Describe puts a checkpoint into words: the format of the feed, as far as it
-	// is known by then, and the place of the cursor, in what JSON can hold. It
-	// may be called at any time. A place may be [Lacking].
-	Describe func(checkpoint.Checkpoint) (format string, place any)
+	// is known by then, and the description of the cursor, as a value for JSON. It
+	// may be called at any time. The value may be [Lacking].
+	Describe func(checkpoint.Checkpoint) (format string, info any)
 }
 
-// Lacking is a place that knows which parts of the feed the topic does not have.
+// Lacking is a description of a cursor that knows which parts of the feed the topic does
+// not have.
 type Lacking interface {
 	// Lacks returns how many documents of the feed are missing, and how many
 	// deletes are held back.
@@ -219,19 +220,19 @@ func classOf(err error) class {
 	return transient
 }
 
-// describeCursor returns the format of the feed and the place of its cursor, as far as
+// describeCursor returns the format of the feed and the description of its cursor, as far as
 // they are known.
-func (f *Feed) describeCursor(cp checkpoint.Checkpoint) (format string, place any) {
+func (f *Feed) describeCursor(cp checkpoint.Checkpoint) (format string, info any) {
 	if f.opts.Describe != nil {
-		format, place = f.opts.Describe(cp)
+		format, info = f.opts.Describe(cp)
 	}
-	return cmp.Or(format, f.opts.Format), place
+	return cmp.Or(format, f.opts.Format), info
 }
 
 // countLacking returns how much of the feed the topic does not have, if that is known.
 func (f *Feed) countLacking(r *feedRecord) (gaps, deletes int, known bool) {
-	_, place := f.describeCursor(r.status.Checkpoint)
-	p, known := place.(Lacking)
+	_, info := f.describeCursor(r.status.Checkpoint)
+	p, known := info.(Lacking)
 	if known {
 		gaps, deletes = p.Lacks()
 	}
