@@ -32,9 +32,9 @@ type FeedOptions struct {
 	// towards it. After that time the process is not ready.
 	Freshness time.Duration
 	// Describe puts a checkpoint into words: the format of the feed, as far as it
-	// is known by then, and the place of the cursor, in what JSON can hold. It
+	// is known by then, and the description of the cursor, as a value for JSON. It
 	// may be called at any time.
-	Describe func(checkpoint.Checkpoint) (format string, place any)
+	Describe func(checkpoint.Checkpoint) (format string, info any)
 	// CountLacking returns how much of the feed the topic does not have: how many documents
 	// are missing, and how many deletes are held back. known is false for a feed that has
 	// no such thing. It may be called at any time, and may be nil.
@@ -216,13 +216,13 @@ func classOf(err error) class {
 	return transient
 }
 
-// describeCursor returns the format of the feed and the place of its cursor, as far as
+// describeCursor returns the format of the feed and the description of its cursor, as far as
 // they are known.
-func (f *Feed) describeCursor(cp checkpoint.Checkpoint) (format string, place any) {
+func (f *Feed) describeCursor(cp checkpoint.Checkpoint) (format string, info any) {
 	if f.opts.Describe != nil {
-		format, place = f.opts.Describe(cp)
+		format, info = f.opts.Describe(cp)
 	}
-	return cmp.Or(format, f.opts.Format), place
+	return cmp.Or(format, f.opts.Format), info
 }
 
 // countLacking returns how much of the feed the topic does not have, if that is known.

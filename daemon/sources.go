@@ -145,23 +145,23 @@ func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
 }
 
 // Describe returns the format of the feed, if it is known, and the position of the
-// checkpoint's cursor, as a value for JSON. The checkpoint may lack the format if a source
-// has been opened. It may be called concurrently.
+// checkpoint's cursor, as a value for JSON. The checkpoint may lack the kind of its
+// source if a source has been opened. It may be called concurrently.
 func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) {
 	s.mu.Lock()
 	format, kind := cmp.Or(string(s.found), string(s.feed.Format)), cmp.Or(cp.Source, s.kind)
 	s.mu.Unlock()
-	place, err := DescribeCursor(kind, cp.Cursor)
+	info, err := DescribeCursor(kind, cp.Cursor)
 	if err != nil {
 		return format, err.Error()
 	}
-	switch p := place.(type) {
-	case datareplication.Place:
+	switch p := info.(type) {
+	case datareplication.CursorInfo:
 		format = datareplication.Kind
-	case syndication.Place:
+	case syndication.CursorInfo:
 		format = cmp.Or(string(p.Format), format)
 	}
-	return format, place
+	return format, info
 }
 
 // CountLacking returns how many documents of the feed are missing from the topic, and how many
@@ -169,7 +169,7 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) 
 // be called concurrently.
 func (s *Sources) CountLacking(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
 	_, shown := s.Describe(cp)
-	place, known := shown.(syndication.Place)
+	place, known := shown.(syndication.CursorInfo)
 	if known {
 		gaps, deletes = place.Lacks()
 	}

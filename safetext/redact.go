@@ -275,7 +275,7 @@ func (r *Redactor) secretFollows(chars []char, i int) bool {
 	return false
 }
 
-// userinfoEnd returns the place of the @ that ends the user name and password of the
+// userinfoEnd returns the index of the @ that ends the user name and password of the
 // authority that begins at chars[i]; -1 if it has none. A password may have an @ in it.
 // If the text before the first slash cannot be a host and a port, the password may also
 // have a slash, a question mark and a number sign in it. If such an authority has no @,

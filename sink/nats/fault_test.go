@@ -146,7 +146,7 @@ func TestConnectionIsRenewedBetweenResumeAndCommit(t *testing.T) {
 	eventually(t, "there is another one", func() bool { return conn.Check(t.Context()) == nil })
 	// It may be with a server of another version.
 	err := s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), nil)
-	wantError(t, err, false, nil, "the connection to NATS is a new one since the sink resumed")
+	wantError(t, err, false, nil, "the connection to NATS was made after the sink resumed")
 	resume(t, s)
 	commit(t, s, 0, 1)
 }

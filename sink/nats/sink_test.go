@@ -380,7 +380,7 @@ func TestCommitOfMoreThanABatchTakes(t *testing.T) {
 	t.Parallel()
 	s, _, _ := open(t, orders())
 	err := s.Commit(t.Context(), make([]feed.Entity, nats.MaxEntities+1), sinktest.At(1000), nil)
-	wantError(t, err, true, nil, "1000 entities, and a batch takes 999")
+	wantError(t, err, true, nil, "1000 entities are too many: a batch takes at most 999")
 }
 
 // A person purges the topic while a sink knows its IDs, something new is

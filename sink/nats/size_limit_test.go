@@ -106,7 +106,7 @@ func TestLargestHeaderThatFitsIsPublished(t *testing.T) {
 	if err := s.Commit(t.Context(), e, sinktest.At(1), nil); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, s.Fits(with(n+1)), false, sink.ErrTooLarge, "its headers have 65536 bytes and NATS takes 65535")
+	wantError(t, s.Fits(with(n+1)), false, sink.ErrTooLarge, "its headers have 65536 bytes and NATS accepts 65535")
 	wantFeed(t, s, 1)
 }
 

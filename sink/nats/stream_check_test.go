@@ -75,14 +75,14 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 		},
 		"a source of everything": {
 			func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "elsewhere"}} },
-			[]string{"it takes messages from stream elsewhere, which may be of shop.orders and _feedbridge.shop.orders; " +
+			[]string{"it copies messages from stream elsewhere, which may be of shop.orders and _feedbridge.shop.orders; " +
 				"give the feed a stream of its own, or limit the source to other subjects with a filter"},
 		},
 		"a source of the topic": {
 			func(c *jetstream.StreamConfig) {
 				c.Sources = []*jetstream.StreamSource{{Name: "elsewhere", FilterSubject: "shop.carts"}, {Name: "another", FilterSubject: "shop.*"}}
 			},
-			[]string{"it takes messages from stream another, which may be of shop.orders;"},
+			[]string{"it copies messages from stream another, which may be of shop.orders;"},
 		},
 		"a source that is transformed to the topic": {
 			func(c *jetstream.StreamConfig) {
@@ -90,17 +90,17 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 					{Source: "a.*", Destination: "shop.{{wildcard(1)}}"},
 				}}}
 			},
-			[]string{"it takes messages from stream elsewhere, which may be of shop.orders;"},
+			[]string{"it copies messages from stream elsewhere, which may be of shop.orders;"},
 		},
 		"a source with a filter that is written as a transform": {
 			func(c *jetstream.StreamConfig) {
 				c.Sources = []*jetstream.StreamSource{{Name: "elsewhere", SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "_feedbridge.>"}}}}
 			},
-			[]string{"it takes messages from stream elsewhere, which may be of _feedbridge.shop.orders;"},
+			[]string{"it copies messages from stream elsewhere, which may be of _feedbridge.shop.orders;"},
 		},
 		"sealed": {
 			func(c *jetstream.StreamConfig) { c.Sealed = true },
-			[]string{"it is sealed for ever"},
+			[]string{"it is sealed"},
 		},
 		"messages that are too small": {
 			func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1023 },
@@ -286,7 +286,7 @@ func TestStreamIsReconfiguredWhileItIsWrittenTo(t *testing.T) {
 	}{
 		"atomic batches": {"a", func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false }, "run 'nats stream edit a --allow-batch'"},
 		"roll-ups":       {"b", func(c *jetstream.StreamConfig) { c.AllowRollup = false }, "run 'nats stream edit b --allow-rollup'"},
-		"sealed":         {"c", func(c *jetstream.StreamConfig) { c.Sealed = true }, "a sealed stream takes no messages"},
+		"sealed":         {"c", func(c *jetstream.StreamConfig) { c.Sealed = true }, "a sealed stream accepts no messages"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			topic := nats.Topic{Feed: "orders", Subject: test.topic, Stream: nats.Stream{Create: true}}

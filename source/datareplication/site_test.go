@@ -496,7 +496,7 @@ func (s *site) wantRequests(t tester, want ...string) {
 }
 
 // page is the page of a cursor.
-func placeOf(t tester, c feed.Cursor) Place {
+func placeOf(t tester, c feed.Cursor) CursorInfo {
 	t.Helper()
 	p, err := Describe(c)
 	if err != nil {

@@ -72,7 +72,7 @@ func TestSnapshot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := placeOf(t, cursor); got != (Place{Snapshot: "the snapshot " + snapshotIndex}) {
+		if got := placeOf(t, cursor); got != (CursorInfo{Snapshot: "the snapshot " + snapshotIndex}) {
 			t.Errorf("got %+v", got)
 		}
 		s := newStill()

@@ -159,18 +159,18 @@ func (m *Memory) LoseMessages(n int) {
 	m.state.messages = slices.Clip(m.state.messages[:max(0, len(m.state.messages)-n)])
 }
 
-// Log reads the topic back. A position is an entity's place in the order.
+// Log reads the topic back. A position is the number of an entity in the order.
 func (m *Memory) Log() MemoryLog { return MemoryLog{m} }
 
 // MemoryLog is a [Memory] to be read back.
 type MemoryLog struct{ topic *Memory }
 
-// Span returns the places.
+// Span returns the span of the positions.
 func (l MemoryLog) Span(ctx context.Context) (feed.Span, error) {
 	return feed.Span{End: uint64(len(l.topic.Entities())), Epoch: "memory"}, ctx.Err()
 }
 
-// Read returns the entities from one place on and before another, as messages.
+// Read returns the entities from one position to before another, as messages.
 func (l MemoryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		if err := ctx.Err(); err != nil {

@@ -82,7 +82,7 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"the newest mark of each ID is known to every sink", marks},
 		{"a new sink knows all marks, however many and whatever lies around them", marksOfNewSink},
 		{"a sink learns all marks that another committed, however many", marksOfOther},
-		{"a person who moves the place is given the newest checkpoint", movedFromNewest},
+		{"a person who moves the checkpoint gets the newest one", movedFromNewest},
 		{"a move and a commit at the same moment do not both take place", movedAtOnce},
 		{"entities that were sent ahead are committed once", stagedOnce},
 		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
