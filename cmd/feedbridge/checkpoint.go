@@ -26,7 +26,7 @@ feed is halted.`,
 type topic struct {
 	config.Feed
 	feed  string // its name
-	store daemon.CheckpointStore
+	store *daemon.CheckpointStore
 	log   *slog.Logger
 	close func()
 	// redact hides the secrets of URLs in errors.

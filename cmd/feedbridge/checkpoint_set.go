@@ -113,9 +113,11 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 			return err
 		}
 	}
-	err = overwrite(ctx, t.store, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
-		// A daemon may have published since the checkpoint was shown.
-		return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: daemon.WriterName(), Moved: time.Now()}
+	err = retryConflicts(ctx, func() error {
+		return t.store.Overwrite(ctx, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
+			// A daemon may have published since the checkpoint was shown.
+			return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: daemon.WriterName(), Moved: time.Now()}
+		})
 	})
 	if err != nil {
 		return err
@@ -124,16 +126,17 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 	return p.err
 }
 
-// overwriteFor limits how long overwrite retries while a daemon publishes at the same time.
-const overwriteFor = time.Minute
-
-// overwrite stores what next returns for the checkpoint. It retries if a daemon commits at
+// conflictsFor is how long a write of a checkpoint is retried while a daemon publishes at
 // the same time.
-func overwrite(ctx context.Context, s daemon.CheckpointStore, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
-	end := time.NewTimer(overwriteFor)
+const conflictsFor = time.Minute
+
+// retryConflicts calls write, which writes a checkpoint, again while its error is a conflict
+// with a daemon that commits at the same time.
+func retryConflicts(ctx context.Context, write func() error) error {
+	end := time.NewTimer(conflictsFor)
 	defer end.Stop()
 	for {
-		err := s.Overwrite(ctx, next)
+		err := write()
 		if !errors.Is(err, checkpoint.ErrConflict) {
 			return err
 		}

@@ -102,18 +102,23 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 	if sr := cur.Search; sr != nil && sr.WholeSkip != nil {
 		sr.Skip, sr.WholeSkip = hashIDs(sr.WholeSkip).lastHashes(maxTies+1), nil
 	}
+	return cur, cur.validate()
+}
+
+// validate returns an error unless the cursor has a known version and names a position.
+func (cur cursor) validate() error {
 	switch sr, sn := cur.Search, cur.Snapshot; {
 	case cur.Version != cursorVersion && cur.Version != snapshotVersion:
-		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads versions up to %d", cur.Version, snapshotVersion))
+		return feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads versions up to %d", cur.Version, snapshotVersion))
 	case (sn != nil) != (cur.Version == snapshotVersion),
 		sn != nil && (sr == nil || sn.Index == "" || sn.ID != "" && sr.From == nil || sn.Page < 0 || sn.Entity < 0 || sn.ID == "" && sn.Page+sn.Entity > 0):
-		return cursor{}, feed.Permanent(errors.New("the cursor has no position in a snapshot"))
+		return feed.Permanent(errors.New("the cursor has no position in a snapshot"))
 	case cur.Page == "" && (sr == nil || cur.Index > 0), cur.Index < 0, cur.Empty < 0, cur.Index > 0 && cur.Last == "":
-		return cursor{}, feed.Permanent(errors.New("the cursor has no position"))
+		return feed.Permanent(errors.New("the cursor has no position"))
 	case sr != nil && sr.ID != "" && sr.From == nil:
-		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has no time for the entity %s that it looks for", sr.ID))
+		return feed.Permanent(fmt.Errorf("the cursor has no time for the entity %s that it looks for", sr.ID))
 	}
-	return cur, nil
+	return nil
 }
 
 // startCursor returns the cursor for a configured start.
