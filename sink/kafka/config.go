@@ -153,36 +153,24 @@ func unmarshalEnum[T interface {
 	~string
 	Values() []string
 }](v *T, text []byte) error {
-	all := []T{""}
-	for _, value := range (*v).Values() {
-		all = append(all, T(value))
+	if values := (*v).Values(); len(text) > 0 && !slices.Contains(values, string(text)) {
+		return fmt.Errorf("%q: want %s", text, orList(values))
 	}
-	return oneOf(v, text, all...)
-}
-
-// oneOf sets v to text if that is one of those, of which the empty one is not
-// named in the error.
-func oneOf[T ~string](v *T, text []byte, those ...T) error {
-	if slices.Contains(those, T(text)) {
-		*v = T(text)
-		return nil
-	}
-	named := slices.DeleteFunc(those, func(t T) bool { return t == "" })
-	return fmt.Errorf("%q: want %s", text, orList(named))
+	*v = T(text)
+	return nil
 }
 
 // orList returns names as "a, b or c".
-func orList[T ~string](those []T) string {
+func orList[T ~string](names []T) string {
 	var list strings.Builder
-	for i, t := range those {
-		switch i {
-		case 0:
-		case len(those) - 1:
+	for i, name := range names {
+		switch {
+		case i > 0 && i == len(names)-1:
 			list.WriteString(" or ")
-		default:
+		case i > 0:
 			list.WriteString(", ")
 		}
-		list.WriteString(string(t))
+		list.WriteString(string(name))
 	}
 	return list.String()
 }
