@@ -115,7 +115,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	store.newest = storedCheckpoint{offset: own, data: record[0].Value, ends: ends}
 	s.hadCheckpoint = true
 	s.dedupe.committed(store.newest)
-	s.hung.afterCommit(ctx, written)
+	s.hung.afterCommit(written)
 	return nil
 }
 
