@@ -76,6 +76,11 @@ type TLS struct {
 	ServerName string `yaml:"server_name"`
 }
 
+// aclCommand returns the start of a command that grants this user rights.
+func (c Config) aclCommand() string {
+	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s", c.Brokers[0], cmp.Or(c.SASL.Username, "NAME"))
+}
+
 func (t TLS) isEnabled() bool { return t != TLS{} }
 
 // SASL is the authentication of the client. Files are read again at every connect.

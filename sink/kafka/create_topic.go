@@ -82,9 +82,8 @@ func (t newTopic) explainCreateError(ctx context.Context, answer kadm.CreateTopi
 	case errors.Is(err, kerr.TopicAlreadyExists):
 		return nil
 	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return feed.Permanent(fmt.Errorf("there is no topic %s, and this user may not create it; create it with '%s', or run "+
-			"'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s --operation Create --topic %[1]s'",
-			t.name, t.command(), c.cfg.Brokers[0], cmp.Or(c.cfg.SASL.Username, "NAME")))
+		return feed.Permanent(fmt.Errorf("there is no topic %s, and this user may not create it; create it with '%s', or run '%s --operation Create --topic %[1]s'",
+			t.name, t.command(), c.cfg.aclCommand()))
 	case kerr.IsRetriable(err), !isKafka(err):
 		return causeOf(ctx, fmt.Errorf("create topic %s: %w", t.name, err))
 	}

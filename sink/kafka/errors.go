@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -157,14 +158,16 @@ func (d *diagnosis) explainError(ctx context.Context, err error) error {
 		untrusted *tls.CertificateVerificationError
 		plaintext tls.RecordHeaderError
 		eof       *kgo.ErrFirstReadEOF
-		token     *tokenError
+		token     *credential.TokenError
 		op        *net.OpError
 		late      net.Error
 	)
 	first, foreign := notKafka(err)
 	switch {
-	case errors.Is(err, feed.ErrPermanent), errors.Is(err, context.Canceled), errors.As(err, &token):
+	case errors.Is(err, feed.ErrPermanent), errors.Is(err, context.Canceled):
 		return err
+	case errors.As(err, &token):
+		return fmt.Errorf("fetching a token (sasl.oauth2) from %s: %w; check token_url, client_id, the client's secret, and scopes", d.cfg.SASL.OAuth2.TokenURL, token)
 	case foreign && first[0] == 21: // a TLS alert
 		return feed.Permanent(fmt.Errorf("Kafka at %s expects TLS on this port; set tls.enabled, or name the port without it in brokers", d.brokers))
 	case foreign:

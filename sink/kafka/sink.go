@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -194,14 +193,12 @@ func (s *Sink) explainError(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: another producer has taken the transactional id %q (%w); if no other copy of this feed runs, "+
 			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, id, err)
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
-			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q'",
-			id, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
+		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q (%w); run '%s --operation Write --operation Describe --transactional-id %[1]q'",
+			id, err, cfg.aclCommand()))
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		// The error does not name the topic.
-		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
-			"--allow-principal User:%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %[1]s --topic %[2]s'",
-			s.topic.Name, cfg.Checkpoints, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
+		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run '%s --operation Read --operation Write --operation Create "+
+			"--operation DescribeConfigs --topic %[1]s --topic %[2]s'", s.topic.Name, cfg.Checkpoints, err, cfg.aclCommand()))
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
 	case isMissingTopic(err) && !s.topic.Create:
