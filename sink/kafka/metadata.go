@@ -103,17 +103,17 @@ func (c *client) topicConfig(ctx context.Context, topic string) (map[string]stri
 	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
 	all, err := c.admin.DescribeTopicConfigs(ctx, topic)
-	if err == nil && len(all) == 1 {
+	if err == nil && len(all) != 1 {
+		err = errors.New("the cluster describes another topic than it was asked about")
+	} else if err == nil {
 		err = all[0].Err
 	}
-	switch {
-	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
+	if errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed) {
 		c.log.Debug("cannot see the configuration of a topic; the defaults are assumed", "topic", topic, "error", err)
 		return nil, nil
-	case err != nil:
+	}
+	if err != nil {
 		return nil, causeOf(ctx, err)
-	case len(all) != 1:
-		return nil, errors.New("the cluster describes another topic than it was asked about")
 	}
 	config := map[string]string{}
 	for _, kv := range all[0].Configs {

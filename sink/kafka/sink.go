@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ type Sink struct {
 }
 
 func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
-	t.Partitions = max(1, t.Partitions)
+	t.Partitions, t.Window = max(1, t.Partitions), cmp.Or(max(0, t.Window), sink.DefaultWindow)
 	id := newTransactionalID(c, t.Name, t.Feed)
 	s := &Sink{
 		client: c, topic: t,
