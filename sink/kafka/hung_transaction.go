@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -163,20 +164,13 @@ func (h *hungTransaction) lastEnded(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// openPartition is a partition in which a transaction is open, and the epoch of that.
-type openPartition struct {
-	topic     string
-	partition int32
-	epoch     int16
-}
-
-// stillOpen returns the partitions in which a producer has a transaction open, among those of
-// the feed's topic and that of its checkpoint.
-func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]openPartition, error) {
-	ctx, cancel := h.client.withTimeout(ctx, h.client.graceTime())
-	defer cancel()
+// stillOpen returns where a producer has a transaction open, among the partitions of the feed's
+// topic and that of its checkpoint.
+func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]kadm.DescribedProducer, error) {
 	var asked kadm.TopicsSet
 	asked.Add(h.client.cfg.Checkpoints, h.checkpoints.location.partition)
+	ctx, cancel := h.client.withTimeout(ctx, h.client.graceTime())
+	defer cancel()
 	d, err := h.client.describeTopic(ctx, h.topic)
 	switch {
 	case err == nil:
@@ -184,25 +178,8 @@ func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]open
 	case !isMissingTopic(err):
 		return nil, err
 	}
-	producers, err := h.client.admin.DescribeProducers(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	var open []openPartition
-	for topic, partitions := range asked {
-		for partition := range partitions {
-			described := producers[topic].Partitions[partition]
-			if described.Err != nil {
-				return nil, described.Err
-			}
-			for _, p := range described.ActiveProducers {
-				if p.ProducerID == producer && p.CurrentTxnStartOffset >= 0 {
-					open = append(open, openPartition{topic, partition, p.ProducerEpoch})
-				}
-			}
-		}
-	}
-	return open, nil
+	open, err := h.client.openTransactions(ctx, asked)
+	return slices.DeleteFunc(open, func(p kadm.DescribedProducer) bool { return p.ProducerID != producer }), err
 }
 
 // endIfHung ends the feed's transaction if it hangs; now is the state of the transactional id.
@@ -249,12 +226,12 @@ func (h *hungTransaction) findHung(ctx context.Context, now *kadm.DescribedTrans
 	}
 	version2 := h.client.transactions2.Load()
 	for i, o := range open {
-		ended, known := outcomeOf(now, o.epoch, version2, version2 && newest.committedBy(committer{now.ProducerID, o.epoch}))
+		ended, known := outcomeOf(now, o.ProducerEpoch, version2, version2 && newest.committedBy(committer{now.ProducerID, o.ProducerEpoch}))
 		if !known || i > 0 && ended != how {
 			return nil, aborted, nil
 		}
 		how = ended
-		where.Add(o.topic, o.partition)
+		where.Add(o.Topic, o.Partition)
 	}
 	return where, how, nil
 }

@@ -121,3 +121,21 @@ func (c *client) topicConfig(ctx context.Context, topic string) (map[string]stri
 	}
 	return config, nil
 }
+
+// openTransactions returns the producers that have a transaction open in partitions.
+func (c *client) openTransactions(ctx context.Context, partitions kadm.TopicsSet) (open []kadm.DescribedProducer, err error) {
+	ctx, cancel := c.withTimeout(ctx, c.graceTime())
+	defer cancel()
+	described, err := c.admin.DescribeProducers(ctx, partitions)
+	described.EachPartition(func(p kadm.DescribedProducersPartition) {
+		if err == nil {
+			err = p.Err
+		}
+	})
+	described.EachProducer(func(p kadm.DescribedProducer) {
+		if p.CurrentTxnStartOffset >= 0 {
+			open = append(open, p)
+		}
+	})
+	return open, err
+}
