@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,22 +43,13 @@ func (t newTopic) createTopic(ctx context.Context) (kadm.TopicDetail, error) {
 		switch {
 		case err != nil && !isTransient(err):
 			return d, err
-		case err == nil && hasLeaders(d):
+		case err == nil && len(d.Partitions) > 0 && !slices.ContainsFunc(d.Partitions.Sorted(), func(p kadm.PartitionDetail) bool { return p.Leader < 0 }):
 			return d, nil
 		}
 		if cause := retry.Sleep(ctx, 50*time.Millisecond); cause != nil {
 			return d, fmt.Errorf("topic %s was created and has no leaders yet: %w", t.name, cause)
 		}
 	}
-}
-
-func hasLeaders(d kadm.TopicDetail) bool {
-	for _, p := range d.Partitions {
-		if p.Leader < 0 {
-			return false
-		}
-	}
-	return len(d.Partitions) > 0
 }
 
 // mayCreate returns the error that create would return, and creates nothing.

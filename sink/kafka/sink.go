@@ -157,7 +157,8 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 
 // watchTransaction returns the function to call while Resume waits for a partition.
 func (s *Sink) watchTransaction() meanwhile {
-	return newAbandonedTransaction(&s.transactions, &s.hung).abortIfAbandoned
+	a := abandonedTransaction{transactions: &s.transactions, hung: &s.hung, next: s.client.graceTime() / 2}
+	return a.abortIfAbandoned
 }
 
 func decodeCheckpoint(data []byte, feedName string) (checkpoint.Checkpoint, error) {
