@@ -29,7 +29,7 @@ func (a *abandonedTransaction) abortIfAbandoned(ctx context.Context, waited time
 	}
 	grace := a.transactions.client.graceTime()
 	a.next = waited + grace/2
-	if a.hung.hasCure() {
+	if a.hung.cure != nil {
 		return a.hung.continueCure(ctx)
 	}
 	id := a.transactions.id

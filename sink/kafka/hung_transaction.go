@@ -265,9 +265,6 @@ func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2, hasCheckpo
 	return aborted, false
 }
 
-// hasCure reports whether a cure has begun and has not ended.
-func (h *hungTransaction) hasCure() bool { return h.cure != nil }
-
 // dropCure discards a cure that another copy has completed. To continue it would disturb that
 // copy.
 func (h *hungTransaction) dropCure() {
