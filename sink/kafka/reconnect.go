@@ -72,12 +72,12 @@ func (r *reconnects) suspect(broker int32, unreachable bool) {
 	_, probing := r.suspects[broker]
 	r.suspects[broker] = r.suspects[broker] || unreachable
 	if !probing && r.ctx.Err() == nil {
-		go r.probe(broker)
+		go r.probeBroker(broker)
 	}
 }
 
-// probe probes a suspect until it is none any more.
-func (r *reconnects) probe(broker int32) {
+// probeBroker probes a suspect until it is none any more.
+func (r *reconnects) probeBroker(broker int32) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for r.probeOnce(broker) {
