@@ -176,6 +176,11 @@ func (l *Log) fetchSpan(ctx context.Context) (_ feed.Span, ok bool) {
 // up the caller's time.
 const fetchSpanTimeout = time.Second
 
+// Count reports that the number of messages is not known without reading them: Kafka does not
+// report how many offsets hold the markers of transactions and aborted records, and the count of
+// a checkpoint includes entities that retention has deleted. It implements serve.Log.
+func (l *Log) Count(context.Context) (n uint64, ok bool, err error) { return 0, false, nil }
+
 // Read returns the committed messages from offset from up to offset to, which is at most the
 // end of the partition's span. It holds at most about 1000 of them at once, 1 MiB as stored in
 // the cluster, or a few MiB in memory; and at least one batch, which is decompressed whole. If
