@@ -2,6 +2,7 @@ package sink_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,8 +14,15 @@ func TestKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var k sink.Kept[int]
+		var mu sync.Mutex // guards discarded
 		var discarded []int
-		put := func(n int) { k.Put(n, time.Second, func(n int) { discarded = append(discarded, n) }) }
+		put := func(n int) {
+			k.Put(n, time.Second, func(n int) {
+				mu.Lock()
+				defer mu.Unlock()
+				discarded = append(discarded, n)
+			})
+		}
 		take := func(n, want int) {
 			t.Helper()
 			if got, ok := k.Take(func(held int) bool { return held == n }); got != want || ok != (want != 0) {
@@ -24,6 +32,8 @@ func TestKept(t *testing.T) {
 		wantDiscarded := func(want ...int) {
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(discarded, want) {
 				t.Errorf("%d were discarded, want %d", discarded, want)
 			}
