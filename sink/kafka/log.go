@@ -245,8 +245,7 @@ const (
 
 // keepRest keeps r for the next page, if it is not too large, and the topic has an id, so that
 // it is not confused with one that is created again. An iterator that serve keeps open up to the
-// end of the topic was slower: 24% instead of 29% of the rate of a bare consumer.
-// docs/architecture.md has the details.
+// end of the topic was not faster: docs/architecture.md has the figures.
 func (l *Log) keepRest(r rest) {
 	if r.id == (kadm.TopicID{}) {
 		return
