@@ -144,9 +144,6 @@ func (b *buses) closeAll() {
 	}
 }
 
-// The list of served feeds shows how many entities a topic on NATS has.
-var _ serve.Counter = (*nats.Log)(nil)
-
 // openLog returns a topic to read.
 func (b *buses) openLog(from config.From) serve.Log {
 	if c, ok := b.conns[from.Bus].(*kafka.Conn); ok {

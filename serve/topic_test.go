@@ -108,12 +108,10 @@ func (t *memoryTopic) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.
 	}
 }
 
-var _ Counter = (*memoryTopic)(nil)
-
-func (t *memoryTopic) Count(context.Context) (uint64, error) {
+func (t *memoryTopic) Count(context.Context) (uint64, bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return uint64(len(t.records)), nil
+	return uint64(len(t.records)), true, nil
 }
 
 // add appends a message.

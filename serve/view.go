@@ -97,11 +97,12 @@ func (v *viewer) readView(ctx context.Context) (View, error) {
 	if ok && span.First == 0 {
 		view.length = span.End - position
 	}
-	if counter, can := v.topic.log.(Counter); can {
-		if view.length, err = counter.Count(ctx); err != nil {
-			return View{}, err
-		}
-		view.exact = true
+	count, exact, err := v.topic.log.Count(ctx)
+	if err != nil {
+		return View{}, err
+	}
+	if exact {
+		view.length, view.exact = count, true
 	}
 	if oldest := id.withNumber(position / id.size); ok && (!v.cfg.isLinked() || oldest.endPosition() <= span.End) {
 		view.oldest = oldest.String()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/feedbridge/feedbridge/feed"
 )
@@ -13,23 +14,25 @@ import (
 func (s *Sink) Log(partition int32) *Log { return newLog(s.client, s.topic.Name, partition) }
 
 // Kept returns how many records are kept for a reader that continues where the last Read ended.
-func (l *Log) Kept() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.rest.records)
-}
+func (l *Log) Kept() int { return len(l.keptRecords()) }
 
 // KeptBytes returns how many bytes are held with them.
 func (l *Log) KeptBytes() (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, k := range l.rest.records {
+	for _, k := range l.keptRecords() {
 		n += len(k.Value)
 		for _, h := range k.Headers {
 			n += len(h.Value)
 		}
 	}
 	return n
+}
+
+func (l *Log) keptRecords() (records []*kgo.Record) {
+	l.kept.Take(func(r rest) bool {
+		records = r.records
+		return false
+	})
+	return records
 }
 
 // Producers returns how many clients c has that commit.
