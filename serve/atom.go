@@ -102,8 +102,8 @@ func (e *entity) appendOperation(b []byte, prefix string) []byte {
 // is from with its authors. Elements that may occur once occur once. It reports
 // false if the body is no such entry.
 func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
-	s := newScanner(e.body)
-	if kind, err := s.nextToken(); err != nil || kind != startToken || s.tag.local != "entry" || s.tag.space != atomSpace {
+	s, ok := openDocument(e.body)
+	if !ok || s.tag.local != "entry" || s.tag.space != atomSpace {
 		return nil, false
 	}
 	root := s.tag
@@ -122,9 +122,6 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 		case err != nil:
 			return nil, false
 		case kind == endToken:
-			if _, err := s.nextToken(); err == nil {
-				return nil, false
-			}
 			if !signed {
 				b = e.appendMissing(b, prefix, has)
 			}
@@ -136,7 +133,7 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 		t, begin := s.tag, len(b)
 		b = appendStart(b, &t, t.bindings, t.attrs)
 		inside := len(b)
-		if b, err = s.content(b, false); err != nil {
+		if b, err = s.content(b); err != nil {
 			return nil, false
 		}
 		if t.space != atomSpace || signed {

@@ -60,8 +60,8 @@ func (rssFormat) appendEntity(b []byte, _ *page, e *entity) []byte {
 // missing elements: a guid if it has none, and the base of its references. It reports false if the body
 // is no such item.
 func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
-	s := newScanner(e.body)
-	if kind, err := s.nextToken(); err != nil || kind != startToken || s.tag.local != "item" || s.tag.space != "" {
+	s, ok := openDocument(e.body)
+	if !ok || s.tag.local != "item" || s.tag.space != "" {
 		return nil, false
 	}
 	root, base := s.tag, resolveURL(e.contentBase(), s.tag.attrIn(xmlSpace, "base"))
@@ -73,9 +73,6 @@ func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 		case err != nil:
 			return nil, false
 		case kind == endToken:
-			if _, err := s.nextToken(); err == nil {
-				return nil, false
-			}
 			if !has["guid"] {
 				b = appendGUID(b, e.entryID)
 			}
@@ -90,7 +87,7 @@ func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 		t, begin := s.tag, len(b)
 		if t.space != "" {
 			b = appendStart(b, &t, t.bindings, t.attrs)
-			if b, err = s.content(b, false); err != nil {
+			if b, err = s.content(b); err != nil {
 				return nil, false
 			}
 			continue
@@ -102,7 +99,7 @@ func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 		}
 		b = appendStart(b, &t, t.bindings, t.attrs)
 		inside := len(b)
-		if b, err = s.content(b, false); err != nil {
+		if b, err = s.content(b); err != nil {
 			return nil, false
 		}
 		value := ""

@@ -87,11 +87,15 @@ type element struct {
 	empty         bool
 }
 
-func newScanner(doc []byte) *scanner {
+// openDocument reads the start tag of the root element of doc. It reports false if
+// there is none.
+func openDocument(doc []byte) (*scanner, bool) {
 	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
 	d := xml.NewDecoder(bytes.NewReader(doc))
 	d.Entity = xml.HTMLEntity
-	return &scanner{doc: doc, d: d}
+	s := &scanner{doc: doc, d: d}
+	kind, err := s.nextToken()
+	return s, err == nil && kind == startToken
 }
 
 // nextToken returns the next token; [io.EOF] behind the root.
@@ -135,6 +139,23 @@ func (s *scanner) nextToken() (tokenKind, error) {
 			}
 		}
 	}
+}
+
+// nextChild skips text and reads the start tag of the next child of the innermost
+// element. found is false if the element has ended instead.
+func (s *scanner) nextChild() (found bool, err error) {
+	for {
+		kind, err := s.nextToken()
+		if err != nil || kind != textToken {
+			return err == nil && kind == startToken, err
+		}
+	}
+}
+
+// atEnd reports whether nothing follows the root element, which has ended.
+func (s *scanner) atEnd() bool {
+	_, err := s.nextToken()
+	return err == io.EOF //nolint:errorlint // nextToken returns it as it is
 }
 
 // readStartTag reads a start tag into s.tag.
@@ -248,10 +269,9 @@ func isLocalName(name string) bool {
 	return !strings.Contains(name, ":") && (first == '_' || unicode.In(first, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Lo))
 }
 
-// content appends all that is in the element whose start tag was read last, and its
-// end tag unless without is set. The prefixes that it uses must be declared around
-// it.
-func (s *scanner) content(b []byte, without bool) ([]byte, error) {
+// content appends the content of the element whose start tag was read last, and its
+// end tag. The prefixes that it uses must be declared around it.
+func (s *scanner) content(b []byte) ([]byte, error) {
 	for depth := len(s.open); ; {
 		kind, err := s.nextToken()
 		if err != nil {
@@ -264,9 +284,6 @@ func (s *scanner) content(b []byte, without bool) ([]byte, error) {
 			b = appendText(b, s.text)
 		case endToken:
 			last := s.open[:len(s.open)+1][len(s.open)]
-			if len(s.open) < depth && without {
-				return b, nil
-			}
 			if !last.empty {
 				b = appendEnd(b, last.prefix, last.local)
 			}
@@ -294,7 +311,7 @@ func (s *scanner) copyElement(b []byte) ([]byte, error) {
 			_, _ = s.resolve(a.prefix)
 		}
 	}
-	inner, err := s.content(nil, false)
+	inner, err := s.content(nil)
 	if err != nil {
 		return nil, err
 	}
