@@ -28,18 +28,54 @@ func (r *entryReader) readChildren(e *Entry, p *entryParts, b []byte, el *elemen
 	return without
 }
 
-// readChild reads one child of an entry. Of those that repeat, the first counts.
+// readChild reads one child of an entry. Of several with the same meaning, the first
+// counts.
 func (r *entryReader) readChild(e *Entry, p *entryParts, s *scope, in space, local, content []byte) {
 	name := string(local) // does not escape
 	isOwn := in == r.own && r.format != Atom
 	switch {
-	case in == atom && name == "link" && (!isOwn || len(r.attrs) > 0):
+	case e.Deleted:
+		readTombstoneChild(e, in, name, content)
+	case updateRank(in, name) > 0:
+		r.keepBetter(&e.Updated, &p.updatedRank, updateRank(in, name), name, content)
+	case publishRank(in, name, isOwn) > 0:
+		keepContent(&p.published, content)
+		r.keepBetter(&e.Published, &p.publishedRank, publishRank(in, name, isOwn), name, content)
+	case name == "link":
+		r.readEntryLink(p, s, in, isOwn, content)
+	default:
+		r.readPart(p, s, in, isOwn, name, content)
+	}
+}
+
+// readTombstoneChild reads a child of a tombstone, whose time is in an attribute.
+func readTombstoneChild(e *Entry, in space, name string, content []byte) {
+	switch {
+	case in != tombstones && in != atom:
+	case name == "comment" && e.Comment == "":
+		e.Comment = clipBytes(plainText(content), longestAddress)
+	case name == "by" && e.By == "":
+		e.By = clipBytes(elementText(content, "name"), longestAddress)
+	}
+}
+
+// readEntryLink reads an element link: that of Atom, or one of RSS, whose URL is its
+// content.
+func (r *entryReader) readEntryLink(p *entryParts, s *scope, in space, isOwn bool, content []byte) {
+	switch {
+	case in == atom && (!isOwn || len(r.attrs) > 0):
 		if r.format == Atom && !p.hasLink {
 			p.link, p.hasLink = r.alternateLink()
 			p.base = s.base
 		}
-	case isOwn && name == "link":
+	case isOwn:
 		keepFirst(&p.link, content)
+	}
+}
+
+// readPart reads a child that can identify the entry.
+func (r *entryReader) readPart(p *entryParts, s *scope, in space, isOwn bool, name string, content []byte) {
+	switch {
 	case in == atom && name == "id":
 		keepFirst(&p.id, content)
 	case isOwn && name == "guid":
@@ -54,21 +90,6 @@ func (r *entryReader) readChild(e *Entry, p *entryParts, s *scope, in space, loc
 		keepContent(&p.encoded, content)
 	case isOwn && name == "description", in == atom && (name == "summary" || name == "content"):
 		keepContent(&p.description, content)
-	case e.Deleted && name == "comment" && (in == tombstones || in == atom):
-		if e.Comment == "" {
-			e.Comment = clipBytes(plainText(content), longestAddress)
-		}
-	case e.Deleted && name == "by" && (in == tombstones || in == atom):
-		if e.By == "" {
-			e.By = clipBytes(elementText(content, "name"), longestAddress)
-		}
-	case e.Deleted:
-		// A tombstone has its time in an attribute.
-	case updateRank(in, name) > 0:
-		r.keepBetter(&e.Updated, &p.updatedRank, updateRank(in, name), name, content)
-	case publishRank(in, name, isOwn) > 0:
-		keepContent(&p.published, content)
-		r.keepBetter(&e.Published, &p.publishedRank, publishRank(in, name, isOwn), name, content)
 	}
 }
 

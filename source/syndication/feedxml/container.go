@@ -105,7 +105,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	outer := &r.open[len(r.open)-1]
 	b := r.in.unreadBytes()
 	scope := r.innerScope(&outer.scope, b, t)
-	in, local, declared := scope.resolveName(b[1:t.nameEnd])
+	in, local, _ := scope.resolveName(b[1:t.nameEnd])
 	switch {
 	case r.isContainer(len(r.open), in.space, local):
 		r.named = true
@@ -128,22 +128,29 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 		e, err = r.finishEntry(outer, &scope, deleted)
 		return e, err == nil, err
 	}
-	if err := r.readElement(t, limits.Head-r.head, len(r.open)); err != nil {
-		return Entry{}, false, err
+	*again, err = r.readMetaElement(t, outer, &scope)
+	return Entry{}, false, err
+}
+
+// readMetaElement reads an element that is neither an entry nor a container. It reports
+// whether entities in it have been expanded, so that it has to be read again.
+func (r *Reader) readMetaElement(t tag, outer *container, s *scope) (again bool, err error) {
+	if err := r.readElement(t, r.opts.Limits.Head-r.head, len(r.open)); err != nil {
+		return false, err
 	}
-	if *again, err = r.expandHere(r.element.end); *again || err != nil {
-		return Entry{}, false, err
+	if again, err = r.expandHere(r.element.end); again || err != nil {
+		return again, err
 	}
 	r.head += r.element.end
 	if err := r.checkPiece(r.element.end, &outer.scope); err != nil {
-		return Entry{}, false, err
+		return false, err
 	}
-	b = r.in.unreadBytes()
-	_, local = cutPrefix(b[1:t.nameEnd])
-	r.about.readElement(b, &r.element, len(r.open), &scope, in.space, local, declared)
+	b := r.in.unreadBytes()
+	in, local, declared := s.resolveName(b[1:t.nameEnd])
+	r.about.readElement(b, &r.element, len(r.open), s, in.space, local, declared)
 	r.about.addUndefined(&r.scan, r.in.offset)
 	r.in.discardBytes(r.element.end)
-	return Entry{}, false, nil
+	return false, nil
 }
 
 // finishEntry returns the entry that the element which was read last is.

@@ -88,8 +88,8 @@ type metaReader struct {
 	syFrequency int
 }
 
-// readElement reads an element of b that is not an entry. Of those that repeat, the
-// first counts. depth is how many elements are around it.
+// readElement reads an element of b that is not an entry. Of several with the same
+// meaning, the first counts. depth is the number of elements around it.
 func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in space, local []byte, declared bool) {
 	b = b[:el.end]
 	content := b[el.tag.end:el.close]
@@ -107,41 +107,61 @@ func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in 
 		r.readHistory(s, name, content)
 	case in == syndication:
 		r.readSyndication(name, content)
+	case documentRank(in, name, isOwn) > 0:
+		r.keepBetter(&m.Updated, &r.updatedRank, documentRank(in, name, isOwn), name, content)
+	case r.readDescription(s, in, isOwn, name, content):
+	case isOwn:
+		r.readHint(b, el, name, content)
+	}
+}
+
+// readDescription reads an element that names the feed, its authors or its software, or
+// that links to a document. It reports whether the element is one of them.
+func (r *metaReader) readDescription(s *scope, in space, isOwn bool, name string, content []byte) bool {
+	m := &r.meta
+	switch {
 	case in == atom && name == "link" && (!isOwn || len(r.attrs) > 0):
 		r.readLink(s)
 	case isOwn && name == "link":
 		r.readPlainLink(plainText(content), s)
 	case in == atom && name == "id":
 		keepFirstClipped(&m.ID, content)
-	case in == atom && name == "author" || isOwn && name == "managingEditor" || in == dc && name == "creator":
-		author := readAuthor(content)
-		if in != atom {
-			author = plainText(content)
-		}
-		if author != "" && len(m.Authors) < mostAuthors {
-			m.Authors = append(m.Authors, author)
-		}
+	case in == atom && name == "author":
+		m.addAuthor(readAuthor(content))
+	case isOwn && name == "managingEditor", in == dc && name == "creator":
+		m.addAuthor(plainText(content))
 	case (in == atom || isOwn) && name == "title":
 		keepFirstClipped(&m.Title, content)
-	case (in == atom || isOwn) && name == "generator":
-		if m.Generator == (Generator{}) {
-			uri, _ := r.attribute(s, noSpace, "uri")
-			if uri == "" {
-				uri, _ = r.attribute(s, noSpace, "url") // Atom 0.3
-			}
-			version, _ := r.attribute(s, noSpace, "version")
-			m.Generator = Generator{Name: clipText(plainText(content)), URI: clipText(trimSpace(uri)), Version: clipText(trimSpace(version))}
-		}
-	case in == admin && name == "generatorAgent":
-		if m.Generator == (Generator{}) {
-			uri, _ := r.attribute(s, rdf, "resource")
-			m.Generator.URI = clipText(trimSpace(uri))
-		}
-	case documentRank(in, name, isOwn) > 0:
-		r.keepBetter(&m.Updated, &r.updatedRank, documentRank(in, name, isOwn), name, content)
-	case isOwn:
-		r.readHint(b, el, name, content)
+	case (in == atom || isOwn) && name == "generator", in == admin && name == "generatorAgent":
+		r.readGenerator(s, name, content)
+	default:
+		return false
 	}
+	return true
+}
+
+func (m *Meta) addAuthor(author string) {
+	if author != "" && len(m.Authors) < mostAuthors {
+		m.Authors = append(m.Authors, author)
+	}
+}
+
+// readGenerator reads the element generator, or the generatorAgent of RSS 1.0.
+func (r *metaReader) readGenerator(s *scope, name string, content []byte) {
+	if r.meta.Generator != (Generator{}) {
+		return
+	}
+	if name == "generatorAgent" {
+		uri, _ := r.attribute(s, rdf, "resource")
+		r.meta.Generator.URI = clipText(trimSpace(uri))
+		return
+	}
+	uri, _ := r.attribute(s, noSpace, "uri")
+	if uri == "" {
+		uri, _ = r.attribute(s, noSpace, "url") // Atom 0.3
+	}
+	version, _ := r.attribute(s, noSpace, "version")
+	r.meta.Generator = Generator{Name: clipText(plainText(content)), URI: clipText(trimSpace(uri)), Version: clipText(trimSpace(version))}
 }
 
 // documentRank ranks the elements that can have the time at which a document was

@@ -87,27 +87,7 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	if format == "" {
 		return Entry{}, false, noFeedError(&r.tokenizer, in.uri, string(local))
 	}
-	meta := &r.about.meta
-	r.format, meta.Format, meta.Single = format, format, single
-	switch format {
-	case RSS:
-		r.attrs = attributes(r.attrs[:0], b, t)
-		version, _ := r.attribute(&scope, noSpace, "version")
-		meta.Version = clipText(trimSpace(version))
-		r.own, r.rssURI = in.space, in.uri
-		if in.space == foreign {
-			r.own = rss
-			for i := range scope.bindings {
-				if scope.bindings[i].uri == in.uri {
-					scope.bindings[i].space = rss
-				}
-			}
-		}
-	case RDF:
-		r.own = rss
-	default:
-		r.own, r.named = atom, true
-	}
+	r.setFormat(format, single, b, t, in, &scope)
 	if !single {
 		return Entry{}, false, r.enterContainer(t, scope)
 	}
@@ -121,6 +101,32 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	}
 	e, err = r.finishEntry(&outer, &scope, in.space == tombstones)
 	return e, err == nil, err
+}
+
+// setFormat records the format that the root element has, and the namespace of the
+// format's own elements. s is the scope within the root.
+func (r *Reader) setFormat(format Format, single bool, b []byte, t tag, in binding, s *scope) {
+	meta := &r.about.meta
+	r.format, meta.Format, meta.Single = format, format, single
+	switch format {
+	case RSS:
+		r.attrs = attributes(r.attrs[:0], b, t)
+		version, _ := r.attribute(s, noSpace, "version")
+		meta.Version = clipText(trimSpace(version))
+		r.own, r.rssURI = in.space, in.uri
+		if in.space == foreign {
+			r.own = rss
+			for i := range s.bindings {
+				if s.bindings[i].uri == in.uri {
+					s.bindings[i].space = rss
+				}
+			}
+		}
+	case RDF:
+		r.own = rss
+	default:
+		r.own, r.named = atom, true
+	}
 }
 
 // detectCharset looks at the first bytes for the document's encoding.
