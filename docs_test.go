@@ -278,7 +278,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Log: slog.New(slog.DiscardHandler)})
 	f := server.AddFeed(admin.FeedOptions{
 		Name: "orders", Freshness: time.Minute,
-		Describe: func(checkpoint.Checkpoint) (string, any) { return "", syndication.Place{} },
+		Describe: func(checkpoint.Checkpoint) (string, any) { return "", syndication.CursorDescription{} },
 	})
 	server.AddServed(admin.ServedOptions{Name: "orders", Look: func(context.Context) (admin.ServedTopic, error) {
 		return admin.ServedTopic{}, nil

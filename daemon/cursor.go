@@ -7,11 +7,11 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-var _ admin.Lacking = syndication.Place{}
+var _ admin.Lacking = syndication.CursorDescription{}
 
-// DescribeCursor returns the place of a cursor in its feed, as JSON can hold it: a
-// [syndication.Place] or a [datareplication.Place]. kind is that of the source that made the
-// cursor. It returns nil without a cursor.
+// DescribeCursor returns a readable form of a cursor, which is marshaled as JSON: a
+// [syndication.CursorDescription] or a [datareplication.CursorDescription]. kind is that of
+// the source that made the cursor. It returns nil without a cursor.
 func DescribeCursor(kind string, c feed.Cursor) (any, error) {
 	switch {
 	case len(c) == 0:

@@ -144,24 +144,24 @@ func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
 	return format, nil
 }
 
-// Describe returns the format of the feed, as far as it is known, and the place of
+// Describe returns the format of the feed, as far as it is known, and the description of
 // a checkpoint's cursor in it, as JSON can hold it. The checkpoint need not say of what kind
 // it is if a source has been opened. It may be called concurrently.
 func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) {
 	s.mu.Lock()
 	format, kind := cmp.Or(string(s.found), string(s.feed.Format)), cmp.Or(cp.Source, s.kind)
 	s.mu.Unlock()
-	place, err := DescribeCursor(kind, cp.Cursor)
+	description, err := DescribeCursor(kind, cp.Cursor)
 	if err != nil {
 		return format, err.Error()
 	}
-	switch p := place.(type) {
-	case datareplication.Place:
+	switch p := description.(type) {
+	case datareplication.CursorDescription:
 		format = datareplication.Kind
-	case syndication.Place:
+	case syndication.CursorDescription:
 		format = cmp.Or(string(p.Format), format)
 	}
-	return format, place
+	return format, description
 }
 
 // Commit adds the IDs of published entities to those that the topic holds. Only a caller

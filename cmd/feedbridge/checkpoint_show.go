@@ -60,8 +60,8 @@ func newPosition(cp checkpoint.Checkpoint, f config.Feed) checkpointReport {
 		Topic: f.To.Topic, Bus: f.To.Bus, Feed: cp.Feed, Source: cp.Source,
 		Entities: cp.Count, At: cp.At, Writer: cp.Writer, GoesOn: cursorText(cp.Source, cp.Cursor, f.Start), Cursor: string(cp.Cursor),
 	}
-	if place, err := daemon.DescribeCursor(cp.Source, cp.Cursor); err == nil {
-		p.Place = place
+	if description, err := daemon.DescribeCursor(cp.Source, cp.Cursor); err == nil {
+		p.Place = description
 	}
 	return p
 }

@@ -27,14 +27,14 @@ func cursorText(kind string, c feed.Cursor, start datareplication.Start) string 
 	if len(c) == 0 {
 		return "at the configured start (" + start.String() + ")"
 	}
-	place, err := daemon.DescribeCursor(kind, c)
+	description, err := daemon.DescribeCursor(kind, c)
 	if err != nil {
 		return "at a position that cannot be described: " + err.Error()
 	}
-	switch p := place.(type) {
-	case syndication.Place:
+	switch p := description.(type) {
+	case syndication.CursorDescription:
 		return syndicationText(p)
-	case datareplication.Place:
+	case datareplication.CursorDescription:
 		switch {
 		case p.Snapshot != "":
 			return "at " + p.Snapshot
@@ -49,7 +49,7 @@ func cursorText(kind string, c feed.Cursor, start datareplication.Start) string 
 	return "at a position that cannot be described"
 }
 
-func syndicationText(p syndication.Place) string {
+func syndicationText(p syndication.CursorDescription) string {
 	switch {
 	case p.Start != "":
 		return "at the start (" + p.Start + ")"

@@ -84,9 +84,9 @@ func (r *feedReport) addEntity(e *feed.Entity) {
 }
 
 // setFormat records the format and the dialect that were detected.
-func (r *feedReport) setFormat(format string, place any) {
+func (r *feedReport) setFormat(format string, description any) {
 	r.Format = format
-	if p, ok := place.(syndication.Place); ok {
+	if p, ok := description.(syndication.CursorDescription); ok {
 		r.Dialect, r.Archives, r.Gaps = p.Dialect, p.Archives, p.Gaps
 	}
 }

@@ -226,8 +226,8 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Place is a readable form of a cursor.
-type Place struct {
+// CursorDescription is a readable form of a cursor.
+type CursorDescription struct {
 	// Reading goes on before the entity with that index, from 0, of the page with that URL.
 	Page  string `json:"page,omitempty"`
 	Index int    `json:"index"`
@@ -242,12 +242,12 @@ type Place struct {
 }
 
 // Describe returns the readable form of a cursor of this source.
-func Describe(c feed.Cursor) (Place, error) {
+func Describe(c feed.Cursor) (CursorDescription, error) {
 	cur, err := decodeCursor(c)
 	if err != nil {
-		return Place{}, err
+		return CursorDescription{}, err
 	}
-	p := Place{Page: cur.Page, Index: cur.Index, Last: cur.Last, Modified: cur.Modified}
+	p := CursorDescription{Page: cur.Page, Index: cur.Index, Last: cur.Last, Modified: cur.Modified}
 	switch {
 	case cur.Snapshot != nil:
 		p.Snapshot = cur.Snapshot.String()

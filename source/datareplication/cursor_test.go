@@ -63,7 +63,7 @@ func TestStoredCursors(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	t.Parallel()
-	tests := map[string]Place{
+	tests := map[string]CursorDescription{
 		"in a page":       {Page: "https://shop.example.com/feed/7", Index: 2, Last: "<b@shop>", Modified: 1696474802},
 		"on the way back": {Searching: "the entity after b of 2023-10-05T03:00:02Z"},
 		"behind a gap":    {Searching: "the first entity since 2023-10-05T03:00:02Z"},

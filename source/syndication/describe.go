@@ -8,8 +8,8 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// Place is a cursor put into words, for people.
-type Place struct {
+// CursorDescription is a readable form of a cursor.
+type CursorDescription struct {
 	// Dialect and Format are the detected properties of the feed.
 	Dialect Dialect        `json:"dialect,omitempty"`
 	Format  feedxml.Format `json:"format,omitempty"`
@@ -37,15 +37,15 @@ type Place struct {
 }
 
 // Lacks returns how many archives are missing, and how many deletes are held back.
-func (p Place) Lacks() (gaps, deletes int) { return len(p.Gaps), p.HeldDeletes }
+func (p CursorDescription) Lacks() (gaps, deletes int) { return len(p.Gaps), p.HeldDeletes }
 
-// Describe returns the place that a cursor of this source means.
-func Describe(c feed.Cursor) (Place, error) {
+// Describe returns the readable form of a cursor of this source.
+func Describe(c feed.Cursor) (CursorDescription, error) {
 	cur, err := decodeCursor(c, Start{})
 	if err != nil {
-		return Place{}, err
+		return CursorDescription{}, err
 	}
-	p := Place{
+	p := CursorDescription{
 		Dialect: cur.Dialect, Format: cur.Format, Start: cur.Start, URL: cur.URL,
 		Archives: len(cur.Archives) / archiveBytes, Newest: cur.Newest,
 		Publishing: cur.Doc != nil, DeletesHeld: cur.Held != nil, Page: cur.Tail,
