@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// foldedBytes is the estimated memory for an ID of a document while the document is
+// versionBytes is the estimated memory for an ID of a document while the document is
 // read.
-const foldedBytes = 100
+const versionBytes = 100
 
 // unreserved is how many bytes a source may hold without budget. Most documents need no
 // more, so their feeds neither wait for others nor download them twice.

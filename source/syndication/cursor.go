@@ -73,15 +73,15 @@ type cursor struct {
 	// a reset, until the subscription document is published.
 	Rewalk bool `json:"rewalk,omitempty"`
 	// Doc is how far the document that is being published has been.
-	Doc *position `json:"doc,omitempty"`
+	Doc *progress `json:"doc,omitempty"`
 	// Held are the deletes that are held back.
 	Held *hold `json:"held,omitempty"`
 	// Tail is the page that is asked for next in mode tail.
 	Tail string `json:"tail,omitempty"`
 }
 
-// position is a place in a document: behind the entry with that key.
-type position struct {
+// progress is a place in a document: behind the entry with that key.
+type progress struct {
 	URL   string        `json:"url"`  // hash
 	Hash  string        `json:"hash"` // of the body
 	Order feedxml.Order `json:"order"`

@@ -11,10 +11,10 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// Held gives the newest fingerprint of each entity of a feed that the topic holds, or
+// TopicMarks gives the newest fingerprint of each entity of a feed that the topic holds, or
 // that Next has returned and that is not committed yet, whichever copy published it.
-type Held interface {
-	Mark(id string) (mark string, held bool)
+type TopicMarks interface {
+	Mark(id string) (mark string, ok bool)
 	Marks() iter.Seq2[string, string]
 }
 
@@ -23,7 +23,7 @@ type Held interface {
 type decider struct {
 	cfg     Config
 	profile profile
-	held    Held
+	topic   TopicMarks
 	// job is the rest of a poll; nil if there is nothing to publish.
 	job *job
 }
@@ -31,12 +31,12 @@ type decider struct {
 // mayWant reports whether an entry may have to be published, before the end of its
 // document is known. It is true too often rather than not often enough.
 func (s *decider) mayWant(cur *cursor, it *item) bool {
-	raw, held := s.held.Mark(it.ID)
+	raw, inTopic := s.topic.Mark(it.ID)
 	m, ok := parseFingerprint(raw)
 	switch {
-	case !held && it.Deleted:
+	case !inTopic && it.Deleted:
 		return s.cfg.TombstoneUnknown == "publish"
-	case !held:
+	case !inTopic:
 		return !s.isSkipped(cur, it)
 	case !ok:
 		return true
@@ -64,20 +64,20 @@ func (s *decider) isSkipped(cur *cursor, it *item) bool {
 // publishDecision is the publish decision for an entry of a document (RFC 5005, section
 // 4.2, and RFC 6721). It returns "" if nothing is to be published.
 func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Operation {
-	raw, held := s.held.Mark(it.ID)
+	raw, inTopic := s.topic.Mark(it.ID)
 	m, ok := parseFingerprint(raw)
-	known := held && ok
+	known := inTopic && ok
 	if known && s.isSuperseded(cur, d, it) {
 		return ""
 	}
 	if it.Deleted {
-		return s.decideTombstone(d, it, m, held)
+		return s.decideTombstone(d, it, m, inTopic)
 	}
 	trusted := func(t instant) instant { return s.trustedTime(t, d.now) }
 	c, was := trusted(instantOf(it.Updated.Time)), trusted(m.updated)
 	complete := d.dialect == Complete && !d.archive && !d.partial
 	switch {
-	case !held:
+	case !inTopic:
 		if s.isSkipped(cur, it) {
 			return ""
 		}
@@ -124,16 +124,16 @@ func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Opera
 	return feed.Put
 }
 
-func (s *decider) decideTombstone(d *document, it *item, m fingerprint, held bool) feed.Operation {
+func (s *decider) decideTombstone(d *document, it *item, m fingerprint, inTopic bool) feed.Operation {
 	when, was := instantOf(it.Updated.Time), s.trustedTime(m.updated, d.now)
 	switch {
-	case d.broken && (held && !m.deleted || s.cfg.TombstoneUnknown == "publish"):
+	case d.broken && (inTopic && !m.deleted || s.cfg.TombstoneUnknown == "publish"):
 		d.withheld = true
 		d.seen.addViolation(DeletesWithheld, d.url, "there is a tombstone of %s in a document that is not well-formed; it is not deleted", feedxml.Excerpt(it.ID))
 		return ""
-	case !held && s.cfg.TombstoneUnknown == "publish":
+	case !inTopic && s.cfg.TombstoneUnknown == "publish":
 		return feed.Delete
-	case !held:
+	case !inTopic:
 		d.seen.addViolation(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have (tombstone_unknown)", feedxml.Excerpt(it.ID))
 		return ""
 	case m.deleted:
@@ -165,8 +165,8 @@ func (s *decider) classify(cur *cursor, d *document) {
 		v.Page = d.url
 		d.seen.addAll([]feed.Violation{v})
 	}
-	if d.fold.times > 0 {
-		d.seen.addViolation(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.fold.times, feedxml.Excerpt(d.fold.repeated))
+	if d.versions.times > 0 {
+		d.seen.addViolation(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.versions.times, feedxml.Excerpt(d.versions.repeated))
 	}
 	switch d.order = s.profile.order; {
 	case d.order != feedxml.NoOrder:
@@ -220,15 +220,15 @@ func (s *decider) isSuperseded(cur *cursor, d *document, it *item) bool {
 	if d.depth == 0 || s.job == nil {
 		return false
 	}
-	l, ok := s.job.lasts[hashKey(it.ID)]
+	l, ok := s.job.topicVersions[hashKey(it.ID)]
 	return ok && l.depth < d.depth && (l.same || cur.Rewalk) && l.supersedes(s.trustedTime(instantOf(it.Updated.Time), d.now), d.updated, s.job.dialect)
 }
 
 // missingIDs are the entries that the topic has and the document has not, sorted.
 func (s *decider) missingIDs(d *document) []string {
 	var ids []string
-	for id, raw := range s.held.Marks() {
-		if m, ok := parseFingerprint(raw); ok && !m.deleted && !d.fold.hasEntry(id) {
+	for id, raw := range s.topic.Marks() {
+		if m, ok := parseFingerprint(raw); ok && !m.deleted && !d.versions.hasEntry(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -239,7 +239,7 @@ func (s *decider) missingIDs(d *document) []string {
 // countLive counts the entries that the topic has.
 func (s *decider) countLive() int {
 	n := 0
-	for _, raw := range s.held.Marks() {
+	for _, raw := range s.topic.Marks() {
 		if m, ok := parseFingerprint(raw); ok && !m.deleted {
 			n++
 		}
@@ -247,9 +247,9 @@ func (s *decider) countLive() int {
 	return n
 }
 
-// holdsAny reports whether the feed ever had an entry.
-func (s *decider) holdsAny(cur *cursor) bool {
-	for range s.held.Marks() {
+// hadEntries reports whether the feed ever had an entry.
+func (s *decider) hadEntries(cur *cursor) bool {
+	for range s.topic.Marks() {
 		return true
 	}
 	return len(cur.Seen) > 0
@@ -257,10 +257,10 @@ func (s *decider) holdsAny(cur *cursor) bool {
 
 // wantsAny reports whether anything of a document is to be published.
 func (s *decider) wantsAny(cur *cursor, d *document) bool {
-	if d.window.cut != nil {
+	if d.buffer.cut != nil {
 		return true
 	}
 	probe := *d
 	probe.seen = violationSet{}
-	return slices.ContainsFunc(d.window.items, func(it *item) bool { return s.publishDecision(cur, &probe, it) != "" })
+	return slices.ContainsFunc(d.buffer.items, func(it *item) bool { return s.publishDecision(cur, &probe, it) != "" })
 }

@@ -17,7 +17,7 @@ const (
 
 // takeDeletes are the entries that have vanished from a complete document, as many as
 // there is room for. They come in the order of their IDs.
-func (p publisher) takeDeletes(d *document, pos *position, room int) (ids []string, more bool) {
+func (p publisher) takeDeletes(d *document, pos *progress, room int) (ids []string, more bool) {
 	ids = p.s.missingIDs(d)
 	if len(ids) == 0 {
 		p.cur.Held = nil

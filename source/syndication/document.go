@@ -10,8 +10,8 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// question is a request for a document, with how the answer is read.
-type question struct {
+// request is a request for a document, with how the answer is read.
+type request struct {
 	url string
 	// etag and modified make it conditional.
 	etag, modified string
@@ -27,14 +27,14 @@ type question struct {
 	believe instant
 	// from leaves out the entries up to a position, if the body is still the
 	// same.
-	from *position
+	from *progress
 	// order is the expected order of the entries.
 	order feedxml.Order
 }
 
 // document is a document of the feed as it was read.
 type document struct {
-	question
+	request
 	meta     feedxml.Meta
 	response *source.Response
 	// unmodified reports that there is no document: the server answers that it has
@@ -67,8 +67,8 @@ type document struct {
 	updated instant
 	now     time.Time
 
-	window *entryBuffer
-	fold   versions
+	buffer   *entryBuffer
+	versions versions
 	// entries counts all of them, tombstones included; fresh and known are those
 	// of which the topic did not have the ID, and had it.
 	entries, fresh, known int
@@ -80,7 +80,7 @@ type document struct {
 
 // memorySize is the estimated memory of a document that waits to be published, in bytes.
 func (d *document) memorySize() int {
-	n := d.window.size + len(d.url) + len(d.meta.ID) + len(d.meta.Title) + 2000
+	n := d.buffer.size + len(d.url) + len(d.meta.ID) + len(d.meta.Title) + 2000
 	for _, l := range d.meta.Links {
 		n += len(l.Href) + len(l.Raw) + len(l.Type) + len(l.Title) + len(l.Lang) + len(l.Rel) + 150
 	}
@@ -104,15 +104,15 @@ func (d *document) hashContent() {
 	d.digest = nil
 }
 
-// heldBytes returns about how many bytes the entries of a document take, and its IDs.
-func (d *document) heldBytes() int64 {
-	return int64(d.window.size) + int64(len(d.fold.ids))*foldedBytes
+// bufferedBytes returns about how many bytes the entries of a document take, and its IDs.
+func (d *document) bufferedBytes() int64 {
+	return int64(d.buffer.size) + int64(len(d.versions.ids))*versionBytes
 }
 
 // forgetIDs lets go of the IDs of a document, unless it has to be compared with
 // all that the topic has.
 func (d *document) forgetIDs() {
 	if !d.deletes {
-		d.fold.ids = nil
+		d.versions.ids = nil
 	}
 }

@@ -61,9 +61,9 @@ func newEntryBuffer(o feedxml.Order, limit int) *entryBuffer {
 	return &entryBuffer{order: o, byIndex: map[int]*item{}, limit: limit, whole: true}
 }
 
-// holdItem adds an entry. wanted reports whether an entry has to be published: when
+// addItem adds an entry. wanted reports whether an entry has to be published: when
 // there is no room for all, only those are held.
-func (b *entryBuffer) holdItem(it *item, wanted func(*item) bool) {
+func (b *entryBuffer) addItem(it *item, wanted func(*item) bool) {
 	if !b.whole && !wanted(it) {
 		return
 	}

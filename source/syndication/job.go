@@ -12,8 +12,8 @@ type job struct {
 	// weight is about what steps and visited take in memory, without documents.
 	weight  int64
 	dialect Dialect
-	// lasts has the IDs that the topic held when the walk began.
-	lasts map[hashedKey]topicVersion
+	// topicVersions has the IDs that the topic held when the walk began.
+	topicVersions map[hashedKey]topicVersion
 	// sub is the subscription document, if it is still held. url, hash and
 	// believe, its update time, are known of it longer, as are deletes and
 	// withheld.
@@ -22,8 +22,8 @@ type job struct {
 	believe           instant
 	deletes, withheld bool
 	// late and healing are set while documents behind a gap are read.
-	late    bool
-	healing string
+	late   bool
+	gapURL string
 	// recheck is how many published archives are still to be read again, and
 	// full reports that all pages of a paged feed are.
 	recheck int
@@ -71,15 +71,15 @@ type step struct {
 
 func isOld(st *step) bool { return st.old }
 
-// heldBytes returns about how many bytes the entries of the job's documents take.
-func (j *job) heldBytes() int64 {
+// bufferedBytes returns about how many bytes the entries of the job's documents take.
+func (j *job) bufferedBytes() int64 {
 	if j == nil {
 		return 0
 	}
 	n, at := int64(0), j.at
 	for _, st := range j.steps {
 		if st.doc != nil {
-			n += st.doc.heldBytes()
+			n += st.doc.bufferedBytes()
 		}
 		if st.doc == at {
 			at = nil // it counts once
@@ -87,7 +87,7 @@ func (j *job) heldBytes() int64 {
 	}
 	for _, d := range append([]*document{j.sub, at}, j.found...) {
 		if d != nil {
-			n += d.heldBytes()
+			n += d.bufferedBytes()
 		}
 	}
 	return n
@@ -115,9 +115,9 @@ type topicVersion struct {
 // recordVersions records the entries of a document that the topic has. Documents come
 // from the newest on, and before anything of the walk is published.
 func (j *job) recordVersions(d *document) {
-	for id, in := range d.fold.ids {
-		had, ok := j.lasts[id]
-		if !in.held || had.same {
+	for id, in := range d.versions.ids {
+		had, ok := j.topicVersions[id]
+		if !in.inTopic || had.same {
 			continue
 		}
 		is := topicVersion{depth: d.depth, same: in.same, updated: in.updated, document: d.updated}
@@ -127,10 +127,10 @@ func (j *job) recordVersions(d *document) {
 		if ok && !is.same && had.supersedes(is.updated, is.document, j.dialect) {
 			continue
 		}
-		if j.lasts == nil {
-			j.lasts = map[hashedKey]topicVersion{}
+		if j.topicVersions == nil {
+			j.topicVersions = map[hashedKey]topicVersion{}
 		}
-		j.lasts[id] = is
+		j.topicVersions[id] = is
 	}
 }
 

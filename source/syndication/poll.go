@@ -19,7 +19,7 @@ type poller struct{ *turn }
 // readSubscription asks for the subscription document.
 func (p poller) readSubscription(ctx context.Context, now time.Time) (*document, error) {
 	s, cur := p.s, &p.cur
-	q := question{url: s.subscriptionURL(cur), order: p.expectedOrder()}
+	q := request{url: s.subscriptionURL(cur), order: p.expectedOrder()}
 	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
 		q.from, q.order = cur.Doc, cur.Doc.Order
 	} else if cur.At == hashOf(q.url) && !cur.Held.isDue(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !p.isRecheckDue(now) {
@@ -109,8 +109,8 @@ func (p poller) followCurrent(ctx context.Context, d *document) (*document, erro
 		return d, nil
 	}
 	p.seen.addViolation(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
-	d.window, d.fold = nil, versions{} // which would be held besides the other's
-	next, err := p.s.readDocument(ctx, &p.cur, question{url: url, order: p.expectedOrder()})
+	d.buffer, d.versions = nil, versions{} // which would be held besides the other's
+	next, err := p.s.readDocument(ctx, &p.cur, request{url: url, order: p.expectedOrder()})
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (p poller) recordDialect(d *document) {
 	cur := &p.cur
 	if cur.Dialect == "" && !d.unsure {
 		p.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
-		cur.Rewalk = p.s.holdsAny(cur)
+		cur.Rewalk = p.s.hadEntries(cur)
 	}
 	if d.unsure {
 		// Its links to older documents may be missing; the next document decides.
@@ -231,7 +231,7 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 			return feed.Batch{}, false, nil
 		}
 	}
-	watched := p.cur.Dialect != "" && p.cur.Doc == nil && s.holdsAny(&p.cur)
+	watched := p.cur.Dialect != "" && p.cur.Doc == nil && s.hadEntries(&p.cur)
 	d, err := p.readSubscription(ctx, now)
 	if err != nil {
 		return feed.Batch{}, false, err
@@ -274,7 +274,7 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 // reads.
 func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, error) {
 	for try := 0; d.deletes && !d.strict && len(p.s.missingIDs(d)) > 0 && try < 3; try++ {
-		q := d.question
+		q := d.request
 		q.strict, q.etag, q.modified = true, "", ""
 		p.s.job = &job{sub: d} // the budget counts the documents of a job
 		again, err := p.s.readDocument(ctx, &p.cur, q)
@@ -325,10 +325,10 @@ func (cur *cursor) skipAll(d *document) error {
 	impossible := func(why string) error {
 		return feed.Permanent(fmt.Errorf("start: now is not possible for %s: %s; start from the beginning, or from a time", d.url, why))
 	}
-	if !d.window.whole || d.window.cut != nil {
+	if !d.buffer.whole || d.buffer.cut != nil {
 		return impossible("its document is larger than the window")
 	}
-	items := slices.Clone(d.window.items)
+	items := slices.Clone(d.buffer.items)
 	at := func(it *item) instant { return instantOf(it.Updated.Time) }
 	slices.SortStableFunc(items, func(a, b *item) int {
 		switch x, y := at(a), at(b); {

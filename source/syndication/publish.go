@@ -43,7 +43,7 @@ func (p publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 		entities, more := p.publishPart(d)
 		s.newest = max(s.newest, d.newest)
 		switch {
-		case more && len(d.window.items) == 0 && d.window.cut != nil:
+		case more && len(d.buffer.items) == 0 && d.buffer.cut != nil:
 			// What had no room is read now.
 			if j.at = nil; len(j.steps) > 0 {
 				j.steps[len(j.steps)-1].doc = nil
@@ -73,8 +73,8 @@ func (p publisher) hasDueGap(*document) bool {
 func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 	s, j := p.s, p.s.job
 	if len(j.steps) == 0 {
-		if j.healing != "" {
-			p.closeGap(j.healing)
+		if j.gapURL != "" {
+			p.closeGap(j.gapURL)
 			return nil, nil
 		}
 		return p.subscriptionDocument(ctx)
@@ -83,7 +83,7 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 	if st.doc != nil {
 		return st.doc, nil
 	}
-	q := question{url: st.url, archive: true, old: st.old, late: j.late, believe: j.believe, order: p.expectedOrder()}
+	q := request{url: st.url, archive: true, old: st.old, late: j.late, believe: j.believe, order: p.expectedOrder()}
 	if p.cur.Doc != nil && p.cur.Doc.URL == hashOf(q.url) {
 		q.from, q.order = p.cur.Doc, p.cur.Doc.Order
 	}
@@ -119,7 +119,7 @@ func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 		j.sub = nil
 		return d, nil
 	}
-	q := question{url: j.url, order: p.expectedOrder()}
+	q := request{url: j.url, order: p.expectedOrder()}
 	if p := p.cur.Doc; p != nil && p.URL == hashOf(q.url) {
 		q.from, q.order = p, p.Order
 	}
@@ -141,7 +141,7 @@ func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) {
 	s := p.s
 	d.dialect = s.job.dialectOf(d)
-	pos := position{URL: hashOf(d.url), Hash: d.hash, Order: d.order}
+	pos := progress{URL: hashOf(d.url), Hash: d.hash, Order: d.order}
 	if p := p.cur.Doc; p != nil && p.URL == pos.URL && p.Hash == pos.Hash {
 		pos = *p
 	} else if d.deletes {
@@ -149,7 +149,7 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 	}
 	size := 0
 	full := func() bool { return len(entities) >= s.cfg.BatchEntities || size >= s.cfg.BatchBytes }
-	w := d.window
+	w := d.buffer
 	for len(w.items) > 0 {
 		it := w.items[0]
 		op := s.publishDecision(&p.cur, d, it)

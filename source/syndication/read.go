@@ -33,13 +33,13 @@ type documentReader struct {
 
 // readDocument asks for a document. It asks again where the document turns out to be
 // another than it was read for.
-func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q question) (*document, error) {
+func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q request) (*document, error) {
 	s.share.scarce = false
 	if q.from == nil {
 		s.share.want = 0
 	} else if s.share.want > 0 {
 		// The part before it had to wait.
-		if err := s.share.acquireBudget(ctx, s.job.heldBytes()); err != nil {
+		if err := s.share.acquireBudget(ctx, s.job.bufferedBytes()); err != nil {
 			return nil, err
 		}
 	}
@@ -50,7 +50,7 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q questi
 			// Nothing stays open while it waits, and nothing is held of the document.
 			s.share.want = max(s.share.want, least)
 			least = s.cfg.Bounds.Memory
-			if err := s.share.acquireBudget(ctx, s.job.heldBytes()); err != nil {
+			if err := s.share.acquireBudget(ctx, s.job.bufferedBytes()); err != nil {
 				return nil, err
 			}
 			d, err = s.readOnce(ctx, cur, q)
@@ -61,20 +61,20 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q questi
 		switch {
 		case q.from != nil && d.hash != q.from.Hash:
 			q.from = nil
-		case d.window.cut != nil && d.order != q.order && try < 3:
+		case d.buffer.cut != nil && d.order != q.order && try < 3:
 			q.order = d.order
 		default:
-			if d.window.cut != nil {
+			if d.buffer.cut != nil {
 				d.order = q.order
 			}
-			d.window.arrange(d.order)
+			d.buffer.arrange(d.order)
 			return d, nil
 		}
 		q.etag, q.modified = "", ""
 	}
 }
 
-func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) (*document, error) {
+func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (*document, error) {
 	resp, err := s.client.Do(ctx, source.Request{
 		Method: http.MethodGet, URL: q.url, IfNoneMatch: q.etag, IfModifiedSince: q.modified, Partial: true,
 	})
@@ -82,7 +82,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) 
 		return nil, err
 	}
 	defer resp.Body.Close()
-	d := &document{question: q, response: resp, now: time.Now()}
+	d := &document{request: q, response: resp, now: time.Now()}
 	switch resp.Status {
 	case http.StatusNotModified, http.StatusNoContent:
 		d.unmodified = true
@@ -209,16 +209,16 @@ func (c *countingReader) Read(p []byte) (int, error) {
 
 // readEntries reads the entries of a document into its window. body is what r reads.
 func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cur *cursor, d *document) error {
-	d.window = newEntryBuffer(d.question.order, int(s.cfg.Bounds.Memory))
-	d.fold = versions{ids: map[hashedKey]version{}}
-	others := s.job.heldBytes()
+	d.buffer = newEntryBuffer(d.request.order, int(s.cfg.Bounds.Memory))
+	d.versions = versions{ids: map[hashedKey]version{}}
+	others := s.job.bufferedBytes()
 	covered := func() bool {
 		// Blanks and comments are not held, so more than the limit is no entry.
-		return s.share.tryCover(others + d.heldBytes() + min(body.largest, s.cfg.Limits.Entity))
+		return s.share.tryCover(others + d.bufferedBytes() + min(body.largest, s.cfg.Limits.Entity))
 	}
 	if s.share.scarce {
-		d.window.covered = func() bool { return s.share.tryCover(others + d.heldBytes()) }
-		defer func() { d.window.covered = nil }() // the document may be kept
+		d.buffer.covered = func() bool { return s.share.tryCover(others + d.bufferedBytes()) }
+		defer func() { d.buffer.covered = nil }() // the document may be kept
 	} else {
 		body.covered = covered
 	}
@@ -256,30 +256,30 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
 		d.seen.addViolation(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
-	raw, held := s.held.Mark(e.ID)
+	raw, inTopic := s.topic.Mark(e.ID)
 	switch {
 	case e.Deleted:
-	case held || cur.sawEntry(e.ID, [16]byte(e.Hash[:16])):
+	case inTopic || cur.sawEntry(e.ID, [16]byte(e.Hash[:16])):
 		d.known++
 	default:
 		d.fresh++
 	}
 	d.newest = max(d.newest, updated)
 	d.looks.addEntry(&e)
-	counts, instead := d.fold.addEntry(e.ID, &e, updated)
+	counts, instead := d.versions.addEntry(e.ID, &e, updated)
 	if instead >= 0 {
-		d.window.removeItem(instead)
+		d.buffer.removeItem(instead)
 	}
 	if !counts {
 		return
 	}
 	it := &item{Entry: e, hash: [16]byte(e.Hash[:16])}
 	m, known := parseFingerprint(raw)
-	d.fold.recordHeld(e.ID, held && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
-	if d.from != nil && rankOf(&it.Entry, d.question.order).compareOrder(d.from.Key) <= 0 {
+	d.versions.recordTopic(e.ID, inTopic && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
+	if d.from != nil && rankOf(&it.Entry, d.request.order).compareOrder(d.from.Key) <= 0 {
 		return
 	}
-	d.window.holdItem(it, wanted)
+	d.buffer.addItem(it, wanted)
 }
 
 // errNotFeed counts how often a URL has answered with something else in a row.

@@ -18,7 +18,7 @@ import (
 // goroutine at a time.
 //
 // Three things decide what is published: the feed, the cursor, and the entries in the
-// topic ([Held]). The older documents of a feed are found by walking back from the
+// topic ([TopicMarks]). The older documents of a feed are found by walking back from the
 // subscription document, and published from the oldest on. A document that has more to
 // publish than fits into memory is read more than once, each time for the next part.
 //
@@ -43,10 +43,10 @@ type failure struct {
 // New returns a Source for the feed that cfg names. held must have the entries of the
 // feed that the topic holds, and those that Next has returned before Next is called
 // again.
-func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source {
+func New(cfg Config, client *source.Client, topic TopicMarks, log *slog.Logger) *Source {
 	cfg.BatchEntities, cfg.BatchBytes = cmp.Or(cfg.BatchEntities, 999), cmp.Or(cfg.BatchBytes, 1<<20)
 	s := &Source{feedState: feedState{documentReader: documentReader{
-		decider: decider{cfg: cfg, profile: cfg.profile(), held: held},
+		decider: decider{cfg: cfg, profile: cfg.profile(), topic: topic},
 		client:  client, log: log, notFeed: map[hashedKey]int{},
 		share: share{budget: cfg.Budget, free: min(int64(cfg.BatchBytes), unreserved)},
 	}}}
@@ -75,7 +75,7 @@ func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error
 		if !returned { // it has panicked: nothing that it was at is to be believed
 			s.job, s.round = nil, nil
 		}
-		s.share.releaseUnneeded(s.job.heldBytes())
+		s.share.releaseUnneeded(s.job.bufferedBytes())
 	}()
 	batch, err := s.nextBatch(ctx, after)
 	returned = true

@@ -33,7 +33,7 @@ func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	}
 	if s.job == nil {
 		now := time.Now()
-		q := question{url: cur.Tail, order: t.expectedOrder()}
+		q := request{url: cur.Tail, order: t.expectedOrder()}
 		if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
 			q.from, q.order = cur.Doc, cur.Doc.Order
 		} else if cur.At == hashOf(q.url) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
@@ -56,7 +56,7 @@ func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	entities, more := publisher(t).publishPart(d)
 	s.newest = max(s.newest, d.newest)
 	if more {
-		if len(d.window.items) == 0 {
+		if len(d.buffer.items) == 0 {
 			s.job = nil
 		}
 		return feed.Batch{Entities: entities, More: true}, nil
@@ -95,7 +95,7 @@ func pageJob(d *document) *job {
 // before its page is. more reports that there is something to read at once.
 func (t tailer) followNewer(ctx context.Context, d *document, next string) (more bool, err error) {
 	s, cur := t.s, &t.cur
-	page, err := s.readDocument(ctx, cur, question{url: next, order: t.expectedOrder()})
+	page, err := s.readDocument(ctx, cur, request{url: next, order: t.expectedOrder()})
 	if isGone(err) {
 		// The page that has the link is the end for now, and is requested in full each
 		// time. At is empty and Body is not once the violation was reported.
@@ -111,7 +111,7 @@ func (t tailer) followNewer(ctx context.Context, d *document, next string) (more
 	// Any other error is that of the next turn.
 	cur.Tail = next
 	cur.dropValidators()
-	if err == nil && !page.unmodified && page.window.whole {
+	if err == nil && !page.unmodified && page.buffer.whole {
 		// A page that is not whole could lack wanted entries once this turn's entries
 		// are published, so it is read again then.
 		s.job = pageJob(page)
@@ -187,7 +187,7 @@ func (t tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 			return t.startAt(page)
 		}
 		visited[hashKey(older)] = true
-		if d, err = s.readDocument(ctx, cur, question{url: older, archive: true, order: t.expectedOrder()}); err != nil {
+		if d, err = s.readDocument(ctx, cur, request{url: older, archive: true, order: t.expectedOrder()}); err != nil {
 			return feed.Batch{}, err
 		}
 		if d.unmodified {

@@ -27,7 +27,7 @@ import (
 
 var (
 	_ bridge.Source    = (*syndication.Source)(nil)
-	_ syndication.Held = (*sink.IDs)(nil)
+	_ syndication.TopicMarks = (*sink.IDs)(nil)
 )
 
 // upstream is a network with one host, feed.example, and the documents that a

@@ -20,7 +20,7 @@ type version struct {
 	entry, tombstone int32 // their places; -1 for none
 	// held reports that the topic has the ID, and same that it has it as it counts
 	// here.
-	held, same bool
+	inTopic, same bool
 }
 
 func (v *version) deleted() bool {
@@ -71,12 +71,12 @@ func (v *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 	return isDeleted == e.Deleted, instead
 }
 
-// recordHeld records whether the topic already holds an ID, and whether it holds this
+// recordTopic records whether the topic already holds an ID, and whether it holds this
 // version of it.
-func (v *versions) recordHeld(id string, held, same bool) {
+func (v *versions) recordTopic(id string, inTopic, same bool) {
 	k := hashKey(id)
 	had := v.ids[k]
-	had.held, had.same = held, same
+	had.inTopic, had.same = inTopic, same
 	v.ids[k] = had
 }
 

@@ -25,7 +25,7 @@ func (w walker) walkBack(ctx context.Context) error {
 		case known && j.recheck > 0:
 			j.recheck--
 			old = true
-		case known, w.cur.gapIndex(url) >= 0 && url != j.healing:
+		case known, w.cur.gapIndex(url) >= 0 && url != j.gapURL:
 			j.frontier = ""
 			j.shared = true // or a gap, which was reported
 			return w.bridgeGap(ctx, !known)
@@ -44,7 +44,7 @@ func (w walker) walkBack(ctx context.Context) error {
 			j.frontier = ""
 			return nil
 		}
-		d, err := s.readDocument(ctx, &w.cur, question{url: url, archive: true, old: old, late: j.late, believe: j.believe, order: w.expectedOrder()})
+		d, err := s.readDocument(ctx, &w.cur, request{url: url, archive: true, old: old, late: j.late, believe: j.believe, order: w.expectedOrder()})
 		if err == nil && d.unmodified {
 			err = fmt.Errorf("%s: the server answers without a document", url)
 		}
@@ -128,14 +128,14 @@ func (w walker) pushStep(d *document, old bool) {
 			continue
 		}
 		size += st.doc.memorySize()
-		if i < len(j.steps)-1 && (size > int(w.s.cfg.Bounds.Memory) || !st.doc.window.whole) {
+		if i < len(j.steps)-1 && (size > int(w.s.cfg.Bounds.Memory) || !st.doc.buffer.whole) {
 			st.doc = nil
 		}
 	}
-	if j.sub != nil && (size+j.sub.memorySize() > int(w.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
+	if j.sub != nil && (size+j.sub.memorySize() > int(w.s.cfg.Bounds.Memory) || !j.sub.buffer.whole) {
 		j.sub = nil
 	}
-	w.s.share.releaseUnneeded(j.heldBytes())
+	w.s.share.releaseUnneeded(j.bufferedBytes())
 }
 
 // bridgeGap looks for archives behind a gap from the other side: the newest that is
@@ -149,7 +149,7 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 	if !gap || j.late || w.cur.Newest == "" || j.dialect != Archived {
 		return nil
 	}
-	d, err := s.readDocument(ctx, &w.cur, question{url: w.cur.Newest, archive: true, old: true, believe: j.believe, order: w.expectedOrder()})
+	d, err := s.readDocument(ctx, &w.cur, request{url: w.cur.Newest, archive: true, old: true, believe: j.believe, order: w.expectedOrder()})
 	j.found = nil
 	defer func() { j.found = nil }()
 	seen := map[hashedKey]bool{}
@@ -165,7 +165,7 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 			break
 		}
 		seen[hashKey(url)] = true
-		d, err = s.readDocument(ctx, &w.cur, question{url: url, archive: true, believe: j.believe, order: w.expectedOrder()})
+		d, err = s.readDocument(ctx, &w.cur, request{url: url, archive: true, believe: j.believe, order: w.expectedOrder()})
 		if err == nil && !d.unmodified {
 			j.found = append(j.found, d)
 			size += d.memorySize()
@@ -193,7 +193,7 @@ func (w walker) checkShift(ctx context.Context) (changed bool, err error) {
 	if j.sub == nil || j.dialect != Paged || len(j.steps) == 0 || w.s.profile.steady {
 		return false, nil
 	}
-	q := j.sub.question
+	q := j.sub.request
 	q.etag, q.modified = j.sub.response.Header.Get("ETag"), j.sub.response.Header.Get("Last-Modified")
 	q.from = nil
 	d, err := w.s.readDocument(ctx, &w.cur, q)
@@ -259,7 +259,7 @@ func (w walker) walkUntilStable(ctx context.Context) error {
 // retryGap requests a missing archive again. The entries behind it are published late.
 func (w walker) retryGap(ctx context.Context, g gap) error {
 	s := w.s
-	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: w.cur.Dialect}
+	s.job = &job{late: true, gapURL: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: w.cur.Dialect}
 	err := w.walkBack(ctx)
 	if err != nil || len(s.job.steps) == 0 {
 		s.job = nil
