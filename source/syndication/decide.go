@@ -11,15 +11,15 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// TopicMarks gives the newest fingerprint of each entity of a feed that the topic holds, or
-// that Next has returned and that is not committed yet, whichever copy published it.
+// TopicMarks gives the newest mark of each entity of a feed that the topic has, or that
+// Next has returned and that is not committed yet, whichever copy published it.
 type TopicMarks interface {
 	Mark(id string) (mark string, ok bool)
 	Marks() iter.Seq2[string, string]
 }
 
-// decider decides which entries are published, from the configuration, the feed, and the contents
-// of the topic. It makes no requests.
+// decider decides which entries are published, by the configuration, the feed and the
+// topic. It makes no requests.
 type decider struct {
 	cfg     Config
 	profile profile
@@ -28,8 +28,9 @@ type decider struct {
 	job *job
 }
 
-// mayWant reports whether an entry may have to be published, before the end of its
-// document is known. It is true too often rather than not often enough.
+// mayWant reports whether an entry may have to be published, before its document is
+// read to the end. It may be true for an entry that turns out not to be published, but
+// never the reverse.
 func (s *decider) mayWant(cur *cursor, it *item) bool {
 	raw, inTopic := s.topic.Mark(it.ID)
 	m, ok := parseFingerprint(raw)
@@ -46,8 +47,8 @@ func (s *decider) mayWant(cur *cursor, it *item) bool {
 	return m.deleted || m.hash != it.hash
 }
 
-// isSkipped reports whether reading started behind an entry that the topic does not
-// have.
+// isSkipped reports whether the start position excludes an entry that the topic does
+// not have.
 func (s *decider) isSkipped(cur *cursor, it *item) bool {
 	if cur.Since != 0 {
 		at := instantOf(it.Updated.Time)
@@ -61,8 +62,8 @@ func (s *decider) isSkipped(cur *cursor, it *item) bool {
 	return cur.sawEntry(it.ID, it.hash)
 }
 
-// publishDecision is the publish decision for an entry of a document (RFC 5005, section
-// 4.2, and RFC 6721). It returns "" if nothing is to be published.
+// publishDecision returns the operation to publish for an entry of a document (RFC
+// 5005, section 4.2, and RFC 6721); "" for none.
 func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Operation {
 	raw, inTopic := s.topic.Mark(it.ID)
 	m, ok := parseFingerprint(raw)
@@ -96,7 +97,7 @@ func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Opera
 	case m.hash == it.hash:
 		return ""
 	case complete:
-		// A complete document is the state of the feed, whatever its dates are.
+		// A complete document is the state of the feed, so the dates do not matter.
 		if c != 0 && was != 0 && c < was {
 			d.seen.addViolation(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", feedxml.Excerpt(it.ID), it.Updated.Raw)
 		}
@@ -184,8 +185,8 @@ func (s *decider) classify(cur *cursor, d *document) {
 	}
 }
 
-// documentDialect is the dialect of a document, as far as the configuration leaves it
-// open.
+// documentDialect returns the dialect of a document: the configured one, or else the
+// detected one.
 func (s *decider) documentDialect(m *feedxml.Meta) (Dialect, bool, []feed.Violation) {
 	found, deletes, odd := dialectOf(m)
 	switch forced := s.profile.forced; {
@@ -204,7 +205,7 @@ func (s *decider) documentDialect(m *feedxml.Meta) (Dialect, bool, []feed.Violat
 	}
 }
 
-// trustedTime is t, or 0 if it is so far in the future that it cannot be right.
+// trustedTime returns t, or 0 if t is further in the future than trust_ahead.
 func (s *decider) trustedTime(t instant, now time.Time) instant {
 	if t > instantOf(now.Add(s.cfg.TrustAhead)) {
 		return 0
@@ -213,7 +214,7 @@ func (s *decider) trustedTime(t instant, now time.Time) instant {
 }
 
 // isSuperseded reports whether a newer document of the walk has the version of an entry
-// that the topic held when the walk began, so that this document would take the topic
+// that the topic had when the walk began, so that this document would take the topic
 // back to an older version. If no document has it, and the walk reads published
 // documents again, only the last version is published.
 func (s *decider) isSuperseded(cur *cursor, d *document, it *item) bool {
@@ -224,7 +225,8 @@ func (s *decider) isSuperseded(cur *cursor, d *document, it *item) bool {
 	return ok && l.depth < d.depth && (l.same || cur.Rewalk) && l.supersedes(s.trustedTime(instantOf(it.Updated.Time), d.now), d.updated, s.job.dialect)
 }
 
-// missingIDs are the entries that the topic has and the document has not, sorted.
+// missingIDs returns the sorted IDs of the entries that the topic has and the document
+// lacks.
 func (s *decider) missingIDs(d *document) []string {
 	var ids []string
 	for id, raw := range s.topic.Marks() {
@@ -236,7 +238,7 @@ func (s *decider) missingIDs(d *document) []string {
 	return ids
 }
 
-// countLive counts the entries that the topic has.
+// countLive counts the entries of the topic that are not deleted.
 func (s *decider) countLive() int {
 	n := 0
 	for _, raw := range s.topic.Marks() {
@@ -255,7 +257,7 @@ func (s *decider) hadEntries(cur *cursor) bool {
 	return len(cur.Seen) > 0
 }
 
-// wantsAny reports whether anything of a document is to be published.
+// wantsAny reports whether any entry of a document has to be published.
 func (s *decider) wantsAny(cur *cursor, d *document) bool {
 	if d.buffer.cut != nil {
 		return true

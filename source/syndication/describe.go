@@ -13,30 +13,31 @@ type CursorDescription struct {
 	// Dialect and Format are the detected properties of the feed.
 	Dialect Dialect        `json:"dialect,omitempty"`
 	Format  feedxml.Format `json:"format,omitempty"`
-	// Start is what reading will start with, if it has not.
+	// Start is the start position, until the first poll has used it.
 	Start string `json:"start,omitempty"`
-	// URL is where the feed has moved to for good.
+	// URL is the address to which the feed has moved for good.
 	URL string `json:"moved_to,omitempty"`
-	// Archives is how many published archives are remembered; Newest is the
-	// URL of the newest.
+	// Archives is the number of published archives in the cursor; Newest is the URL of
+	// the newest.
 	Archives int    `json:"archives,omitempty"`
 	Newest   string `json:"newest_archive,omitempty"`
 	// Gaps are the archives that are missing.
 	Gaps []string `json:"gaps,omitempty"`
-	// Publishing reports that a document is published in part.
+	// Publishing reports that a part of a document is published.
 	Publishing bool `json:"publishing,omitempty"`
-	// DeletesHeld reports that deletes are held back, HeldDeletes how many, and
-	// HeldSince and HeldUntil between which times: they are published if the
-	// same entries are missing then.
+	// DeletesHeld reports that deletes are held back, HeldDeletes is their number, and
+	// HeldSince and HeldUntil are the times between which they are held back. They are
+	// published if the same entries are missing then.
 	DeletesHeld bool      `json:"deletes_held,omitempty"`
 	HeldDeletes int       `json:"held_deletes,omitempty"`
 	HeldSince   time.Time `json:"held_since,omitzero"`
 	HeldUntil   time.Time `json:"held_until,omitzero"`
-	// Page is the page that is asked for next in mode tail.
+	// Page is the next page to request in mode tail.
 	Page string `json:"page,omitempty"`
 }
 
-// Lacks returns how many archives are missing, and how many deletes are held back.
+// Lacks returns the number of missing archives and the number of deletes that are held
+// back.
 func (p CursorDescription) Lacks() (gaps, deletes int) { return len(p.Gaps), p.HeldDeletes }
 
 // Describe returns the readable form of a cursor of this source.
@@ -59,9 +60,9 @@ func Describe(c feed.Cursor) (CursorDescription, error) {
 	return p, nil
 }
 
-// ParseCursor returns the cursor for a position: one that [ParseStart] reads, or a
-// cursor as it is stored. From the beginning, everything that can be reached is read
-// again; versions that the topic already holds are not published again.
+// ParseCursor returns the cursor for a position: a start position that [ParseStart]
+// parses, or a stored cursor. From the beginning, all documents that can be reached are
+// read again; versions that the topic already has are not published again.
 func ParseCursor(position string) (feed.Cursor, error) {
 	if strings.HasPrefix(position, "{") {
 		if _, err := decodeCursor(feed.Cursor(position), Start{}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// request is a request for a document, with how the answer is read.
+// request is a request for a document, and the way in which its answer is read.
 type request struct {
 	url string
 	// etag and modified make it conditional.
@@ -20,13 +20,12 @@ type request struct {
 	// archive reports that it is not the subscription document, and old that its
 	// entries may have been replaced by later ones already.
 	archive, old bool
-	// late reports that the document was missing when newer ones were published.
+	// late reports that newer documents were published while this one was missing.
 	late bool
-	// believe is the update time of the subscription document. An archive that
-	// says it is as new or newer is not believed.
+	// believe is the update time of the subscription document. The date of an archive
+	// that is not older is ignored.
 	believe instant
-	// from leaves out the entries up to a position, if the body is still the
-	// same.
+	// from skips the published part of the document, if the body is still the same.
 	from *progress
 	// order is the expected order of the entries.
 	order feedxml.Order
@@ -37,8 +36,8 @@ type document struct {
 	request
 	meta     feedxml.Meta
 	response *source.Response
-	// unmodified reports that there is no document: the server answers that it has
-	// not changed, or that it has none.
+	// unmodified reports that the server sent no document, because it has not changed
+	// or does not exist.
 	unmodified bool
 	// partial reports that it has only a part of its entries (RFC 3229).
 	partial bool
@@ -51,16 +50,16 @@ type document struct {
 	}
 	order   feedxml.Order
 	dialect Dialect
-	// depth is how many documents of the walk are newer.
+	// depth is the number of newer documents in the walk.
 	depth int
-	// broken reports that it is not well-formed, so that nothing is deleted on its
-	// evidence, and repair that its entries are published well-formed all the same.
+	// broken reports that it is not well-formed, so that nothing is deleted because of
+	// it, and repair that its entries are published in well-formed XML.
 	broken, repair bool
 	// truncated reports that the document breaks off, and unsure that elements which
 	// describe it may be missing, such as its links to older documents.
 	truncated, unsure bool
-	// deletes reports that entries which it lacks were deleted, and withheld that they
-	// would be deleted if the document were well-formed.
+	// deletes reports that the entries which it lacks were deleted, and withheld that
+	// they would be if the document were well-formed.
 	deletes, withheld bool
 	// updated is the time of its last change, unless that is implausible, and now the time
 	// at which it was read.
@@ -69,16 +68,17 @@ type document struct {
 
 	buffer   *entryBuffer
 	versions versions
-	// entries counts all of them, tombstones included; fresh and known are those
-	// of which the topic did not have the ID, and had it.
+	// entries counts all entries, tombstones included; fresh counts those whose ID the
+	// topic lacks, and known those whose ID it has.
 	entries, fresh, known int
 	newest                instant
-	// looks are those of the first entries that have an ID of their own.
-	looks looks
-	seen  violationSet
+	// titleHashes are those of the first entries that have an ID of their own.
+	titleHashes titleHashes
+	seen        violationSet
 }
 
-// memorySize is the estimated memory of a document that waits to be published, in bytes.
+// memorySize returns the estimated memory of a document that waits to be published, in
+// bytes.
 func (d *document) memorySize() int {
 	n := d.buffer.size + len(d.url) + len(d.meta.ID) + len(d.meta.Title) + 2000
 	for _, l := range d.meta.Links {
@@ -93,7 +93,7 @@ func (d *document) memorySize() int {
 	return n
 }
 
-// hashContent makes the hash.
+// hashContent computes d.hash.
 func (d *document) hashContent() {
 	m := &d.meta
 	fmt.Fprintf(d.digest, "%v %v %q %q\n", m.Complete, m.Archive, m.Incremental, m.Prev)
@@ -104,14 +104,15 @@ func (d *document) hashContent() {
 	d.digest = nil
 }
 
-// bufferedBytes returns about how many bytes the entries of a document take, and its IDs.
+// bufferedBytes returns the estimated memory of the entries and the IDs of a document,
+// in bytes.
 func (d *document) bufferedBytes() int64 {
 	return int64(d.buffer.size) + int64(len(d.versions.ids))*versionBytes
 }
 
-// forgetIDs lets go of the IDs of a document, unless it has to be compared with
-// all that the topic has.
-func (d *document) forgetIDs() {
+// dropIDs drops the IDs of a document, unless they have to be compared with those of
+// the topic.
+func (d *document) dropIDs() {
 	if !d.deletes {
 		d.versions.ids = nil
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// publishOrder says when an entry of a document is published: those of lower rank first.
+// publishOrder is the rank of an entry in its document. Entries of lower rank are
+// published first.
 type publishOrder [2]int64
 
 func (o publishOrder) compareOrder(other publishOrder) int {
@@ -27,7 +28,7 @@ func rankOf(e *feedxml.Entry, o feedxml.Order) publishOrder {
 	}
 }
 
-// item is an entry that is held.
+// item is an entry in the buffer.
 type item struct {
 	feedxml.Entry
 	rank publishOrder
@@ -35,24 +36,24 @@ type item struct {
 	at   int // in the heap
 }
 
-// memorySize is the estimated memory of an item, in bytes.
+// memorySize returns the estimated memory of an item, in bytes.
 func (it *item) memorySize() int {
 	return len(it.Body) + len(it.ID) + len(it.By) + len(it.Comment) + len(it.Updated.Raw) + len(it.Published.Raw) + 400
 }
 
-// entryBuffer holds entries of a document, those that are published first. It is a
-// heap with the last of them on top.
+// entryBuffer has the entries of a document that are published first. It is a heap with
+// the last of them on top.
 type entryBuffer struct {
 	order feedxml.Order
 	items []*item
-	// byIndex finds an item by its place in the document.
+	// byIndex has the items by their index in the document.
 	byIndex map[int]*item
 	size    int
 	limit   int
-	// covered reports whether there is budget for the held entries; nil for no bound.
+	// covered reports whether there is budget for the entries; nil for no bound.
 	covered func() bool
-	// whole reports that every entry was taken, be it to publish or not. cut is the
-	// lowest rank of those that had no room.
+	// whole reports that the buffer has every entry, whether it is to be published or
+	// not. cut is the lowest rank of those that had no room.
 	whole bool
 	cut   *publishOrder
 }
@@ -62,7 +63,7 @@ func newEntryBuffer(o feedxml.Order, limit int) *entryBuffer {
 }
 
 // addItem adds an entry. wanted reports whether an entry has to be published: when
-// there is no room for all, only those are held.
+// there is no room for all, the buffer has only those.
 func (b *entryBuffer) addItem(it *item, wanted func(*item) bool) {
 	if !b.whole && !wanted(it) {
 		return
@@ -82,7 +83,7 @@ func (b *entryBuffer) addItem(it *item, wanted func(*item) bool) {
 				it.at = len(kept)
 				kept = append(kept, it)
 			} else {
-				b.forgetItem(it)
+				b.dropItem(it)
 			}
 		}
 		clear(b.items[len(kept):])
@@ -91,31 +92,31 @@ func (b *entryBuffer) addItem(it *item, wanted func(*item) bool) {
 	}
 	for len(b.items) > 1 && b.isFull() {
 		last := heap.Pop(b).(*item)
-		b.forgetItem(last)
+		b.dropItem(last)
 		b.cut = &last.rank
 	}
 }
 
-// isFull reports whether more is held than may be.
+// isFull reports whether the buffer is over its limit.
 func (b *entryBuffer) isFull() bool {
 	return b.size > b.limit || b.covered != nil && !b.covered()
 }
 
-// removeItem takes out the entry with that place in the document, if it is held.
+// removeItem removes the entry with that index in the document, if the buffer has it.
 func (b *entryBuffer) removeItem(index int) {
 	if it := b.byIndex[index]; it != nil {
 		heap.Remove(b, it.at)
-		b.forgetItem(it)
+		b.dropItem(it)
 	}
 }
 
-func (b *entryBuffer) forgetItem(it *item) {
+func (b *entryBuffer) dropItem(it *item) {
 	delete(b.byIndex, it.Index)
 	b.size -= it.memorySize()
 }
 
-// arrange sorts the items in the order in which they are published. Nothing may
-// be taken after that.
+// arrange sorts the items in the order in which they are published. No item may be
+// added after that.
 func (b *entryBuffer) arrange(o feedxml.Order) {
 	b.order = o
 	for _, it := range b.items {
@@ -125,7 +126,7 @@ func (b *entryBuffer) arrange(o feedxml.Order) {
 	b.byIndex = nil
 }
 
-// dropFirst forgets the first item.
+// dropFirst removes the first item.
 func (b *entryBuffer) dropFirst() {
 	b.size -= b.items[0].memorySize()
 	b.items[0] = nil

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// instant is a time in nanoseconds since 1970, as far as it is worth comparing;
-// 0 if it is not known. Years that no clock has had, such as the 0001 of servers
-// without data, are not known.
+// instant is a time in nanoseconds since 1970; 0 if it is not known. Impossible years,
+// such as the 0001 of servers without data, count as not known.
 type instant int64
 
 func instantOf(t time.Time) instant {
@@ -25,15 +24,15 @@ func instantOf(t time.Time) instant {
 	return instant(t.UnixNano())
 }
 
-// fingerprint describes the version of an entry that a message has: enough to decide
-// about the next version. Its stored form has a version number, and is read back from
-// the topic.
+// fingerprint describes the version of an entry in a message: enough to compare it with
+// the next version. Its stored form is the mark of the message, which has a version
+// number.
 type fingerprint struct {
 	deleted bool
-	// updated is the entry's update time, or when it was deleted; 0 if it is not
-	// known, as of what vanished from a complete feed.
+	// updated is the time at which the entry was updated or deleted; 0 if it is not
+	// known, as for entries that vanished from a complete feed.
 	updated instant
-	// document is the update time of the document that it was in.
+	// document is the update time of the entry's document.
 	document instant
 	hash     [16]byte
 	// page identifies the document.
@@ -58,7 +57,7 @@ func (f fingerprint) String() string {
 	}, ";")
 }
 
-// parseFingerprint reads what [mark.String] wrote.
+// parseFingerprint parses the result of [fingerprint.String].
 func parseFingerprint(s string) (fingerprint, bool) {
 	parts := strings.Split(s, ";")
 	if len(parts) != 6 || parts[0] != fingerprintVersion || parts[1] != "p" && parts[1] != "d" {

@@ -13,10 +13,10 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// poller asks for the subscription document.
+// poller requests the subscription document.
 type poller struct{ *turn }
 
-// readSubscription asks for the subscription document.
+// readSubscription requests and reads the subscription document.
 func (p poller) readSubscription(ctx context.Context, now time.Time) (*document, error) {
 	s, cur := p.s, &p.cur
 	q := request{url: s.subscriptionURL(cur), order: p.expectedOrder()}
@@ -44,13 +44,12 @@ func (p poller) readSubscription(ctx context.Context, now time.Time) (*document,
 	return d, nil
 }
 
-// unreadTimes is how often in a row the subscription document may be unreadable
-// until only its provider can help. Documents that are just being written, and error
-// pages with the status 200, are gone by then as a rule.
+// unreadTimes is the number of consecutive polls with an unreadable subscription
+// document after which the error is permanent. Documents that were just being written,
+// and error pages with the status 200, are usually gone by then.
 const unreadTimes = 5
 
-// unreadable returns the error that a poll fails with if the subscription document
-// could not be read.
+// unreadable returns the error of a poll whose subscription document could not be read.
 func (p poller) unreadable(err error) error {
 	if !isUnreadable(err) {
 		return err
@@ -70,11 +69,11 @@ func (e *goneError) Error() string {
 
 func (e *goneError) Unwrap() error { return e.err }
 
-// RetryAfter is a day. Not to ask at all would take a person to start again a feed
-// whose server has said so by mistake.
+// RetryAfter returns a day. The feed is still requested, because a server may send 410
+// by mistake.
 func (e *goneError) RetryAfter() time.Duration { return 24 * time.Hour }
 
-// keepValidators records an answer without a document.
+// keepValidators records the validators of an answer without a document.
 func (p poller) keepValidators(d *document) {
 	if d.response.Status != http.StatusNotModified || p.cur.At != hashOf(d.url) && p.cur.URL != d.response.URL.String() {
 		return
@@ -89,13 +88,12 @@ func (p poller) keepValidators(d *document) {
 	}
 }
 
-// isUnchanged reports whether a document is the one that was published last.
+// isUnchanged reports whether a document was already published and nothing else is due.
 func (p poller) isUnchanged(d *document, now time.Time) bool {
 	return p.cur.Body == d.hash && !d.partial && p.cur.Doc == nil && !p.cur.Held.isDue(p.s.cfg.MaxDeleteRatio, now) && p.cur.At != "" && !p.isRecheckDue(now)
 }
 
-// followCurrent returns the current document where the feed's URL is that of an
-// archive.
+// followCurrent returns the current document if the feed's URL is that of an archive.
 func (p poller) followCurrent(ctx context.Context, d *document) (*document, error) {
 	if !d.meta.Archive || d.meta.Complete || d.partial {
 		return d, nil
@@ -109,7 +107,7 @@ func (p poller) followCurrent(ctx context.Context, d *document) (*document, erro
 		return d, nil
 	}
 	p.seen.addViolation(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
-	d.buffer, d.versions = nil, versions{} // which would be held besides the other's
+	d.buffer, d.versions = nil, versions{} // to free the memory for the other document
 	next, err := p.s.readDocument(ctx, &p.cur, request{url: url, order: p.expectedOrder()})
 	if err != nil {
 		return nil, err
@@ -123,9 +121,9 @@ func (p poller) followCurrent(ctx context.Context, d *document) (*document, erro
 	return next, nil
 }
 
-// checkFormat returns an error if a document is of another format than the feed is
-// known to be of. Its entries would have other IDs: all of them would be
-// published again, and those of a complete feed deleted under the old ones.
+// checkFormat returns an error if the format of a document is not that of the feed. Its
+// entries would have other IDs: all of them would be published again, and those of a
+// complete feed deleted under the old IDs.
 func (p poller) checkFormat(d *document) error {
 	is, want, was := d.meta.Format, p.s.cfg.Format, p.cur.Format
 	switch {
@@ -170,7 +168,7 @@ func (p poller) recordDialect(d *document) {
 	}
 }
 
-// subscriptionURL is the URL of the subscription document.
+// subscriptionURL returns the URL of the subscription document.
 func (s *decider) subscriptionURL(cur *cursor) string {
 	if cur.URL != "" && cur.From == hashOf(s.cfg.URL) {
 		return cur.URL
@@ -178,16 +176,15 @@ func (s *decider) subscriptionURL(cur *cursor) string {
 	return s.cfg.URL
 }
 
-// movedAfter and movedEvery say when a permanent redirect is believed: when it
-// was seen three times, over a day at least.
+// A permanent redirect is accepted after it was seen movedTimes times, at least
+// movedEvery apart, over at least movedAfter.
 const (
 	movedAfter = 24 * time.Hour
 	movedEvery = movedAfter / 2
 	movedTimes = 3
 )
 
-// recordRedirect records a permanent redirect of the subscription document, or
-// that there is none any more.
+// recordRedirect records a permanent redirect of the subscription document, or its end.
 func (p poller) recordRedirect(url string, resp *source.Response) {
 	s, cur := p.s, &p.cur
 	if !resp.Moved || shortURL(resp.URL.String()) == "" {
@@ -215,8 +212,8 @@ func (p poller) recordRedirect(url string, resp *source.Response) {
 	}
 }
 
-// pollFeed asks for the subscription document, and for the older ones that it leads
-// to. done reports that there is nothing to publish.
+// pollFeed reads the subscription document, and the older documents that it links to.
+// done reports that there is nothing to publish.
 func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err error) {
 	s := p.s
 	if s.job != nil {
@@ -269,9 +266,8 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 	return feed.Batch{}, false, walker(p).walkUntilStable(ctx)
 }
 
-// rereadStrictly reads a complete document once more, strictly, if something has vanished
-// from it: nothing is deleted on the word of a document that not every parser
-// reads.
+// rereadStrictly reads a complete document once more, strictly, if entries have
+// vanished from it. Nothing is deleted because of a document that some parsers refuse.
 func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, error) {
 	for try := 0; d.deletes && !d.strict && len(p.s.missingIDs(d)) > 0 && try < 3; try++ {
 		q := d.request
@@ -294,8 +290,8 @@ func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, err
 	return d, nil
 }
 
-// startReading handles the first poll if reading starts now. done reports that there is
-// nothing to publish.
+// startReading handles the first poll of a feed with "start: now". done reports that
+// there is nothing to publish.
 func (p poller) startReading(d *document) (done bool, err error) {
 	if p.cur.Start == "" {
 		return false, nil
@@ -314,13 +310,12 @@ func (p poller) startReading(d *document) (done bool, err error) {
 	p.cur.recordValidators(d)
 	p.cur.Body, p.cur.Full, p.cur.Walked = d.hash, d.now.Unix(), d.now.Unix()
 	p.cur.Hints = hintsOf(&d.meta)
-	p.cur.Looks = d.looks
+	p.cur.TitleHashes = d.titleHashes
 	return true, nil
 }
 
-// skipAll records the entries of a document, so that none of them is taken
-// for a new one later. It remembers those with the newest dates, and leaves out
-// everything that is older.
+// skipAll records the entries of a document, so that none of them counts as new later:
+// those with the newest dates by their hashes, and older ones by their date.
 func (cur *cursor) skipAll(d *document) error {
 	impossible := func(why string) error {
 		return feed.Permanent(fmt.Errorf("start: now is not possible for %s: %s; start from the beginning, or from a time", d.url, why))
@@ -355,20 +350,21 @@ func (cur *cursor) skipAll(d *document) error {
 	return nil
 }
 
-// checkIdentities returns an error if most entries of a document are those of the one
-// that was published last, and have other IDs: all of them would be published again.
+// checkIdentities returns an error if most entries of a document have the title, link
+// and date of an entry of the last one, and another ID: all of them would be published
+// again.
 func (p poller) checkIdentities(d *document) error {
 	if p.s.cfg.Identity != "auto" || p.cur.Doc != nil {
 		return nil
 	}
-	before, now := p.cur.Looks.byLook(), d.looks.byLook()
+	before, now := p.cur.TitleHashes.byTitleHash(), d.titleHashes.byTitleHash()
 	changed := 0
-	for look, id := range now {
-		if was, ok := before[look]; ok && was != id {
+	for hash, id := range now {
+		if was, ok := before[hash]; ok && was != id {
 			changed++
 		}
 	}
-	if changed < fewLooks || 2*changed <= len(now) {
+	if changed < fewChangedIDs || 2*changed <= len(now) {
 		return nil
 	}
 	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids go on changing, to link or content, "+
@@ -377,6 +373,6 @@ func (p poller) checkIdentities(d *document) error {
 }
 
 const (
-	// fewLooks is how many entries have to have changed their ID at least.
-	fewLooks = 3
+	// fewChangedIDs is the least number of changed IDs that is an error.
+	fewChangedIDs = 3
 )

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Start is where the reading of a feed starts when there is no checkpoint yet.
-// The zero Start is the beginning: everything that can be reached.
+// Start selects the first entries to publish of a feed that has no checkpoint yet. The
+// zero Start is the beginning: all documents that can be reached.
 type Start struct {
-	// Now publishes none of the entries that the feed has at the first poll.
+	// Now skips the entries that the feed has at the first poll.
 	Now bool
-	// At publishes the entries that were updated at that time or later. For
-	// those that do not say, it uses their date of publication.
+	// At skips the entries that were updated before that time. For entries without an
+	// update time, it uses their date of publication.
 	At time.Time
 }
 
-// ParseStart reads a start position as the configuration writes it: beginning,
-// now, or a time such as 2026-01-01T00:00:00Z.
+// ParseStart parses a start position of the configuration: beginning, now, or a time
+// such as 2026-01-01T00:00:00Z.
 func ParseStart(s string) (Start, error) {
 	switch s {
 	case "", "beginning":
@@ -31,7 +31,7 @@ func ParseStart(s string) (Start, error) {
 	return Start{At: t.UTC()}, nil
 }
 
-// String returns the form that [ParseStart] reads.
+// String returns the form that [ParseStart] parses.
 func (s Start) String() string {
 	switch {
 	case s.Now:
@@ -42,11 +42,11 @@ func (s Start) String() string {
 	return "beginning"
 }
 
-// UnmarshalText is [ParseStart].
+// UnmarshalText calls [ParseStart].
 func (s *Start) UnmarshalText(text []byte) (err error) {
 	*s, err = ParseStart(string(text))
 	return err
 }
 
-// MarshalText is [Start.String].
+// MarshalText returns [Start.String].
 func (s Start) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	_ bridge.Source    = (*syndication.Source)(nil)
+	_ bridge.Source          = (*syndication.Source)(nil)
 	_ syndication.TopicMarks = (*sink.IDs)(nil)
 )
 

@@ -2,14 +2,14 @@ package syndication
 
 import "github.com/feedbridge/feedbridge/source/syndication/feedxml"
 
-// versions reduces the entries of a document that have the same ID to one: of its
-// versions the one that was updated last, or the first in the document if the dates do
-// not decide; of its tombstones the last; and of an entry and its tombstone the later
-// one (RFC 6721, section 3: at the same time, it was deleted).
+// versions selects one entry for each ID of a document: of several entries the one that
+// was updated last, or the first in the document if the dates do not decide; of several
+// tombstones the last; and of an entry and its tombstone the later one (RFC 6721,
+// section 3: at equal times the tombstone).
 type versions struct {
 	ids map[hashedKey]version
-	// repeated is the first ID of which there are several entries, and times how
-	// many were too many.
+	// repeated is the first ID that several entries have, and times the number of
+	// surplus entries.
 	repeated string
 	times    int
 }
@@ -17,9 +17,9 @@ type versions struct {
 // version is the state of an ID in a document.
 type version struct {
 	updated, when    instant
-	entry, tombstone int32 // their places; -1 for none
-	// held reports that the topic has the ID, and same that it has it as it counts
-	// here.
+	entry, tombstone int32 // their indexes; -1 for none
+	// inTopic reports that the topic has the ID, and same that it has this version of
+	// it.
 	inTopic, same bool
 }
 
@@ -27,8 +27,9 @@ func (v *version) deleted() bool {
 	return v.tombstone >= 0 && (v.entry < 0 || v.updated == 0 || v.when >= v.updated)
 }
 
-// addEntry takes an entry, and reports whether it counts, and which place of the document
-// does not count any more; -1 for none. updated is 0 if it is not to be believed.
+// addEntry adds an entry and reports whether it is selected. instead is the index of
+// the entry that it replaces; -1 for none. updated is 0 if it is not known or not
+// trusted.
 func (v *versions) addEntry(id string, e *feedxml.Entry, updated instant) (counts bool, instead int) {
 	k := hashKey(id)
 	had, ok := v.ids[k]
@@ -71,8 +72,8 @@ func (v *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 	return isDeleted == e.Deleted, instead
 }
 
-// recordTopic records whether the topic already holds an ID, and whether it holds this
-// version of it.
+// recordTopic records whether the topic has an ID, and whether it has this version of
+// it.
 func (v *versions) recordTopic(id string, inTopic, same bool) {
 	k := hashKey(id)
 	had := v.ids[k]

@@ -6,23 +6,23 @@ import (
 )
 
 const (
-	// longestAddress is how long an ID, a URL or any other short text of a document
-	// may be, in bytes. Documents without this limit made gigabytes of a few
-	// kilobytes: a long xml:base is part of every URL that is relative to it.
+	// longestAddress is the maximum length of an ID, a URL or any other short text of a
+	// document, in bytes. Without it, a document of a few kilobytes can produce
+	// gigabytes: a long xml:base is part of every URL that is relative to it.
 	longestAddress = 8 << 10
-	// longestDate is how long a date may be, in bytes.
+	// longestDate is the maximum length of a date, in bytes.
 	longestDate = 256
-	// mostLinks is how many links of a document are kept, and mostRelations how
-	// many relations of one link.
+	// mostLinks is the maximum number of links of a document, and mostRelations that of
+	// relations of one link.
 	mostLinks     = 1000
 	mostRelations = 16
-	// mostInherited is how many bytes of namespaces, xml:base and xml:lang the
-	// entries of a document may inherit. Each entry that uses them has a copy.
+	// mostInherited is the maximum number of bytes of namespaces, xml:base and xml:lang
+	// that the entries of a document inherit. Each entry that uses them has a copy.
 	mostInherited = 64 << 10
 )
 
-// resolveLink makes a reference absolute, as [resolve] does. It is not ok if the
-// reference or the result is longer than [longestAddress].
+// resolveLink makes a reference absolute, as [resolveReference] does. It is not ok if
+// the reference or the result is longer than [longestAddress].
 func resolveLink(base, ref string) (absolute string, ok bool) {
 	if len(ref) > longestAddress || len(base) > longestAddress {
 		return "", false
@@ -52,8 +52,8 @@ func keepFirst(at *string, content []byte) {
 	}
 }
 
-// keepFirstClipped is [first] for what describes a document, which is held longer than
-// an entry.
+// keepFirstClipped is keepFirst for the metadata of a document. It copies the text,
+// because metadata stays in memory longer than an entry.
 func keepFirstClipped(at *string, content []byte) {
 	if *at == "" {
 		*at = clipText(plainText(content))

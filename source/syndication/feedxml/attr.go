@@ -2,14 +2,13 @@ package feedxml
 
 import "bytes"
 
-// attr is an attribute of a tag. It is good until more is read.
+// attr is an attribute of a tag. It is valid until more is read.
 type attr struct {
 	name, value []byte // as written
 	at          int    // offset of the value in the bytes of the tag
 }
 
-// attributes cuts out the attributes of a tag that [scanner.tag] has read.
-// They go behind those in list.
+// attributes appends the attributes of a tag that [scanner.scanTag] has read to list.
 func attributes(list []attr, b []byte, t tag) []attr {
 	j := t.nameEnd
 	for range t.attributes {
@@ -32,18 +31,18 @@ func attributes(list []attr, b []byte, t tag) []attr {
 	return list
 }
 
-// vocabulary recognises the names that the format of a document has.
+// vocabulary recognises the names of a document's format.
 type vocabulary struct {
 	*violationLog
 	format Format
-	// rssURI is the namespace of a root element rss, which is that of its items too,
-	// whatever it is; own is how names of the format are known.
+	// rssURI is the namespace of a root element rss. It can be any, and the items have
+	// the same. own is the namespace of the format's own elements.
 	rssURI string
 	own    space
-	attrs  []attr // of the tag that was read last
+	attrs  []attr // of the last tag
 }
 
-// attribute returns the value of an attribute of the tag that r.attrs is of.
+// attribute returns the value of an attribute in v.attrs.
 func (v *vocabulary) attribute(in *scope, space space, local string) (value string, ok bool) {
 	for _, a := range v.attrs {
 		prefix, name := cutPrefix(a.name)

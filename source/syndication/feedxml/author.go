@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// mostAuthors is how many authors of a document are kept.
+	// mostAuthors is the maximum number of authors of a document.
 	mostAuthors = 10
-	// longestAuthor is how long an author may be, in bytes.
+	// longestAuthor is the maximum length of an author element, in bytes.
 	longestAuthor = 1 << 10
 )
 
-// readAuthor reads an author of a feed: its name with the address of its mail behind
-// it, as in "Name <a@b.example>", or the one of them that it has.
+// readAuthor returns an author of a feed as "Name <a@b.example>", or only the name or
+// the mail address if the other is missing.
 func readAuthor(content []byte) string {
 	if len(content) > longestAuthor {
 		return ""

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// readChildren reads the children of an entry that mean something. It returns where
-// in the body those are that do not count in the hash.
+// readChildren reads the children of an entry that have a meaning. It returns the parts
+// of the body that do not count in the hash.
 func (r *entryReader) readChildren(e *Entry, p *entryParts, b []byte, el *element, outer *scope) (without []span) {
 	for i := range el.children {
 		c := &el.children[i]

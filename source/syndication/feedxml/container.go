@@ -6,7 +6,7 @@ import (
 )
 
 // readNext reads the next child, text or end tag in the innermost container. found
-// reports that it was an entry.
+// reports that it was a child that is an entry.
 func (r *Reader) readNext() (e Entry, found bool, err error) {
 	if err := r.skipText(); err != nil {
 		return Entry{}, false, r.repairOr(err)
@@ -17,8 +17,8 @@ func (r *Reader) readNext() (e Entry, found bool, err error) {
 	return Entry{}, false, r.repairOr(r.readBetween())
 }
 
-// repairOr skips what could not be read between the children of a container, if
-// the reader is lenient, and else returns the error.
+// repairOr returns the error if the reader is strict. A lenient reader skips the markup
+// between the children of a container that caused it.
 func (r *Reader) repairOr(err error) error {
 	if err == nil || !r.mayRepair(err) {
 		return err
@@ -27,7 +27,8 @@ func (r *Reader) repairOr(err error) error {
 	return r.repairBetween(err)
 }
 
-// readBetween reads an end tag, or markup that is no tag, in the innermost container.
+// readBetween reads the end tag of the innermost container, or markup in it that is no
+// tag.
 func (r *Reader) readBetween() error {
 	limit := r.opts.Limits.Head
 	in := &r.open[len(r.open)-1]
@@ -52,7 +53,7 @@ func (r *Reader) readBetween() error {
 	return nil
 }
 
-// mostTries is how often a child is repaired.
+// mostTries is the maximum number of attempts to repair and read a child.
 const mostTries = 3
 
 // readAndRepairChild reads a child of the innermost container. If the reader is lenient, a
@@ -80,12 +81,13 @@ func (r *Reader) readAndRepairChild() (e Entry, found bool, err error) {
 	return e, found, err
 }
 
-// childState is how far a child was read: whether its start tag was, and whether
-// it is an entry.
+// childState is the progress of reading a child: its start tag was read, and it is an
+// entry.
 type childState struct{ tagRead, isEntry bool }
 
 // readChild reads a child of the innermost container. After an error, nothing is
-// skipped. It asks to be called again where entities have been expanded.
+// skipped. It sets again if it has expanded entities, so that the child has to be read
+// again.
 func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err error) {
 	var t tag
 	limits := r.opts.Limits
@@ -153,7 +155,7 @@ func (r *Reader) readMetaElement(t tag, outer *container, s *scope) (again bool,
 	return false, nil
 }
 
-// finishEntry returns the entry that the element which was read last is.
+// finishEntry returns the entry of the element that was read last.
 func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, error) {
 	end := r.element.end
 	if err := r.checkPiece(end, &outer.scope); err != nil {
@@ -168,9 +170,9 @@ func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, e
 	return e, nil
 }
 
-// expandHere expands the declared entities in the n unread bytes that were read as an
-// element or as a tag. It reports whether there were any; then these bytes have to be
-// read again. It fails if an entity would change the structure of the element.
+// expandHere expands the declared entities in the first n unread bytes, which are an
+// element or a tag. It reports whether there were any; then these bytes have to be read
+// again. It returns an error if an entity would change the structure of the element.
 func (r *Reader) expandHere(n int) (again bool, err error) {
 	if r.scan.undefined == "" || len(r.entities.declared) == 0 {
 		return false, nil
@@ -191,7 +193,8 @@ func (r *Reader) expandHere(n int) (again bool, err error) {
 	return true, nil
 }
 
-// enterContainer goes into the element whose tag the unread bytes start with.
+// enterContainer makes the element at whose start tag the unread bytes begin the
+// innermost container.
 func (r *Reader) enterContainer(t tag, s scope) error {
 	if err := r.checkPiece(t.end, &s); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 
 // Date is a date of a document.
 type Date struct {
-	// Time is in UTC; zero if there is no date or it cannot be read. Nothing is
-	// ever made up in its place.
+	// Time is in UTC; zero if there is no date or it cannot be read. It is never
+	// guessed.
 	Time time.Time
 	// Raw is the date as written, and From the local name of the element that
 	// it was written in.
@@ -33,13 +33,13 @@ func parseNumber(s string) int {
 	return n
 }
 
-// keepBetter keeps a date if it is better than the one that was found before.
+// keepBetter replaces a date by one from an element of higher rank.
 func (l *violationLog) keepBetter(at *Date, had *int, rank int, from string, content []byte) {
 	if rank <= *had {
 		return
 	}
 	d := l.parseDate(dateName(from), plainText(content))
-	// One that cannot be read is kept until there is another.
+	// An unreadable date is kept until there is another.
 	if !d.Time.IsZero() || at.Raw == "" {
 		*at = d
 		if !d.Time.IsZero() {

@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// mostChildren is how many children of an element are remembered. It bounds the memory
-// for an element that consists of ids only.
+// mostChildren is the maximum number of children of an element that have a meaning. It
+// bounds the memory for an element that consists of ids only.
 const mostChildren = 10_000
 
 // element is an element that was read as a whole. Its positions, and those of
 // its children, count from its first byte, which is the first unread one.
 type element struct {
 	tag      tag
-	close    int // where the end tag begins; the end, if the element is empty
+	close    int // start of the end tag; the end, if the element is empty
 	end      int
 	children []child
 }
 
-// child is a child of an element that may mean something.
+// child is a child of an element that may have a meaning.
 type child struct {
 	start, nameEnd, tagEnd int
 	close, end             int
@@ -29,9 +29,9 @@ type child struct {
 // span is a part of the unread bytes.
 type span struct{ start, end int }
 
-// element reads the element that the unread bytes start with, the tag of which
-// is t, into r.element. It may not have more than limit bytes. outer is how many elements
-// are open around it.
+// readElement reads the element at the start of the unread bytes, whose start tag is t,
+// into r.element. limit is the maximum number of its bytes. outer is the number of
+// elements that are open around it.
 func (r *tokenizer) readElement(t tag, limit, outer int) error {
 	r.outer = outer
 	el := &r.element
@@ -124,7 +124,7 @@ func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxErr
 	return 0, false, syntaxErrorf(i, "there is a < that begins no tag")
 }
 
-// rememberChild keeps the child at b[i:] if it may mean something.
+// rememberChild records the child at b[i:] if it may have a meaning.
 func (r *tokenizer) rememberChild(b []byte, i int, t tag) *syntaxError {
 	if _, local := cutPrefix(b[i+1 : t.nameEnd]); !isMeaningful(local) && !r.isExcluded(local) {
 		return nil
@@ -140,8 +140,7 @@ func (r *tokenizer) rememberChild(b []byte, i int, t tag) *syntaxError {
 	return nil
 }
 
-// isExcluded reports whether children of that local name may be among those that do
-// not count.
+// isExcluded reports whether HashWithout may have children of that local name.
 func (r *tokenizer) isExcluded(local []byte) bool {
 	return slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == string(local) })
 }

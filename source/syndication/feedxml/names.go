@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// space is a namespace that means something here.
+// space is a namespace that has a meaning here.
 type space uint8
 
 const (
@@ -69,11 +69,11 @@ type binding struct {
 	space       space
 }
 
-// scope has the declarations that an element inherits and passes on.
+// scope has the declarations that apply within an element.
 type scope struct {
 	bindings []binding // inner ones last
 	base     string    // absolute, if the document's URL is
-	based    bool      // base is not just the document's URL
+	based    bool      // base is not the document's URL
 	lang     string
 }
 
@@ -104,9 +104,9 @@ func cutPrefix(name []byte) (prefix, local []byte) {
 	return nil, name
 }
 
-// effectiveBindings are the bindings that are not hidden by inner ones, the default
-// namespace first and then by prefix, so that two documents which declare the
-// same in another order have the same entries.
+// effectiveBindings returns the bindings that are not hidden by inner ones, the default
+// namespace first and the others by prefix. The order makes the entries of two
+// documents equal that declare the same in another order.
 func (s *scope) effectiveBindings() []binding {
 	var seen []binding
 	for i := len(s.bindings) - 1; i >= 0; i-- {
@@ -120,7 +120,7 @@ func (s *scope) effectiveBindings() []binding {
 	return seen
 }
 
-// isMeaningful reports whether a child of that local name is remembered.
+// isMeaningful reports whether a child of that local name has a meaning in some format.
 func isMeaningful(local []byte) bool {
 	switch string(local) {
 	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",

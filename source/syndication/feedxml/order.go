@@ -2,8 +2,8 @@ package feedxml
 
 import "time"
 
-// Order is how the dates of entries run through a document. Atom gives the order
-// of entries no meaning, and publishers put theirs either way round.
+// Order is the order of the entries of a document by their dates. Atom gives the order
+// of entries no meaning, and publishers use both.
 type Order string
 
 // The orders. Dates that are all equal, missing or unreadable have none.
@@ -14,7 +14,7 @@ const (
 	Mixed       Order = "mixed"
 )
 
-// dateOrder watches the dates of entries.
+// dateOrder determines the order of entries from their dates.
 type dateOrder struct{ updated, published dateRun }
 
 func (o *dateOrder) addDates(updated, published Date) {

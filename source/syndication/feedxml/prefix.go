@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// usualPrefixes are the namespaces that feeds mean by prefixes which they forget to
-// declare.
+// usualPrefixes are the namespaces of prefixes that feeds often use without a
+// declaration.
 var usualPrefixes = map[string]string{
 	"atom": AtomNamespace, "content": "http://purl.org/rss/1.0/modules/content/", "dc": "http://purl.org/dc/elements/1.1/",
 	"dcterms": "http://purl.org/dc/terms/", "feedburner": "http://rssnamespace.org/feedburner/ext/1.0", "geo": "http://www.w3.org/2003/01/geo/wgs84_pos#",
@@ -16,13 +16,12 @@ var usualPrefixes = map[string]string{
 	"xlink": "http://www.w3.org/1999/xlink", "xsi": "http://www.w3.org/2001/XMLSchema-instance", "yt": "http://www.youtube.com/xml/schemas/2015",
 }
 
-// undeclaredURI begins the namespaces of prefixes that are not declared and not among
-// the usual ones.
+// undeclaredURI is the start of the namespaces of other prefixes without a declaration.
 const undeclaredURI = "urn:undeclared-prefix:"
 
-// declarePrefixes returns a well-formed element with a declaration for each prefix of
-// an element or attribute in it that has none: parsers that know namespaces refuse it
-// otherwise. The prefixes are in the order of their first use.
+// DeclarePrefixes returns a well-formed element with declarations of the undeclared
+// prefixes of its elements and attributes, because namespace-aware parsers refuse it
+// otherwise. prefixes are those that it has added, in the order of their first use.
 func DeclarePrefixes(b []byte) (declared []byte, prefixes []string) {
 	if bytes.IndexByte(b, ':') < 0 {
 		return b, nil
@@ -30,7 +29,7 @@ func DeclarePrefixes(b []byte) (declared []byte, prefixes []string) {
 	s := scanner{maxAttributes: len(b)}
 	var (
 		known []string // declared by the elements that are open
-		marks []int    // how many of them were before each of these elements
+		marks []int    // the length of known before each of these elements
 		attrs []attr
 		first tag
 	)

@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// longestReference is how long the name in a reference may be, in bytes.
+// longestReference is the maximum length of the name in a reference, in bytes.
 const longestReference = 64
 
-// scanReferences checks the references in b[i:end], which is text. One to an entity
-// that XML does not define is remembered, and no reason to stop.
+// scanReferences checks the references in b[i:end], which is text. It records the first
+// reference to an entity that XML does not define; that is no error.
 func (s *scanner) scanReferences(b []byte, i, end int) *syntaxError {
 	for i < end {
 		if b[i] != '&' {
@@ -20,8 +20,8 @@ func (s *scanner) scanReferences(b []byte, i, end int) *syntaxError {
 			i += n
 		}
 		rest := b[i+1 : min(end, i+2+longestReference)]
-		// Markup that is written as text goes first. Where there is one piece
-		// of it, the next is close by, mostly.
+		// Check for escaped markup first: it is the most common, and the next piece of
+		// it is usually close.
 		if len(rest) >= 3 && rest[2] == ';' && rest[1] == 't' && (rest[0] == 'l' || rest[0] == 'g') {
 			i += len("&lt;")
 			for near := min(i+4, end); i < near && b[i] != '&'; i++ {
@@ -52,7 +52,7 @@ func (s *scanner) scanReferences(b []byte, i, end int) *syntaxError {
 	return nil
 }
 
-// predefined returns the character of one of XML's own entities, else 0.
+// predefined returns the character of an entity that XML defines; 0 for others.
 func predefined(name string) byte {
 	switch name {
 	case "lt":
@@ -69,7 +69,8 @@ func predefined(name string) byte {
 	return 0
 }
 
-// numeric reads a numeric reference, as in "#38" and "#x26".
+// numeric parses a numeric reference, as in "#38" and "#x26". It reports false if it is
+// not a character that XML allows.
 func numeric(name string) (rune, bool) {
 	base, digits := 10, name[1:]
 	if digits != "" && digits[0] == 'x' {

@@ -72,8 +72,8 @@ func splitReference(s string) (r reference) {
 	return r
 }
 
-// schemeLength is the length of the scheme that s starts with, without its
-// colon; 0 if it has none.
+// schemeLength returns the length of the scheme that s starts with, without its colon;
+// 0 if it has none.
 func schemeLength(s string) int {
 	for i := range len(s) {
 		switch c := s[i] | 0x20; {
@@ -111,7 +111,7 @@ func (r reference) String() string {
 	return b.String()
 }
 
-// removeDots is RFC 3986, section 5.2.4.
+// removeDots removes dot segments (RFC 3986, section 5.2.4).
 func removeDots(path string) string {
 	if !strings.Contains(path, "/.") && !strings.HasPrefix(path, ".") {
 		return path
@@ -161,7 +161,7 @@ func percentEncode(s string) string {
 	return b.String()
 }
 
-// isUnfit holds for the bytes that are in no URI.
+// isUnfit has the bytes that no URI contains.
 var isUnfit [256]bool
 
 func init() {

@@ -2,22 +2,22 @@ package feedxml
 
 import "bytes"
 
-// A scanner finds the ends of XML tokens. Its functions look at b from i on. They
-// return 0 if b ends before the token does. The result does not depend on the text
-// behind the token.
+// A scanner finds the ends of XML tokens. Its functions scan b from i on. They return 0
+// if b ends before the token does. The result does not depend on the text behind the
+// token.
 type scanner struct {
 	maxAttributes int
-	// undefined is the first entity that XML does not define and that was
-	// referred to since this was last cleared.
+	// undefined is the first entity that XML does not define and that was referred to
+	// since this field was cleared.
 	undefined string
 }
 
-// tag is a start tag or an empty element's.
+// tag is a start tag or an empty-element tag.
 type tag struct {
 	nameEnd    int
 	end        int
 	attributes int
-	empty      bool // it is an element by itself
+	empty      bool // it is an empty-element tag
 }
 
 // scanTag reads the tag that starts with the name at i+1.
@@ -60,7 +60,7 @@ func (s *scanner) scanTag(b []byte, i int) (t tag, err *syntaxError) {
 	}
 }
 
-// tooManyAttributes is a [syntaxError] that a limit is the reason of.
+// tooManyAttributes is the detail of a [syntaxError] that a limit causes.
 const tooManyAttributes = "an element has too many attributes"
 
 // scanAttribute reads an attribute whose name starts at j.
@@ -137,8 +137,8 @@ var (
 	endPI       = []byte("?>")
 )
 
-// scanMarkup reads what begins at i with "<!" or "<?": a comment, a CDATA section, a
-// processing instruction. Nothing else may are in an element.
+// scanMarkup reads the comment, CDATA section or processing instruction that begins at
+// i with "<!" or "<?". No other markup of this form is allowed in an element.
 func scanMarkup(b []byte, i int) (end int, err *syntaxError) {
 	rest := b[i:]
 	switch {
@@ -182,8 +182,7 @@ func scanInstruction(b []byte, i int) (end int, err *syntaxError) {
 	return j + n + 2, nil
 }
 
-// scanDoctype reads a document type declaration. Its internal subset is skipped: no
-// entity of it is ever used, and nothing that it names is fetched.
+// scanDoctype reads a document type declaration. External entities are never fetched.
 func scanDoctype(b []byte, i int) (end int, err *syntaxError) {
 	subset := false
 	for j := i + len(openDoctype); j < len(b); {
@@ -217,7 +216,7 @@ func scanDoctype(b []byte, i int) (end int, err *syntaxError) {
 	return 0, nil
 }
 
-// tooDeep and tooManyChildren are [syntaxError]s that a limit is the reason of.
+// tooDeep and tooManyChildren are details of [syntaxError]s that a limit causes.
 const (
 	tooDeep         = "elements are nested too deeply"
 	tooManyChildren = "an element has too many children with ids, links and dates"

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// inherited is something that the entries of a container inherit, as an
-// attribute that they could have themselves.
+// inherited is a declaration that the entries of a container inherit, written as an
+// attribute.
 type inherited struct {
 	prefix string // of a namespace
 	name   string
@@ -20,8 +20,8 @@ type inherited struct {
 type inheritance struct {
 	all      []inherited
 	prefixes []inherited // those of all that are namespaces with a prefix
-	ends     [256]bool   // whether a prefix ends with the byte
-	pieces   [][]byte    // that a body is put together from
+	ends     [256]bool   // the last bytes of prefixes
+	pieces   [][]byte    // the parts of a body, reused
 }
 
 func newInheritance(s *scope) inheritance {
@@ -48,7 +48,7 @@ func newInheritance(s *scope) inheritance {
 	return h
 }
 
-// totalBytes is how many bytes an entry has more if it uses all of it.
+// totalBytes returns the number of bytes by which an entry grows that uses all of it.
 func (h *inheritance) totalBytes() (n int) {
 	for _, in := range h.all {
 		n += len(in.text)
@@ -56,10 +56,9 @@ func (h *inheritance) totalBytes() (n int) {
 	return n
 }
 
-// markUsed finds out which of the prefixes an entry uses. One counts as used
-// where it is before a colon, be it in a name, in a value such as that of
-// xsi:type, or in mere text: a declaration too many does no harm. Nothing is
-// looked at twice, however many colons there are.
+// markUsed marks the prefixes that an entry uses. A prefix counts as used if it
+// precedes a colon in a name, in a value such as that of xsi:type, or in text: a
+// surplus declaration does no harm. The time does not grow with the number of colons.
 func (h *inheritance) markUsed(b []byte) {
 	for i := range h.prefixes {
 		h.prefixes[i].used = false
@@ -77,7 +76,7 @@ func (h *inheritance) markUsed(b []byte) {
 		for start > 0 && isName[b[start-1]] && b[start-1] != ':' {
 			start--
 		}
-		// By halves, because a hostile document may have many.
+		// A binary search, because a hostile document may have many.
 		low, high := 0, len(h.prefixes)
 		for low < high {
 			if middle := (low + high) / 2; h.prefixes[middle].prefix < string(b[start:at]) {
@@ -93,7 +92,7 @@ func (h *inheritance) markUsed(b []byte) {
 	}
 }
 
-// standalone returns the element b, byte for byte except for its start tag: that gets
+// standalone returns the element b, byte for byte except for its start tag, which gets
 // the declarations that the element inherits and does not have itself, and an absolute
 // xml:base. own are the attributes of the tag, and base its base.
 func (h *inheritance) standalone(b []byte, t tag, own []attr, base string) []byte {
@@ -113,11 +112,11 @@ func (h *inheritance) standalone(b []byte, t tag, own []attr, base string) []byt
 	}
 	pieces = append(pieces, b[done:])
 	h.pieces = pieces[:0]
-	return bytes.Join(pieces, nil) // it does not clear the memory first
+	return bytes.Join(pieces, nil) // unlike append, it does not clear the memory first
 }
 
-// contentHash is the SHA-256 of a body, leaving out the given parts of its content,
-// which count from the end of the content.
+// contentHash returns the SHA-256 of a body without the given parts of it. Their
+// positions are counted from the end of the body.
 func contentHash(body []byte, without []span) [sha256.Size]byte {
 	if len(without) == 0 {
 		return sha256.Sum256(body)

@@ -9,20 +9,20 @@ import (
 	"unicode/utf8"
 )
 
-// tokenizer reads the tokens and elements of a document, within limits. Its errors
-// have the line, the column and the text there.
+// tokenizer reads the tokens and elements of a document, within limits. Its errors have
+// the line, the column and an excerpt.
 type tokenizer struct {
 	opts    Options
 	in      input
 	charset string
 	scan    scanner
-	element element // that was read last
-	names   []span  // of the elements that are open in it
-	outer   int     // how many elements are open around it
+	element element // the last that was read
+	names   []span  // of the open elements in it
+	outer   int     // the number of open elements around it
 }
 
-// readToken has scan look at the unread bytes until it finds the end of the token
-// that they start with.
+// readToken calls scan with more and more unread bytes until it finds the end of the
+// token that they start with.
 func (r *tokenizer) readToken(limit int, scan func(b []byte) (end int, err *syntaxError)) (int, error) {
 	for {
 		end, err := scan(r.in.unreadBytes())
@@ -80,7 +80,8 @@ func (r *tokenizer) readTrailer() error {
 	}
 }
 
-// skipBlanks returns with two unread bytes at least, of which the first is a <.
+// skipBlanks skips white space. It returns with at least two unread bytes, of which the
+// first is a <.
 func (r *tokenizer) skipBlanks() error {
 	skipped := 0
 	for {
@@ -110,9 +111,9 @@ func (r *tokenizer) skipBlanks() error {
 	}
 }
 
-// readMore reads more of a piece of no more than limit bytes, of which the part
-// before from has been looked at. Where it fails, the document ends within the
-// piece, or the piece is too large.
+// readMore reads more of a piece of at most limit bytes, of which the part before from
+// has been scanned. It returns an error if the document ends within the piece, or if
+// the piece is too large.
 func (r *tokenizer) readMore(from, limit int) error {
 	if len(r.in.unreadBytes()) > limit {
 		return r.tooLargeError(limit)
@@ -161,14 +162,14 @@ func (r *tokenizer) tooLargeError(limit int) error {
 	return r.errorAt(ErrTooLarge, 0, "what begins here has more than %d bytes%s", limit, option)
 }
 
-// errorAt is an error of the given kind at a byte of the unread ones. Its text has no place
-// and no quote until describeError adds them.
+// errorAt returns an error of the given kind at an unread byte. Its text has no
+// position and no excerpt until describeError adds them.
 func (r *tokenizer) errorAt(kind error, at int, format string, args ...any) *documentError {
 	return &documentError{kind: kind, at: at, detail: fmt.Sprintf(format, args...)}
 }
 
-// describeError completes the text of an error of errorAt and returns it. Since errorAt, no
-// byte may have been skipped or replaced. It leaves other errors as they are.
+// describeError completes the text of an error of errorAt and returns it. No byte may
+// have been skipped or replaced since errorAt. It leaves other errors as they are.
 func (r *tokenizer) describeError(err error) error {
 	if e, ok := errors.AsType[*documentError](err); ok && e.text == "" {
 		page := cmp.Or(r.opts.URL, "the document")
@@ -177,18 +178,19 @@ func (r *tokenizer) describeError(err error) error {
 	return err
 }
 
-// positionText is the place of an unread byte, for errors.
+// positionText returns the line and the column of an unread byte, for errors.
 func (r *tokenizer) positionText(at int) string {
 	line, column := r.in.lineColumn(at)
 	return fmt.Sprintf("line %d, column %d: ", line, column)
 }
 
-// excerptAhead is how many bytes behind an excerpt are read to decide whether it ends
-// within a secret. It is fixed, so that errors do not depend on how the bytes arrive.
+// excerptAhead is the number of bytes after an excerpt that are read to decide whether
+// it ends within a secret. It is fixed, so that errors do not depend on the sizes of
+// reads.
 const excerptAhead = 256
 
 // quoteNear quotes the text at an unread byte, for errors, with a few characters before
-// it. The result does not depend on how the bytes arrive.
+// it. The result does not depend on the sizes of reads.
 func (r *tokenizer) quoteNear(at int) string {
 	const before = 20
 	end := at + longestExcerpt + excerptAhead
@@ -230,5 +232,5 @@ func (r *tokenizer) moreJunk() bool {
 	return len(r.in.unreadBytes()) < mostJunk && r.in.readMore(0, mostJunk) == nil
 }
 
-// mostJunk is how many bytes before the root element are searched for it.
+// mostJunk is the maximum number of bytes before the root element.
 const mostJunk = 64 << 10
