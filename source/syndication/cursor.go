@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -233,24 +231,12 @@ func seenKey(id string, hash [16]byte) []byte {
 	return k[:seenBytes]
 }
 
-// dropValidators clears the validators, so that the next poll reads the whole document.
-func (cur *cursor) dropValidators() {
-	cur.At, cur.ETag, cur.Modified, cur.Body = "", "", "", ""
-}
-
 // shortURL returns the URL, or "" if it is too long for the cursor.
 func shortURL(url string) string {
 	if len(url) > longestURL {
 		return ""
 	}
 	return url
-}
-
-func validator(value string) string {
-	if len(value) > longestValidator || strings.ContainsFunc(value, func(r rune) bool { return r == 0xFFFD }) {
-		return ""
-	}
-	return value
 }
 
 // equivalent reports whether two cursors differ only in fields that save requests:
@@ -262,78 +248,6 @@ func equivalent(a, b cursor) bool {
 	}
 	return bytes.Equal(a.encodeCursor(), b.encodeCursor())
 }
-
-// hold is a set of deletes that are held back until the same entries are still missing
-// at a later time. It is in the cursor, so any copy of the program can decide about it.
-type hold struct {
-	Deletes  string `json:"deletes"` // hash of their IDs
-	Vanished int    `json:"vanished"`
-	Of       int    `json:"of"`
-	Since    int64  `json:"since"` // Unix seconds
-	Until    int64  `json:"until"`
-}
-
-// gap is an archive that could not be read and is no longer waited for. It has the link
-// to the older archives.
-type gap struct {
-	URL   string `json:"url"`
-	Kind  string `json:"kind"`
-	Since int64  `json:"since"` // Unix seconds
-	Retry int64  `json:"retry"` // of the next attempt
-	Times int    `json:"times"`
-}
-
-// awaited is a document that could not be read, perhaps only for the moment. Nothing is
-// published while it is waited for.
-type awaited struct {
-	URL   string `json:"url"`   // hash
-	Since int64  `json:"since"` // Unix seconds
-}
-
-// hints are the polling hints of a document, as the cursor keeps them.
-type hints struct {
-	// Period is the interval between polls in seconds: the ttl of RSS, or else the one
-	// of the elements sy:updatePeriod and sy:updateFrequency.
-	Period int64 `json:"period,omitempty"`
-	// Hours and Days are the bit sets of the hours and days in which the feed does not
-	// change.
-	Hours uint32 `json:"skip_hours,omitempty"`
-	Days  uint32 `json:"skip_days,omitempty"`
-}
-
-// isOverdue reports whether a document has been waited for long enough.
-func (cur *cursor) isOverdue(now time.Time) bool {
-	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
-}
-
-// endWait records that a document was read, if it was waited for.
-func (cur *cursor) endWait(url string) {
-	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
-		cur.Awaited = nil
-	}
-}
-
-// gapIndex returns the index of the gap with that URL; -1 if there is none.
-func (cur *cursor) gapIndex(url string) int {
-	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
-}
-
-// dueGap returns the first gap that is due for another attempt.
-func (cur *cursor) dueGap(now time.Time) (gap, bool) {
-	for _, g := range cur.Gaps {
-		if g.Retry <= now.Unix() {
-			return g, true
-		}
-	}
-	return gap{}, false
-}
-
-const (
-	// patience bounds the wait for a document. Most servers that were down are back by
-	// then, and the order is kept. A document that cannot be read at all must not stop
-	// the feed.
-	patience = 6 * time.Hour
-)
 
 // hashOf returns the hash of a URL in the form that the cursor has.
 func hashOf(url string) string {
@@ -356,17 +270,3 @@ func (cur *cursor) resolveStart() error {
 	}
 	return nil
 }
-
-// isDue reports whether the document has to be read again: the wait is over, or the
-// configuration now allows so many deletes.
-func (h *hold) isDue(ratio float64, now time.Time) bool {
-	return h != nil && (now.Unix() >= h.Until || !tooMany(h.Vanished, h.Of, ratio))
-}
-
-func tooMany(vanished, of int, ratio float64) bool {
-	return of >= fewEntries && float64(vanished) > ratio*float64(of)
-}
-
-// fewEntries is the least number of entries of a complete feed whose deletes can be
-// held back.
-const fewEntries = 20

@@ -33,14 +33,6 @@ const (
 	Window Dialect = "window"
 )
 
-// The kinds of violation that a document as a whole can show.
-const (
-	MixedDialects  = "mixed_dialects"
-	RepeatedLink   = "repeated_link"
-	CurrentNotSelf = "current_is_not_self"
-	NoHistory      = "history_not_reachable"
-)
-
 // dialectOf returns the dialect of a document that was read to its end. deletes reports
 // that entries which a complete document lacks are no longer in the feed. It is false
 // if the document also contradicts that, because a wrong delete does more harm than a

@@ -1,9 +1,12 @@
 package syndication
 
 import (
+	"cmp"
+	"container/heap"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/feedbridge/feedbridge/source"
@@ -116,4 +119,151 @@ func (d *document) dropIDs() {
 	if !d.deletes {
 		d.versions.ids = nil
 	}
+}
+
+// publishOrder is the rank of an entry in its document. Entries of lower rank are
+// published first.
+type publishOrder [2]int64
+
+func (o publishOrder) compareOrder(other publishOrder) int {
+	return cmp.Or(cmp.Compare(o[0], other[0]), cmp.Compare(o[1], other[1]))
+}
+
+// rankOf returns the rank of an entry in a document of the given order.
+func rankOf(e *feedxml.Entry, o feedxml.Order) publishOrder {
+	switch at := int64(e.Index); o {
+	case feedxml.OldestFirst:
+		return publishOrder{0, at}
+	case feedxml.Mixed:
+		return publishOrder{int64(instantOf(e.Updated.Time)), -at}
+	default:
+		return publishOrder{0, -at}
+	}
+}
+
+// item is an entry in the buffer.
+type item struct {
+	feedxml.Entry
+	rank publishOrder
+	hash [16]byte
+	at   int // in the heap
+}
+
+// memorySize returns the estimated memory of an item, in bytes.
+func (it *item) memorySize() int {
+	return len(it.Body) + len(it.ID) + len(it.By) + len(it.Comment) + len(it.Updated.Raw) + len(it.Published.Raw) + 400
+}
+
+// entryBuffer has the entries of a document that are published first. It is a heap with
+// the last of them on top.
+type entryBuffer struct {
+	order feedxml.Order
+	items []*item
+	// byIndex has the items by their index in the document.
+	byIndex map[int]*item
+	size    int
+	limit   int
+	// covered reports whether there is budget for the entries; nil for no bound.
+	covered func() bool
+	// whole reports that the buffer has every entry, whether it is to be published or
+	// not. cut is the lowest rank of those that had no room.
+	whole bool
+	cut   *publishOrder
+}
+
+func newEntryBuffer(o feedxml.Order, limit int) *entryBuffer {
+	return &entryBuffer{order: o, byIndex: map[int]*item{}, limit: limit, whole: true}
+}
+
+// addItem adds an entry. wanted reports whether an entry has to be published: when
+// there is no room for all, the buffer has only those.
+func (b *entryBuffer) addItem(it *item, wanted func(*item) bool) {
+	if !b.whole && !wanted(it) {
+		return
+	}
+	it.rank = rankOf(&it.Entry, b.order)
+	if b.cut != nil && it.rank.compareOrder(*b.cut) >= 0 {
+		return
+	}
+	heap.Push(b, it)
+	b.byIndex[it.Index] = it
+	b.size += it.memorySize()
+	if b.whole && b.isFull() {
+		b.whole = false
+		kept := b.items[:0]
+		for _, it := range b.items {
+			if wanted(it) {
+				it.at = len(kept)
+				kept = append(kept, it)
+			} else {
+				b.dropItem(it)
+			}
+		}
+		clear(b.items[len(kept):])
+		b.items = kept
+		heap.Init(b)
+	}
+	for len(b.items) > 1 && b.isFull() {
+		last := heap.Pop(b).(*item)
+		b.dropItem(last)
+		b.cut = &last.rank
+	}
+}
+
+// isFull reports whether the buffer is over its limit.
+func (b *entryBuffer) isFull() bool {
+	return b.size > b.limit || b.covered != nil && !b.covered()
+}
+
+// removeItem removes the entry with that index in the document, if the buffer has it.
+func (b *entryBuffer) removeItem(index int) {
+	if it := b.byIndex[index]; it != nil {
+		heap.Remove(b, it.at)
+		b.dropItem(it)
+	}
+}
+
+func (b *entryBuffer) dropItem(it *item) {
+	delete(b.byIndex, it.Index)
+	b.size -= it.memorySize()
+}
+
+// arrange sorts the items in the order in which they are published. No item may be
+// added after that.
+func (b *entryBuffer) arrange(o feedxml.Order) {
+	b.order = o
+	for _, it := range b.items {
+		it.rank = rankOf(&it.Entry, o)
+	}
+	slices.SortFunc(b.items, func(a, b *item) int { return a.rank.compareOrder(b.rank) })
+	b.byIndex = nil
+}
+
+// dropFirst removes the first item.
+func (b *entryBuffer) dropFirst() {
+	b.size -= b.items[0].memorySize()
+	b.items[0] = nil
+	b.items = b.items[1:]
+}
+
+func (b *entryBuffer) Len() int           { return len(b.items) }
+func (b *entryBuffer) Less(i, j int) bool { return b.items[i].rank.compareOrder(b.items[j].rank) > 0 }
+
+func (b *entryBuffer) Swap(i, j int) {
+	b.items[i], b.items[j] = b.items[j], b.items[i]
+	b.items[i].at, b.items[j].at = i, j
+}
+
+func (b *entryBuffer) Push(x any) {
+	it := x.(*item)
+	it.at = len(b.items)
+	b.items = append(b.items, it)
+}
+
+func (b *entryBuffer) Pop() any {
+	last := len(b.items) - 1
+	it := b.items[last]
+	b.items[last] = nil
+	b.items = b.items[:last]
+	return it
 }

@@ -1,6 +1,88 @@
 package syndication
 
-import "github.com/feedbridge/feedbridge/source/syndication/feedxml"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
+)
+
+// instant is a time in nanoseconds since 1970; 0 if it is not known. Impossible years,
+// such as the 0001 of servers without data, count as not known.
+type instant int64
+
+func instantOf(t time.Time) instant {
+	switch {
+	case t.Year() < 1970:
+		return 0
+	case t.Year() > 2261: // the last whole year
+		return math.MaxInt64
+	}
+	return instant(t.UnixNano())
+}
+
+// fingerprint describes the version of an entry in a message: enough to compare it with
+// the next version. Its stored form is the mark of the message, which has a version
+// number.
+type fingerprint struct {
+	deleted bool
+	// updated is the time at which the entry was updated or deleted; 0 if it is not
+	// known, as for entries that vanished from a complete feed.
+	updated instant
+	// document is the update time of the entry's document.
+	document instant
+	hash     [16]byte
+	// page identifies the document.
+	page uint32
+}
+
+const fingerprintVersion = "1"
+
+func (f fingerprint) String() string {
+	state := "p"
+	if f.deleted {
+		state = "d"
+	}
+	number := func(t instant) string {
+		if t == 0 {
+			return ""
+		}
+		return strconv.FormatInt(int64(t), 10)
+	}
+	return strings.Join([]string{
+		fingerprintVersion, state, number(f.updated), number(f.document), hex.EncodeToString(f.hash[:]), fmt.Sprintf("%08x", f.page),
+	}, ";")
+}
+
+// parseFingerprint parses the result of [fingerprint.String].
+func parseFingerprint(s string) (fingerprint, bool) {
+	parts := strings.Split(s, ";")
+	if len(parts) != 6 || parts[0] != fingerprintVersion || parts[1] != "p" && parts[1] != "d" {
+		return fingerprint{}, false
+	}
+	m := fingerprint{deleted: parts[1] == "d"}
+	for i, at := range []*instant{&m.updated, &m.document} {
+		if parts[2+i] == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(parts[2+i], 10, 64)
+		if err != nil {
+			return fingerprint{}, false
+		}
+		*at = instant(n)
+	}
+	if n, err := hex.Decode(m.hash[:], []byte(parts[4][:min(len(parts[4]), 32)])); err != nil || n != len(m.hash) {
+		return fingerprint{}, false
+	}
+	page, err := strconv.ParseUint(parts[5], 16, 32)
+	m.page = uint32(page)
+	return m, err == nil
+}
 
 // versions selects one entry for each ID of a document: of several entries the one that
 // was updated last, or the first in the document if the dates do not decide; of several
@@ -85,4 +167,60 @@ func (v *versions) recordTopic(id string, inTopic, same bool) {
 func (v *versions) hasEntry(id string) bool {
 	had, ok := v.ids[hashKey(id)]
 	return ok && had.entry >= 0 && !had.deleted()
+}
+
+// topicVersion is the version of an ID in the documents of a walk that corresponds to
+// the topic's version when the walk began: the newest version that is equal, or else
+// the last of all. Older versions are in the topic already, or were replaced there.
+type topicVersion struct {
+	depth             int
+	same              bool
+	updated, document instant
+}
+
+// recordVersions records the entries of a document that the topic has. Documents come
+// from the newest on, and before anything of the walk is published.
+func (j *job) recordVersions(d *document) {
+	for id, in := range d.versions.ids {
+		had, ok := j.topicVersions[id]
+		if !in.inTopic || had.same {
+			continue
+		}
+		is := topicVersion{depth: d.depth, same: in.same, updated: in.updated, document: d.updated}
+		if in.deleted() {
+			is.updated = in.when
+		}
+		if ok && !is.same && had.supersedes(is.updated, is.document, j.dialect) {
+			continue
+		}
+		if j.topicVersions == nil {
+			j.topicVersions = map[hashedKey]topicVersion{}
+		}
+		j.topicVersions[id] = is
+	}
+}
+
+// supersedes reports whether a version is newer than one of an older document.
+func (t topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
+	switch {
+	case dialect == Snapshots:
+		return true
+	case t.updated != 0 && updated != 0 && t.updated != updated:
+		return t.updated > updated
+	case t.document != 0 && document != 0 && t.document != document:
+		return t.document > document
+	}
+	return true
+}
+
+// hashedKey is a short hash of an ID or a URL.
+type hashedKey [16]byte
+
+func hashKey(s string) hashedKey {
+	sum := sha256.Sum256([]byte(s))
+	return hashedKey(sum[:16])
+}
+
+func (k hashedKey) pageNumber() uint32 {
+	return uint32(k[0])<<24 | uint32(k[1])<<16 | uint32(k[2])<<8 | uint32(k[3])
 }

@@ -40,6 +40,14 @@ const (
 	Partial          = "partial_document" // 226, although the request did not ask for it
 )
 
+// The kinds of violation that a document as a whole can show.
+const (
+	MixedDialects  = "mixed_dialects"
+	RepeatedLink   = "repeated_link"
+	CurrentNotSelf = "current_is_not_self"
+	NoHistory      = "history_not_reachable"
+)
+
 // violationSet collects violations: one of each kind and page, with the number of times
 // that it was reported.
 type violationSet struct {
@@ -75,7 +83,3 @@ func (s *violationSet) takeAll() []feed.Violation {
 	*s = violationSet{}
 	return list
 }
-
-// IdentitiesChanged is the kind of violation of a document in which most IDs have
-// changed while the entries have not. It stops the feed.
-const IdentitiesChanged = "identities_changed"
