@@ -5,6 +5,19 @@ import (
 	"strings"
 )
 
+// resolveLink makes a reference absolute, as [resolveReference] does. It is not ok if
+// the reference or the result is longer than [longestAddress].
+func resolveLink(base, ref string) (absolute string, ok bool) {
+	if len(ref) > longestAddress || len(base) > longestAddress {
+		return "", false
+	}
+	absolute, ok = resolveReference(base, ref)
+	if len(absolute) > longestAddress {
+		return "", false
+	}
+	return absolute, ok
+}
+
 // reference is a URI reference in its five parts (RFC 3986, section 3).
 type reference struct {
 	scheme, authority, path, query, fragment string

@@ -3,9 +3,11 @@ package feedxml
 import (
 	"bytes"
 	"cmp"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -20,6 +22,29 @@ type tokenizer struct {
 	names   []span  // of the open elements in it
 	outer   int     // the number of open elements around it
 }
+
+// mostChildren is the maximum number of children of an element that have a meaning. It
+// bounds the memory for an element that consists of ids only.
+const mostChildren = 10_000
+
+// element is an element that was read as a whole. Its positions, and those of
+// its children, count from its first byte, which is the first unread one.
+type element struct {
+	tag      tag
+	close    int // start of the end tag; the end, if the element is empty
+	end      int
+	children []child
+}
+
+// child is a child of an element that may have a meaning.
+type child struct {
+	start, nameEnd, tagEnd int
+	close, end             int
+	attributes             int
+}
+
+// span is a part of the unread bytes.
+type span struct{ start, end int }
 
 // readToken calls scan with more and more unread bytes until it finds the end of the
 // token that they start with.
@@ -234,3 +259,119 @@ func (r *tokenizer) moreJunk() bool {
 
 // mostJunk is the maximum number of bytes before the root element.
 const mostJunk = 64 << 10
+
+// readElement reads the element at the start of the unread bytes, whose start tag is t,
+// into r.element. limit is the maximum number of its bytes. outer is the number of
+// elements that are open around it.
+func (r *tokenizer) readElement(t tag, limit, outer int) error {
+	r.outer = outer
+	el := &r.element
+	*el = element{tag: t, close: t.end, end: t.end, children: el.children[:0]}
+	if t.end > limit {
+		return r.tooLargeError(limit)
+	}
+	if t.empty {
+		return nil
+	}
+	r.names = append(r.names[:0], span{1, t.nameEnd})
+	b, i := r.in.unreadBytes(), t.end
+	for {
+		// Text up to the next tag.
+		n := bytes.IndexByte(b[i:], '<')
+		if n < 0 || i+n+1 == len(b) {
+			if err := r.readMore(i, limit); err != nil {
+				return err
+			}
+			b = r.in.unreadBytes()
+			continue
+		}
+		if n > 0 {
+			if err := r.scan.scanReferences(b, i, i+n); err != nil {
+				return r.malformedError(err, limit)
+			}
+			i += n
+		}
+		end, done, err := r.readTag(b, i)
+		switch {
+		case err != nil:
+			return r.malformedError(err, limit)
+		case end == 0:
+			if err := r.readMore(i, limit); err != nil {
+				return err
+			}
+			b = r.in.unreadBytes()
+		case end > limit:
+			return r.tooLargeError(limit)
+		case done:
+			el.close, el.end = i, end
+			return nil
+		default:
+			i = end
+		}
+	}
+}
+
+// readTag reads the tag or other markup at b[i:], which has two bytes at least.
+// done reports that it ends the element. Nothing is changed if end is 0.
+func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxError) {
+	c := b[i+1]
+	depth := len(r.names)
+	switch {
+	case isNameStart[c]:
+		t, err := r.scan.scanTag(b, i)
+		if t.end == 0 || err != nil {
+			return 0, false, err
+		}
+		if depth == 1 {
+			if err := r.rememberChild(b, i, t); err != nil {
+				return 0, false, err
+			}
+		}
+		if t.empty {
+			return t.end, false, nil
+		}
+		if r.outer+depth >= r.opts.Limits.Depth {
+			return 0, false, &syntaxError{at: i, detail: tooDeep}
+		}
+		r.names = append(r.names, span{i + 1, t.nameEnd})
+		return t.end, false, nil
+	case c == '/':
+		name := r.names[depth-1]
+		end, err := scanEndTag(b, i, b[name.start:name.end])
+		if end == 0 || err != nil {
+			return 0, false, err
+		}
+		r.names = r.names[:depth-1]
+		if children := r.element.children; depth == 2 && len(children) > 0 {
+			if last := &children[len(children)-1]; last.end == 0 && last.start == name.start-1 {
+				last.close, last.end = i, end
+			}
+		}
+		return end, depth == 1, nil
+	case c == '!' || c == '?':
+		end, err := scanMarkup(b, i)
+		return end, false, err
+	}
+	return 0, false, syntaxErrorf(i, "there is a < that begins no tag")
+}
+
+// rememberChild records the child at b[i:] if it may have a meaning.
+func (r *tokenizer) rememberChild(b []byte, i int, t tag) *syntaxError {
+	if _, local := cutPrefix(b[i+1 : t.nameEnd]); !isMeaningful(local) && !r.isExcluded(local) {
+		return nil
+	}
+	if len(r.element.children) == mostChildren {
+		return &syntaxError{at: i, detail: tooManyChildren}
+	}
+	c := child{start: i, nameEnd: t.nameEnd, tagEnd: t.end, attributes: t.attributes}
+	if t.empty {
+		c.close, c.end = t.end, t.end
+	}
+	r.element.children = append(r.element.children, c)
+	return nil
+}
+
+// isExcluded reports whether HashWithout may have children of that local name.
+func (r *tokenizer) isExcluded(local []byte) bool {
+	return slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == string(local) })
+}
