@@ -401,6 +401,18 @@ func feedAuthors(e *entity) (authors []person) {
 	return authors
 }
 
+// effectiveAuthors returns the authors of the article, or else of its source, or else of
+// the feed that the entity is from.
+func (a *article) effectiveAuthors(e *entity) []person {
+	switch {
+	case a.authors != nil:
+		return a.authors
+	case a.inherited != nil:
+		return a.inherited
+	}
+	return feedAuthors(e)
+}
+
 var (
 	withName  = regexp.MustCompile(`^(\S+@\S+)\s*\((.*)\)$`) // RSS: a@b.example (Name)
 	withEmail = regexp.MustCompile(`^(.+?)\s*[<(]([^\s<>()]+@[^\s<>()]+)[>)]$`)

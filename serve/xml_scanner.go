@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -60,11 +61,15 @@ const (
 	textToken
 )
 
-// scanner reads a document that is well-formed, with namespaces, and reports an
-// error for any other. [xml.Decoder] accepts documents that other parsers refuse,
-// so nothing is copied as it is: tags and text are read, checked and written
-// again. Comments, processing instructions and the document type are left out.
-// Entities of HTML are resolved.
+// scanner reads a document that is well-formed, with namespaces, and reports an error for
+// any other. It is a layer on [xml.Decoder], which accepts documents that other parsers
+// refuse, so nothing is copied as it is: tags and text are read, checked and written
+// again. Comments, processing instructions and the document type are left out. Entities of
+// HTML are resolved.
+//
+// The tokenizer of package feedxml is no substitute: it only finds the bounds of the
+// entries in a stream, to cut them out byte for byte, and does not check or decode names,
+// attributes and text.
 type scanner struct {
 	doc  []byte
 	d    *xml.Decoder
@@ -177,47 +182,55 @@ func (s *scanner) readStartTag(raw xml.StartElement) error {
 			t.attrs = append(t.attrs, attribute{prefix: a.Name.Space, local: a.Name.Local, value: a.Value})
 		}
 	}
+	if !s.declare(&t) || !s.resolveNames(&t) {
+		return errXML
+	}
+	s.tag = t
+	return nil
+}
+
+// declare brings the bindings of a tag into scope. It reports false if one of them is not
+// valid, or if there are too many. The binding of the prefix xml, which is in scope
+// everywhere, is left out.
+func (s *scanner) declare(t *tag) bool {
 	kept := t.bindings[:0]
 	for i, b := range t.bindings {
 		switch {
 		case b.prefix == "xml" && b.uri == xmlSpace:
-			continue // it is declared everywhere
-		case !b.isValid():
-			return errXML
-		}
-		for _, other := range t.bindings[:i] {
-			if other.prefix == b.prefix {
-				return errXML
-			}
+			continue
+		case !b.isValid(), slices.ContainsFunc(t.bindings[:i], func(other binding) bool { return other.prefix == b.prefix }):
+			return false
 		}
 		kept = append(kept, b)
 	}
 	t.bindings = kept
-	if s.bindings = append(s.bindings, kept...); len(s.bindings) > mostBindings {
-		return errXML
-	}
-	var ok bool
+	s.bindings = append(s.bindings, kept...)
+	return len(s.bindings) <= mostBindings
+}
+
+// resolveNames sets the namespaces of a tag and of its attributes. It reports false if a
+// name is not valid, or if an attribute repeats.
+func (s *scanner) resolveNames(t *tag) (ok bool) {
 	if t.space, ok = s.resolve(t.prefix); !ok || !isLocalName(t.local) || t.prefix == "xmlns" {
-		return errXML
+		return false
 	}
 	for i := range t.attrs {
 		a := &t.attrs[i]
 		if a.prefix != "" {
 			if a.space, ok = s.resolve(a.prefix); !ok {
-				return errXML
+				return false
 			}
 		}
 		if !isLocalName(a.local) {
-			return errXML
+			return false
 		}
 		for _, other := range t.attrs[:i] {
 			if other.local == a.local && other.space == a.space {
-				return errXML
+				return false
 			}
 		}
 	}
-	s.tag = t
-	return nil
+	return true
 }
 
 // resolve returns the namespace of a prefix. It reports false if the prefix is not
@@ -291,6 +304,22 @@ func (s *scanner) content(b []byte) ([]byte, error) {
 			}
 		}
 	}
+}
+
+// copyChild appends the element whose start tag was read last. The prefixes that it uses
+// must be declared around it.
+func (s *scanner) copyChild(b []byte) ([]byte, error) {
+	return s.content(appendStart(b, &s.tag, s.tag.bindings, s.tag.attrs))
+}
+
+// copiedText returns the content, as it is escaped, of an element that was appended with
+// the start tag t.
+func copiedText(element []byte, t *tag) string {
+	start, end := bytes.IndexByte(element, '>'), bytes.LastIndex(element, []byte("</"))
+	if t.empty || end < 0 {
+		return ""
+	}
+	return strings.TrimSpace(string(element[start+1 : end]))
 }
 
 // copyElement appends the element whose start tag was read last, with the bindings
