@@ -74,57 +74,63 @@ func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Opera
 	if it.Deleted {
 		return s.decideTombstone(d, it, m, inTopic)
 	}
-	trusted := func(t instant) instant { return s.trustedTime(t, d.now) }
-	c, was := trusted(instantOf(it.Updated.Time)), trusted(m.updated)
-	complete := d.dialect == Complete && !d.archive && !d.partial
 	switch {
-	case !inTopic:
-		if s.isSkipped(cur, it) {
-			return ""
-		}
-		return feed.Put
+	case !inTopic && s.isSkipped(cur, it):
+		return ""
 	case !known:
 		return feed.Put
 	case m.deleted:
-		if c == 0 {
-			c = d.updated
-		}
-		if !complete && was != 0 && (c != 0 && c <= was || c == 0 && d.archive) {
-			d.seen.addViolation(StaleDropped, d.url, "entry %s is from before it was deleted", feedxml.Excerpt(it.ID))
-			return ""
-		}
-		return feed.Put
+		return s.decideRevival(d, it, m)
 	case m.hash == it.hash:
 		return ""
-	case complete:
+	}
+	return s.decideChange(d, it, m)
+}
+
+// decideRevival decides about an entry whose deletion is published. It is published again
+// unless it is from before the deletion.
+func (s *decider) decideRevival(d *document, it *item, m fingerprint) feed.Operation {
+	updated, deleted := s.trustedTime(instantOf(it.Updated.Time), d.now), s.trustedTime(m.updated, d.now)
+	if updated == 0 {
+		updated = d.updated
+	}
+	if !d.isWhole() && deleted != 0 && (updated != 0 && updated <= deleted || updated == 0 && d.archive) {
+		d.seen.addViolation(StaleDropped, d.url, "entry %s is from before it was deleted", feedxml.Excerpt(it.ID))
+		return ""
+	}
+	return feed.Put
+}
+
+// decideChange decides about an entry that is not the same as the published version. It is
+// published unless it is older: by its update time, or else by that of its document, or
+// else by the order of the documents.
+func (s *decider) decideChange(d *document, it *item, m fingerprint) feed.Operation {
+	updated, published := s.trustedTime(instantOf(it.Updated.Time), d.now), s.trustedTime(m.updated, d.now)
+	order := compareKnown(updated, published)
+	switch {
+	case d.isWhole():
 		// A complete document is the state of the feed, so the dates do not matter.
-		if c != 0 && was != 0 && c < was {
+		if order < 0 {
 			d.seen.addViolation(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", feedxml.Excerpt(it.ID), it.Updated.Raw)
 		}
 		return feed.Put
 	case d.dialect == Snapshots && !d.old:
 		return feed.Put // the newer document counts, and they come in order
 	}
-	stale := func() feed.Operation {
+	isOlder := order < 0
+	if order == 0 {
+		// An old document of the walk precedes the published version.
+		isOlder = compareKnown(d.updated, s.trustedTime(m.document, d.now)) < 0 || d.old && m.page != hashKey(d.url).pageNumber()
+	}
+	if isOlder {
 		d.seen.addViolation(StaleDropped, d.url, "entry %s is older than what is published of it", feedxml.Excerpt(it.ID))
 		return ""
-	}
-	before := trusted(m.document)
-	switch {
-	case c != 0 && was != 0 && c > was:
-		return feed.Put
-	case c != 0 && was != 0 && c < was:
-		return stale()
-	case d.updated != 0 && before != 0 && d.updated > before && !d.old:
-		return feed.Put
-	case d.updated != 0 && before != 0 && d.updated < before:
-		return stale()
-	case d.old && m.page != hashKey(d.url).pageNumber():
-		return stale() // it precedes the published version, and does not follow it
 	}
 	return feed.Put
 }
 
+// decideTombstone decides about a tombstone. It is published if the topic has the entry and
+// the published version is not newer.
 func (s *decider) decideTombstone(d *document, it *item, m fingerprint, inTopic bool) feed.Operation {
 	when, was := instantOf(it.Updated.Time), s.trustedTime(m.updated, d.now)
 	switch {

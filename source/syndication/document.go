@@ -80,6 +80,9 @@ type document struct {
 	seen        violationSet
 }
 
+// isWhole reports whether the document is the state of the feed.
+func (d *document) isWhole() bool { return d.dialect == Complete && !d.archive && !d.partial }
+
 // memorySize returns the estimated memory of a document that waits to be published, in
 // bytes.
 func (d *document) memorySize() int {

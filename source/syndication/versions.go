@@ -1,6 +1,7 @@
 package syndication
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -24,6 +25,14 @@ func instantOf(t time.Time) instant {
 		return math.MaxInt64
 	}
 	return instant(t.UnixNano())
+}
+
+// compareKnown compares two instants. It returns 0 if one of them is not known.
+func compareKnown(a, b instant) int {
+	if a == 0 || b == 0 {
+		return 0
+	}
+	return cmp.Compare(a, b)
 }
 
 // fingerprint describes the version of an entry in a message: enough to compare it with

@@ -58,7 +58,8 @@ func (h *inheritance) totalBytes() (n int) {
 
 // markUsed marks the prefixes that an entry uses. A prefix counts as used if it
 // precedes a colon in a name, in a value such as that of xsi:type, or in text: a
-// surplus declaration does no harm. No byte is read twice, so the time does not grow with the number of colons.
+// surplus declaration does no harm. No byte is scanned twice, so the time does not grow
+// with the number of colons.
 func (h *inheritance) markUsed(b []byte) {
 	for i := range h.prefixes {
 		h.prefixes[i].used = false
