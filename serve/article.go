@@ -454,8 +454,8 @@ func standaloneXML(doc []byte) (el []byte, root xml.Name, ok bool) {
 	}
 	root = xml.Name{Space: s.tag.space, Local: s.tag.local}
 	el, err := s.copyElement(make([]byte, 0, len(doc)+len(doc)/8))
-	if err != nil {
+	if err != nil || !s.atEnd() {
 		return nil, xml.Name{}, false
 	}
-	return el, root, s.atEnd()
+	return el, root, true
 }
