@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -269,4 +271,102 @@ func (cur *cursor) resolveStart() error {
 		}
 	}
 	return nil
+}
+
+// gap is an archive that could not be read and is no longer waited for. It has the link
+// to the older archives.
+type gap struct {
+	URL   string `json:"url"`
+	Kind  string `json:"kind"`
+	Since int64  `json:"since"` // Unix seconds
+	Retry int64  `json:"retry"` // of the next attempt
+	Times int    `json:"times"`
+}
+
+// awaited is a document that could not be read, perhaps only for the moment. Nothing is
+// published while it is waited for.
+type awaited struct {
+	URL   string `json:"url"`   // hash
+	Since int64  `json:"since"` // Unix seconds
+}
+
+const (
+	// patience bounds the wait for a document. Most servers that were down are back by
+	// then, and the order is kept. A document that cannot be read at all must not stop
+	// the feed.
+	patience = 6 * time.Hour
+)
+
+// isOverdue reports whether a document has been waited for long enough.
+func (cur *cursor) isOverdue(now time.Time) bool {
+	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
+}
+
+// endWait records that a document was read, if it was waited for.
+func (cur *cursor) endWait(url string) {
+	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
+		cur.Awaited = nil
+	}
+}
+
+// gapIndex returns the index of the gap with that URL; -1 if there is none.
+func (cur *cursor) gapIndex(url string) int {
+	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
+}
+
+// dueGap returns the first gap that is due for another attempt.
+func (cur *cursor) dueGap(now time.Time) (gap, bool) {
+	for _, g := range cur.Gaps {
+		if g.Retry <= now.Unix() {
+			return g, true
+		}
+	}
+	return gap{}, false
+}
+
+// hold is a set of deletes that are held back until the same entries are still missing
+// at a later time. It is in the cursor, so any copy of the program can decide about it.
+type hold struct {
+	Deletes  string `json:"deletes"` // hash of their IDs
+	Vanished int    `json:"vanished"`
+	Of       int    `json:"of"`
+	Since    int64  `json:"since"` // Unix seconds
+	Until    int64  `json:"until"`
+}
+
+// isDue reports whether the document has to be read again: the wait is over, or the
+// configuration now allows so many deletes.
+func (h *hold) isDue(ratio float64, now time.Time) bool {
+	return h != nil && (now.Unix() >= h.Until || !tooMany(h.Vanished, h.Of, ratio))
+}
+
+func tooMany(vanished, of int, ratio float64) bool {
+	return of >= fewEntries && float64(vanished) > ratio*float64(of)
+}
+
+// fewEntries is the least number of entries of a complete feed whose deletes can be
+// held back.
+const fewEntries = 20
+
+// hints are the polling hints of a document, as the cursor keeps them.
+type hints struct {
+	// Period is the interval between polls in seconds: the ttl of RSS, or else the one
+	// of the elements sy:updatePeriod and sy:updateFrequency.
+	Period int64 `json:"period,omitempty"`
+	// Hours and Days are the bit sets of the hours and days in which the feed does not
+	// change.
+	Hours uint32 `json:"skip_hours,omitempty"`
+	Days  uint32 `json:"skip_days,omitempty"`
+}
+
+// dropValidators clears the validators, so that the next poll reads the whole document.
+func (cur *cursor) dropValidators() {
+	cur.At, cur.ETag, cur.Modified, cur.Body = "", "", "", ""
+}
+
+func validator(value string) string {
+	if len(value) > longestValidator || strings.ContainsFunc(value, func(r rune) bool { return r == 0xFFFD }) {
+		return ""
+	}
+	return value
 }

@@ -15,30 +15,6 @@ const (
 	mostFresh = time.Hour
 )
 
-// hold is a set of deletes that are held back until the same entries are still missing
-// at a later time. It is in the cursor, so any copy of the program can decide about it.
-type hold struct {
-	Deletes  string `json:"deletes"` // hash of their IDs
-	Vanished int    `json:"vanished"`
-	Of       int    `json:"of"`
-	Since    int64  `json:"since"` // Unix seconds
-	Until    int64  `json:"until"`
-}
-
-// isDue reports whether the document has to be read again: the wait is over, or the
-// configuration now allows so many deletes.
-func (h *hold) isDue(ratio float64, now time.Time) bool {
-	return h != nil && (now.Unix() >= h.Until || !tooMany(h.Vanished, h.Of, ratio))
-}
-
-func tooMany(vanished, of int, ratio float64) bool {
-	return of >= fewEntries && float64(vanished) > ratio*float64(of)
-}
-
-// fewEntries is the least number of entries of a complete feed whose deletes can be
-// held back.
-const fewEntries = 20
-
 // takeDeletes returns the IDs of entries that have vanished from a complete document,
 // at most room of them, sorted. more reports that there are others.
 func (p publisher) takeDeletes(d *document, pos *progress, room int) (ids []string, more bool) {

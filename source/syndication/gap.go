@@ -23,30 +23,6 @@ const (
 	notFeedTimes = 3
 )
 
-// gap is an archive that could not be read and is no longer waited for. It has the link
-// to the older archives.
-type gap struct {
-	URL   string `json:"url"`
-	Kind  string `json:"kind"`
-	Since int64  `json:"since"` // Unix seconds
-	Retry int64  `json:"retry"` // of the next attempt
-	Times int    `json:"times"`
-}
-
-// awaited is a document that could not be read, perhaps only for the moment. Nothing is
-// published while it is waited for.
-type awaited struct {
-	URL   string `json:"url"`   // hash
-	Since int64  `json:"since"` // Unix seconds
-}
-
-const (
-	// patience bounds the wait for a document. Most servers that were down are back by
-	// then, and the order is kept. A document that cannot be read at all must not stop
-	// the feed.
-	patience = 6 * time.Hour
-)
-
 // gapKind returns the kind of violation for an error after which a document is not
 // waited for; "" if the error may be temporary.
 func gapKind(err error) string {
@@ -141,31 +117,4 @@ func (t *turn) postponeGap(url string, err error) {
 		g.Times++
 		g.Retry = retryAt(err, g.Times, time.Now())
 	}
-}
-
-// isOverdue reports whether a document has been waited for long enough.
-func (cur *cursor) isOverdue(now time.Time) bool {
-	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
-}
-
-// endWait records that a document was read, if it was waited for.
-func (cur *cursor) endWait(url string) {
-	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
-		cur.Awaited = nil
-	}
-}
-
-// gapIndex returns the index of the gap with that URL; -1 if there is none.
-func (cur *cursor) gapIndex(url string) int {
-	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
-}
-
-// dueGap returns the first gap that is due for another attempt.
-func (cur *cursor) dueGap(now time.Time) (gap, bool) {
-	for _, g := range cur.Gaps {
-		if g.Retry <= now.Unix() {
-			return g, true
-		}
-	}
-	return gap{}, false
 }

@@ -10,17 +10,6 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// hints are the polling hints of a document, as the cursor keeps them.
-type hints struct {
-	// Period is the interval between polls in seconds: the ttl of RSS, or else the one
-	// of the elements sy:updatePeriod and sy:updateFrequency.
-	Period int64 `json:"period,omitempty"`
-	// Hours and Days are the bit sets of the hours and days in which the feed does not
-	// change.
-	Hours uint32 `json:"skip_hours,omitempty"`
-	Days  uint32 `json:"skip_days,omitempty"`
-}
-
 // hintsOf returns the polling hints of a document; nil if it has none.
 func hintsOf(m *feedxml.Meta) *hints {
 	h := hints{Period: int64(m.Hints.TTL / time.Second)}
@@ -114,16 +103,4 @@ func (cur *cursor) recordValidators(d *document) {
 func isNumber(s string) bool {
 	_, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 	return err == nil
-}
-
-// dropValidators clears the validators, so that the next poll reads the whole document.
-func (cur *cursor) dropValidators() {
-	cur.At, cur.ETag, cur.Modified, cur.Body = "", "", "", ""
-}
-
-func validator(value string) string {
-	if len(value) > longestValidator || strings.ContainsFunc(value, func(r rune) bool { return r == 0xFFFD }) {
-		return ""
-	}
-	return value
 }

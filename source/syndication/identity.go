@@ -2,9 +2,7 @@ package syndication
 
 import (
 	"encoding/binary"
-	"fmt"
 
-	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
@@ -46,30 +44,3 @@ func (l titleHashes) byTitleHash() map[uint32]uint32 {
 	}
 	return ids
 }
-
-// checkIdentities returns an error if most entries of a document have the title, link
-// and date of an entry of the last one, and another ID: all of them would be published
-// again.
-func (p poller) checkIdentities(d *document) error {
-	if p.s.cfg.Identity != "auto" || p.cur.Doc != nil {
-		return nil
-	}
-	before, now := p.cur.TitleHashes.byTitleHash(), d.titleHashes.byTitleHash()
-	changed := 0
-	for hash, id := range now {
-		if was, ok := before[hash]; ok && was != id {
-			changed++
-		}
-	}
-	if changed < fewChangedIDs || 2*changed <= len(now) {
-		return nil
-	}
-	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids go on changing, to link or content, "+
-		"which publishes all entries once more, under ids that are made of their links or contents",
-		&feed.Violation{Kind: IdentitiesChanged, Page: d.url, Detail: fmt.Sprintf("%d of %d entries have another id than before, and the same title, link and date", changed, len(now))}))
-}
-
-const (
-	// fewChangedIDs is the least number of changed IDs that is an error.
-	fewChangedIDs = 3
-)

@@ -178,50 +178,6 @@ func (v *versions) hasEntry(id string) bool {
 	return ok && had.entry >= 0 && !had.deleted()
 }
 
-// topicVersion is the version of an ID in the documents of a walk that corresponds to
-// the topic's version when the walk began: the newest version that is equal, or else
-// the last of all. Older versions are in the topic already, or were replaced there.
-type topicVersion struct {
-	depth             int
-	same              bool
-	updated, document instant
-}
-
-// recordVersions records the entries of a document that the topic has. Documents come
-// from the newest on, and before anything of the walk is published.
-func (j *job) recordVersions(d *document) {
-	for id, in := range d.versions.ids {
-		had, ok := j.topicVersions[id]
-		if !in.inTopic || had.same {
-			continue
-		}
-		is := topicVersion{depth: d.depth, same: in.same, updated: in.updated, document: d.updated}
-		if in.deleted() {
-			is.updated = in.when
-		}
-		if ok && !is.same && had.supersedes(is.updated, is.document, j.dialect) {
-			continue
-		}
-		if j.topicVersions == nil {
-			j.topicVersions = map[hashedKey]topicVersion{}
-		}
-		j.topicVersions[id] = is
-	}
-}
-
-// supersedes reports whether a version is newer than one of an older document.
-func (t topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
-	switch {
-	case dialect == Snapshots:
-		return true
-	case t.updated != 0 && updated != 0 && t.updated != updated:
-		return t.updated > updated
-	case t.document != 0 && document != 0 && t.document != document:
-		return t.document > document
-	}
-	return true
-}
-
 // hashedKey is a short hash of an ID or a URL.
 type hashedKey [16]byte
 

@@ -9,22 +9,12 @@ import (
 // reports that it was a child that is an entry.
 func (r *Reader) readNext() (e Entry, found bool, err error) {
 	if err := r.skipText(); err != nil {
-		return Entry{}, false, r.repairOr(err)
+		return Entry{}, false, r.repairBetween(err)
 	}
 	if isNameStart[r.in.unreadBytes()[1]] {
 		return r.readAndRepairChild()
 	}
-	return Entry{}, false, r.repairOr(r.readBetween())
-}
-
-// repairOr returns the error if the reader is strict. A lenient reader skips the markup
-// between the children of a container that caused it.
-func (r *Reader) repairOr(err error) error {
-	if err == nil || !r.mayRepair(err) {
-		return err
-	}
-	r.scan.undefined = ""
-	return r.repairBetween(err)
+	return Entry{}, false, r.repairBetween(r.readBetween())
 }
 
 // readBetween reads the end tag of the innermost container, or markup in it that is no

@@ -91,10 +91,14 @@ func (r *repairer) newAttempt(whole bool) repairer {
 	return repairer{entry: r.entry, maxDepth: r.maxDepth, maxAttributes: r.maxAttributes, outer: r.outer, whole: whole}
 }
 
-// repairBetween skips markup between the children of the innermost container that is
-// not well-formed: text, an end tag, a comment or the like. It returns cause if it
-// cannot skip it.
+// repairBetween returns the error of reading between the children of the innermost
+// container. A lenient reader skips the markup that caused it: text, an end tag, a comment
+// or the like. It returns cause if it cannot skip it.
 func (r *Reader) repairBetween(cause error) error {
+	if cause == nil || !r.mayRepair(cause) {
+		return cause
+	}
+	r.scan.undefined = ""
 	if errors.Is(cause, ErrTooLarge) {
 		return cause
 	}

@@ -230,3 +230,25 @@ func (v *vocabulary) bindPrefix(prefix, uri string) binding {
 	}
 	return b
 }
+
+// setFormat sets the format of a document, and the namespace of the format's own elements,
+// by the name of the root element. s is the scope within the root.
+func (v *vocabulary) setFormat(format Format, in binding, s *scope) {
+	v.format = format
+	switch format {
+	case RSS:
+		v.own, v.rssURI = in.space, in.uri
+		if in.space == foreign {
+			v.own = rss
+			for i := range s.bindings {
+				if s.bindings[i].uri == in.uri {
+					s.bindings[i].space = rss
+				}
+			}
+		}
+	case RDF:
+		v.own = rss
+	default:
+		v.own = atom
+	}
+}

@@ -1,61 +1,11 @@
 package feedxml
 
 import (
-	"encoding/xml"
 	"errors"
 	"io"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
 )
-
-// Options configure how a document is read.
-type Options struct {
-	// URL is the Content-Location of the document, or else its URL after redirects.
-	// References in the document are relative to it.
-	URL string
-	// ContentType is the header field of that name, as received. Only its charset is
-	// used: the root element determines the format.
-	ContentType string
-	// Limits bound the parts of a document.
-	Limits Limits
-	// Check also reads the whole document with encoding/xml. It refuses the documents
-	// that encoding/xml refuses, and some that it wrongly accepts. Reading takes about
-	// seven times as long.
-	Check bool
-	// Lenient repairs documents that are not well-formed; a fault costs at most the
-	// entry that it is in. [Reader.Faults] lists the repairs. Entries are well-formed
-	// all the same, except for entities that XML does not define. Check has to be off.
-	Lenient bool
-	// Redact hides the secrets of URLs in the text that errors quote. Nil knows only
-	// the usual names of parameters.
-	Redact *safetext.Redactor
-	// Identity is the preferred source of IDs.
-	Identity Identity
-	// HashWithout are children of entries that are not part of [Entry.Hash], such as
-	// those that change with every request. The namespace * matches any.
-	HashWithout []xml.Name
-}
-
-// Limits bound the parts of a document. Zero means the default.
-type Limits struct {
-	// Entry is the maximum size of an entry in bytes, in UTF-8; 8 MiB by default.
-	Entry int
-	// Head is the maximum total size in bytes of all elements that are not entries, and
-	// of any one comment, declaration or text between elements; 8 MiB by default.
-	Head int
-	// Depth is the maximum depth of nested elements; 256 by default.
-	Depth int
-	// Attributes is the maximum number of attributes of an element; 256 by default.
-	Attributes int
-}
-
-// Identity is the preferred source of IDs: "guid", which is also the meaning of "auto"
-// and of the empty Identity, "link" or "content".
-type Identity string
-
-// Values returns the valid values.
-func (Identity) Values() []string { return []string{"auto", "guid", "link", "content"} }
 
 // Reader reads one document. It is for one goroutine.
 type Reader struct {

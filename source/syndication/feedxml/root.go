@@ -87,7 +87,17 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	if format == "" {
 		return Entry{}, false, noFeedError(&r.tokenizer, in.uri, string(local))
 	}
-	r.setFormat(format, single, b, t, in, &scope)
+	meta := &r.about.meta
+	r.setFormat(format, in, &scope)
+	meta.Format, meta.Single = format, single
+	switch format {
+	case RSS:
+		r.attrs = attributes(r.attrs[:0], b, t)
+		version, _ := r.attribute(&scope, noSpace, "version")
+		meta.Version = clipText(trimSpace(version))
+	case Atom:
+		r.named = true
+	}
 	if !single {
 		return Entry{}, false, r.enterContainer(t, scope)
 	}
@@ -101,32 +111,6 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	}
 	e, err = r.finishEntry(&outer, &scope, in.space == tombstones)
 	return e, err == nil, err
-}
-
-// setFormat records the format that the root element has, and the namespace of the
-// format's own elements. s is the scope within the root.
-func (r *Reader) setFormat(format Format, single bool, b []byte, t tag, in binding, s *scope) {
-	meta := &r.about.meta
-	r.format, meta.Format, meta.Single = format, format, single
-	switch format {
-	case RSS:
-		r.attrs = attributes(r.attrs[:0], b, t)
-		version, _ := r.attribute(s, noSpace, "version")
-		meta.Version = clipText(trimSpace(version))
-		r.own, r.rssURI = in.space, in.uri
-		if in.space == foreign {
-			r.own = rss
-			for i := range s.bindings {
-				if s.bindings[i].uri == in.uri {
-					s.bindings[i].space = rss
-				}
-			}
-		}
-	case RDF:
-		r.own = rss
-	default:
-		r.own, r.named = atom, true
-	}
 }
 
 // detectCharset detects the encoding by the first bytes of the document.

@@ -7,22 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-const (
-	// longestAddress is the maximum length of an ID, a URL or any other short text of a
-	// document, in bytes. Without it, a document of a few kilobytes can produce
-	// gigabytes: a long xml:base is part of every URL that is relative to it.
-	longestAddress = 8 << 10
-	// longestDate is the maximum length of a date, in bytes.
-	longestDate = 256
-	// mostLinks is the maximum number of links of a document, and mostRelations that of
-	// relations of one link.
-	mostLinks     = 1000
-	mostRelations = 16
-	// mostInherited is the maximum number of bytes of namespaces, xml:base and xml:lang
-	// that the entries of a document inherit. Each entry that uses them has a copy.
-	mostInherited = 64 << 10
-)
-
 // plainText returns the text in the content of an element and of its descendants,
 // without comments and surrounding white space. CDATA sections and references are
 // decoded. Undefined entities are decoded as in HTML if HTML has them, and otherwise
@@ -163,18 +147,6 @@ func appendAttr(s []byte, name, value string) []byte {
 	return append(append(s, attrEscaper.Replace(value)...), '"')
 }
 
-// clipBytes returns the first bytes of a text: whole characters, and no more than
-// limit bytes.
-func clipBytes(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
-}
-
 func keepFirst(at *string, content []byte) {
 	if *at == "" {
 		*at = plainText(content)
@@ -188,5 +160,3 @@ func keepFirstClipped(at *string, content []byte) {
 		*at = clipText(plainText(content))
 	}
 }
-
-func clipText(s string) string { return strings.Clone(clipBytes(s, longestAddress)) }
