@@ -6,9 +6,9 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// DescribeCursor returns the description of a cursor, as a value for JSON: a
-// [syndication.CursorInfo] or a [datareplication.CursorInfo]. kind is that of the source that made the
-// cursor. It returns nil without a cursor.
+// DescribeCursor returns a readable form of a cursor, which is marshaled as JSON: a
+// [syndication.CursorInfo] or a [datareplication.CursorInfo]. kind is that of
+// the source that made the cursor. It returns nil without a cursor.
 func DescribeCursor(kind string, c feed.Cursor) (any, error) {
 	switch {
 	case len(c) == 0:

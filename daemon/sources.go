@@ -144,9 +144,9 @@ func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
 	return format, nil
 }
 
-// Describe returns the format of the feed, if it is known, and the position of the
-// checkpoint's cursor, as a value for JSON. The checkpoint may lack the kind of its
-// source if a source has been opened. It may be called concurrently.
+// Describe returns the format of the feed, as far as it is known, and the description of
+// a checkpoint's cursor in it, as JSON can hold it. The checkpoint need not say of what kind
+// it is if a source has been opened. It may be called concurrently.
 func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) {
 	s.mu.Lock()
 	format, kind := cmp.Or(string(s.found), string(s.feed.Format)), cmp.Or(cp.Source, s.kind)

@@ -108,6 +108,14 @@ func (r *Redactor) Excerpt(text string, most int) string {
 	return string(runes[:max(0, min(len(runes), most-1))]) + "…"
 }
 
+// Excerpt returns the start of a text for an error or a log line: at most 160 characters,
+// cleaned, without the values of [Parameters]. It keeps the start, because a secret is
+// recognised by the name before it.
+func Excerpt(text string) string {
+	var redact *Redactor
+	return redact.Excerpt(text, 160)
+}
+
 func (r *Redactor) redactText(text string, isURL bool) string {
 	if !strings.ContainsAny(text, `=@%\`) && !mayHavePassword(text) {
 		return text

@@ -1,10 +1,10 @@
 package serve
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/xml"
 	"html"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +21,9 @@ const (
 	rdfSpace     = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 	xhtmlSpace   = "http://www.w3.org/1999/xhtml"
 )
+
+// noSpace is the key of elements without a namespace.
+const noSpace = "rss"
 
 // extraSpace is the namespace of attributes for the values that an element of RSS cannot hold:
 // the label of a category, and the mail address and URI of a person. Other readers
@@ -106,14 +109,11 @@ func isItem(t *tag) bool {
 // readArticle parses doc as an article, whose relative references start from base. It
 // reports false if doc has another root element or is not well-formed.
 func readArticle(doc []byte, base string) (*article, bool) {
-	s := newScanner(doc)
-	if kind, err := s.nextToken(); err != nil || kind != startToken || !isEntry(&s.tag) && !isItem(&s.tag) {
+	s, ok := openDocument(doc)
+	if !ok || !isEntry(&s.tag) && !isItem(&s.tag) {
 		return nil, false
 	}
-	own := s.tag.space
-	if own == "" {
-		own = "rss" // the key of elements without a namespace
-	}
+	own := cmp.Or(s.tag.space, noSpace)
 	a := &article{room: 2*len(doc) + 1<<10}
 	if own == rss1Space || own == rss090Space {
 		a.id = s.tag.attrIn(rdfSpace, "about")
@@ -121,17 +121,12 @@ func readArticle(doc []byte, base string) (*article, bool) {
 	base = resolveURL(base, s.tag.attrIn(xmlSpace, "base"))
 	a.base = base
 	for {
-		kind, err := s.nextToken()
+		found, err := s.nextChild()
 		switch {
 		case err != nil:
 			return nil, false
-		case kind == endToken:
-			if _, err := s.nextToken(); err != io.EOF { //nolint:errorlint // the scanner returns it as it is
-				return nil, false
-			}
-			return a, true
-		case kind == textToken:
-			continue
+		case !found:
+			return a, s.atEnd()
 		}
 		if err := a.readChild(s, own, base); err != nil {
 			return nil, false
@@ -139,94 +134,109 @@ func readArticle(doc []byte, base string) (*article, bool) {
 	}
 }
 
-// readChild reads a child whose start tag was read last.
-func (a *article) readChild(s *scanner, own, base string) (err error) {
+// readChild reads a child whose start tag was read last. own is the namespace of the
+// article's own elements.
+func (a *article) readChild(s *scanner, own, base string) error {
 	t := s.tag
-	space := t.space
-	if space == "" {
-		space = "rss"
-	}
 	if at := t.attrIn(xmlSpace, "base"); at != "" {
 		base = resolveURL(base, at)
 	}
-	isOwn := space == own
-	switch {
-	case space == atomSpace || space == atom03Space:
+	switch space := cmp.Or(t.space, noSpace); space {
+	case atomSpace, atom03Space:
 		return a.readAtom(s, &t, base)
-	case isOwn || space == dcSpace || space == dctermsSpace || space == contentSpace:
-	default:
-		if a.room <= 0 {
-			_, _, err = s.innerContent()
-			return err
-		}
-		before := len(a.others)
-		if a.others, err = s.copyElement(a.others); err != nil {
-			return err
-		}
-		if a.room -= len(a.others) - before; a.room < 0 {
-			a.others = a.others[:before]
-		}
-		return nil
+	case own:
+		return a.readRSS(s, &t, t.local, base)
+	case dcSpace:
+		return a.readRSS(s, &t, "dc:"+t.local, base)
+	case dctermsSpace:
+		return a.readRSS(s, &t, "dcterms:"+t.local, base)
+	case contentSpace:
+		return a.readRSS(s, &t, "content:"+t.local, base)
 	}
+	return a.copyOther(s)
+}
+
+// copyOther copies an element of another namespace to a.others, if there is room for it.
+func (a *article) copyOther(s *scanner) (err error) {
+	if a.room <= 0 {
+		_, _, err = s.innerContent()
+		return err
+	}
+	before := len(a.others)
+	if a.others, err = s.copyElement(a.others); err != nil {
+		return err
+	}
+	if a.room -= len(a.others) - before; a.room < 0 {
+		a.others = a.others[:before]
+	}
+	return nil
+}
+
+// readRSS reads an element of RSS or of one of its modules. name is its local name, with
+// the usual prefix of its namespace if that is a module's.
+func (a *article) readRSS(s *scanner, t *tag, name, base string) error {
 	text, markup, err := s.innerContent()
 	if err != nil {
 		return err
 	}
-	value := strings.TrimSpace(text)
-	put := func(at **prose, isHTML bool) {
-		if *at == nil && strings.TrimSpace(text+markup) != "" {
-			*at = &prose{text, isHTML}
-			if markup != "" {
-				*at = &prose{markup, true}
-			}
+	switch name {
+	case "title", "dc:title":
+		keepProse(&a.title, text, markup, looksLikeHTML(text))
+	case "description", "dc:description":
+		keepProse(&a.summary, text, markup, true)
+	case "content:encoded":
+		keepProse(&a.content, text, markup, true)
+	case "dc:rights":
+		keepProse(&a.rights, text, markup, false)
+	case "enclosure":
+		if href := t.attrValue("url"); href != "" {
+			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, href), kind: t.attrValue("type"), length: t.attrValue("length")})
+		}
+	default:
+		if value := strings.TrimSpace(text); value != "" {
+			a.addRSSValue(t, name, value, base)
 		}
 	}
-	switch space + " " + t.local {
-	case own + " title", dcSpace + " title":
-		put(&a.title, looksLikeHTML(text))
-	case own + " description", dcSpace + " description":
-		put(&a.summary, true)
-	case contentSpace + " encoded":
-		put(&a.content, true)
-	case own + " link":
-		if value != "" {
-			a.links = append(a.links, link{rel: "alternate", href: a.resolve(base, value)})
-		}
-	case own + " guid":
+	return nil
+}
+
+// keepProse sets an element of RSS that was not set before. markup is the content as
+// HTML if there are elements in it.
+func keepProse(at **prose, text, markup string, isHTML bool) {
+	switch {
+	case *at != nil || strings.TrimSpace(text+markup) == "":
+	case markup != "":
+		*at = &prose{markup, true}
+	default:
+		*at = &prose{text, isHTML}
+	}
+}
+
+// addRSSValue adds an element of RSS that contains a short text.
+func (a *article) addRSSValue(t *tag, name, value, base string) {
+	switch name {
+	case "link":
+		a.links = append(a.links, link{rel: "alternate", href: a.resolve(base, value)})
+	case "guid":
 		setIfEmpty(&a.id, value)
 		if t.attrValue("isPermaLink") != "false" && strings.Contains(value, "://") {
 			if _, ok := a.findLink("alternate"); !ok {
 				a.links = append(a.links, link{rel: "alternate", href: value})
 			}
 		}
-	case own + " comments":
-		if value != "" {
-			a.links = append(a.links, link{rel: "replies", href: a.resolve(base, value)})
-		}
-	case own + " enclosure":
-		if href := t.attrValue("url"); href != "" {
-			a.links = append(a.links, link{rel: "enclosure", href: a.resolve(base, href), kind: t.attrValue("type"), length: t.attrValue("length")})
-		}
-	case own + " author", dcSpace + " creator":
-		if value != "" {
-			a.authors = append(a.authors, readPerson(value).withExtra(&t))
-		}
-	case dcSpace + " contributor":
-		if value != "" {
-			a.contributors = append(a.contributors, readPerson(value).withExtra(&t))
-		}
-	case own + " category", dcSpace + " subject":
-		if value != "" {
-			a.categories = append(a.categories, category{term: value, scheme: t.attrValue("domain"), label: t.attrIn(extraSpace, "label")})
-		}
-	case own + " pubDate", dctermsSpace + " issued", dctermsSpace + " created":
+	case "comments":
+		a.links = append(a.links, link{rel: "replies", href: a.resolve(base, value)})
+	case "author", "dc:creator":
+		a.authors = append(a.authors, readPerson(value).withExtra(t))
+	case "dc:contributor":
+		a.contributors = append(a.contributors, readPerson(value).withExtra(t))
+	case "category", "dc:subject":
+		a.categories = append(a.categories, category{term: value, scheme: t.attrValue("domain"), label: t.attrIn(extraSpace, "label")})
+	case "pubDate", "dcterms:issued", "dcterms:created":
 		setIfEmpty(&a.published, value)
-	case dcSpace + " date", dctermsSpace + " modified":
+	case "dc:date", "dcterms:modified":
 		setIfEmpty(&a.updated, value)
-	case dcSpace + " rights":
-		put(&a.rights, false)
 	}
-	return nil
 }
 
 // readAtom reads an element of Atom 1.0 or 0.3, which may be in an item of RSS.
@@ -280,12 +290,8 @@ func (a *article) readAtom(s *scanner, t *tag, base string) error {
 		if term := t.attrValue("term"); term != "" {
 			a.categories = append(a.categories, category{term, t.attrValue("scheme"), t.attrValue("label")})
 		}
-	case "published", "issued":
+	case "published", "issued", "created":
 		setIfEmpty(&a.published, value)
-	case "created":
-		if a.published == "" {
-			a.published = value
-		}
 	case "updated", "modified":
 		setIfEmpty(&a.updated, value)
 	}
@@ -295,14 +301,9 @@ func (a *article) readAtom(s *scanner, t *tag, base string) error {
 // readSource reads an atom:source, for the authors that the entry inherits.
 func (a *article) readSource(s *scanner) error {
 	for {
-		kind, err := s.nextToken()
-		switch {
-		case err != nil:
+		found, err := s.nextChild()
+		if err != nil || !found {
 			return err
-		case kind == endToken:
-			return nil
-		case kind == textToken:
-			continue
 		}
 		if s.tag.space != atomSpace || s.tag.local != "author" {
 			if _, _, err := s.innerContent(); err != nil {
@@ -369,19 +370,14 @@ func withoutDiv(markup, text string) string {
 
 func readAtomPerson(s *scanner) (p person, err error) {
 	for {
-		kind, err := s.nextToken()
-		switch {
-		case err != nil:
-			return person{}, err
-		case kind == endToken:
-			return p, nil
-		case kind == textToken:
-			continue
+		found, err := s.nextChild()
+		if err != nil || !found {
+			return p, err
 		}
 		local := s.tag.local
 		text, _, err := s.innerContent()
 		if err != nil {
-			return person{}, err
+			return p, err
 		}
 		value := strings.TrimSpace(text)
 		switch local {
@@ -403,6 +399,18 @@ func feedAuthors(e *entity) (authors []person) {
 		}
 	}
 	return authors
+}
+
+// effectiveAuthors returns the authors of the article, or else of its source, or else of
+// the feed that the entity is from.
+func (a *article) effectiveAuthors(e *entity) []person {
+	switch {
+	case a.authors != nil:
+		return a.authors
+	case a.inherited != nil:
+		return a.inherited
+	}
+	return feedAuthors(e)
 }
 
 var (
@@ -440,16 +448,13 @@ func looksLikeHTML(text string) bool { return markup.MatchString(text) }
 // standaloneXML returns an XML document as an element that is valid inside any other,
 // and its name. It reports false if the document is not well-formed.
 func standaloneXML(doc []byte) (el []byte, root xml.Name, ok bool) {
-	s := newScanner(doc)
-	if kind, err := s.nextToken(); err != nil || kind != startToken {
+	s, ok := openDocument(doc)
+	if !ok {
 		return nil, xml.Name{}, false
 	}
 	root = xml.Name{Space: s.tag.space, Local: s.tag.local}
 	el, err := s.copyElement(make([]byte, 0, len(doc)+len(doc)/8))
-	if err != nil {
-		return nil, xml.Name{}, false
-	}
-	if _, err := s.nextToken(); err != io.EOF { //nolint:errorlint // the scanner returns it as it is
+	if err != nil || !s.atEnd() {
 		return nil, xml.Name{}, false
 	}
 	return el, root, true

@@ -102,8 +102,8 @@ func (e *entity) appendOperation(b []byte, prefix string) []byte {
 // is from with its authors. Elements that may occur once occur once. It reports
 // false if the body is no such entry.
 func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
-	s := newScanner(e.body)
-	if kind, err := s.nextToken(); err != nil || kind != startToken || s.tag.local != "entry" || s.tag.space != atomSpace {
+	s, ok := openDocument(e.body)
+	if !ok || s.tag.local != "entry" || s.tag.space != atomSpace {
 		return nil, false
 	}
 	root := s.tag
@@ -122,9 +122,6 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 		case err != nil:
 			return nil, false
 		case kind == endToken:
-			if _, err := s.nextToken(); err == nil {
-				return nil, false
-			}
 			if !signed {
 				b = e.appendMissing(b, prefix, has)
 			}
@@ -133,46 +130,53 @@ func atomFromAtom(b []byte, e *entity) (_ []byte, ok bool) {
 			b = appendText(b, s.text)
 			continue
 		}
-		t, begin := s.tag, len(b)
-		b = appendStart(b, &t, t.bindings, t.attrs)
-		inside := len(b)
-		if b, err = s.content(b, false); err != nil {
+		if signed {
+			b, err = s.copyChild(b)
+		} else {
+			b, err = copyAtomChild(b, s, has)
+		}
+		if err != nil {
 			return nil, false
 		}
-		if t.space != atomSpace || signed {
-			continue
-		}
-		drop, value := has[t.local], ""
-		if end := bytes.LastIndex(b[inside:], []byte("</")); end >= 0 && !t.empty {
-			value = strings.TrimSpace(string(b[inside : inside+end]))
-		}
-		switch t.local {
-		case "id":
-			drop = drop || value == ""
-		case "updated", "published":
-			at, known := parseTime(value)
-			if drop = drop || !known; !drop && at != value {
-				b = appendStart(b[:begin], &t, t.bindings, t.attrs)
-				b = appendEnd(append(b, at...), t.prefix, t.local)
-			}
-		case "title", "summary", "content", "rights", "source":
-		case "link":
-			drop = t.attrValue("href") == ""
-		case "category":
-			drop = t.attrValue("term") == ""
-		default:
-			drop = false
-		}
-		if drop {
-			b = b[:begin]
-			continue
-		}
-		has[t.local] = true
-		if t.local == "link" {
-			rel := strings.ToLower(t.attrValue("rel"))
-			has["link "+rel] = true
-		}
 	}
+}
+
+// copyAtomChild appends the child whose start tag was read last, unless it is one of
+// Atom's that repeats, is not valid or has no content. has has the names of the children
+// that were appended, and the relations of links.
+func copyAtomChild(b []byte, s *scanner, has map[string]bool) (_ []byte, err error) {
+	t, begin := s.tag, len(b)
+	if b, err = s.copyChild(b); err != nil || t.space != atomSpace {
+		return b, err
+	}
+	drop := has[t.local]
+	switch t.local {
+	case "id":
+		drop = drop || copiedText(b[begin:], &t) == ""
+	case "updated", "published":
+		value := copiedText(b[begin:], &t)
+		at, known := parseTime(value)
+		if drop = drop || !known; !drop && at != value {
+			b = appendStart(b[:begin], &t, t.bindings, t.attrs)
+			b = appendEnd(append(b, at...), t.prefix, t.local)
+		}
+	case "title", "summary", "content", "rights", "source":
+	case "link":
+		drop = t.attrValue("href") == ""
+	case "category":
+		drop = t.attrValue("term") == ""
+	default:
+		drop = false
+	}
+	if drop {
+		return b[:begin], nil
+	}
+	has[t.local] = true
+	if t.local == "link" {
+		rel := strings.ToLower(t.attrValue("rel"))
+		has["link "+rel] = true
+	}
+	return b, nil
 }
 
 // parseTime returns a date as RFC 3339 has it; as it is if it is such a date.
@@ -300,14 +304,7 @@ func (a *article) appendAtom(b []byte, e *entity) []byte {
 	for _, l := range a.links {
 		b = l.appendAtom(b, "")
 	}
-	authors := a.authors
-	if authors == nil {
-		authors = a.inherited
-	}
-	if authors == nil {
-		authors = feedAuthors(e)
-	}
-	b = appendPersons(b, "", "author", authors)
+	b = appendPersons(b, "", "author", a.effectiveAuthors(e))
 	b = appendPersons(b, "", "contributor", a.contributors)
 	for _, c := range a.categories {
 		b = append(b, `<category term="`...)

@@ -60,8 +60,8 @@ func (rssFormat) appendEntity(b []byte, _ *page, e *entity) []byte {
 // missing elements: a guid if it has none, and the base of its references. It reports false if the body
 // is no such item.
 func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
-	s := newScanner(e.body)
-	if kind, err := s.nextToken(); err != nil || kind != startToken || s.tag.local != "item" || s.tag.space != "" {
+	s, ok := openDocument(e.body)
+	if !ok || s.tag.local != "item" || s.tag.space != "" {
 		return nil, false
 	}
 	root, base := s.tag, resolveURL(e.contentBase(), s.tag.attrIn(xmlSpace, "base"))
@@ -73,9 +73,6 @@ func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 		case err != nil:
 			return nil, false
 		case kind == endToken:
-			if _, err := s.nextToken(); err == nil {
-				return nil, false
-			}
 			if !has["guid"] {
 				b = appendGUID(b, e.entryID)
 			}
@@ -87,46 +84,46 @@ func rssFromRSS(b []byte, e *entity) (_ []byte, ok bool) {
 			b = appendText(b, s.text)
 			continue
 		}
-		t, begin := s.tag, len(b)
-		if t.space != "" {
-			b = appendStart(b, &t, t.bindings, t.attrs)
-			if b, err = s.content(b, false); err != nil {
-				return nil, false
-			}
-			continue
-		}
-		for i, a := range t.attrs {
-			if a.local == "url" && a.space == "" {
-				t.attrs[i].value = resolveURL(base, a.value)
-			}
-		}
-		b = appendStart(b, &t, t.bindings, t.attrs)
-		inside := len(b)
-		if b, err = s.content(b, false); err != nil {
+		if b, err = copyRSSChild(b, s, base, has); err != nil {
 			return nil, false
 		}
-		value := ""
-		if end := bytes.LastIndex(b[inside:], []byte("</")); end >= 0 && !t.empty {
-			value = strings.TrimSpace(string(b[inside : inside+end]))
-		}
-		drop := false
-		switch t.local {
-		case "guid":
-			drop = has["guid"] || value == ""
-		case "link":
-			drop = has["link"]
-			if href := html.UnescapeString(value); !drop && href != "" && resolveURL(base, href) != href {
-				b = appendEnd(appendText(b[:inside], resolveURL(base, href)), t.prefix, t.local)
-			}
-		case "title", "description", "pubDate", "author", "comments", "source":
-			drop = has[t.local]
-		}
-		if drop {
-			b = b[:begin]
-		} else {
-			has[t.local] = true
+	}
+}
+
+// copyRSSChild appends the child whose start tag was read last with absolute URLs, unless
+// it is one of RSS that repeats or has no content. has has the names of the children that
+// were appended.
+func copyRSSChild(b []byte, s *scanner, base string, has map[string]bool) (_ []byte, err error) {
+	t, begin := s.tag, len(b)
+	if t.space != "" {
+		return s.copyChild(b)
+	}
+	for i, a := range t.attrs {
+		if a.local == "url" && a.space == "" {
+			t.attrs[i].value = resolveURL(base, a.value)
 		}
 	}
+	if b, err = s.copyChild(b); err != nil {
+		return b, err
+	}
+	drop := false
+	switch t.local {
+	case "guid":
+		drop = has["guid"] || copiedText(b[begin:], &t) == ""
+	case "link":
+		drop = has["link"]
+		if href := html.UnescapeString(copiedText(b[begin:], &t)); !drop && href != "" && resolveURL(base, href) != href {
+			b = appendStart(b[:begin], &t, t.bindings, t.attrs)
+			b = appendEnd(appendText(b, resolveURL(base, href)), t.prefix, t.local)
+		}
+	case "title", "description", "pubDate", "author", "comments", "source":
+		drop = has[t.local]
+	}
+	if drop {
+		return b[:begin], nil
+	}
+	has[t.local] = true
+	return b, nil
 }
 
 // appendItemOperation marks the item of a PATCH.
@@ -169,43 +166,8 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 	}
 	b = appendElement(b, "pubDate", message.FormatDate(published))
 	b = fmt.Appendf(b, `<atom:updated xmlns:atom="%s">%s</atom:updated>`, atomSpace, rfc3339(updated))
-	alternate := false
-	for _, l := range a.links {
-		switch {
-		case l.rel == "alternate" && !alternate:
-			alternate = true
-			b = appendElement(b, "link", l.href)
-		case l.rel == "enclosure":
-			b = append(appendValue(append(b, `<enclosure url="`...), l.href), '"')
-			b = append(appendValue(append(b, ` length="`...), firstOf(l.length, "0")), '"')
-			b = append(appendValue(append(b, ` type="`...), firstOf(l.kind, "application/octet-stream")), `"/>`...)
-		case l.rel == "replies" && l.kind == "":
-			b = appendElement(b, "comments", l.href)
-		default:
-			b = l.appendAtom(b, "atom")
-		}
-	}
-	authors := a.authors
-	if authors == nil {
-		authors = a.inherited
-	}
-	if authors == nil {
-		authors = feedAuthors(e)
-	}
-	written := false // an item has one author element
-	for _, p := range authors {
-		if p.email == "" || written {
-			b = p.appendDC(b, "creator")
-			continue
-		}
-		written = true
-		text := p.email
-		if p.name != "" && p.name != p.email {
-			text += " (" + p.name + ")"
-		}
-		b = append(appendExtra(append(b, "<author"...), [2]string{"uri", p.uri}), '>')
-		b = appendEnd(appendText(b, text), "", "author")
-	}
+	b = a.appendRSSLinks(b)
+	b = a.appendRSSAuthors(b, e)
 	for _, p := range a.contributors {
 		b = p.appendDC(b, "contributor")
 	}
@@ -232,6 +194,48 @@ func (a *article) appendRSS(b []byte, e *entity) []byte {
 	}
 	b = append(b, a.others...)
 	return append(b, "</item>\n"...)
+}
+
+// appendRSSLinks appends the links of an article: the first alternate as link, enclosures
+// and comments as RSS has them, and the others as links of Atom.
+func (a *article) appendRSSLinks(b []byte) []byte {
+	alternate := false
+	for _, l := range a.links {
+		switch {
+		case l.rel == "alternate" && !alternate:
+			alternate = true
+			b = appendElement(b, "link", l.href)
+		case l.rel == "enclosure":
+			b = append(appendValue(append(b, `<enclosure url="`...), l.href), '"')
+			b = append(appendValue(append(b, ` length="`...), firstOf(l.length, "0")), '"')
+			b = append(appendValue(append(b, ` type="`...), firstOf(l.kind, "application/octet-stream")), `"/>`...)
+		case l.rel == "replies" && l.kind == "":
+			b = appendElement(b, "comments", l.href)
+		default:
+			b = l.appendAtom(b, "atom")
+		}
+	}
+	return b
+}
+
+// appendRSSAuthors appends the first author with a mail address as the author, of which
+// an item has one, and the others as creators of Dublin Core.
+func (a *article) appendRSSAuthors(b []byte, e *entity) []byte {
+	written := false
+	for _, p := range a.effectiveAuthors(e) {
+		if p.email == "" || written {
+			b = p.appendDC(b, "creator")
+			continue
+		}
+		written = true
+		text := p.email
+		if p.name != "" && p.name != p.email {
+			text += " (" + p.name + ")"
+		}
+		b = append(appendExtra(append(b, "<author"...), [2]string{"uri", p.uri}), '>')
+		b = appendEnd(appendText(b, text), "", "author")
+	}
+	return b
 }
 
 // appendExtra appends attributes in [extraSpace], unless they are empty.

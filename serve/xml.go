@@ -1,13 +1,11 @@
 package serve
 
 import (
-	"bytes"
 	"encoding/base64"
 	"net/url"
 	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // The namespaces of documents. All but Atom's are declared where they are used: a
@@ -32,18 +30,6 @@ func toIRI(id string) string {
 	return "cid:" + url.PathEscape(strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">"))
 }
 
-// escaped is text for an element or an attribute.
-func escaped(s string) string {
-	return strings.ReplaceAll(string(appendText(nil, s)), `"`, "&quot;")
-}
-
-// isText reports whether XML can carry b as text.
-func isText(b []byte) bool {
-	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool {
-		return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF
-	})
-}
-
 // isTextual reports whether bodies of a media type are text for people to read, if
 // they are UTF-8.
 func isTextual(media string) bool {
@@ -60,3 +46,18 @@ func isXML(media string) bool {
 
 // inBase64 is content that XML cannot carry.
 func inBase64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
+
+// resolveURL returns a reference relative to a base as an absolute URL; as it is if
+// that is not possible.
+func resolveURL(base, ref string) string {
+	ref = strings.TrimSpace(ref)
+	to, err := url.Parse(ref)
+	if base == "" || err != nil || to.IsAbs() {
+		return ref
+	}
+	from, err := url.Parse(base)
+	if err != nil || !from.IsAbs() {
+		return ref
+	}
+	return from.ResolveReference(to).String()
+}

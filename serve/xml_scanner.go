@@ -5,7 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -61,11 +61,15 @@ const (
 	textToken
 )
 
-// scanner reads a document that is well-formed, with namespaces, and reports an
-// error for any other. [xml.Decoder] accepts documents that other parsers refuse,
-// so nothing is copied as it is: tags and text are read, checked and written
-// again. Comments, processing instructions and the document type are left out.
-// Entities of HTML are resolved.
+// scanner reads a document that is well-formed, with namespaces, and reports an error for
+// any other. It is a layer on [xml.Decoder], which accepts documents that other parsers
+// refuse, so nothing is copied as it is: tags and text are read, checked and written
+// again. Comments, processing instructions and the document type are left out. Entities of
+// HTML are resolved.
+//
+// The tokenizer of package feedxml is no substitute: it only finds the bounds of the
+// entries in a stream, to cut them out byte for byte, and does not check or decode names,
+// attributes and text.
 type scanner struct {
 	doc  []byte
 	d    *xml.Decoder
@@ -87,11 +91,15 @@ type element struct {
 	empty         bool
 }
 
-func newScanner(doc []byte) *scanner {
+// openDocument reads the start tag of the root element of doc. It reports false if
+// there is none.
+func openDocument(doc []byte) (*scanner, bool) {
 	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
 	d := xml.NewDecoder(bytes.NewReader(doc))
 	d.Entity = xml.HTMLEntity
-	return &scanner{doc: doc, d: d}
+	s := &scanner{doc: doc, d: d}
+	kind, err := s.nextToken()
+	return s, err == nil && kind == startToken
 }
 
 // nextToken returns the next token; [io.EOF] behind the root.
@@ -137,6 +145,23 @@ func (s *scanner) nextToken() (tokenKind, error) {
 	}
 }
 
+// nextChild skips text and reads the start tag of the next child of the innermost
+// element. found is false if the element has ended instead.
+func (s *scanner) nextChild() (found bool, err error) {
+	for {
+		kind, err := s.nextToken()
+		if err != nil || kind != textToken {
+			return err == nil && kind == startToken, err
+		}
+	}
+}
+
+// atEnd reports whether nothing follows the root element, which has ended.
+func (s *scanner) atEnd() bool {
+	_, err := s.nextToken()
+	return err == io.EOF //nolint:errorlint // nextToken returns it as it is
+}
+
 // readStartTag reads a start tag into s.tag.
 func (s *scanner) readStartTag(raw xml.StartElement) error {
 	t := tag{prefix: raw.Name.Space, local: raw.Name.Local}
@@ -157,47 +182,55 @@ func (s *scanner) readStartTag(raw xml.StartElement) error {
 			t.attrs = append(t.attrs, attribute{prefix: a.Name.Space, local: a.Name.Local, value: a.Value})
 		}
 	}
+	if !s.declare(&t) || !s.resolveNames(&t) {
+		return errXML
+	}
+	s.tag = t
+	return nil
+}
+
+// declare brings the bindings of a tag into scope. It reports false if one of them is not
+// valid, or if there are too many. The binding of the prefix xml, which is in scope
+// everywhere, is left out.
+func (s *scanner) declare(t *tag) bool {
 	kept := t.bindings[:0]
 	for i, b := range t.bindings {
 		switch {
 		case b.prefix == "xml" && b.uri == xmlSpace:
-			continue // it is declared everywhere
-		case !b.isValid():
-			return errXML
-		}
-		for _, other := range t.bindings[:i] {
-			if other.prefix == b.prefix {
-				return errXML
-			}
+			continue
+		case !b.isValid(), slices.ContainsFunc(t.bindings[:i], func(other binding) bool { return other.prefix == b.prefix }):
+			return false
 		}
 		kept = append(kept, b)
 	}
 	t.bindings = kept
-	if s.bindings = append(s.bindings, kept...); len(s.bindings) > mostBindings {
-		return errXML
-	}
-	var ok bool
+	s.bindings = append(s.bindings, kept...)
+	return len(s.bindings) <= mostBindings
+}
+
+// resolveNames sets the namespaces of a tag and of its attributes. It reports false if a
+// name is not valid, or if an attribute repeats.
+func (s *scanner) resolveNames(t *tag) (ok bool) {
 	if t.space, ok = s.resolve(t.prefix); !ok || !isLocalName(t.local) || t.prefix == "xmlns" {
-		return errXML
+		return false
 	}
 	for i := range t.attrs {
 		a := &t.attrs[i]
 		if a.prefix != "" {
 			if a.space, ok = s.resolve(a.prefix); !ok {
-				return errXML
+				return false
 			}
 		}
 		if !isLocalName(a.local) {
-			return errXML
+			return false
 		}
 		for _, other := range t.attrs[:i] {
 			if other.local == a.local && other.space == a.space {
-				return errXML
+				return false
 			}
 		}
 	}
-	s.tag = t
-	return nil
+	return true
 }
 
 // resolve returns the namespace of a prefix. It reports false if the prefix is not
@@ -248,10 +281,9 @@ func isLocalName(name string) bool {
 	return !strings.Contains(name, ":") && (first == '_' || unicode.In(first, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Lo))
 }
 
-// content appends all that is in the element whose start tag was read last, and its
-// end tag unless without is set. The prefixes that it uses must be declared around
-// it.
-func (s *scanner) content(b []byte, without bool) ([]byte, error) {
+// content appends the content of the element whose start tag was read last, and its
+// end tag. The prefixes that it uses must be declared around it.
+func (s *scanner) content(b []byte) ([]byte, error) {
 	for depth := len(s.open); ; {
 		kind, err := s.nextToken()
 		if err != nil {
@@ -264,9 +296,6 @@ func (s *scanner) content(b []byte, without bool) ([]byte, error) {
 			b = appendText(b, s.text)
 		case endToken:
 			last := s.open[:len(s.open)+1][len(s.open)]
-			if len(s.open) < depth && without {
-				return b, nil
-			}
 			if !last.empty {
 				b = appendEnd(b, last.prefix, last.local)
 			}
@@ -275,6 +304,22 @@ func (s *scanner) content(b []byte, without bool) ([]byte, error) {
 			}
 		}
 	}
+}
+
+// copyChild appends the element whose start tag was read last. The prefixes that it uses
+// must be declared around it.
+func (s *scanner) copyChild(b []byte) ([]byte, error) {
+	return s.content(appendStart(b, &s.tag, s.tag.bindings, s.tag.attrs))
+}
+
+// copiedText returns the content, as it is escaped, of an element that was appended with
+// the start tag t.
+func copiedText(element []byte, t *tag) string {
+	start, end := bytes.IndexByte(element, '>'), bytes.LastIndex(element, []byte("</"))
+	if t.empty || end < 0 {
+		return ""
+	}
+	return strings.TrimSpace(string(element[start+1 : end]))
 }
 
 // copyElement appends the element whose start tag was read last, with the bindings
@@ -294,7 +339,7 @@ func (s *scanner) copyElement(b []byte) ([]byte, error) {
 			_, _ = s.resolve(a.prefix)
 		}
 	}
-	inner, err := s.content(nil, false)
+	inner, err := s.content(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -343,116 +388,4 @@ func (s *scanner) innerContent() (text, html string, err error) {
 		markup = nil
 	}
 	return string(plain), string(markup), nil
-}
-
-// appendStart appends a start tag with the given bindings and attributes.
-func appendStart(b []byte, t *tag, bindings []binding, attrs []attribute) []byte {
-	b = appendName(append(b, '<'), t.prefix, t.local)
-	for _, n := range bindings {
-		if n.prefix == "" {
-			b = append(b, " xmlns=\""...)
-		} else {
-			b = append(append(append(b, " xmlns:"...), n.prefix...), `="`...)
-		}
-		b = append(appendValue(b, n.uri), '"')
-	}
-	for _, a := range attrs {
-		b = append(appendName(append(b, ' '), a.prefix, a.local), `="`...)
-		b = append(appendValue(b, a.value), '"')
-	}
-	if t.empty {
-		b = append(b, '/')
-	}
-	return append(b, '>')
-}
-
-func appendEnd(b []byte, prefix, local string) []byte {
-	return append(appendName(append(b, "</"...), prefix, local), '>')
-}
-
-func appendName(b []byte, prefix, local string) []byte {
-	if prefix != "" {
-		b = append(append(b, prefix...), ':')
-	}
-	return append(b, local...)
-}
-
-// voids are the elements of HTML that have no end tag.
-var voids = map[string]bool{
-	"area": true, "base": true, "br": true, "col": true, "embed": true, "hr": true, "img": true, "input": true,
-	"link": true, "meta": true, "param": true, "source": true, "track": true, "wbr": true,
-}
-
-func appendHTMLStart(b []byte, t *tag) []byte {
-	b = append(append(b, '<'), t.local...)
-	for _, a := range t.attrs {
-		if a.prefix == "" || a.space == xmlSpace && a.local == "lang" {
-			b = append(append(append(b, ' '), a.local...), `="`...)
-			b = append(appendValue(b, a.value), '"')
-		}
-	}
-	if voids[t.local] {
-		b = append(b, " /"...)
-	}
-	return append(b, '>')
-}
-
-func appendHTMLEnd(b []byte, local string) []byte {
-	if voids[local] {
-		return b
-	}
-	return appendEnd(b, "", local)
-}
-
-// appendText appends text. What XML cannot carry becomes U+FFFD.
-func appendText[T string | []byte](b []byte, text T) []byte {
-	return appendEscaped(b, string(text), false)
-}
-
-// appendValue appends the value of an attribute between double quotes. Line ends and
-// tabs become blanks, as parsers make them.
-func appendValue(b []byte, text string) []byte { return appendEscaped(b, text, true) }
-
-func appendEscaped(b []byte, text string, value bool) []byte {
-	for _, r := range text {
-		switch {
-		case r == '&':
-			b = append(b, "&amp;"...)
-		case r == '<':
-			b = append(b, "&lt;"...)
-		case r == '>':
-			b = append(b, "&gt;"...)
-		case r == '"' && value:
-			b = append(b, "&quot;"...)
-		case value && (r == '\n' || r == '\t' || r == '\r'):
-			b = append(b, ' ')
-		case r == '\r':
-			b = append(b, "&#xD;"...)
-		case !isXMLChar(r):
-			b = utf8.AppendRune(b, utf8.RuneError)
-		default:
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return b
-}
-
-// isXMLChar reports whether XML can carry a character (XML 1.0, section 2.2).
-func isXMLChar(r rune) bool {
-	return r >= ' ' && r != 0xFFFE && r != 0xFFFF || r == '\t' || r == '\n' || r == '\r'
-}
-
-// resolveURL returns a reference relative to a base as an absolute URL; as it is if
-// that is not possible.
-func resolveURL(base, ref string) string {
-	ref = strings.TrimSpace(ref)
-	to, err := url.Parse(ref)
-	if base == "" || err != nil || to.IsAbs() {
-		return ref
-	}
-	from, err := url.Parse(base)
-	if err != nil || !from.IsAbs() {
-		return ref
-	}
-	return from.ResolveReference(to).String()
 }

@@ -267,7 +267,7 @@ func TestPolls(t *testing.T) {
 		t.Parallel()
 		s := newSite("a@1")
 		r := readOn(t, s.source(t), nil)
-		if got := placeOf(t, r.cursor).Page; got != "http://feed.example/0" {
+		if got := describeCursor(t, r.cursor).Page; got != "http://feed.example/0" {
 			t.Errorf("the cursor is on page %s", got)
 		}
 		s.publish("b@2")
@@ -281,7 +281,7 @@ func TestPolls(t *testing.T) {
 		s.pages["/0"].next = "/old"
 		r := readOn(t, s.source(t, batchesOf(1)), nil)
 		r.want(t, "a b c")
-		if got := placeOf(t, r.cursor).Page; got != "http://feed.example/1" {
+		if got := describeCursor(t, r.cursor).Page; got != "http://feed.example/1" {
 			t.Errorf("the cursor is on page %s", got)
 		}
 	})

@@ -231,7 +231,7 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// CursorInfo describes a cursor in a readable form.
+// CursorInfo is a readable form of a cursor.
 type CursorInfo struct {
 	// Reading goes on before the entity with that index, from 0, of the page with that URL.
 	Page  string `json:"page,omitempty"`

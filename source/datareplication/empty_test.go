@@ -34,7 +34,7 @@ func TestManyEmptyPages(t *testing.T) {
 		}
 		calls := 0
 		for i, cursor := range r.cursors[1:] {
-			if placeOf(t, cursor).Last == "" {
+			if describeCursor(t, cursor).Last == "" {
 				continue // on the way back
 			}
 			if calls++; calls%3 == 0 {

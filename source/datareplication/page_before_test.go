@@ -17,7 +17,7 @@ import (
 func atPageStart(t tester, r reading, path string) (feed.Cursor, int) {
 	t.Helper()
 	for i, cursor := range r.cursors {
-		if p := placeOf(t, cursor); p.Page == "http://feed.example"+path && p.Index == 0 && p.Last != "" {
+		if p := describeCursor(t, cursor); p.Page == "http://feed.example"+path && p.Index == 0 && p.Last != "" {
 			return cursor, r.counts[i]
 		}
 	}
@@ -273,7 +273,7 @@ func cursorAt(t tester, s *site, path string) feed.Cursor {
 	for r.err != nil && s.Left() > 0 {
 		r = readOn(t, src, r.cursor)
 	}
-	if p := placeOf(t, r.cursor); p.Page != s.base+path || p.Index != 0 {
+	if p := describeCursor(t, r.cursor); p.Page != s.base+path || p.Index != 0 {
 		t.Fatalf("the cursor is at %+v", p)
 	}
 	return r.cursor

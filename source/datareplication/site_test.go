@@ -495,8 +495,8 @@ func (s *site) wantRequests(t tester, want ...string) {
 	}
 }
 
-// page is the page of a cursor.
-func placeOf(t tester, c feed.Cursor) CursorInfo {
+// describeCursor returns the readable form of a cursor.
+func describeCursor(t tester, c feed.Cursor) CursorInfo {
 	t.Helper()
 	p, err := Describe(c)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/page"
 )
@@ -44,11 +45,11 @@ type index struct {
 func (ix *index) pageURL(n int) (string, error) {
 	ref, err := url.Parse(ix.pages[n])
 	if err != nil {
-		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot is %q, which is not a URL", n, shorten(ix.pages[n]))
+		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot is %q, which is not a URL", n, safetext.Excerpt(ix.pages[n]))
 	}
 	at := ix.base.ResolveReference(ref).String()
 	if len(at) > longestAddress {
-		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, and the limit is %d: %s", n, len(at), longestAddress, shorten(at))
+		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, and the limit is %d: %s", n, len(at), longestAddress, safetext.Excerpt(at))
 	}
 	return at, nil
 }
@@ -93,7 +94,7 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 		Pages   []*string `json:"pages"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, newBreach(BadIndex, name, "the answer, %q, is not the index of a snapshot: %v", shorten(resp.Header.Get("Content-Type")), err)
+		return nil, newBreach(BadIndex, name, "the answer, %q, is not the index of a snapshot: %v", safetext.Excerpt(resp.Header.Get("Content-Type")), err)
 	}
 	switch {
 	case doc.ID == nil || *doc.ID == "":
@@ -107,7 +108,7 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 	}
 	created, err := time.Parse(time.RFC3339, *doc.Created)
 	if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 {
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has the createdAt %q, which is not like 2026-01-01T00:00:00Z", shorten(*doc.Created))
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has the createdAt %q, which is not like 2026-01-01T00:00:00Z", safetext.Excerpt(*doc.Created))
 	}
 	ix := &index{url: resp.URL.String(), id: *doc.ID, created: created.UTC(), latest: resp.Date, base: resp.URL}
 	if len(ix.url) > longestAddress {
@@ -120,11 +121,11 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 		}
 		ref, err := url.Parse(*link)
 		if err != nil {
-			return nil, newBreach(BadIndex, name, "page %d in the index of the snapshot is %q, which is not a URL", i, shorten(*link))
+			return nil, newBreach(BadIndex, name, "page %d in the index of the snapshot is %q, which is not a URL", i, safetext.Excerpt(*link))
 		}
 		if !ref.IsAbs() && !relative {
 			relative = true
-			seen.addAll(violation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, shorten(*link)))
+			seen.addAll(violation(RelativePage, name, "page %d in the index of the snapshot is %s; it should be a whole URL, and so should those like it", i, safetext.Excerpt(*link)))
 		}
 		ix.pages = append(ix.pages, *link)
 		page, err := ix.pageURL(i)
@@ -132,7 +133,7 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 			return nil, err
 		}
 		if sum := sha256.Sum256([]byte(page)); twice[sum] {
-			return nil, newBreach(BadIndex, name, "the index of the snapshot names the page %s twice", shorten(page))
+			return nil, newBreach(BadIndex, name, "the index of the snapshot names the page %s twice", safetext.Excerpt(page))
 		} else {
 			twice[sum] = true
 		}

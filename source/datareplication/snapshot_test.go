@@ -72,13 +72,13 @@ func TestSnapshot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := placeOf(t, cursor); got != (CursorInfo{Snapshot: "the snapshot " + snapshotIndex}) {
+		if got := describeCursor(t, cursor); got != (CursorInfo{Snapshot: "the snapshot " + snapshotIndex}) {
 			t.Errorf("got %+v", got)
 		}
 		s := newStill()
 		r := readOn(t, s.source(t), cursor)
 		r.want(t, "a c e f g")
-		if got, want := placeOf(t, r.cursors[2]).Snapshot, "page 2 of 2 of the snapshot s1 of 2023-10-05T03:04:50Z"; got != want {
+		if got, want := describeCursor(t, r.cursors[2]).Snapshot, "page 2 of 2 of the snapshot s1 of 2023-10-05T03:04:50Z"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})

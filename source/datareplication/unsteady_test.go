@@ -27,7 +27,7 @@ func TestFeedMoves(t *testing.T) {
 			s.edit(func() { s.base = "http://new.example" })
 			rest := readOn(t, s.source(t, moved), cursor)
 			rest.want(t, strings.Join(r.ids[r.counts[i+1]:], " "))
-			if got := placeOf(t, rest.cursor).Page; got != "http://new.example/2" {
+			if got := describeCursor(t, rest.cursor).Page; got != "http://new.example/2" {
 				t.Errorf("the cursor is on %s", got)
 			}
 		}

@@ -113,7 +113,7 @@ func TestBrokenPages(t *testing.T) {
 				ids := []string{"a", "b", "c", "d"}[:1+whole]
 				r.wantIDs(t, strings.Join(ids, " "))
 				r.wantError(t, false, "", "http://feed.example/1")
-				if place := placeOf(t, r.cursor); place.Last != ids[len(ids)-1] || whole > 0 && place.Index != whole {
+				if place := describeCursor(t, r.cursor); place.Last != ids[len(ids)-1] || whole > 0 && place.Index != whole {
 					t.Errorf("read %v, the cursor is at %+v", ids, place)
 				}
 				rest := strings.Join([]string{"b", "c", "d", "e"}[whole:], " ")

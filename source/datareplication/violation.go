@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/feedbridge/feedbridge/feed"
-	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // The kinds of violation of the specification, besides those of package page. Those of the
@@ -50,13 +49,6 @@ func newBreach(kind, page, format string, args ...any) error {
 		cure = "check that the URL after snapshot: is the URL of an index; if it is, ask the provider to fix it"
 	}
 	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
-}
-
-// shorten returns the start of s for an error or a log line, without secrets of URLs. It
-// keeps the start, because a secret is found by the name before it.
-func shorten(s string) string {
-	var redact *safetext.Redactor
-	return redact.Excerpt(s, 160)
 }
 
 // sightings collects violations.

@@ -6,23 +6,25 @@ import (
 	"time"
 )
 
-// foldedBytes is the estimated memory for an ID of a document while the document is
-// read.
-const foldedBytes = 100
+// versionBytes is the estimated memory for one ID of a document.
+const versionBytes = 100
 
-// unreserved is how many bytes a source may hold without budget. Most documents need no
-// more, so their feeds neither wait for others nor download them twice.
+// unreserved is the memory, in bytes, that a source may use without budget. Most
+// documents need no more, so their feeds neither wait for others nor download a
+// document twice.
 const unreserved = 256 << 10
 
-// firstWanted is how many bytes a document waits for at least. If it turns out to need more,
-// it waits for Bounds.Memory, so that it is not dropped a third time.
+// firstWanted is the least number of bytes that a document waits for. A document that
+// needs more waits for Bounds.Memory the second time, so that it is not dropped a third
+// time.
 const firstWanted = 1 << 20
 
-// longestWait is for how long a source waits for budget before it reads on without.
-// Those that have the budget may be stuck, as by a server that sends a byte at a time.
+// longestWait bounds the wait for budget. After it a source reads on without budget,
+// because the sources that have it may be stuck, as with a server that sends one byte
+// at a time.
 const longestWait = 5 * time.Minute
 
-// A Budget bounds the memory that several sources hold together, in bytes. It is safe
+// A Budget bounds the memory that several sources use together, in bytes. It is safe
 // for concurrent use. A source returns its share when it no longer needs it, and at the
 // latest in [Source.Release].
 type Budget interface {
@@ -37,23 +39,24 @@ type Budget interface {
 	Release(n int64)
 }
 
-// share is the part of a Budget that one source holds. It is for one goroutine.
+// share is one source's part of a Budget. It is for one goroutine.
 type share struct {
 	budget Budget // nil for no bound
-	free   int64  // bytes that may be held without budget
+	free   int64  // bytes that need no budget
 	taken  int64  // bytes
-	// want is how many bytes the document that is being read, part by part, was last
-	// found to need; 0 if there was enough without waiting.
+	// want is the last known need, in bytes, of the document that is being read part by
+	// part; 0 if it never had to wait for budget.
 	want int64
-	// scarce is set when waiting does not help: the document is read with the memory
-	// that there is.
+	// scarce is set when waiting does not help. The document is then read with the
+	// memory that is free.
 	scarce bool
 }
 
 // errNoBudget means that a document takes more memory than there is budget for.
 var errNoBudget = errors.New("there is no budget to read the document")
 
-// tryCover reports whether n bytes may be held, and takes budget for them. It does not wait.
+// tryCover reports whether n bytes may be used, and acquires budget for them. It does
+// not wait.
 func (s *share) tryCover(n int64) bool {
 	more := n - s.free - s.taken
 	if s.budget == nil || more <= 0 {
@@ -67,9 +70,10 @@ func (s *share) tryCover(n int64) bool {
 	return true
 }
 
-// acquireBudget acquires the budget that is wanted, besides n bytes that are held. It waits for
-// longestWait at most. A source that already has budget does not wait for more, because
-// two of them could wait for each other. The error is that of ctx.
+// acquireBudget acquires the wanted budget in addition to n bytes that are in use. It
+// waits for at most longestWait. A source that already has budget does not wait for
+// more, because two such sources could wait for each other. It returns the error of
+// ctx.
 func (s *share) acquireBudget(ctx context.Context, n int64) error {
 	if s.releaseUnneeded(n); s.taken > 0 {
 		s.scarce = true
@@ -86,7 +90,7 @@ func (s *share) acquireBudget(ctx context.Context, n int64) error {
 	return ctx.Err()
 }
 
-// releaseUnneeded returns the budget that is not needed to hold n bytes.
+// releaseUnneeded returns the budget that n bytes do not need.
 func (s *share) releaseUnneeded(n int64) {
 	if excess := s.taken - max(0, n-s.free); excess > 0 {
 		s.budget.Release(excess)

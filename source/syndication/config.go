@@ -23,34 +23,33 @@ type Config struct {
 	source.Config `yaml:",inline"`
 	// Settings configure how the feed is interpreted.
 	Settings `yaml:",inline"`
-	// Start is where reading starts when the topic has no checkpoint.
+	// Start selects the first entries to publish when the topic has no checkpoint.
 	Start Start `yaml:"start"`
-	// Format is the only one that is read, where RSS means RDF too. If it
-	// is empty, that is the format which the feed has at the first poll. A feed
-	// that changes it has other IDs, and all of its entries would be published
-	// again.
+	// Format is the required format; RSS includes RDF. The default is the format that
+	// the feed has at the first poll. A change of format is an error, because the
+	// entries would have other IDs and all of them would be published again.
 	Format feedxml.Format `yaml:"-"`
-	// Every is how often Next is called for a feed that has nothing new.
+	// Every is the interval between calls of Next for a feed that has nothing new.
 	Every time.Duration `yaml:"-"`
-	// BatchEntities and BatchBytes cut batches, so that a sink can commit
-	// each in one go. Zero means 999 and 1 MiB.
+	// BatchEntities and BatchBytes limit a batch, so that a sink can commit it
+	// atomically. Zero means 999 and 1 MiB.
 	BatchEntities int `yaml:"-"`
 	BatchBytes    int `yaml:"-"`
 	// Redact hides the secrets of the URLs in the headers that the source adds. Nil
-	// means one that knows the usual names of parameters.
+	// means a Redactor with the usual parameter names.
 	Redact *safetext.Redactor `yaml:"-"`
-	// Budget is shared with other sources and bounds what all of them hold of documents.
-	// Each may hold 256 KiB besides, so none stops because of others. Nil means that
-	// only Bounds.Memory does.
+	// Budget bounds the memory for documents of all sources that share it. Each source
+	// may use another 256 KiB, so none stops because of the others. Nil means that only
+	// Bounds.Memory applies.
 	Budget Budget `yaml:"-"`
 }
 
 // Settings configure how a feed is interpreted. Their yaml tags are the keys of the
 // configuration file.
 type Settings struct {
-	// Dialect is how the feed keeps what its document has no room for: "auto",
-	// which finds out, or one of complete, archived, paged, window, fh-00 to
-	// fh-05, pace, atomhopper, ict4h, kurrent.
+	// Dialect is the way in which the feed keeps the entries that its document has no
+	// room for: "auto", which detects it, or one of complete, archived, paged, window,
+	// fh-00 to fh-05, pace, atomhopper, ict4h, kurrent.
 	Dialect DialectName `yaml:"dialect"`
 	// EntryOrder is the order of a document's entries: "auto" uses their
 	// update times, the others are newest_first, oldest_first, and updated,
@@ -60,13 +59,13 @@ type Settings struct {
 	// next newer document. Default: those of the dialect.
 	OlderRel string `yaml:"older_rel"`
 	NewerRel string `yaml:"newer_rel"`
-	// Mode is "poll", which asks for the newest document and looks back from
-	// there, or "tail", which follows NewerRel forwards and asks for the page at
-	// the end. Tail wants pages that only change by growing.
+	// Mode is "poll", which requests the newest document and walks back from there, or
+	// "tail", which follows NewerRel forwards and requests the page at the end. Mode
+	// tail requires pages that only change by growing.
 	Mode Mode `yaml:"mode"`
-	// IgnoreChangesIn names children of entries whose change is no change of the
-	// entry, such as counters: "comments", or "{namespace}comments" for the one
-	// of that namespace.
+	// IgnoreChangesIn names children of entries that do not count as changes of the
+	// entry, such as counters: "comments", or "{namespace}comments" for the one of that
+	// namespace.
 	IgnoreChangesIn []string `yaml:"ignore_changes_in"`
 	// MaxDeleteRatio is the part of a complete feed of 20 entries or more that may
 	// vanish at once. More than that is held back until the same entries are missing
@@ -76,8 +75,8 @@ type Settings struct {
 	// TombstoneUnknown sets how to handle a tombstone of an entry that the
 	// topic does not have: "ignore" or "publish".
 	TombstoneUnknown TombstonePolicy `yaml:"tombstone_unknown"`
-	// FullEvery is how long "not modified" is believed, and how often all pages
-	// of a paged feed are read. Default 24h.
+	// FullEvery is the longest time for which "not modified" is accepted, and the
+	// interval between complete reads of a paged feed. Default 24h.
 	FullEvery time.Duration `yaml:"full_every"`
 	// Hints sets whether the polling hints of the feed are followed (Cache-Control,
 	// Expires, ttl, skipHours, skipDays, updatePeriod): "heed" or "ignore". A
@@ -85,18 +84,18 @@ type Settings struct {
 	Hints HintPolicy `yaml:"hints"`
 	// RecheckArchives reads archives again that should not change.
 	RecheckArchives Recheck `yaml:"recheck_archives"`
-	// TrustAhead is how far in the future an update time may be for it to be
+	// TrustAhead is the greatest distance into the future at which an update time is
 	// compared with others. Default 24h.
 	TrustAhead time.Duration `yaml:"trust_ahead"`
-	// Identity sets the first choice for the ID of an item or entry: "guid", the guid
-	// of RSS and the id of Atom; "link"; or "content", a hash of all that a reader
-	// would show. If an item lacks it, the next of them is used. "auto" is guid, and
-	// holds a document back in which most guids have changed while titles, links and
-	// dates have not.
+	// Identity sets the preferred ID of an item or entry: "guid", the guid of RSS and
+	// the id of Atom; "link"; or "content", a hash of the content that a reader would
+	// show. If an item lacks it, the next one is used. "auto" is guid, and rejects a
+	// document in which most guids have changed while titles, links and dates have not.
 	Identity feedxml.Identity `yaml:"identity"`
-	// Lenient sets whether documents are read that are not well-formed: "true",
-	// "false", or "auto", which does so for windows and paged feeds. Those of a complete
-	// feed never are, and nothing is deleted on the evidence of such a document.
+	// Lenient sets whether documents that are not well-formed are read: "true",
+	// "false", or "auto", which reads those of window and paged feeds. A complete feed
+	// is never read leniently, and nothing is deleted because of a document that is not
+	// well-formed.
 	Lenient Leniency `yaml:"lenient"`
 	// Bounds limit the work and memory that the feed can cause.
 	Bounds Bounds `yaml:"bounds"`
@@ -144,25 +143,25 @@ type HintPolicy string
 // Values returns the valid values.
 func (HintPolicy) Values() []string { return []string{"heed", "ignore"} }
 
-// Recheck says which archives to read again, and how often.
+// Recheck selects the archives to read again, and the interval.
 type Recheck struct {
-	// Newest is how many of the newest archives; 0 for none.
+	// Newest is the number of the newest archives to read again; 0 for none.
 	Newest int `yaml:"newest"`
-	// Every is how often. Default 24h.
+	// Every is the interval. Default 24h.
 	Every time.Duration `yaml:"every"`
 }
 
 // Bounds limit the work and memory that a feed can cause.
 type Bounds struct {
-	// Documents is how many documents one walk back may read. Default 10,000. Older
-	// documents are a gap that is read later.
+	// Documents is the maximum number of documents that one walk reads. Default 10,000.
+	// Older documents are a missing archive that is read later.
 	Documents int `yaml:"documents"`
-	// Entries is how many entries a document may have. Default 1,000,000.
+	// Entries is the maximum number of entries of a document. Default 1,000,000.
 	Entries int `yaml:"entries"`
-	// Depth is how deep elements may be nested. Default 256.
+	// Depth is the maximum depth of nested elements. Default 256.
 	Depth int `yaml:"depth"`
-	// Memory is about how much of a document is held in memory, in bytes; one
-	// entry at least. A document that has more to publish than that is read more
+	// Memory is the approximate memory for the entries of a document, in bytes; it
+	// always has room for one entry. A document that has more to publish is read more
 	// than once. Default 8 MiB.
 	Memory int64 `yaml:"memory"`
 }
@@ -188,14 +187,14 @@ func Defaults() Config {
 	}
 }
 
-// Validate returns everything that is wrong with c, each error starting with
-// the key that it is about.
+// Validate returns one error for each invalid setting of c, each beginning with the
+// setting's key.
 func (c Config) Validate() []error {
 	return append(c.Config.Validate(), c.Settings.Validate()...)
 }
 
-// Validate returns everything that is wrong with c, each error starting with
-// the key that it is about.
+// Validate returns one error for each invalid setting of s, each beginning with the
+// setting's key.
 func (s Settings) Validate() []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -248,7 +247,7 @@ func (s Settings) Validate() []error {
 	return errs
 }
 
-// childName reads a name as IgnoreChangesIn has it.
+// childName parses a name in the form of IgnoreChangesIn.
 func childName(text string) xml.Name {
 	if space, local, ok := strings.Cut(text, "}"); ok && strings.HasPrefix(space, "{") {
 		return xml.Name{Space: space[1:], Local: local}

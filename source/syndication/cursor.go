@@ -14,17 +14,17 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// cursor is how far a feed has been read, besides the versions of entries that the
-// topic itself holds. Its stored form is JSON with a version, of at most maxCursor
-// bytes.
+// cursor is the position in a feed. The versions of entries are not part of it; they
+// are read from the topic. Its stored form is JSON with a version number, of at most
+// maxCursor bytes.
 type cursor struct {
 	Version int `json:"v"`
 
 	// Start is the start position until the first poll has used it; "" afterwards.
 	Start string `json:"start,omitempty"`
-	// Since leaves out entries of before that time that the topic does not
-	// have, and Seen those that were there when reading started: short hashes
-	// of their IDs and contents.
+	// Since excludes entries that are older than that time and that the topic does not
+	// have. Seen excludes the entries that the feed had when reading started; it has
+	// short hashes of their IDs and contents.
 	Since instant `json:"since,omitempty"`
 	Seen  []byte  `json:"seen,omitempty"`
 
@@ -33,8 +33,9 @@ type cursor struct {
 	Format  feedxml.Format `json:"format,omitempty"`
 	Order   feedxml.Order  `json:"order,omitempty"`
 
-	// URL is where the subscription document has moved to from the one whose
-	// hash is From. Moved counts how often it was seen.
+	// URL is the address to which the subscription document has moved for good, and
+	// From the hash of its earlier URL. Moved is a permanent redirect that has not been
+	// seen often enough yet.
 	URL   string `json:"url,omitempty"`
 	From  string `json:"from,omitempty"`
 	Moved *moved `json:"moved,omitempty"`
@@ -48,9 +49,9 @@ type cursor struct {
 	Modified string `json:"last_modified,omitempty"`
 	Body     string `json:"body,omitempty"`
 	Full     int64  `json:"full,omitempty"`
-	// Looks are the first entries of that document.
-	Looks looks `json:"looks,omitempty"`
-	// Hints are what that document said of when to poll.
+	// TitleHashes are those of that document.
+	TitleHashes titleHashes `json:"looks,omitempty"`
+	// Hints are the polling hints of that document.
 	Hints *hints `json:"hints,omitempty"`
 
 	// Archives are short hashes of the archives that are published, oldest
@@ -59,11 +60,10 @@ type cursor struct {
 	Archives []byte `json:"archives,omitempty"`
 	Newest   string `json:"newest,omitempty"`
 	Gaps     []gap  `json:"gaps,omitempty"`
-	// Awaited is the older document that could not be read when reading last
-	// got to it.
+	// Awaited is the older document that could not be read at the last attempt.
 	Awaited *awaited `json:"awaited,omitempty"`
-	// Walked is when all pages or the archives to recheck were read, in Unix
-	// seconds.
+	// Walked is the time at which all pages, or the archives to recheck, were last
+	// read, in Unix seconds.
 	Walked int64 `json:"walked,omitempty"`
 
 	// Walk counts the older documents that were published, until the
@@ -72,23 +72,24 @@ type cursor struct {
 	// Rewalk reports that the walk reads documents that were published before, as after
 	// a reset, until the subscription document is published.
 	Rewalk bool `json:"rewalk,omitempty"`
-	// Doc is how far the document that is being published has been.
-	Doc *position `json:"doc,omitempty"`
+	// Doc is the progress of the document that is being published.
+	Doc *progress `json:"doc,omitempty"`
 	// Held are the deletes that are held back.
 	Held *hold `json:"held,omitempty"`
 	// Tail is the page that is asked for next in mode tail.
 	Tail string `json:"tail,omitempty"`
 }
 
-// position is a place in a document: behind the entry with that key.
-type position struct {
+// progress is the published part of a document: its entries up to the one with that
+// key.
+type progress struct {
 	URL   string        `json:"url"`  // hash
 	Hash  string        `json:"hash"` // of the body
 	Order feedxml.Order `json:"order"`
 	Key   publishOrder  `json:"key"`
 	Part  int           `json:"part"` // counts the batches
-	// Live is how many entries the topic had before the document, and Approved
-	// reports that what vanished may be deleted.
+	// Live is the number of entries that the topic had before the document, and
+	// Approved reports that the missing ones may be deleted.
 	Live     int  `json:"live,omitempty"`
 	Approved bool `json:"approved,omitempty"`
 }
@@ -104,13 +105,13 @@ type moved struct {
 const (
 	cursorVersion = 1
 	maxCursor     = 32 << 10
-	// maxArchives is how many published archives are remembered, and
-	// archiveBytes how much of each: 1,000 of 8 bytes.
+	// maxArchives is the maximum number of published archives in the cursor, and
+	// archiveBytes the length of the hash of each.
 	maxArchives  = 1000
 	archiveBytes = 8
 	maxGaps      = 20
-	// maxSeen is how many entries "start: now" can distinguish from later ones by their
-	// contents, and seenBytes how much of each is kept.
+	// maxSeen is the maximum number of entries that "start: now" can distinguish from
+	// later ones by their contents, and seenBytes the length of the hash of each.
 	maxSeen   = 1000
 	seenBytes = 6
 	// longestURL and longestValidator are the longest URL and validator that the cursor
@@ -163,13 +164,13 @@ func (cur *cursor) isSound() bool {
 	isLonger := func(n int) func(string) bool { return func(s string) bool { return len(s) > n } }
 	return err == nil && len(cur.Gaps) <= maxGaps &&
 		len(cur.Archives)%archiveBytes == 0 && len(cur.Archives) <= maxArchives*archiveBytes &&
-		len(cur.Looks)%lookBytes == 0 && len(cur.Looks) <= feedxml.MaxLooks*lookBytes &&
+		len(cur.TitleHashes)%titleHashBytes == 0 && len(cur.TitleHashes) <= feedxml.MaxTitleHashes*titleHashBytes &&
 		len(cur.Seen)%seenBytes == 0 && len(cur.Seen) <= maxSeen*seenBytes &&
 		!slices.ContainsFunc(long, isLonger(longestURL)) && !slices.ContainsFunc(brief, isLonger(64))
 }
 
-// encodeCursor returns the stored form, and forgets the oldest archives if it would be
-// too long.
+// encodeCursor returns the stored form. If that would be too long, it drops the title
+// hashes, then the oldest archives, then the oldest gaps.
 func (cur *cursor) encodeCursor() feed.Cursor {
 	for {
 		data, err := json.Marshal(cur)
@@ -179,8 +180,8 @@ func (cur *cursor) encodeCursor() feed.Cursor {
 		switch {
 		case len(data) <= maxCursor:
 			return data
-		case len(cur.Looks) > 0:
-			cur.Looks = nil
+		case len(cur.TitleHashes) > 0:
+			cur.TitleHashes = nil
 		case len(cur.Archives) > 0:
 			cur.Archives = cur.Archives[min(len(cur.Archives), 100*archiveBytes):]
 		case len(cur.Gaps) > 0:
@@ -202,7 +203,7 @@ func (cur *cursor) hasArchive(url string) bool {
 	return false
 }
 
-// addArchive takes an archive as published.
+// addArchive records that an archive is published.
 func (cur *cursor) addArchive(url string) {
 	if cur.hasArchive(url) {
 		return
@@ -213,7 +214,7 @@ func (cur *cursor) addArchive(url string) {
 	cur.Newest = shortURL(url)
 }
 
-// sawEntry reports whether the entry was there when reading started.
+// sawEntry reports whether the feed had the entry when reading started.
 func (cur *cursor) sawEntry(id string, hash [16]byte) bool {
 	if len(cur.Seen) == 0 {
 		return false
@@ -232,12 +233,7 @@ func seenKey(id string, hash [16]byte) []byte {
 	return k[:seenBytes]
 }
 
-// dropValidators forgets what would let the next poll end early.
-func (cur *cursor) dropValidators() {
-	cur.At, cur.ETag, cur.Modified, cur.Body = "", "", "", ""
-}
-
-// shortURL is a URL that the cursor keeps; "" if it is too long for that.
+// shortURL returns the URL, or "" if it is too long for the cursor.
 func shortURL(url string) string {
 	if len(url) > longestURL {
 		return ""
@@ -245,16 +241,9 @@ func shortURL(url string) string {
 	return url
 }
 
-func validator(value string) string {
-	if len(value) > longestValidator || strings.ContainsFunc(value, func(r rune) bool { return r == 0xFFFD }) {
-		return ""
-	}
-	return value
-}
-
-// equivalent reports whether two cursors differ only in what saves requests: in
-// validators, and in when a whole document came last. Reading goes on from both at
-// the same place.
+// equivalent reports whether two cursors differ only in fields that save requests:
+// validators, hints, and the time of the last whole document. Reading continues from
+// both at the same entry.
 func equivalent(a, b cursor) bool {
 	for _, cur := range []*cursor{&a, &b} {
 		cur.ETag, cur.Modified, cur.Full, cur.Hints = "", "", 0, nil
@@ -262,85 +251,14 @@ func equivalent(a, b cursor) bool {
 	return bytes.Equal(a.encodeCursor(), b.encodeCursor())
 }
 
-// hold is a set of deletes that are held back until the same are seen at a later time.
-// It is in the cursor, so any copy of the program can decide about it.
-type hold struct {
-	Deletes  string `json:"deletes"` // hash of their IDs
-	Vanished int    `json:"vanished"`
-	Of       int    `json:"of"`
-	Since    int64  `json:"since"` // Unix seconds
-	Until    int64  `json:"until"`
-}
-
-// gap is an archive that could not be read, and that is no longer waited for. It
-// hides everything older than itself.
-type gap struct {
-	URL   string `json:"url"`
-	Kind  string `json:"kind"`
-	Since int64  `json:"since"` // Unix seconds
-	Retry int64  `json:"retry"` // when to ask again
-	Times int    `json:"times"`
-}
-
-// awaited is a document that could not be read, though it may be there. Nothing is
-// published while it is waited for.
-type awaited struct {
-	URL   string `json:"url"`   // hash
-	Since int64  `json:"since"` // Unix seconds
-}
-
-// hints are the polling hints of a document, as the cursor keeps them.
-type hints struct {
-	// Period is in seconds: the ttl of RSS, or else what sy:updatePeriod and its
-	// like say.
-	Period int64 `json:"period,omitempty"`
-	// Hours and Days are sets in which nothing is to be expected, a bit for each.
-	Hours uint32 `json:"skip_hours,omitempty"`
-	Days  uint32 `json:"skip_days,omitempty"`
-}
-
-// isOverdue reports whether a document has been waited for long enough.
-func (cur *cursor) isOverdue(now time.Time) bool {
-	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
-}
-
-// endWait records that a document could be read.
-func (cur *cursor) endWait(url string) {
-	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
-		cur.Awaited = nil
-	}
-}
-
-// gapIndex returns the index of a gap; -1 if the URL is none.
-func (cur *cursor) gapIndex(url string) int {
-	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
-}
-
-// dueGap returns the first gap that is to be asked for again.
-func (cur *cursor) dueGap(now time.Time) (gap, bool) {
-	for _, g := range cur.Gaps {
-		if g.Retry <= now.Unix() {
-			return g, true
-		}
-	}
-	return gap{}, false
-}
-
-const (
-	// patience is how long a document is awaited. Servers that are down are mostly
-	// back by then, and the order stays; a document that no reader can read must
-	// not hold back the feed for ever.
-	patience = 6 * time.Hour
-)
-
-// hashOf is a hash of a URL as the cursor keeps it.
+// hashOf returns the hash of a URL in the form that the cursor has.
 func hashOf(url string) string {
 	k := hashKey(url)
 	return hex.EncodeToString(k[:8])
 }
 
-// resolveStart moves a start position that needs no document to the cursor's other
-// fields.
+// resolveStart clears the start position unless it is "now", which needs a document,
+// and sets Since for a start at a time.
 func (cur *cursor) resolveStart() error {
 	start, err := ParseStart(cur.Start)
 	if err != nil {
@@ -355,8 +273,69 @@ func (cur *cursor) resolveStart() error {
 	return nil
 }
 
-// isDue reports whether the document has to be seen again: the time has come, or the
-// configuration allows so many deletes by now.
+// gap is an archive that could not be read and is no longer waited for. It has the link
+// to the older archives.
+type gap struct {
+	URL   string `json:"url"`
+	Kind  string `json:"kind"`
+	Since int64  `json:"since"` // Unix seconds
+	Retry int64  `json:"retry"` // of the next attempt
+	Times int    `json:"times"`
+}
+
+// awaited is a document that could not be read, perhaps only for the moment. Nothing is
+// published while it is waited for.
+type awaited struct {
+	URL   string `json:"url"`   // hash
+	Since int64  `json:"since"` // Unix seconds
+}
+
+const (
+	// patience bounds the wait for a document. Most servers that were down are back by
+	// then, and the order is kept. A document that cannot be read at all must not stop
+	// the feed.
+	patience = 6 * time.Hour
+)
+
+// isOverdue reports whether a document has been waited for long enough.
+func (cur *cursor) isOverdue(now time.Time) bool {
+	return cur.Awaited != nil && now.Sub(time.Unix(cur.Awaited.Since, 0)) >= patience
+}
+
+// endWait records that a document was read, if it was waited for.
+func (cur *cursor) endWait(url string) {
+	if cur.Awaited != nil && cur.Awaited.URL == hashOf(url) {
+		cur.Awaited = nil
+	}
+}
+
+// gapIndex returns the index of the gap with that URL; -1 if there is none.
+func (cur *cursor) gapIndex(url string) int {
+	return slices.IndexFunc(cur.Gaps, func(g gap) bool { return g.URL == url })
+}
+
+// dueGap returns the first gap that is due for another attempt.
+func (cur *cursor) dueGap(now time.Time) (gap, bool) {
+	for _, g := range cur.Gaps {
+		if g.Retry <= now.Unix() {
+			return g, true
+		}
+	}
+	return gap{}, false
+}
+
+// hold is a set of deletes that are held back until the same entries are still missing
+// at a later time. It is in the cursor, so any copy of the program can decide about it.
+type hold struct {
+	Deletes  string `json:"deletes"` // hash of their IDs
+	Vanished int    `json:"vanished"`
+	Of       int    `json:"of"`
+	Since    int64  `json:"since"` // Unix seconds
+	Until    int64  `json:"until"`
+}
+
+// isDue reports whether the document has to be read again: the wait is over, or the
+// configuration now allows so many deletes.
 func (h *hold) isDue(ratio float64, now time.Time) bool {
 	return h != nil && (now.Unix() >= h.Until || !tooMany(h.Vanished, h.Of, ratio))
 }
@@ -365,6 +344,29 @@ func tooMany(vanished, of int, ratio float64) bool {
 	return of >= fewEntries && float64(vanished) > ratio*float64(of)
 }
 
-// fewEntries is how many entries a complete feed has to have for its deletes to
-// be guarded.
+// fewEntries is the least number of entries of a complete feed whose deletes can be
+// held back.
 const fewEntries = 20
+
+// hints are the polling hints of a document, as the cursor keeps them.
+type hints struct {
+	// Period is the interval between polls in seconds: the ttl of RSS, or else the one
+	// of the elements sy:updatePeriod and sy:updateFrequency.
+	Period int64 `json:"period,omitempty"`
+	// Hours and Days are the bit sets of the hours and days in which the feed does not
+	// change.
+	Hours uint32 `json:"skip_hours,omitempty"`
+	Days  uint32 `json:"skip_days,omitempty"`
+}
+
+// dropValidators clears the validators, so that the next poll reads the whole document.
+func (cur *cursor) dropValidators() {
+	cur.At, cur.ETag, cur.Modified, cur.Body = "", "", "", ""
+}
+
+func validator(value string) string {
+	if len(value) > longestValidator || strings.ContainsFunc(value, func(r rune) bool { return r == 0xFFFD }) {
+		return ""
+	}
+	return value
+}

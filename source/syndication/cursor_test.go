@@ -27,7 +27,7 @@ func fullCursor() cursor {
 		Hints: &hints{Period: 60, Hours: 3, Days: 1}, Walked: 4,
 		Gaps:    []gap{{URL: "https://feed.example/a1", Kind: ArchiveGone, Since: 5, Retry: 6, Times: 1}},
 		Awaited: &awaited{URL: hashOf("https://feed.example/a0"), Since: 9}, Walk: 8, Rewalk: true,
-		Doc:  &position{URL: "u", Hash: "h", Order: feedxml.Mixed, Key: publishOrder{1, -2}, Part: 3, Live: 4, Approved: true},
+		Doc:  &progress{URL: "u", Hash: "h", Order: feedxml.Mixed, Key: publishOrder{1, -2}, Part: 3, Live: 4, Approved: true},
 		Held: &hold{Deletes: "h", Vanished: 9, Of: 10, Since: 11, Until: 12}, Tail: "https://feed.example/tail",
 	}
 	cur.addArchive("https://feed.example/a2")
@@ -161,7 +161,7 @@ func TestEquivalentCursors(t *testing.T) {
 		"another document":               {func(c *cursor) { c.Body = "y" }, false},
 		"an archive":                     {func(c *cursor) { c.Archives = []byte("1234567812345678") }, false},
 		"the end of the start":           {func(c *cursor) { c.Start = "now" }, false},
-		"a document that is half read":   {func(c *cursor) { c.Doc = &position{} }, false},
+		"a document that is half read":   {func(c *cursor) { c.Doc = &progress{} }, false},
 		"deletes that are held":          {func(c *cursor) { c.Held = &hold{} }, false},
 		"the URL that the feed is moved": {func(c *cursor) { c.URL = "http://x/" }, false},
 	} {

@@ -11,32 +11,33 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// Held gives the newest fingerprint of each entity of a feed that the topic holds, or
-// that Next has returned and that is not committed yet, whichever copy published it.
-type Held interface {
-	Mark(id string) (mark string, held bool)
+// TopicMarks gives the newest mark of each entity of a feed that the topic has, or that
+// Next has returned and that is not committed yet, whichever copy published it.
+type TopicMarks interface {
+	Mark(id string) (mark string, ok bool)
 	Marks() iter.Seq2[string, string]
 }
 
-// decider decides which entries are published, from the configuration, the feed, and the contents
-// of the topic. It makes no requests.
+// decider decides which entries are published, by the configuration, the feed and the
+// topic. It makes no requests.
 type decider struct {
 	cfg     Config
 	profile profile
-	held    Held
+	topic   TopicMarks
 	// job is the rest of a poll; nil if there is nothing to publish.
 	job *job
 }
 
-// mayWant reports whether an entry may have to be published, before the end of its
-// document is known. It is true too often rather than not often enough.
+// mayWant reports whether an entry may have to be published, before its document is
+// read to the end. It may be true for an entry that turns out not to be published, but
+// never the reverse.
 func (s *decider) mayWant(cur *cursor, it *item) bool {
-	raw, held := s.held.Mark(it.ID)
+	raw, inTopic := s.topic.Mark(it.ID)
 	m, ok := parseFingerprint(raw)
 	switch {
-	case !held && it.Deleted:
+	case !inTopic && it.Deleted:
 		return s.cfg.TombstoneUnknown == "publish"
-	case !held:
+	case !inTopic:
 		return !s.isSkipped(cur, it)
 	case !ok:
 		return true
@@ -46,8 +47,8 @@ func (s *decider) mayWant(cur *cursor, it *item) bool {
 	return m.deleted || m.hash != it.hash
 }
 
-// isSkipped reports whether reading started behind an entry that the topic does not
-// have.
+// isSkipped reports whether the start position excludes an entry that the topic does
+// not have.
 func (s *decider) isSkipped(cur *cursor, it *item) bool {
 	if cur.Since != 0 {
 		at := instantOf(it.Updated.Time)
@@ -61,82 +62,85 @@ func (s *decider) isSkipped(cur *cursor, it *item) bool {
 	return cur.sawEntry(it.ID, it.hash)
 }
 
-// publishDecision is the publish decision for an entry of a document (RFC 5005, section
-// 4.2, and RFC 6721). It returns "" if nothing is to be published.
+// publishDecision returns the operation to publish for an entry of a document (RFC
+// 5005, section 4.2, and RFC 6721); "" for none.
 func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Operation {
-	raw, held := s.held.Mark(it.ID)
+	raw, inTopic := s.topic.Mark(it.ID)
 	m, ok := parseFingerprint(raw)
-	known := held && ok
+	known := inTopic && ok
 	if known && s.isSuperseded(cur, d, it) {
 		return ""
 	}
 	if it.Deleted {
-		return s.decideTombstone(d, it, m, held)
+		return s.decideTombstone(d, it, m, inTopic)
 	}
-	trusted := func(t instant) instant { return s.trustedTime(t, d.now) }
-	c, was := trusted(instantOf(it.Updated.Time)), trusted(m.updated)
-	complete := d.dialect == Complete && !d.archive && !d.partial
 	switch {
-	case !held:
-		if s.isSkipped(cur, it) {
-			return ""
-		}
-		return feed.Put
+	case !inTopic && s.isSkipped(cur, it):
+		return ""
 	case !known:
 		return feed.Put
 	case m.deleted:
-		if c == 0 {
-			c = d.updated
-		}
-		if !complete && was != 0 && (c != 0 && c <= was || c == 0 && d.archive) {
-			d.seen.addViolation(StaleDropped, d.url, "entry %s is from before it was deleted", feedxml.Excerpt(it.ID))
-			return ""
-		}
-		return feed.Put
+		return s.decideRevival(d, it, m)
 	case m.hash == it.hash:
 		return ""
-	case complete:
-		// A complete document is the state of the feed, whatever its dates are.
-		if c != 0 && was != 0 && c < was {
+	}
+	return s.decideChange(d, it, m)
+}
+
+// decideRevival decides about an entry whose deletion is published. It is published again
+// unless it is from before the deletion.
+func (s *decider) decideRevival(d *document, it *item, m fingerprint) feed.Operation {
+	updated, deleted := s.trustedTime(instantOf(it.Updated.Time), d.now), s.trustedTime(m.updated, d.now)
+	if updated == 0 {
+		updated = d.updated
+	}
+	if !d.isWhole() && deleted != 0 && (updated != 0 && updated <= deleted || updated == 0 && d.archive) {
+		d.seen.addViolation(StaleDropped, d.url, "entry %s is from before it was deleted", feedxml.Excerpt(it.ID))
+		return ""
+	}
+	return feed.Put
+}
+
+// decideChange decides about an entry that is not the same as the published version. It is
+// published unless it is older: by its update time, or else by that of its document, or
+// else by the order of the documents.
+func (s *decider) decideChange(d *document, it *item, m fingerprint) feed.Operation {
+	updated, published := s.trustedTime(instantOf(it.Updated.Time), d.now), s.trustedTime(m.updated, d.now)
+	order := compareKnown(updated, published)
+	switch {
+	case d.isWhole():
+		// A complete document is the state of the feed, so the dates do not matter.
+		if order < 0 {
 			d.seen.addViolation(UpdatedRegressed, d.url, "entry %s has changed and is older than before, of %s", feedxml.Excerpt(it.ID), it.Updated.Raw)
 		}
 		return feed.Put
 	case d.dialect == Snapshots && !d.old:
 		return feed.Put // the newer document counts, and they come in order
-	case d.isOutdated(m, c, was, trusted(m.document)):
+	}
+	isOlder := order < 0
+	if order == 0 {
+		// An old document of the walk precedes the published version.
+		isOlder = compareKnown(d.updated, s.trustedTime(m.document, d.now)) < 0 || d.old && m.page != hashKey(d.url).pageNumber()
+	}
+	if isOlder {
 		d.seen.addViolation(StaleDropped, d.url, "entry %s is older than what is published of it", feedxml.Excerpt(it.ID))
 		return ""
 	}
 	return feed.Put
 }
 
-// isOutdated reports whether an entry of the document is older than the published version of
-// it. Its date is updated, and was that of the published version; the documents that the two
-// are from decide if these dates do not. before is the date of the document that the published
-// version is from. A date that is not known is 0.
-func (d *document) isOutdated(published fingerprint, updated, was, before instant) bool {
-	switch {
-	case updated != 0 && was != 0 && updated != was:
-		return updated < was
-	case d.updated != 0 && before != 0 && d.updated > before && !d.old:
-		return false
-	case d.updated != 0 && before != 0 && d.updated < before:
-		return true
-	}
-	// An older document precedes the published version, and does not follow it.
-	return d.old && published.page != hashKey(d.url).pageNumber()
-}
-
-func (s *decider) decideTombstone(d *document, it *item, m fingerprint, held bool) feed.Operation {
+// decideTombstone decides about a tombstone. It is published if the topic has the entry and
+// the published version is not newer.
+func (s *decider) decideTombstone(d *document, it *item, m fingerprint, inTopic bool) feed.Operation {
 	when, was := instantOf(it.Updated.Time), s.trustedTime(m.updated, d.now)
 	switch {
-	case d.broken && (held && !m.deleted || s.cfg.TombstoneUnknown == "publish"):
+	case d.broken && (inTopic && !m.deleted || s.cfg.TombstoneUnknown == "publish"):
 		d.withheld = true
 		d.seen.addViolation(DeletesWithheld, d.url, "there is a tombstone of %s in a document that is not well-formed; it is not deleted", feedxml.Excerpt(it.ID))
 		return ""
-	case !held && s.cfg.TombstoneUnknown == "publish":
+	case !inTopic && s.cfg.TombstoneUnknown == "publish":
 		return feed.Delete
-	case !held:
+	case !inTopic:
 		d.seen.addViolation(UnknownTombstone, d.url, "there is a tombstone of %s, which the topic does not have (tombstone_unknown)", feedxml.Excerpt(it.ID))
 		return ""
 	case m.deleted:
@@ -168,8 +172,8 @@ func (s *decider) classify(cur *cursor, d *document) {
 		v.Page = d.url
 		d.seen.addAll([]feed.Violation{v})
 	}
-	if d.fold.times > 0 {
-		d.seen.addViolation(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.fold.times, feedxml.Excerpt(d.fold.repeated))
+	if d.versions.times > 0 {
+		d.seen.addViolation(DuplicateID, d.url, "%d entries have an ID that another has, such as %s; of each ID one is taken", d.versions.times, feedxml.Excerpt(d.versions.repeated))
 	}
 	switch d.order = s.profile.order; {
 	case d.order != feedxml.NoOrder:
@@ -187,8 +191,8 @@ func (s *decider) classify(cur *cursor, d *document) {
 	}
 }
 
-// documentDialect is the dialect of a document, as far as the configuration leaves it
-// open.
+// documentDialect returns the dialect of a document: the configured one, or else the
+// detected one.
 func (s *decider) documentDialect(m *feedxml.Meta) (Dialect, bool, []feed.Violation) {
 	found, deletes, odd := dialectOf(m)
 	switch forced := s.profile.forced; {
@@ -207,7 +211,7 @@ func (s *decider) documentDialect(m *feedxml.Meta) (Dialect, bool, []feed.Violat
 	}
 }
 
-// trustedTime is t, or 0 if it is so far in the future that it cannot be right.
+// trustedTime returns t, or 0 if t is further in the future than trust_ahead.
 func (s *decider) trustedTime(t instant, now time.Time) instant {
 	if t > instantOf(now.Add(s.cfg.TrustAhead)) {
 		return 0
@@ -216,22 +220,23 @@ func (s *decider) trustedTime(t instant, now time.Time) instant {
 }
 
 // isSuperseded reports whether a newer document of the walk has the version of an entry
-// that the topic held when the walk began, so that this document would take the topic
+// that the topic had when the walk began, so that this document would take the topic
 // back to an older version. If no document has it, and the walk reads published
 // documents again, only the last version is published.
 func (s *decider) isSuperseded(cur *cursor, d *document, it *item) bool {
 	if d.depth == 0 || s.job == nil {
 		return false
 	}
-	l, ok := s.job.lasts[hashKey(it.ID)]
+	l, ok := s.job.topicVersions[hashKey(it.ID)]
 	return ok && l.depth < d.depth && (l.same || cur.Rewalk) && l.supersedes(s.trustedTime(instantOf(it.Updated.Time), d.now), d.updated, s.job.dialect)
 }
 
-// missingIDs are the entries that the topic has and the document has not, sorted.
+// missingIDs returns the sorted IDs of the entries that the topic has and the document
+// lacks.
 func (s *decider) missingIDs(d *document) []string {
 	var ids []string
-	for id, raw := range s.held.Marks() {
-		if m, ok := parseFingerprint(raw); ok && !m.deleted && !d.fold.hasEntry(id) {
+	for id, raw := range s.topic.Marks() {
+		if m, ok := parseFingerprint(raw); ok && !m.deleted && !d.versions.hasEntry(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -239,10 +244,10 @@ func (s *decider) missingIDs(d *document) []string {
 	return ids
 }
 
-// countLive counts the entries that the topic has.
+// countLive counts the entries of the topic that are not deleted.
 func (s *decider) countLive() int {
 	n := 0
-	for _, raw := range s.held.Marks() {
+	for _, raw := range s.topic.Marks() {
 		if m, ok := parseFingerprint(raw); ok && !m.deleted {
 			n++
 		}
@@ -250,20 +255,20 @@ func (s *decider) countLive() int {
 	return n
 }
 
-// holdsAny reports whether the feed ever had an entry.
-func (s *decider) holdsAny(cur *cursor) bool {
-	for range s.held.Marks() {
+// hadEntries reports whether the feed ever had an entry.
+func (s *decider) hadEntries(cur *cursor) bool {
+	for range s.topic.Marks() {
 		return true
 	}
 	return len(cur.Seen) > 0
 }
 
-// wantsAny reports whether anything of a document is to be published.
+// wantsAny reports whether any entry of a document has to be published.
 func (s *decider) wantsAny(cur *cursor, d *document) bool {
-	if d.window.cut != nil {
+	if d.buffer.cut != nil {
 		return true
 	}
 	probe := *d
 	probe.seen = violationSet{}
-	return slices.ContainsFunc(d.window.items, func(it *item) bool { return s.publishDecision(cur, &probe, it) != "" })
+	return slices.ContainsFunc(d.buffer.items, func(it *item) bool { return s.publishDecision(cur, &probe, it) != "" })
 }

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// leastHold is how long deletes are held back at least. A shop whose database is
-	// down shows an empty document to every client for minutes; another copy, or this
-	// one after a restart, may read it again within the same second.
+	// leastHold is the least time for which deletes are held back. A shop whose
+	// database is down shows an empty document to every client for minutes; another
+	// copy, or this one after a restart, may read it again within the same second.
 	leastHold = 15 * time.Minute
-	// mostFresh is how much longer a feed can make that by saying for how long its
-	// document is fresh. A bridge does not wait longer either.
+	// mostFresh bounds the freshness lifetime of a document that prolongs the hold. A
+	// bridge does not wait longer either.
 	mostFresh = time.Hour
 )
 
-// takeDeletes are the entries that have vanished from a complete document, as many as
-// there is room for. They come in the order of their IDs.
-func (p publisher) takeDeletes(d *document, pos *position, room int) (ids []string, more bool) {
+// takeDeletes returns the IDs of entries that have vanished from a complete document,
+// at most room of them, sorted. more reports that there are others.
+func (p publisher) takeDeletes(d *document, pos *progress, room int) (ids []string, more bool) {
 	ids = p.s.missingIDs(d)
 	if len(ids) == 0 {
 		p.cur.Held = nil
@@ -34,14 +34,14 @@ func (p publisher) takeDeletes(d *document, pos *position, room int) (ids []stri
 	return ids, false
 }
 
-// holdBack reports whether deletes are held back: until the same entries are missing
-// from a document that was read when the wait was over.
+// holdBack reports whether deletes are held back. They are until the wait is over and
+// the same entries are missing from the document that is read then.
 func (p publisher) holdBack(d *document, ids []string, of int) bool {
 	these := hashOf(strings.Join(ids, "\x00"))
 	if h := p.cur.Held; h != nil && h.Deletes == these {
 		return d.now.Unix() < h.Until
 	}
-	// A copy that is shown from a cache is no second look.
+	// A second copy from a cache proves nothing, so wait until it has expired.
 	wait := max(leastHold, p.s.cfg.Every, min(askedToWait(p.s.cfg.Hints, d.response, hintsOf(&d.meta), d.now), mostFresh))
 	until := d.now.Add(wait)
 	d.seen.addViolation(DeletesHeld, d.url, "%d of %d entries have vanished from the feed at once (max_delete_ratio %v); they are deleted if the same are missing at %s",

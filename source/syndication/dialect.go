@@ -8,7 +8,8 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// Dialect is how a feed keeps what its document has no room for.
+// Dialect is the way in which a feed keeps the entries that its document has no room
+// for.
 type Dialect string
 
 // The dialects, in the order of their precedence.
@@ -30,14 +31,6 @@ const (
 	Paged Dialect = "paged"
 	// Window: the document has the newest entries.
 	Window Dialect = "window"
-)
-
-// The kinds of violation that a document as a whole can show.
-const (
-	MixedDialects  = "mixed_dialects"
-	RepeatedLink   = "repeated_link"
-	CurrentNotSelf = "current_is_not_self"
-	NoHistory      = "history_not_reachable"
 )
 
 // dialectOf returns the dialect of a document that was read to its end. deletes reports
@@ -89,8 +82,8 @@ func dialectOf(m *feedxml.Meta) (dialect Dialect, deletes bool, odd []feed.Viola
 	return dialect, false, odd
 }
 
-// isAtomHopper reports whether a subscription document is that of an Atom Hopper:
-// nothing is newer than it, so its next-archive leads to an older document.
+// isAtomHopper reports whether a subscription document was made by Atom Hopper: no
+// document is newer, so its next-archive leads to an older document.
 func isAtomHopper(m *feedxml.Meta) bool {
 	_, newer := m.Link("prev-archive")
 	_, older := m.Link("next-archive")
@@ -100,8 +93,8 @@ func isAtomHopper(m *feedxml.Meta) bool {
 	return older > 0 && newer == 0 && isCurrent && !m.Archive && !m.Complete
 }
 
-// mayDelete reports whether entries that a complete document does not have were
-// deleted: nothing in it contradicts that it is complete.
+// mayDelete reports whether the entries that a complete document lacks were deleted,
+// which is so if nothing in the document contradicts its completeness.
 func mayDelete(m *feedxml.Meta, has func(...string) string, tell func(kind, format string, args ...any)) bool {
 	links := []string{"prev-archive", "next-archive", "next", "previous", "first", "last"}
 	if m.Complete {
@@ -165,11 +158,11 @@ func withoutFragment(url string) string {
 	return url
 }
 
-// profile is the meaning of a configured dialect.
+// profile has the settings that a configured dialect implies.
 type profile struct {
-	forced Dialect // "" finds out
-	// older and newer are relations, of older the first counts that a document has;
-	// without one it is that of the dialect which was found.
+	forced Dialect // "" detects the dialect
+	// older and newer are link relations. The first of older that a document has is
+	// used. The default is the relation of the detected dialect.
 	older []string
 	newer string
 	order feedxml.Order

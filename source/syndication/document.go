@@ -1,17 +1,20 @@
 package syndication
 
 import (
+	"cmp"
+	"container/heap"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// question is a request for a document, with how the answer is read.
-type question struct {
+// request is a request for a document, and the way in which its answer is read.
+type request struct {
 	url string
 	// etag and modified make it conditional.
 	etag, modified string
@@ -20,25 +23,24 @@ type question struct {
 	// archive reports that it is not the subscription document, and old that its
 	// entries may have been replaced by later ones already.
 	archive, old bool
-	// late reports that the document was missing when newer ones were published.
+	// late reports that newer documents were published while this one was missing.
 	late bool
-	// believe is the update time of the subscription document. An archive that
-	// says it is as new or newer is not believed.
+	// believe is the update time of the subscription document. The date of an archive
+	// that is not older is ignored.
 	believe instant
-	// from leaves out the entries up to a position, if the body is still the
-	// same.
-	from *position
+	// from skips the published part of the document, if the body is still the same.
+	from *progress
 	// order is the expected order of the entries.
 	order feedxml.Order
 }
 
 // document is a document of the feed as it was read.
 type document struct {
-	question
+	request
 	meta     feedxml.Meta
 	response *source.Response
-	// unmodified reports that there is no document: the server answers that it has
-	// not changed, or that it has none.
+	// unmodified reports that the server sent no document, because it has not changed
+	// or does not exist.
 	unmodified bool
 	// partial reports that it has only a part of its entries (RFC 3229).
 	partial bool
@@ -51,36 +53,40 @@ type document struct {
 	}
 	order   feedxml.Order
 	dialect Dialect
-	// depth is how many documents of the walk are newer.
+	// depth is the number of newer documents in the walk.
 	depth int
-	// broken reports that it is not well-formed, so that nothing is deleted on its
-	// evidence, and repair that its entries are published well-formed all the same.
+	// broken reports that it is not well-formed, so that nothing is deleted because of
+	// it, and repair that its entries are published in well-formed XML.
 	broken, repair bool
 	// truncated reports that the document breaks off, and unsure that elements which
 	// describe it may be missing, such as its links to older documents.
 	truncated, unsure bool
-	// deletes reports that entries which it lacks were deleted, and withheld that they
-	// would be deleted if the document were well-formed.
+	// deletes reports that the entries which it lacks were deleted, and withheld that
+	// they would be if the document were well-formed.
 	deletes, withheld bool
 	// updated is the time of its last change, unless that is implausible, and now the time
 	// at which it was read.
 	updated instant
 	now     time.Time
 
-	window *entryBuffer
-	fold   versions
-	// entries counts all of them, tombstones included; fresh and known are those
-	// of which the topic did not have the ID, and had it.
+	buffer   *entryBuffer
+	versions versions
+	// entries counts all entries, tombstones included; fresh counts those whose ID the
+	// topic lacks, and known those whose ID it has.
 	entries, fresh, known int
 	newest                instant
-	// looks are those of the first entries that have an ID of their own.
-	looks looks
-	seen  violationSet
+	// titleHashes are those of the first entries that have an ID of their own.
+	titleHashes titleHashes
+	seen        violationSet
 }
 
-// memorySize is the estimated memory of a document that waits to be published, in bytes.
+// isWhole reports whether the document is the state of the feed.
+func (d *document) isWhole() bool { return d.dialect == Complete && !d.archive && !d.partial }
+
+// memorySize returns the estimated memory of a document that waits to be published, in
+// bytes.
 func (d *document) memorySize() int {
-	n := d.window.size + len(d.url) + len(d.meta.ID) + len(d.meta.Title) + 2000
+	n := d.buffer.size + len(d.url) + len(d.meta.ID) + len(d.meta.Title) + 2000
 	for _, l := range d.meta.Links {
 		n += len(l.Href) + len(l.Raw) + len(l.Type) + len(l.Title) + len(l.Lang) + len(l.Rel) + 150
 	}
@@ -93,7 +99,7 @@ func (d *document) memorySize() int {
 	return n
 }
 
-// hashContent makes the hash.
+// hashContent computes d.hash.
 func (d *document) hashContent() {
 	m := &d.meta
 	fmt.Fprintf(d.digest, "%v %v %q %q\n", m.Complete, m.Archive, m.Incremental, m.Prev)
@@ -104,15 +110,163 @@ func (d *document) hashContent() {
 	d.digest = nil
 }
 
-// heldBytes returns about how many bytes the entries of a document take, and its IDs.
-func (d *document) heldBytes() int64 {
-	return int64(d.window.size) + int64(len(d.fold.ids))*foldedBytes
+// bufferedBytes returns the estimated memory of the entries and the IDs of a document,
+// in bytes.
+func (d *document) bufferedBytes() int64 {
+	return int64(d.buffer.size) + int64(len(d.versions.ids))*versionBytes
 }
 
-// forgetIDs lets go of the IDs of a document, unless it has to be compared with
-// all that the topic has.
-func (d *document) forgetIDs() {
+// dropIDs drops the IDs of a document, unless they have to be compared with those of
+// the topic.
+func (d *document) dropIDs() {
 	if !d.deletes {
-		d.fold.ids = nil
+		d.versions.ids = nil
 	}
+}
+
+// publishOrder is the rank of an entry in its document. Entries of lower rank are
+// published first.
+type publishOrder [2]int64
+
+func (o publishOrder) compareOrder(other publishOrder) int {
+	return cmp.Or(cmp.Compare(o[0], other[0]), cmp.Compare(o[1], other[1]))
+}
+
+// rankOf returns the rank of an entry in a document of the given order.
+func rankOf(e *feedxml.Entry, o feedxml.Order) publishOrder {
+	switch at := int64(e.Index); o {
+	case feedxml.OldestFirst:
+		return publishOrder{0, at}
+	case feedxml.Mixed:
+		return publishOrder{int64(instantOf(e.Updated.Time)), -at}
+	default:
+		return publishOrder{0, -at}
+	}
+}
+
+// item is an entry in the buffer.
+type item struct {
+	feedxml.Entry
+	rank publishOrder
+	hash [16]byte
+	at   int // in the heap
+}
+
+// memorySize returns the estimated memory of an item, in bytes.
+func (it *item) memorySize() int {
+	return len(it.Body) + len(it.ID) + len(it.By) + len(it.Comment) + len(it.Updated.Raw) + len(it.Published.Raw) + 400
+}
+
+// entryBuffer has the entries of a document that are published first. It is a heap with
+// the last of them on top.
+type entryBuffer struct {
+	order feedxml.Order
+	items []*item
+	// byIndex has the items by their index in the document.
+	byIndex map[int]*item
+	size    int
+	limit   int
+	// covered reports whether there is budget for the entries; nil for no bound.
+	covered func() bool
+	// whole reports that the buffer has every entry, whether it is to be published or
+	// not. cut is the lowest rank of those that had no room.
+	whole bool
+	cut   *publishOrder
+}
+
+func newEntryBuffer(o feedxml.Order, limit int) *entryBuffer {
+	return &entryBuffer{order: o, byIndex: map[int]*item{}, limit: limit, whole: true}
+}
+
+// addItem adds an entry. wanted reports whether an entry has to be published: when
+// there is no room for all, the buffer has only those.
+func (b *entryBuffer) addItem(it *item, wanted func(*item) bool) {
+	if !b.whole && !wanted(it) {
+		return
+	}
+	it.rank = rankOf(&it.Entry, b.order)
+	if b.cut != nil && it.rank.compareOrder(*b.cut) >= 0 {
+		return
+	}
+	heap.Push(b, it)
+	b.byIndex[it.Index] = it
+	b.size += it.memorySize()
+	if b.whole && b.isFull() {
+		b.whole = false
+		kept := b.items[:0]
+		for _, it := range b.items {
+			if wanted(it) {
+				it.at = len(kept)
+				kept = append(kept, it)
+			} else {
+				b.dropItem(it)
+			}
+		}
+		clear(b.items[len(kept):])
+		b.items = kept
+		heap.Init(b)
+	}
+	for len(b.items) > 1 && b.isFull() {
+		last := heap.Pop(b).(*item)
+		b.dropItem(last)
+		b.cut = &last.rank
+	}
+}
+
+// isFull reports whether the buffer is over its limit.
+func (b *entryBuffer) isFull() bool {
+	return b.size > b.limit || b.covered != nil && !b.covered()
+}
+
+// removeItem removes the entry with that index in the document, if the buffer has it.
+func (b *entryBuffer) removeItem(index int) {
+	if it := b.byIndex[index]; it != nil {
+		heap.Remove(b, it.at)
+		b.dropItem(it)
+	}
+}
+
+func (b *entryBuffer) dropItem(it *item) {
+	delete(b.byIndex, it.Index)
+	b.size -= it.memorySize()
+}
+
+// arrange sorts the items in the order in which they are published. No item may be
+// added after that.
+func (b *entryBuffer) arrange(o feedxml.Order) {
+	b.order = o
+	for _, it := range b.items {
+		it.rank = rankOf(&it.Entry, o)
+	}
+	slices.SortFunc(b.items, func(a, b *item) int { return a.rank.compareOrder(b.rank) })
+	b.byIndex = nil
+}
+
+// dropFirst removes the first item.
+func (b *entryBuffer) dropFirst() {
+	b.size -= b.items[0].memorySize()
+	b.items[0] = nil
+	b.items = b.items[1:]
+}
+
+func (b *entryBuffer) Len() int           { return len(b.items) }
+func (b *entryBuffer) Less(i, j int) bool { return b.items[i].rank.compareOrder(b.items[j].rank) > 0 }
+
+func (b *entryBuffer) Swap(i, j int) {
+	b.items[i], b.items[j] = b.items[j], b.items[i]
+	b.items[i].at, b.items[j].at = i, j
+}
+
+func (b *entryBuffer) Push(x any) {
+	it := x.(*item)
+	it.at = len(b.items)
+	b.items = append(b.items, it)
+}
+
+func (b *entryBuffer) Pop() any {
+	last := len(b.items) - 1
+	it := b.items[last]
+	b.items[last] = nil
+	b.items = b.items[:last]
+	return it
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// headerSafe is an ID as a header can carry it: control characters, which no ID
-// of a feed that works has, are written as percent and two hexadecimal digits.
-// All else stays, so IDs are compared as the feed writes them.
+// headerSafe returns an ID that a header can contain: control characters, which the IDs
+// of working feeds do not have, are written as percent and two hexadecimal digits. IDs
+// are otherwise the same as in the feed.
 func headerSafe(id string) string {
 	if !strings.ContainsFunc(id, isControl) {
 		return id
@@ -41,7 +41,7 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 	}
 	e := feed.Entity{ID: it.ID, Op: op, Modified: d.modifiedTime(it.Updated.Time, it.Published.Time), Body: it.Body, Page: d.url, Mark: m.String()}
 	if it.Undefined != "" && d.repair {
-		// The hash stays that of the original, which the topic has for it.
+		// The hash is that of the original entry, as in the mark in the topic.
 		e.Body = feedxml.ReplaceUndefined(e.Body)
 	}
 	if d.repair && op == feed.Put {
@@ -71,8 +71,7 @@ func (d *document) newEntity(it *item, op feed.Operation, redact *safetext.Redac
 	return e
 }
 
-// vanishedEntity returns the delete of an entry that is no longer in a complete
-// feed.
+// vanishedEntity returns the DELETE of an entry that is no longer in a complete feed.
 func (d *document) vanishedEntity(id string) feed.Entity {
 	m := fingerprint{deleted: true, document: d.updated, page: hashKey(d.url).pageNumber()}
 	e := feed.Entity{ID: id, Op: feed.Delete, Modified: d.modifiedTime(time.Time{}, time.Time{}), Page: d.url, Mark: m.String()}
@@ -92,8 +91,8 @@ func entityHeader(e feed.Entity, contentType string) feed.Header {
 	)
 }
 
-// modifiedTime is when an entry was changed: when it says, or else its document. A date
-// of publication is less than that, and the server's clock is the last resort.
+// modifiedTime returns the time at which an entry was changed: its own update time,
+// else that of its document, else its date of publication, else the server's clock.
 func (d *document) modifiedTime(updated, published time.Time) time.Time {
 	switch {
 	case instantOf(updated) != 0:
@@ -121,13 +120,14 @@ func (d *document) feedFormat(it *item) string {
 	return ""
 }
 
-// startTag is the start tag of a body, as far as it is short.
+// startTag returns the start tag of a body, or its first 1000 bytes.
 func startTag(body []byte) string {
 	tag, _, _ := strings.Cut(string(body[:min(len(body), 1000)]), ">")
 	return tag
 }
 
-// longestFeedHeader is how long a header may be that describes the feed, in bytes.
+// longestFeedHeader is the maximum length of a header that describes the feed, in
+// bytes.
 const longestFeedHeader = 1 << 10
 
 // originHeaders returns properties of the feed that an entry does not contain: the ID,

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// firstRetry and lastRetry bound the wait until a missing archive is asked
-	// for again. It doubles.
+	// firstRetry and lastRetry bound the wait before a missing archive is requested
+	// again. The wait doubles.
 	firstRetry = time.Hour
 	lastRetry  = 24 * time.Hour
-	// notFeedTimes is how often an archive may answer with an error page that
-	// has status 200, until it counts as missing.
+	// notFeedTimes is the number of error pages with status 200 after which an archive
+	// counts as missing.
 	notFeedTimes = 3
 )
 
-// gapKind reports whether an error means that a document is not available, and not
-// just at the moment. "" means that it is worth waiting for.
+// gapKind returns the kind of violation for an error after which a document is not
+// waited for; "" if the error may be temporary.
 func gapKind(err error) string {
 	if status, ok := errors.AsType[*source.StatusError](err); ok {
 		switch {
@@ -47,9 +47,8 @@ func gapKind(err error) string {
 	return ""
 }
 
-// awaitOrSkip reports whether a document that could not be read is not waited for any
-// more, and returns what kind of gap it is then. If it is waited for, kind is "" and
-// wait is the error to fail with.
+// awaitOrSkip decides whether to wait for a document that could not be read. If so,
+// kind is "" and wait is the error to return. Otherwise kind is the kind of gap.
 func (t *turn) awaitOrSkip(ctx context.Context, url string, err error) (kind string, wait error) {
 	if kind := gapKind(err); kind != "" || ctx.Err() != nil {
 		return kind, err
@@ -67,7 +66,8 @@ func (t *turn) awaitOrSkip(ctx context.Context, url string, err error) (kind str
 	return "", fmt.Errorf("an older document is awaited until %s, and then left out: %w", until.Format(time.RFC3339), err)
 }
 
-// retryAt is when to ask for a gap again that has been asked for some times.
+// retryAt returns the time of the next request for a gap after the given number of
+// attempts, in Unix seconds.
 func retryAt(err error, times int, now time.Time) int64 {
 	wait := lastRetry
 	if status, ok := errors.AsType[*source.StatusError](err); !ok || status.Status != http.StatusGone {
@@ -76,7 +76,8 @@ func retryAt(err error, times int, now time.Time) int64 {
 	return now.Add(wait).Unix()
 }
 
-// recordGap records an archive that is not waited for.
+// recordGap records an archive that is not waited for, and reports it when it is new or
+// its kind has changed.
 func (t *turn) recordGap(url, kind string, err error) {
 	now := time.Now()
 	if i := t.cur.gapIndex(url); i >= 0 {
@@ -99,7 +100,7 @@ func (t *turn) recordGap(url, kind string, err error) {
 	t.cur.Gaps = all[max(0, len(all)-maxGaps):]
 }
 
-// closeGap forgets a gap.
+// closeGap removes a gap whose archive is published.
 func (t *turn) closeGap(url string) {
 	if i := t.cur.gapIndex(url); i >= 0 {
 		t.s.log.Info("a missing archive is there again, and published", "url", url)
@@ -108,7 +109,7 @@ func (t *turn) closeGap(url string) {
 	t.cur.Walk = 0
 }
 
-// postponeGap puts off a gap that cannot be read at the moment.
+// postponeGap postpones the next request for a gap that cannot be read at the moment.
 func (t *turn) postponeGap(url string, err error) {
 	if i := t.cur.gapIndex(url); i >= 0 {
 		t.cur.Gaps = slices.Clone(t.cur.Gaps)

@@ -10,7 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// hintsOf returns nil if the document says nothing.
+// hintsOf returns the polling hints of a document; nil if it has none.
 func hintsOf(m *feedxml.Meta) *hints {
 	h := hints{Period: int64(m.Hints.TTL / time.Second)}
 	if h.Period == 0 {
@@ -32,9 +32,9 @@ func hintsOf(m *feedxml.Meta) *hints {
 	return &h
 }
 
-// askedToWait returns how long upstream asks to wait until the next request: from the
-// header of the answer, or else from the document; 0 if neither asks, or if the policy
-// is to ignore it.
+// askedToWait returns the time that upstream asks to wait before the next request: from
+// the header of the answer, or else from the document; 0 if neither asks, or if the
+// policy is to ignore it.
 func askedToWait(policy HintPolicy, resp *source.Response, h *hints, now time.Time) time.Duration {
 	if policy == "ignore" {
 		return 0
@@ -49,7 +49,7 @@ func askedToWait(policy HintPolicy, resp *source.Response, h *hints, now time.Ti
 	return max(wait, h.skipFor(now))
 }
 
-// cacheLifetime is how long an answer stays fresh (RFC 9111, section 4.2).
+// cacheLifetime returns the freshness lifetime of an answer (RFC 9111, section 4.2).
 func cacheLifetime(resp *source.Response) time.Duration {
 	age, _ := strconv.Atoi(strings.TrimSpace(resp.Header.Get("Age")))
 	for _, field := range resp.Header.Values("Cache-Control") {
@@ -75,8 +75,8 @@ func cacheLifetime(resp *source.Response) time.Duration {
 	return 0
 }
 
-// skipFor is how long the hours and days last in which nothing is to be expected; 0
-// outside of them.
+// skipFor returns the time until the end of the hours and days in which the feed does
+// not change; 0 outside of them.
 func (h *hints) skipFor(now time.Time) time.Duration {
 	at := now.UTC()
 	for range 24 * 7 {
@@ -85,10 +85,10 @@ func (h *hints) skipFor(now time.Time) time.Duration {
 		}
 		at = at.Truncate(time.Hour).Add(time.Hour)
 	}
-	return 0 // all of them: it cannot be meant
+	return 0 // every hour is excluded, which must be a mistake
 }
 
-// recordValidators records the validators of the document that was published.
+// recordValidators records the validators of the published document.
 func (cur *cursor) recordValidators(d *document) {
 	cur.At = hashOf(d.url)
 	cur.ETag = validator(d.response.Header.Get("ETag"))

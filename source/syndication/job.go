@@ -1,40 +1,40 @@
 package syndication
 
-// job is a poll that has something to publish: older documents, and then the
-// subscription document. It is kept in memory only. After a crash the walk is repeated,
-// and ends at the archives that the cursor has as published.
+// job is a poll that has entries to publish: those of older documents, and then those
+// of the subscription document. It is in memory only. After a crash the walk is
+// repeated, and ends at the archives that the cursor has.
 type job struct {
 	// steps are the documents to publish, newest first: the last comes next.
 	steps []*step
-	// frontier is the URL to walk on at; "" when the walk is done.
+	// frontier is the URL of the next older document; "" when the walk is done.
 	frontier string
 	visited  map[hashedKey]bool
-	// weight is about what steps and visited take in memory, without documents.
+	// weight is the estimated memory of steps and visited without the documents, in
+	// bytes.
 	weight  int64
 	dialect Dialect
-	// lasts has the IDs that the topic held when the walk began.
-	lasts map[hashedKey]topicVersion
-	// sub is the subscription document, if it is still held. url, hash and
-	// believe, its update time, are known of it longer, as are deletes and
-	// withheld.
+	// topicVersions has the IDs that the topic had when the walk began.
+	topicVersions map[hashedKey]topicVersion
+	// sub is the subscription document, while it is in memory. Its url, its hash, its
+	// update time (believe), deletes and withheld are kept longer.
 	sub               *document
 	url, hash         string
 	believe           instant
 	deletes, withheld bool
-	// late and healing are set while documents behind a gap are read.
-	late    bool
-	healing string
-	// recheck is how many published archives are still to be read again, and
-	// full reports that all pages of a paged feed are.
+	// late and gapURL are set while the documents behind a gap are read.
+	late   bool
+	gapURL string
+	// recheck is the number of published archives that are still to be read again. full
+	// reports that all pages of a paged feed are read.
 	recheck int
 	full    bool
 	again   bool // a paged feed has changed during the walk once
-	// shifted reports that it has changed while its pages were published, and walked
-	// is when all of them were read last.
+	// shifted reports that it has changed while its pages were published, and walked is
+	// the time at which all of them were last read.
 	shifted bool
 	walked  int64
-	// permanent reports that frontier is an archive of a paged feed, and lacking that a
-	// page of the walk is missing, so that no archive may end the next walk.
+	// permanent reports that frontier is an archive of a paged feed. lacking reports
+	// that a page of the walk is missing, so that no archive may end the next walk.
 	permanent, lacking bool
 	// torn reports that a page may lack its link to the next older one.
 	torn bool
@@ -46,7 +46,7 @@ type job struct {
 	fresh           int
 	// at is the document that is being published.
 	at *document
-	// found are the documents that are held while pincer looks for more.
+	// found are the documents in memory while bridgeGap looks for more.
 	found []*document
 }
 
@@ -54,7 +54,7 @@ const (
 	// stepBytes is the estimated memory of a document in a job without its entries and
 	// its URL, in bytes.
 	stepBytes = 300
-	// leastWalk is how many bytes the URLs of a walk may always take.
+	// leastWalk is the memory that the URLs of a walk may always use, in bytes.
 	leastWalk = 1 << 20
 )
 
@@ -71,30 +71,31 @@ type step struct {
 
 func isOld(st *step) bool { return st.old }
 
-// heldBytes returns about how many bytes the entries of the job's documents take.
-func (j *job) heldBytes() int64 {
+// bufferedBytes returns the estimated memory of the entries of the job's documents, in
+// bytes.
+func (j *job) bufferedBytes() int64 {
 	if j == nil {
 		return 0
 	}
 	n, at := int64(0), j.at
 	for _, st := range j.steps {
 		if st.doc != nil {
-			n += st.doc.heldBytes()
+			n += st.doc.bufferedBytes()
 		}
 		if st.doc == at {
-			at = nil // it counts once
+			at = nil // do not count it twice
 		}
 	}
 	for _, d := range append([]*document{j.sub, at}, j.found...) {
 		if d != nil {
-			n += d.heldBytes()
+			n += d.bufferedBytes()
 		}
 	}
 	return n
 }
 
-// dialectOf is the dialect that a document is read by: an archive is never
-// complete, whatever it says.
+// dialectOf returns the dialect that applies to a document. An archive has the dialect
+// of the feed, even if it is marked as complete.
 func (j *job) dialectOf(d *document) Dialect {
 	if d.archive {
 		return j.dialect
@@ -102,10 +103,9 @@ func (j *job) dialectOf(d *document) Dialect {
 	return d.dialect
 }
 
-// topicVersion is the version of an ID at which the documents of a walk reach the
-// version that the topic had when the walk began: the newest that is equal, or else the
-// last of all versions. Older versions are in the topic already, or were replaced
-// there.
+// topicVersion is the version of an ID in the documents of a walk that corresponds to
+// the topic's version when the walk began: the newest version that is equal, or else
+// the last of all. Older versions are in the topic already, or were replaced there.
 type topicVersion struct {
 	depth             int
 	same              bool
@@ -115,9 +115,9 @@ type topicVersion struct {
 // recordVersions records the entries of a document that the topic has. Documents come
 // from the newest on, and before anything of the walk is published.
 func (j *job) recordVersions(d *document) {
-	for id, in := range d.fold.ids {
-		had, ok := j.lasts[id]
-		if !in.held || had.same {
+	for id, in := range d.versions.ids {
+		had, ok := j.topicVersions[id]
+		if !in.inTopic || had.same {
 			continue
 		}
 		is := topicVersion{depth: d.depth, same: in.same, updated: in.updated, document: d.updated}
@@ -127,14 +127,14 @@ func (j *job) recordVersions(d *document) {
 		if ok && !is.same && had.supersedes(is.updated, is.document, j.dialect) {
 			continue
 		}
-		if j.lasts == nil {
-			j.lasts = map[hashedKey]topicVersion{}
+		if j.topicVersions == nil {
+			j.topicVersions = map[hashedKey]topicVersion{}
 		}
-		j.lasts[id] = is
+		j.topicVersions[id] = is
 	}
 }
 
-// supersedes reports whether a version counts before one of an older document.
+// supersedes reports whether a version is newer than one of an older document.
 func (t topicVersion) supersedes(updated, document instant, dialect Dialect) bool {
 	switch {
 	case dialect == Snapshots:

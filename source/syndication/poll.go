@@ -13,13 +13,13 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// poller asks for the subscription document.
+// poller requests the subscription document.
 type poller struct{ *turn }
 
-// readSubscription asks for the subscription document.
+// readSubscription requests and reads the subscription document.
 func (p poller) readSubscription(ctx context.Context, now time.Time) (*document, error) {
 	s, cur := p.s, &p.cur
-	q := question{url: s.subscriptionURL(cur), order: p.expectedOrder()}
+	q := request{url: s.subscriptionURL(cur), order: p.expectedOrder()}
 	if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
 		q.from, q.order = cur.Doc, cur.Doc.Order
 	} else if cur.At == hashOf(q.url) && !cur.Held.isDue(s.cfg.MaxDeleteRatio, now) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery && !p.isRecheckDue(now) {
@@ -46,13 +46,12 @@ func (p poller) readSubscription(ctx context.Context, now time.Time) (*document,
 	return d, nil
 }
 
-// unreadTimes is how often in a row the subscription document may be unreadable
-// until only its provider can help. Documents that are just being written, and error
-// pages with the status 200, are gone by then as a rule.
+// unreadTimes is the number of consecutive polls with an unreadable subscription
+// document after which the error is permanent. Documents that were just being written,
+// and error pages with the status 200, are usually gone by then.
 const unreadTimes = 5
 
-// unreadable returns the error that a poll fails with if the subscription document
-// could not be read.
+// unreadable returns the error of a poll whose subscription document could not be read.
 func (p poller) unreadable(err error) error {
 	if !isUnreadable(err) {
 		return err
@@ -63,7 +62,7 @@ func (p poller) unreadable(err error) error {
 	return feed.Permanent(fmt.Errorf("the document could not be read %d times in a row, so its provider has to act: %w", p.s.unread, err))
 }
 
-// keepValidators records an answer without a document.
+// keepValidators records the validators of an answer without a document.
 func (p poller) keepValidators(d *document) {
 	if d.response.Status != http.StatusNotModified || p.cur.At != hashOf(d.url) && p.cur.URL != d.response.URL.String() {
 		return
@@ -78,13 +77,12 @@ func (p poller) keepValidators(d *document) {
 	}
 }
 
-// isUnchanged reports whether a document is the one that was published last.
+// isUnchanged reports whether a document was already published and nothing else is due.
 func (p poller) isUnchanged(d *document, now time.Time) bool {
 	return p.cur.Body == d.hash && !d.partial && p.cur.Doc == nil && !p.cur.Held.isDue(p.s.cfg.MaxDeleteRatio, now) && p.cur.At != "" && !p.isRecheckDue(now)
 }
 
-// followCurrent returns the current document where the feed's URL is that of an
-// archive.
+// followCurrent returns the current document if the feed's URL is that of an archive.
 func (p poller) followCurrent(ctx context.Context, d *document) (*document, error) {
 	if !d.meta.Archive || d.meta.Complete || d.partial {
 		return d, nil
@@ -98,8 +96,8 @@ func (p poller) followCurrent(ctx context.Context, d *document) (*document, erro
 		return d, nil
 	}
 	p.seen.addViolation(LinkToArchive, d.url, "the url is that of an archive; %s is read, to which it leads", url)
-	d.window, d.fold = nil, versions{} // which would be held besides the other's
-	next, err := p.s.readDocument(ctx, &p.cur, question{url: url, order: p.expectedOrder()})
+	d.buffer, d.versions = nil, versions{} // to free the memory for the other document
+	next, err := p.s.readDocument(ctx, &p.cur, request{url: url, order: p.expectedOrder()})
 	if err != nil {
 		return nil, err
 	}
@@ -112,9 +110,9 @@ func (p poller) followCurrent(ctx context.Context, d *document) (*document, erro
 	return next, nil
 }
 
-// checkFormat returns an error if a document is of another format than the feed is
-// known to be of. Its entries would have other IDs: all of them would be
-// published again, and those of a complete feed deleted under the old ones.
+// checkFormat returns an error if the format of a document is not that of the feed. Its
+// entries would have other IDs: all of them would be published again, and those of a
+// complete feed deleted under the old IDs.
 func (p poller) checkFormat(d *document) error {
 	is, want, was := d.meta.Format, p.s.cfg.Format, p.cur.Format
 	switch {
@@ -132,7 +130,7 @@ func (p poller) recordDialect(d *document) {
 	cur := &p.cur
 	if cur.Dialect == "" && !d.unsure {
 		p.s.log.Info("the feed is recognised", "url", d.url, "format", string(d.meta.Format), "dialect", string(d.dialect))
-		cur.Rewalk = p.s.holdsAny(cur)
+		cur.Rewalk = p.s.hadEntries(cur)
 	}
 	if d.unsure {
 		// Its links to older documents may be missing; the next document decides.
@@ -159,7 +157,7 @@ func (p poller) recordDialect(d *document) {
 	}
 }
 
-// subscriptionURL is the URL of the subscription document.
+// subscriptionURL returns the URL of the subscription document.
 func (s *decider) subscriptionURL(cur *cursor) string {
 	if cur.URL != "" && cur.From == hashOf(s.cfg.URL) {
 		return cur.URL
@@ -167,16 +165,15 @@ func (s *decider) subscriptionURL(cur *cursor) string {
 	return s.cfg.URL
 }
 
-// movedAfter and movedEvery say when a permanent redirect is believed: when it
-// was seen three times, over a day at least.
+// A permanent redirect is accepted after it was seen movedTimes times, at least
+// movedEvery apart, over at least movedAfter.
 const (
 	movedAfter = 24 * time.Hour
 	movedEvery = movedAfter / 2
 	movedTimes = 3
 )
 
-// recordRedirect records a permanent redirect of the subscription document, or
-// that there is none any more.
+// recordRedirect records a permanent redirect of the subscription document, or its end.
 func (p poller) recordRedirect(url string, resp *source.Response) {
 	s, cur := p.s, &p.cur
 	if !resp.Moved || shortURL(resp.URL.String()) == "" {
@@ -204,8 +201,8 @@ func (p poller) recordRedirect(url string, resp *source.Response) {
 	}
 }
 
-// pollFeed asks for the subscription document, and for the older ones that it leads
-// to. done reports that there is nothing to publish.
+// pollFeed reads the subscription document, and the older documents that it links to.
+// done reports that there is nothing to publish.
 func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err error) {
 	s := p.s
 	if s.job != nil {
@@ -220,7 +217,7 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 			return feed.Batch{}, false, nil
 		}
 	}
-	watched := p.cur.Dialect != "" && p.cur.Doc == nil && s.holdsAny(&p.cur)
+	watched := p.cur.Dialect != "" && p.cur.Doc == nil && s.hadEntries(&p.cur)
 	d, err := p.readSubscription(ctx, now)
 	if err != nil {
 		return feed.Batch{}, false, err
@@ -258,12 +255,11 @@ func (p poller) pollFeed(ctx context.Context) (batch feed.Batch, done bool, err 
 	return feed.Batch{}, false, walker(p).walkUntilStable(ctx)
 }
 
-// rereadStrictly reads a complete document once more, strictly, if something has vanished
-// from it: nothing is deleted on the word of a document that not every parser
-// reads.
+// rereadStrictly reads a complete document once more, strictly, if entries have
+// vanished from it. Nothing is deleted because of a document that some parsers refuse.
 func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, error) {
 	for try := 0; d.deletes && !d.strict && len(p.s.missingIDs(d)) > 0 && try < 3; try++ {
-		q := d.question
+		q := d.request
 		q.strict, q.etag, q.modified = true, "", ""
 		p.s.job = &job{sub: d} // the budget counts the documents of a job
 		again, err := p.s.readDocument(ctx, &p.cur, q)
@@ -283,8 +279,8 @@ func (p poller) rereadStrictly(ctx context.Context, d *document) (*document, err
 	return d, nil
 }
 
-// startReading handles the first poll if reading starts now. done reports that there is
-// nothing to publish.
+// startReading handles the first poll of a feed with "start: now". done reports that
+// there is nothing to publish.
 func (p poller) startReading(d *document) (done bool, err error) {
 	if p.cur.Start == "" {
 		return false, nil
@@ -303,21 +299,20 @@ func (p poller) startReading(d *document) (done bool, err error) {
 	p.cur.recordValidators(d)
 	p.cur.Body, p.cur.Full, p.cur.Walked = d.hash, d.now.Unix(), d.now.Unix()
 	p.cur.Hints = hintsOf(&d.meta)
-	p.cur.Looks = d.looks
+	p.cur.TitleHashes = d.titleHashes
 	return true, nil
 }
 
-// skipAll records the entries of a document, so that none of them is taken
-// for a new one later. It remembers those with the newest dates, and leaves out
-// everything that is older.
+// skipAll records the entries of a document, so that none of them counts as new later:
+// those with the newest dates by their hashes, and older ones by their date.
 func (cur *cursor) skipAll(d *document) error {
 	impossible := func(why string) error {
 		return feed.Permanent(fmt.Errorf("start: now is not possible for %s: %s; start from the beginning, or from a time", d.url, why))
 	}
-	if !d.window.whole || d.window.cut != nil {
+	if !d.buffer.whole || d.buffer.cut != nil {
 		return impossible("its document is larger than the window")
 	}
-	items := slices.Clone(d.window.items)
+	items := slices.Clone(d.buffer.items)
 	at := func(it *item) instant { return instantOf(it.Updated.Time) }
 	slices.SortStableFunc(items, func(a, b *item) int {
 		switch x, y := at(a), at(b); {
@@ -344,20 +339,21 @@ func (cur *cursor) skipAll(d *document) error {
 	return nil
 }
 
-// checkIdentities returns an error if most entries of a document are those of the one
-// that was published last, and have other IDs: all of them would be published again.
+// checkIdentities returns an error if most entries of a document have the title, link
+// and date of an entry of the last one, and another ID: all of them would be published
+// again.
 func (p poller) checkIdentities(d *document) error {
 	if p.s.cfg.Identity != "auto" || p.cur.Doc != nil {
 		return nil
 	}
-	before, now := p.cur.Looks.byLook(), d.looks.byLook()
+	before, now := p.cur.TitleHashes.byTitleHash(), d.titleHashes.byTitleHash()
 	changed := 0
-	for look, id := range now {
-		if was, ok := before[look]; ok && was != id {
+	for hash, id := range now {
+		if was, ok := before[hash]; ok && was != id {
 			changed++
 		}
 	}
-	if changed < fewLooks || 2*changed <= len(now) {
+	if changed < fewChangedIDs || 2*changed <= len(now) {
 		return nil
 	}
 	return feed.Permanent(fmt.Errorf("%w; ask the provider to take that back; otherwise set identity to guid, which publishes all of them again under their new ids; or, if the ids go on changing, to link or content, "+
@@ -366,6 +362,6 @@ func (p poller) checkIdentities(d *document) error {
 }
 
 const (
-	// fewLooks is how many entries have to have changed their ID at least.
-	fewLooks = 3
+	// fewChangedIDs is the least number of changed IDs that is an error.
+	fewChangedIDs = 3
 )

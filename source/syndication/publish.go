@@ -7,15 +7,15 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// mostQuiet is how many documents without anything to publish are read
-// in one turn. They move the cursor, so they are worth a commit now and then.
+// mostQuiet is the maximum number of documents without anything to publish that are
+// read in one turn. They move the cursor, which has to be committed from time to time.
 const mostQuiet = 50
 
 // publisher publishes the documents of the job.
 type publisher struct{ *turn }
 
-// publishNext publishes the next part of the job. done is false if the feed has to be
-// polled again before there is anything to say.
+// publishNext returns the next part of the job. done is false if the feed has to be
+// polled again first.
 func (p publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool, err error) {
 	s, j := p.s, p.s.job
 	for range mostQuiet {
@@ -26,7 +26,7 @@ func (p publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 		}
 		switch {
 		case j.at == nil && len(j.steps) > 0:
-			continue // the next one has turned out to be missing
+			continue // the document was missing
 		case j.at == nil:
 			s.job = nil
 			return feed.Batch{}, false, nil
@@ -43,8 +43,8 @@ func (p publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 		entities, more := p.publishPart(d)
 		s.newest = max(s.newest, d.newest)
 		switch {
-		case more && len(d.window.items) == 0 && d.window.cut != nil:
-			// What had no room is read now.
+		case more && len(d.buffer.items) == 0 && d.buffer.cut != nil:
+			// Read the entries that had no room.
 			if j.at = nil; len(j.steps) > 0 {
 				j.steps[len(j.steps)-1].doc = nil
 			}
@@ -62,19 +62,19 @@ func (p publisher) publishNext(ctx context.Context) (batch feed.Batch, done bool
 	return feed.Batch{More: true}, true, nil
 }
 
-// hasDueGap reports whether there is something to ask for at once.
+// hasDueGap reports whether a gap is due for another request.
 func (p publisher) hasDueGap(*document) bool {
 	_, due := p.cur.dueGap(time.Now())
 	return due
 }
 
-// nextDocument returns the document to publish next; nil if it has to be found
-// first.
+// nextDocument returns the document to publish next; nil if there is none, or if it was
+// missing.
 func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 	s, j := p.s, p.s.job
 	if len(j.steps) == 0 {
-		if j.healing != "" {
-			p.closeGap(j.healing)
+		if j.gapURL != "" {
+			p.closeGap(j.gapURL)
 			return nil, nil
 		}
 		return p.subscriptionDocument(ctx)
@@ -83,7 +83,7 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 	if st.doc != nil {
 		return st.doc, nil
 	}
-	q := question{url: st.url, archive: true, old: st.old, late: j.late, believe: j.believe, order: p.expectedOrder()}
+	q := request{url: st.url, archive: true, old: st.old, late: j.late, believe: j.believe, order: p.expectedOrder()}
 	if p.cur.Doc != nil && p.cur.Doc.URL == hashOf(q.url) {
 		q.from, q.order = p.cur.Doc, p.cur.Doc.Order
 	}
@@ -95,7 +95,8 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 		}
 	}
 	if err != nil || d.unmodified {
-		// Older documents are published; this one has disappeared meanwhile.
+		// Older documents are published already; this one has disappeared since the
+		// walk.
 		if err != nil && j.dialect != Paged {
 			p.recordGap(st.url, kind, err)
 		}
@@ -106,20 +107,20 @@ func (p publisher) nextDocument(ctx context.Context) (*document, error) {
 	p.dropReported(d)
 	p.recordTorn(d)
 	d.dialect, d.depth = j.dialectOf(d), len(j.steps)
-	d.forgetIDs()
+	d.dropIDs()
 	st.doc = d
 	return d, nil
 }
 
-// subscriptionDocument returns the subscription document, read again if it was not kept;
-// nil if it is another by now, and the feed has to be polled again.
+// subscriptionDocument returns the subscription document, which it reads again if it is
+// no longer in memory; nil if it has changed, so that the feed has to be polled again.
 func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) {
 	j := p.s.job
 	if d := j.sub; d != nil {
 		j.sub = nil
 		return d, nil
 	}
-	q := question{url: j.url, order: p.expectedOrder()}
+	q := request{url: j.url, order: p.expectedOrder()}
 	if p := p.cur.Doc; p != nil && p.URL == hashOf(q.url) {
 		q.from, q.order = p, p.Order
 	}
@@ -132,16 +133,16 @@ func (p publisher) subscriptionDocument(ctx context.Context) (*document, error) 
 	p.recordTorn(d)
 	// Its missing entries were checked strictly already, or there were none.
 	d.deletes, d.withheld = d.deletes && j.deletes, j.withheld
-	d.forgetIDs()
+	d.dropIDs()
 	return d, nil
 }
 
-// publishPart takes from a document the entities for which the next batch has room.
-// more reports that the document has more, or that it has to be read again for them.
+// publishPart returns the entities of a document for which the next batch has room.
+// more reports that the document has more, or has to be read again to get them.
 func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) {
 	s := p.s
 	d.dialect = s.job.dialectOf(d)
-	pos := position{URL: hashOf(d.url), Hash: d.hash, Order: d.order}
+	pos := progress{URL: hashOf(d.url), Hash: d.hash, Order: d.order}
 	if p := p.cur.Doc; p != nil && p.URL == pos.URL && p.Hash == pos.Hash {
 		pos = *p
 	} else if d.deletes {
@@ -149,7 +150,7 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 	}
 	size := 0
 	full := func() bool { return len(entities) >= s.cfg.BatchEntities || size >= s.cfg.BatchBytes }
-	w := d.window
+	w := d.buffer
 	for len(w.items) > 0 {
 		it := w.items[0]
 		op := s.publishDecision(&p.cur, d, it)
@@ -179,8 +180,8 @@ func (p publisher) publishPart(d *document) (entities []feed.Entity, more bool) 
 	return entities, more
 }
 
-// finishArchive takes the document that has been published out of the job. From
-// here on a walk ends at it: all older ones are published, or gaps.
+// finishArchive removes the published document from the job. From now on a walk ends at
+// it: all older ones are published, or gaps.
 func (p publisher) finishArchive() {
 	j := p.s.job
 	st := j.steps[len(j.steps)-1]
@@ -202,8 +203,8 @@ func (p publisher) finishArchive() {
 	j.at = nil
 }
 
-// finishSubscription records that the subscription document has been published, and all
-// that is older. It returns how long upstream asks not to be asked again.
+// finishSubscription records that the subscription document and all older ones are
+// published. It returns the time that upstream asks to wait before the next request.
 func (p publisher) finishSubscription(d *document) time.Duration {
 	cur, j := &p.cur, p.s.job
 	p.s.job = nil
@@ -212,18 +213,18 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 		cur.Awaited = nil // it is a gap, or nothing leads to it any more
 	}
 	cur.recordValidators(d)
-	cur.Looks = nil
+	cur.TitleHashes = nil
 	if p.s.cfg.Identity == "auto" {
-		cur.Looks = d.looks
+		cur.TitleHashes = d.titleHashes
 	}
 	if !d.partial {
 		cur.Body, cur.Full = d.hash, d.now.Unix()
 	}
 	if d.withheld {
-		cur.Body = "" // it may be mended with the same entries
+		cur.Body = "" // a corrected document may have the same entries
 	}
 	if !d.deletes && !d.withheld && !d.partial {
-		cur.Held = nil // it is not complete any more
+		cur.Held = nil // the feed is no longer complete
 	}
 	if this, n := d.meta.Link("this"); n > 0 && d.dialect == Snapshots {
 		cur.addArchive(withoutFragment(this.Href))
@@ -241,7 +242,7 @@ func (p publisher) finishSubscription(d *document) time.Duration {
 		cur.Walked = j.walked
 	}
 	if d.truncated {
-		// They may be those of the whole document.
+		// They may be the validators of the whole document.
 		cur.ETag, cur.Modified = "", ""
 	}
 	cur.Hints = hintsOf(&d.meta)

@@ -23,23 +23,23 @@ type documentReader struct {
 	client *source.Client
 	log    *slog.Logger
 	share  share
-	// ignored are the children of entries that do not count as changes.
+	// ignored are the children of entries that are not compared.
 	ignored []xml.Name
-	// notFeed counts how often in a row a URL has answered with something else.
+	// notFeed counts the consecutive answers of a URL that were no feed.
 	notFeed map[hashedKey]int
-	// brokenBy is the fault that was last logged of a document that was repaired.
+	// brokenBy is the last logged fault of a repaired document.
 	brokenBy string
 }
 
-// readDocument asks for a document. It asks again where the document turns out to be
-// another than it was read for.
-func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q question) (*document, error) {
+// readDocument requests and reads a document. It repeats the request if the document
+// has changed since its first part was published, or has another order than expected.
+func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q request) (*document, error) {
 	s.share.scarce = false
 	if q.from == nil {
 		s.share.want = 0
 	} else if s.share.want > 0 {
-		// The part before it had to wait.
-		if err := s.share.acquireBudget(ctx, s.job.heldBytes()); err != nil {
+		// The previous part had to wait.
+		if err := s.share.acquireBudget(ctx, s.job.bufferedBytes()); err != nil {
 			return nil, err
 		}
 	}
@@ -47,10 +47,10 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q questi
 	for try := 0; ; try++ {
 		d, err := s.readOnce(ctx, cur, q)
 		for errors.Is(err, errNoBudget) {
-			// Nothing stays open while it waits, and nothing is held of the document.
+			// While it waits, no connection is open and no entry is in memory.
 			s.share.want = max(s.share.want, least)
 			least = s.cfg.Bounds.Memory
-			if err := s.share.acquireBudget(ctx, s.job.heldBytes()); err != nil {
+			if err := s.share.acquireBudget(ctx, s.job.bufferedBytes()); err != nil {
 				return nil, err
 			}
 			d, err = s.readOnce(ctx, cur, q)
@@ -61,20 +61,20 @@ func (s *documentReader) readDocument(ctx context.Context, cur *cursor, q questi
 		switch {
 		case q.from != nil && d.hash != q.from.Hash:
 			q.from = nil
-		case d.window.cut != nil && d.order != q.order && try < 3:
+		case d.buffer.cut != nil && d.order != q.order && try < 3:
 			q.order = d.order
 		default:
-			if d.window.cut != nil {
+			if d.buffer.cut != nil {
 				d.order = q.order
 			}
-			d.window.arrange(d.order)
+			d.buffer.arrange(d.order)
 			return d, nil
 		}
 		q.etag, q.modified = "", ""
 	}
 }
 
-func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) (*document, error) {
+func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q request) (*document, error) {
 	resp, err := s.client.Do(ctx, source.Request{
 		Method: http.MethodGet, URL: q.url, IfNoneMatch: q.etag, IfModifiedSince: q.modified, Partial: true,
 	})
@@ -82,7 +82,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) 
 		return nil, err
 	}
 	defer resp.Body.Close()
-	d := &document{question: q, response: resp, now: time.Now()}
+	d := &document{request: q, response: resp, now: time.Now()}
 	switch resp.Status {
 	case http.StatusNotModified, http.StatusNoContent:
 		d.unmodified = true
@@ -117,7 +117,7 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) 
 		}
 		if errors.Is(err, feedxml.ErrNotFeed) {
 			if len(s.notFeed) == mostNotFeed {
-				clear(s.notFeed) // a feed may make up URLs for ever
+				clear(s.notFeed) // a feed may make up any number of URLs
 			}
 			s.notFeed[hashKey(q.url)]++
 			return nil, &errNotFeed{err, s.notFeed[hashKey(q.url)]}
@@ -148,8 +148,8 @@ func (s *documentReader) readOnce(ctx context.Context, cur *cursor, q question) 
 	return d, nil
 }
 
-// withCure adds to the error of a document that is not well-formed how it can be read
-// all the same, if it can.
+// withCure adds the cure to the error of a document that is not well-formed, if there
+// is one.
 func (s *documentReader) withCure(cur *cursor, d *document, err error) error {
 	if !isParse(err) || errors.Is(err, feedxml.ErrCharset) || d.strict {
 		return err
@@ -186,8 +186,8 @@ func (s *documentReader) mayBeBroken(cur *cursor, d *document) bool {
 	return true
 }
 
-// countingReader counts the bytes that are read of a document and belong to one entry.
-// The parser holds them all, and has a buffer for as many until the document ends.
+// countingReader counts the bytes of a document that belong to one entry. The parser
+// has all of them in memory, and keeps a buffer of that size until the document ends.
 type countingReader struct {
 	r io.Reader
 	// piece is the number of bytes since the last entry, and largest the greatest that
@@ -207,18 +207,20 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readEntries reads the entries of a document into its window. body is what r reads.
+// readEntries reads the entries of a document into its buffer. body is the reader below
+// r.
 func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cur *cursor, d *document) error {
-	d.window = newEntryBuffer(d.question.order, int(s.cfg.Bounds.Memory))
-	d.fold = versions{ids: map[hashedKey]version{}}
-	others := s.job.heldBytes()
+	d.buffer = newEntryBuffer(d.request.order, int(s.cfg.Bounds.Memory))
+	d.versions = versions{ids: map[hashedKey]version{}}
+	others := s.job.bufferedBytes()
 	covered := func() bool {
-		// Blanks and comments are not held, so more than the limit is no entry.
-		return s.share.tryCover(others + d.heldBytes() + min(body.largest, s.cfg.Limits.Entity))
+		// Blanks and comments are not kept, so bytes beyond the limit belong to no
+		// entry.
+		return s.share.tryCover(others + d.bufferedBytes() + min(body.largest, s.cfg.Limits.Entity))
 	}
 	if s.share.scarce {
-		d.window.covered = func() bool { return s.share.tryCover(others + d.heldBytes()) }
-		defer func() { d.window.covered = nil }() // the document may be kept
+		d.buffer.covered = func() bool { return s.share.tryCover(others + d.bufferedBytes()) }
+		defer func() { d.buffer.covered = nil }() // the document may stay in memory
 	} else {
 		body.covered = covered
 	}
@@ -245,7 +247,8 @@ func (s *documentReader) readEntries(r *feedxml.Reader, body *countingReader, cu
 	}
 }
 
-// takeEntry folds an entry with those before it and puts it into the entry buffer.
+// takeEntry compares an entry with earlier ones of the same ID and adds it to the
+// buffer.
 func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wanted func(*item) bool) {
 	if e.ID == "" || e.Deleted && e.Updated.Time.IsZero() {
 		return // reported by the reader
@@ -256,33 +259,34 @@ func (s *documentReader) takeEntry(cur *cursor, d *document, e feedxml.Entry, wa
 	if updated == 0 && instantOf(e.Updated.Time) != 0 {
 		d.seen.addViolation(FutureDate, d.url, "entry %s is of %s, which is not compared with other dates (trust_ahead)", feedxml.Excerpt(e.ID), e.Updated.Raw)
 	}
-	raw, held := s.held.Mark(e.ID)
+	raw, inTopic := s.topic.Mark(e.ID)
 	switch {
 	case e.Deleted:
-	case held || cur.sawEntry(e.ID, [16]byte(e.Hash[:16])):
+	case inTopic || cur.sawEntry(e.ID, [16]byte(e.Hash[:16])):
 		d.known++
 	default:
 		d.fresh++
 	}
 	d.newest = max(d.newest, updated)
-	d.looks.addEntry(&e)
-	counts, instead := d.fold.addEntry(e.ID, &e, updated)
+	d.titleHashes.addEntry(&e)
+	counts, instead := d.versions.addEntry(e.ID, &e, updated)
 	if instead >= 0 {
-		d.window.removeItem(instead)
+		d.buffer.removeItem(instead)
 	}
 	if !counts {
 		return
 	}
 	it := &item{Entry: e, hash: [16]byte(e.Hash[:16])}
 	m, known := parseFingerprint(raw)
-	d.fold.recordHeld(e.ID, held && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
-	if d.from != nil && rankOf(&it.Entry, d.question.order).compareOrder(d.from.Key) <= 0 {
+	d.versions.recordTopic(e.ID, inTopic && known, m.deleted == e.Deleted && (e.Deleted || m.hash == it.hash))
+	if d.from != nil && rankOf(&it.Entry, d.request.order).compareOrder(d.from.Key) <= 0 {
 		return
 	}
-	d.window.holdItem(it, wanted)
+	d.buffer.addItem(it, wanted)
 }
 
-// errNotFeed counts how often a URL has answered with something else in a row.
+// errNotFeed is the error of a URL that has answered with something other than a feed,
+// times times in a row.
 type errNotFeed struct {
 	err   error
 	times int
@@ -292,15 +296,15 @@ func (e *errNotFeed) Error() string { return e.err.Error() }
 
 func (e *errNotFeed) Unwrap() error { return e.err }
 
-// mostNotFeed is how many URLs are remembered that answer with something else.
+// mostNotFeed is the maximum number of URLs in notFeed.
 const mostNotFeed = 1000
 
-// isParse reports whether a document that came was not good enough.
+// isParse reports whether a document was received whole and is not well-formed.
 func isParse(err error) bool {
 	return errors.Is(err, feedxml.ErrMalformed) || errors.Is(err, feedxml.ErrTrailing) || errors.Is(err, feedxml.ErrCharset)
 }
 
-// isUnreadable reports whether an error is about the content of a document.
+// isUnreadable reports whether the content of a document caused the error.
 func isUnreadable(err error) bool {
 	for _, kind := range []error{feedxml.ErrNotFeed, feedxml.ErrTruncated, feedxml.ErrMalformed, feedxml.ErrTrailing, feedxml.ErrTooLarge, feedxml.ErrCharset} {
 		if errors.Is(err, kind) {

@@ -1,3 +1,12 @@
+// Package syndication polls Atom and RSS feeds.
+//
+// A [Source] detects how a feed keeps the entries for which its document has no room,
+// reads older documents back to the last published one, and compares every entry with
+// the version in the topic to decide whether to publish it. The topic is the truth; the
+// cursor saves requests. Package feedxml reads the documents.
+//
+// Elements that describe a document may follow its entries. Only at its end is it known
+// whether it has an older document.
 package syndication
 
 import (
@@ -17,36 +26,37 @@ import (
 // Source keeps between calls saves requests and decides nothing. It is for one
 // goroutine at a time.
 //
-// Three things decide what is published: the feed, the cursor, and the entries in the
-// topic ([Held]). The older documents of a feed are found by walking back from the
-// subscription document, and published from the oldest on. A document that has more to
-// publish than fits into memory is read more than once, each time for the next part.
+// Three things decide which entries are published: the feed, the cursor, and the
+// entries in the topic ([TopicMarks]). The older documents of a feed are found by
+// walking back from the subscription document, and published from the oldest on. A
+// document that has more to publish than fits into memory is read more than once, each
+// time for the next part.
 //
 // IDs are those of the feed, verbatim, except for control characters, which headers
 // cannot carry: those are written as a percent sign and two hexadecimal digits.
 type Source struct {
 	feedState
-	// expect is the cursor at which the job goes on.
+	// expect is the cursor at which the job continues.
 	expect  feed.Cursor
 	failure failure
 }
 
-// failure is how the last call failed. It counts as long as its job is the current one.
+// failure is the error of the last call. It applies as long as its job is the current
+// one.
 type failure struct {
 	job *job
 	// err is returned by the next call.
 	err error
-	// turn is the turn in which the job could not go on.
+	// turn is the turn in which the job stopped.
 	turn *turn
 }
 
-// New returns a Source for the feed that cfg names. held must have the entries of the
-// feed that the topic holds, and those that Next has returned before Next is called
-// again.
-func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source {
+// New returns a Source for the feed of cfg. Before Next is called again, topic must
+// have the entries of the feed in the topic and those that Next has returned.
+func New(cfg Config, client *source.Client, topic TopicMarks, log *slog.Logger) *Source {
 	cfg.BatchEntities, cfg.BatchBytes = cmp.Or(cfg.BatchEntities, 999), cmp.Or(cfg.BatchBytes, 1<<20)
 	s := &Source{feedState: feedState{documentReader: documentReader{
-		decider: decider{cfg: cfg, profile: cfg.profile(), held: held},
+		decider: decider{cfg: cfg, profile: cfg.profile(), topic: topic},
 		client:  client, log: log, notFeed: map[hashedKey]int{},
 		share: share{budget: cfg.Budget, free: min(int64(cfg.BatchBytes), unreserved)},
 	}}}
@@ -54,7 +64,7 @@ func New(cfg Config, client *source.Client, held Held, log *slog.Logger) *Source
 		s.ignored = append(s.ignored, childName(name))
 	}
 	if cfg.Identity == "link" || cfg.Identity == "content" {
-		// IDs that are not used may change with each reading.
+		// IDs that are not used may change with each request.
 		s.ignored = append(s.ignored, xml.Name{Space: "*", Local: "guid"}, xml.Name{Space: feedxml.AtomNamespace, Local: "id"})
 	}
 	return s
@@ -68,14 +78,14 @@ func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.B
 	return s.Next(ctx, after)
 }
 
-// Next reads on from after: a part of a document at most.
+// Next returns the next batch after a cursor: at most a part of one document.
 func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	returned := false
 	defer func() {
-		if !returned { // it has panicked: nothing that it was at is to be believed
+		if !returned { // it has panicked, so the job may be inconsistent
 			s.job, s.round = nil, nil
 		}
-		s.share.releaseUnneeded(s.job.heldBytes())
+		s.share.releaseUnneeded(s.job.bufferedBytes())
 	}()
 	batch, err := s.nextBatch(ctx, after)
 	returned = true
@@ -107,13 +117,13 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	}
 	batch, err := s.advance(ctx, r)
 	if err != nil && r.noted {
-		// Since when something is awaited has to outlive a restart.
+		// The start of the wait has to survive a restart, so commit the cursor first.
 		s.failure = failure{job: s.job, err: err}
 		batch, err = feed.Batch{More: true}, nil
 	}
 	if err != nil {
 		if s.job != nil && s.job.at == nil && !r.cur.isOverdue(time.Now()) {
-			s.failure = failure{job: s.job, turn: r} // go on from where it failed
+			s.failure = failure{job: s.job, turn: r} // continue there
 		} else {
 			s.job = nil
 		}
@@ -132,12 +142,13 @@ func (s *Source) nextBatch(ctx context.Context, after feed.Cursor) (feed.Batch, 
 	return batch, nil
 }
 
-// advance reads on from the cursor of the turn: a part of a document at most.
+// advance returns the next batch after the cursor of the turn: at most a part of one
+// document.
 func (s *Source) advance(ctx context.Context, r *turn) (feed.Batch, error) {
 	if s.profile.tail {
 		return tailer{r}.readOn(ctx)
 	}
-	// A document that changes each time could keep this busy for ever.
+	// The limit ends a call for a document that changes with each request.
 	for range 100 {
 		if s.job == nil || s.job.frontier != "" {
 			if batch, done, err := (poller{r}).pollFeed(ctx); done || err != nil {
@@ -151,14 +162,14 @@ func (s *Source) advance(ctx context.Context, r *turn) (feed.Batch, error) {
 	return feed.Batch{More: true}, nil
 }
 
-// Release returns all budget. Documents that are held are dropped, and are read again if
-// they are needed. It is called when Next will not be called for a while, and not during
-// Next.
+// Release returns all budget. It drops the documents in memory, which are read again if
+// they are needed. It is called when Next will not be called for a while, and not
+// during Next.
 func (s *Source) Release() {
 	switch j := s.job; {
 	case j == nil:
 	case j.at != nil:
-		// It is published in part. The cursor has the place where it goes on.
+		// A part of it is published. The cursor has the progress.
 		s.job, s.round = nil, nil
 	default:
 		j.sub = nil

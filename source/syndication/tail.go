@@ -15,9 +15,8 @@ import (
 // tailer reads a feed in mode tail.
 type tailer struct{ *turn }
 
-// readOn reads the next page of a feed whose pages only change by growing, and
-// follows the links to newer ones. The page at the end is asked for again and
-// again.
+// readOn reads the next page of a feed whose pages only change by growing, and follows
+// the links to newer ones. At the end it requests the last page at each poll.
 func (t tailer) readOn(ctx context.Context) (feed.Batch, error) {
 	batch, err := t.publishPage(ctx)
 	if err != nil || !batch.More {
@@ -33,7 +32,7 @@ func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	}
 	if s.job == nil {
 		now := time.Now()
-		q := question{url: cur.Tail, order: t.expectedOrder()}
+		q := request{url: cur.Tail, order: t.expectedOrder()}
 		if cur.Doc != nil && cur.Doc.URL == hashOf(q.url) {
 			q.from, q.order = cur.Doc, cur.Doc.Order
 		} else if cur.At == hashOf(q.url) && now.Sub(time.Unix(cur.Full, 0)) < s.cfg.FullEvery {
@@ -56,7 +55,7 @@ func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 	entities, more := publisher(t).publishPart(d)
 	s.newest = max(s.newest, d.newest)
 	if more {
-		if len(d.window.items) == 0 {
+		if len(d.buffer.items) == 0 {
 			s.job = nil
 		}
 		return feed.Batch{Entities: entities, More: true}, nil
@@ -87,18 +86,18 @@ func (t tailer) publishPage(ctx context.Context) (feed.Batch, error) {
 
 func pageJob(d *document) *job {
 	d.archive, d.deletes = true, false
-	d.forgetIDs()
+	d.dropIDs()
 	return &job{dialect: d.dialect, at: d}
 }
 
-// followNewer goes on to the next newer page, if it is there: a link may be written
-// before its page is. more reports that there is something to read at once.
+// followNewer continues with the next newer page, if it exists: a server may write a
+// link before its page. more reports that there is something to read at once.
 func (t tailer) followNewer(ctx context.Context, d *document, next string) (more bool, err error) {
 	s, cur := t.s, &t.cur
-	page, err := s.readDocument(ctx, cur, question{url: next, order: t.expectedOrder()})
+	page, err := s.readDocument(ctx, cur, request{url: next, order: t.expectedOrder()})
 	if isGone(err) {
-		// The page that has the link is the end for now, and is requested in full each
-		// time. At is empty and Body is not once the violation was reported.
+		// The page with the link is the end for now, and is requested in full each
+		// time. Once the violation was reported, At is empty and Body is not.
 		told := cur.At == "" && cur.Body == d.hash
 		cur.dropValidators()
 		cur.Body = d.hash
@@ -108,24 +107,24 @@ func (t tailer) followNewer(ctx context.Context, d *document, next string) (more
 		}
 		return false, nil
 	}
-	// Any other error is that of the next turn.
+	// Any other error is returned by the next turn.
 	cur.Tail = next
 	cur.dropValidators()
-	if err == nil && !page.unmodified && page.window.whole {
-		// A page that is not whole could lack wanted entries once this turn's entries
-		// are published, so it is read again then.
+	if err == nil && !page.unmodified && page.buffer.whole {
+		// A page that is not whole in memory could lack wanted entries once the entries
+		// of this turn are published, so it is read again then.
 		s.job = pageJob(page)
 	}
 	// A chain of pages without an end is read in parts.
 	return len(s.round) < s.cfg.Bounds.Documents, nil
 }
 
-// restartTail begins again where the page that is asked for is not there any more.
+// restartTail starts again from the beginning of the feed because the current page no
+// longer exists.
 func (t tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) {
 	s, cur := t.s, &t.cur
 	gone := cur.Tail
-	// Reading from the start again repeats nothing, because the topic's entries are
-	// known.
+	// No entry is published again, because those of the topic are known.
 	s.log.Warn("the page at the end of the feed is gone; reading from the start of the feed again", "url", gone, "error", err)
 	t.seen.addViolation(PageGone, gone, "the page at the end of the feed is gone: %v", err)
 	cur.Tail, cur.Doc = "", nil
@@ -136,7 +135,7 @@ func (t tailer) restartTail(ctx context.Context, err error) (feed.Batch, error) 
 	}
 	// A round restarts once at most: two pages may be missing alternately.
 	batch.More = batch.More && s.round == nil
-	s.round = map[hashedKey]bool{} // which lacks the page: a link to it is no circle
+	s.round = map[hashedKey]bool{} // without the page: a link to it is no circle
 	return batch, again
 }
 
@@ -145,8 +144,8 @@ func isGone(err error) bool {
 	return ok && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
-// findFirstPage finds the page to begin with: the oldest, or the newest if reading
-// starts now.
+// findFirstPage finds the first page to read: the oldest, or the newest with "start:
+// now".
 func (t tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 	s, cur := t.s, &t.cur
 	d, err := poller(t).readSubscription(ctx, time.Now())
@@ -187,7 +186,7 @@ func (t tailer) findFirstPage(ctx context.Context) (feed.Batch, error) {
 			return t.startAt(page)
 		}
 		visited[hashKey(older)] = true
-		if d, err = s.readDocument(ctx, cur, question{url: older, archive: true, order: t.expectedOrder()}); err != nil {
+		if d, err = s.readDocument(ctx, cur, request{url: older, archive: true, order: t.expectedOrder()}); err != nil {
 			return feed.Batch{}, err
 		}
 		if d.unmodified {

@@ -6,11 +6,13 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// feedState is kept by a Source between calls. It saves requests and decides nothing.
+// feedState is the state of a Source between calls. It only saves requests: without it,
+// the same entries are published.
 type feedState struct {
 	documentReader
 	newest instant
-	// unread counts how often in a row the subscription document could not be read.
+	// unread counts the consecutive polls whose subscription document could not be
+	// read.
 	unread int
 	// round has the pages that were read in mode tail since the last pause.
 	round map[hashedKey]bool
@@ -21,8 +23,8 @@ type turn struct {
 	s    *feedState
 	cur  cursor
 	seen violationSet
-	// asked reports that the subscription document was there, and noted that the
-	// cursor has news though the call fails.
+	// asked reports that the subscription document was received. noted reports that the
+	// cursor has changed although the call fails.
 	asked, noted bool
 }
 
@@ -33,8 +35,8 @@ func (t *turn) dropReported(d *document) {
 	}
 }
 
-// isRecheckDue reports whether archives that are published, or all pages, are to be
-// read again.
+// isRecheckDue reports whether the published archives, or all pages, have to be read
+// again.
 func (t *turn) isRecheckDue(now time.Time) bool {
 	every := t.s.cfg.RecheckArchives.Every
 	switch t.cur.Dialect {
@@ -50,7 +52,7 @@ func (t *turn) isRecheckDue(now time.Time) bool {
 	return t.cur.Walked != 0 && now.Sub(time.Unix(t.cur.Walked, 0)) >= every
 }
 
-// expectedOrder is the order that the entries of a document are expected in.
+// expectedOrder returns the order in which the entries of a document are expected.
 func (t *turn) expectedOrder() feedxml.Order {
 	switch {
 	case t.s.profile.order != feedxml.NoOrder:
@@ -61,7 +63,7 @@ func (t *turn) expectedOrder() feedxml.Order {
 	return feedxml.NewestFirst
 }
 
-// recordTorn records a page that may lack the link to the older one.
+// recordTorn reports a page that may lack the link to the older one.
 func (t *turn) recordTorn(d *document) {
 	j := t.s.job
 	if !d.unsure || j.dialect != Paged && t.cur.Dialect != Paged {

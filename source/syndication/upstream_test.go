@@ -26,8 +26,8 @@ import (
 )
 
 var (
-	_ bridge.Source    = (*syndication.Source)(nil)
-	_ syndication.Held = (*sink.IDs)(nil)
+	_ bridge.Source          = (*syndication.Source)(nil)
+	_ syndication.TopicMarks = (*sink.IDs)(nil)
 )
 
 // upstream is a network with one host, feed.example, and the documents that a

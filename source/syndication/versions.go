@@ -1,15 +1,106 @@
 package syndication
 
-import "github.com/feedbridge/feedbridge/source/syndication/feedxml"
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
 
-// versions reduces the entries of a document that have the same ID to one: of its
-// versions the one that was updated last, or the first in the document if the dates do
-// not decide; of its tombstones the last; and of an entry and its tombstone the later
-// one (RFC 6721, section 3: at the same time, it was deleted).
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
+)
+
+// instant is a time in nanoseconds since 1970; 0 if it is not known. Impossible years,
+// such as the 0001 of servers without data, count as not known.
+type instant int64
+
+func instantOf(t time.Time) instant {
+	switch {
+	case t.Year() < 1970:
+		return 0
+	case t.Year() > 2261: // the last whole year
+		return math.MaxInt64
+	}
+	return instant(t.UnixNano())
+}
+
+// compareKnown compares two instants. It returns 0 if one of them is not known.
+func compareKnown(a, b instant) int {
+	if a == 0 || b == 0 {
+		return 0
+	}
+	return cmp.Compare(a, b)
+}
+
+// fingerprint describes the version of an entry in a message: enough to compare it with
+// the next version. Its stored form is the mark of the message, which has a version
+// number.
+type fingerprint struct {
+	deleted bool
+	// updated is the time at which the entry was updated or deleted; 0 if it is not
+	// known, as for entries that vanished from a complete feed.
+	updated instant
+	// document is the update time of the entry's document.
+	document instant
+	hash     [16]byte
+	// page identifies the document.
+	page uint32
+}
+
+const fingerprintVersion = "1"
+
+func (f fingerprint) String() string {
+	state := "p"
+	if f.deleted {
+		state = "d"
+	}
+	number := func(t instant) string {
+		if t == 0 {
+			return ""
+		}
+		return strconv.FormatInt(int64(t), 10)
+	}
+	return strings.Join([]string{
+		fingerprintVersion, state, number(f.updated), number(f.document), hex.EncodeToString(f.hash[:]), fmt.Sprintf("%08x", f.page),
+	}, ";")
+}
+
+// parseFingerprint parses the result of [fingerprint.String].
+func parseFingerprint(s string) (fingerprint, bool) {
+	parts := strings.Split(s, ";")
+	if len(parts) != 6 || parts[0] != fingerprintVersion || parts[1] != "p" && parts[1] != "d" {
+		return fingerprint{}, false
+	}
+	m := fingerprint{deleted: parts[1] == "d"}
+	for i, at := range []*instant{&m.updated, &m.document} {
+		if parts[2+i] == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(parts[2+i], 10, 64)
+		if err != nil {
+			return fingerprint{}, false
+		}
+		*at = instant(n)
+	}
+	if n, err := hex.Decode(m.hash[:], []byte(parts[4][:min(len(parts[4]), 32)])); err != nil || n != len(m.hash) {
+		return fingerprint{}, false
+	}
+	page, err := strconv.ParseUint(parts[5], 16, 32)
+	m.page = uint32(page)
+	return m, err == nil
+}
+
+// versions selects one entry for each ID of a document: of several entries the one that
+// was updated last, or the first in the document if the dates do not decide; of several
+// tombstones the last; and of an entry and its tombstone the later one (RFC 6721,
+// section 3: at equal times the tombstone).
 type versions struct {
 	ids map[hashedKey]version
-	// repeated is the first ID of which there are several entries, and times how
-	// many were too many.
+	// repeated is the first ID that several entries have, and times the number of
+	// surplus entries.
 	repeated string
 	times    int
 }
@@ -17,18 +108,19 @@ type versions struct {
 // version is the state of an ID in a document.
 type version struct {
 	updated, when    instant
-	entry, tombstone int32 // their places; -1 for none
-	// held reports that the topic has the ID, and same that it has it as it counts
-	// here.
-	held, same bool
+	entry, tombstone int32 // their indexes; -1 for none
+	// inTopic reports that the topic has the ID, and same that it has this version of
+	// it.
+	inTopic, same bool
 }
 
 func (v *version) deleted() bool {
 	return v.tombstone >= 0 && (v.entry < 0 || v.updated == 0 || v.when >= v.updated)
 }
 
-// addEntry takes an entry, and reports whether it counts, and which place of the document
-// does not count any more; -1 for none. updated is 0 if it is not to be believed.
+// addEntry adds an entry and reports whether it is selected. instead is the index of
+// the entry that it replaces; -1 for none. updated is 0 if it is not known or not
+// trusted.
 func (v *versions) addEntry(id string, e *feedxml.Entry, updated instant) (counts bool, instead int) {
 	k := hashKey(id)
 	had, ok := v.ids[k]
@@ -71,12 +163,12 @@ func (v *versions) addEntry(id string, e *feedxml.Entry, updated instant) (count
 	return isDeleted == e.Deleted, instead
 }
 
-// recordHeld records whether the topic already holds an ID, and whether it holds this
-// version of it.
-func (v *versions) recordHeld(id string, held, same bool) {
+// recordTopic records whether the topic has an ID, and whether it has this version of
+// it.
+func (v *versions) recordTopic(id string, inTopic, same bool) {
 	k := hashKey(id)
 	had := v.ids[k]
-	had.held, had.same = held, same
+	had.inTopic, had.same = inTopic, same
 	v.ids[k] = had
 }
 
@@ -84,4 +176,16 @@ func (v *versions) recordHeld(id string, held, same bool) {
 func (v *versions) hasEntry(id string) bool {
 	had, ok := v.ids[hashKey(id)]
 	return ok && had.entry >= 0 && !had.deleted()
+}
+
+// hashedKey is a short hash of an ID or a URL.
+type hashedKey [16]byte
+
+func hashKey(s string) hashedKey {
+	sum := sha256.Sum256([]byte(s))
+	return hashedKey(sum[:16])
+}
+
+func (k hashedKey) pageNumber() uint32 {
+	return uint32(k[0])<<24 | uint32(k[1])<<16 | uint32(k[2])<<8 | uint32(k[3])
 }

@@ -6,11 +6,10 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// The kinds of violation that show while a feed is polled. None of them stops
-// the reading. Those of the first group mean that entries may be missing from
-// the topic, and those of the second that something was left out of it on
-// purpose. Each comes once for a change of the document that it is seen in, and
-// counts there how often.
+// The kinds of violation that a poll reports. None of them stops the reading. Those of
+// the first group mean that entries may be missing from the topic, those of the second
+// that entries were left out on purpose. A violation is reported once for each change
+// of its document, with the number of times that it occurs there.
 const (
 	ArchiveGone       = "archive_gone"       // 404, 410, or an error page three times in a row
 	ArchiveRefused    = "archive_refused"    // 401, 403, 451 and the like
@@ -23,8 +22,8 @@ const (
 	LossyShift        = "pages_shifted"
 	PageGone          = "page_gone" // of mode tail; the feed is read from its start again
 
-	DeletesHeld      = "deletes_held"     // until the same are missing some time later
-	DeletesWithheld  = "deletes_withheld" // the document does not bear a strict reading
+	DeletesHeld      = "deletes_held"     // until the same entries are missing some time later
+	DeletesWithheld  = "deletes_withheld" // the document is not well-formed
 	StaleDropped     = "stale_dropped"
 	UnknownTombstone = "unknown_tombstone"
 
@@ -41,8 +40,16 @@ const (
 	Partial          = "partial_document" // 226, although the request did not ask for it
 )
 
-// violationSet collects violations, one of a kind and page, with the number of
-// times that it was seen.
+// The kinds of violation that a document as a whole can show.
+const (
+	MixedDialects  = "mixed_dialects"
+	RepeatedLink   = "repeated_link"
+	CurrentNotSelf = "current_is_not_self"
+	NoHistory      = "history_not_reachable"
+)
+
+// violationSet collects violations: one of each kind and page, with the number of times
+// that it was reported.
 type violationSet struct {
 	list  []feed.Violation
 	times []int
@@ -76,7 +83,3 @@ func (s *violationSet) takeAll() []feed.Violation {
 	*s = violationSet{}
 	return list
 }
-
-// IdentitiesChanged is the kind of violation that holds a document back in which most
-// IDs have changed while the entries have not.
-const IdentitiesChanged = "identities_changed"

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// walker looks for the older documents of a feed and puts them into the job.
+// walker finds the older documents of a feed and adds them to the job.
 type walker struct{ *turn }
 
-// walkBack reads older documents until it comes to one that is published already, to the
-// oldest, to a missing one, or to a limit. It returns an error if a document cannot be
-// read at the moment; the next call continues there.
+// walkBack reads older documents until it reaches a published one, the oldest, a
+// missing one, or a limit. It returns an error if a document cannot be read at the
+// moment; the next call continues there.
 func (w walker) walkBack(ctx context.Context) error {
 	s, j := w.s, w.s.job
 	for j.frontier != "" {
@@ -25,7 +25,7 @@ func (w walker) walkBack(ctx context.Context) error {
 		case known && j.recheck > 0:
 			j.recheck--
 			old = true
-		case known, w.cur.gapIndex(url) >= 0 && url != j.healing:
+		case known, w.cur.gapIndex(url) >= 0 && url != j.gapURL:
 			j.frontier = ""
 			j.shared = true // or a gap, which was reported
 			return w.bridgeGap(ctx, !known)
@@ -44,7 +44,7 @@ func (w walker) walkBack(ctx context.Context) error {
 			j.frontier = ""
 			return nil
 		}
-		d, err := s.readDocument(ctx, &w.cur, question{url: url, archive: true, old: old, late: j.late, believe: j.believe, order: w.expectedOrder()})
+		d, err := s.readDocument(ctx, &w.cur, request{url: url, archive: true, old: old, late: j.late, believe: j.believe, order: w.expectedOrder()})
 		if err == nil && d.unmodified {
 			err = fmt.Errorf("%s: the server answers without a document", url)
 		}
@@ -92,8 +92,9 @@ func (w walker) setFrontier(d *document) {
 	w.recordTorn(d)
 }
 
-// reportOverrun reports entries that may have come and gone between two polls: nothing
-// that the feed has now, as far back as it could be read, was there at the last one.
+// reportOverrun reports that entries may have come and gone between two polls: none of
+// the entries that the feed has now, as far back as it could be read, was there at the
+// last poll.
 func (w walker) reportOverrun() {
 	j := w.s.job
 	if j == nil || !j.watched || j.frontier != "" || j.shared || j.fresh == 0 {
@@ -103,10 +104,10 @@ func (w walker) reportOverrun() {
 	w.seen.addViolation(PossibleOverrun, j.url, "none of the %d entries was there at the last poll, and no link leads to what was: some may have come and gone; poll more often", j.fresh)
 }
 
-// pushStep adds a document to those to publish, and drops the contents of documents
-// that are published last if there are too many in memory. It also drops documents of
-// which only the entries that the topic lacks are held, because the topic will have
-// changed when it is their turn.
+// pushStep adds a document to those to publish. If there are too many in memory, it
+// drops the entries of those that are published last. It also drops those with only the
+// entries that the topic lacked, because the topic will have changed when they are
+// published.
 func (w walker) pushStep(d *document, old bool) {
 	j := w.s.job
 	st := &step{url: d.url, key: d.url, doc: d, old: old}
@@ -121,25 +122,25 @@ func (w walker) pushStep(d *document, old bool) {
 	if !j.late {
 		j.recordVersions(d)
 	}
-	d.forgetIDs()
+	d.dropIDs()
 	size := 0
 	for i, st := range slices.Backward(j.steps) {
 		if st.doc == nil {
 			continue
 		}
 		size += st.doc.memorySize()
-		if i < len(j.steps)-1 && (size > int(w.s.cfg.Bounds.Memory) || !st.doc.window.whole) {
+		if i < len(j.steps)-1 && (size > int(w.s.cfg.Bounds.Memory) || !st.doc.buffer.whole) {
 			st.doc = nil
 		}
 	}
-	if j.sub != nil && (size+j.sub.memorySize() > int(w.s.cfg.Bounds.Memory) || !j.sub.window.whole) {
+	if j.sub != nil && (size+j.sub.memorySize() > int(w.s.cfg.Bounds.Memory) || !j.sub.buffer.whole) {
 		j.sub = nil
 	}
-	w.s.share.releaseUnneeded(j.heldBytes())
+	w.s.share.releaseUnneeded(j.bufferedBytes())
 }
 
-// bridgeGap looks for archives behind a gap from the other side: the newest that is
-// published may by now have a link to a newer one.
+// bridgeGap looks for the archives behind a gap from the older side: the newest
+// published archive may now have a link to a newer one.
 func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 	s, j := w.s, w.s.job
 	rel := s.profile.newer
@@ -149,7 +150,7 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 	if !gap || j.late || w.cur.Newest == "" || j.dialect != Archived {
 		return nil
 	}
-	d, err := s.readDocument(ctx, &w.cur, question{url: w.cur.Newest, archive: true, old: true, believe: j.believe, order: w.expectedOrder()})
+	d, err := s.readDocument(ctx, &w.cur, request{url: w.cur.Newest, archive: true, old: true, believe: j.believe, order: w.expectedOrder()})
 	j.found = nil
 	defer func() { j.found = nil }()
 	seen := map[hashedKey]bool{}
@@ -165,7 +166,7 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 			break
 		}
 		seen[hashKey(url)] = true
-		d, err = s.readDocument(ctx, &w.cur, question{url: url, archive: true, believe: j.believe, order: w.expectedOrder()})
+		d, err = s.readDocument(ctx, &w.cur, request{url: url, archive: true, believe: j.believe, order: w.expectedOrder()})
 		if err == nil && !d.unmodified {
 			j.found = append(j.found, d)
 			size += d.memorySize()
@@ -186,14 +187,14 @@ func (w walker) bridgeGap(ctx context.Context, gap bool) error {
 	return nil
 }
 
-// checkShift asks once more for the first page of a paged feed after its other pages
-// were read. If it has changed, entries may have moved from page to page.
+// checkShift requests the first page of a paged feed again after its other pages were
+// read. If it has changed, entries may have moved from page to page.
 func (w walker) checkShift(ctx context.Context) (changed bool, err error) {
 	j := w.s.job
 	if j.sub == nil || j.dialect != Paged || len(j.steps) == 0 || w.s.profile.steady {
 		return false, nil
 	}
-	q := j.sub.question
+	q := j.sub.request
 	q.etag, q.modified = j.sub.response.Header.Get("ETag"), j.sub.response.Header.Get("Last-Modified")
 	q.from = nil
 	d, err := w.s.readDocument(ctx, &w.cur, q)
@@ -209,7 +210,7 @@ func (w walker) checkShift(ctx context.Context) (changed bool, err error) {
 	return true, nil
 }
 
-// startJob starts to work on the subscription document.
+// startJob creates the job for a subscription document.
 func (w walker) startJob(d *document) {
 	s := w.s
 	j := &job{
@@ -238,10 +239,10 @@ func (w walker) startJob(d *document) {
 	if j.frontier != "" {
 		j.recordVersions(d)
 	}
-	d.forgetIDs()
+	d.dropIDs()
 }
 
-// walkUntilStable walks, and again if a paged feed has changed meanwhile.
+// walkUntilStable walks back, and once more if a paged feed has changed meanwhile.
 func (w walker) walkUntilStable(ctx context.Context) error {
 	for {
 		if err := w.walkBack(ctx); err != nil {
@@ -256,10 +257,10 @@ func (w walker) walkUntilStable(ctx context.Context) error {
 	}
 }
 
-// retryGap requests a missing archive again. The entries behind it are published late.
+// retryGap requests a missing archive again. Its entries are published late.
 func (w walker) retryGap(ctx context.Context, g gap) error {
 	s := w.s
-	s.job = &job{late: true, healing: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: w.cur.Dialect}
+	s.job = &job{late: true, gapURL: g.URL, frontier: g.URL, visited: map[hashedKey]bool{}, dialect: w.cur.Dialect}
 	err := w.walkBack(ctx)
 	if err != nil || len(s.job.steps) == 0 {
 		s.job = nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // NewEntity returns the entity of a part. The URL of the page and the index of the part on
@@ -22,7 +23,7 @@ func NewEntity(p Part, page string, index int) (feed.Entity, []feed.Violation, e
 // Entity is [NewEntity] for a part whose fields are f.
 func (f *Fields) Entity(p Part, page string, index int) (feed.Entity, []feed.Violation, error) {
 	refuse := func(kind, what, value string) (feed.Entity, []feed.Violation, error) {
-		return feed.Entity{}, nil, newBreach(kind, page, "entity %d, at byte %d of the page, %s%s", index, p.Offset, what, excerptOf(value))
+		return feed.Entity{}, nil, newBreach(kind, page, "entity %d, at byte %d of the page, %s%s", index, p.Offset, what, safetext.Excerpt(value))
 	}
 	if f.ContentType == "" {
 		return refuse(MissingEntityType, "has no Content-Type", "")
@@ -47,13 +48,13 @@ func (f *Fields) Entity(p Part, page string, index int) (feed.Entity, []feed.Vio
 
 	var violations []feed.Violation
 	if weekdayWrong {
-		violations = append(violations, violation(WrongWeekday, page, "entity %q has a Last-Modified with the wrong weekday: %s", excerptOf(f.ID), excerptOf(f.Modified)))
+		violations = append(violations, violation(WrongWeekday, page, "entity %q has a Last-Modified with the wrong weekday: %s", safetext.Excerpt(f.ID), safetext.Excerpt(f.Modified)))
 	}
 	if f.wrongLength != nil {
-		violations = append(violations, violation(LengthMismatch, page, "entity %q has %d bytes and a Content-Length of %q", excerptOf(f.ID), len(p.Body), excerptOf(f.wrongLength.Value)))
+		violations = append(violations, violation(LengthMismatch, page, "entity %q has %d bytes and a Content-Length of %q", safetext.Excerpt(f.ID), len(p.Body), safetext.Excerpt(f.wrongLength.Value)))
 	}
 	if f.encoding != nil {
-		violations = append(violations, violation(TransferEncoding, page, "entity %q has the Content-Transfer-Encoding %s; its body is passed on undecoded", excerptOf(f.ID), f.encoding.Value))
+		violations = append(violations, violation(TransferEncoding, page, "entity %q has the Content-Transfer-Encoding %s; its body is passed on undecoded", safetext.Excerpt(f.ID), f.encoding.Value))
 	}
 	return feed.Entity{ID: f.ID, Op: op, Modified: modified, Header: p.Header, Body: p.Body, Page: page}, violations, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // Header has the fields of a page's response that describe the page.
@@ -41,7 +42,7 @@ func ParseHeader(h http.Header, base *url.URL, wantBody bool) (Header, []feed.Vi
 			if strings.Contains(strings.ToLower(value), "xml") {
 				hint = "; if the feed is Atom or RSS by now, set its format to auto, and start it over with 'feedbridge checkpoint reset'"
 			}
-			return Header{}, nil, newBreach(BadContentType, page, "the answer is %q and not a page of a feed%s", excerptOf(value), hint)
+			return Header{}, nil, newBreach(BadContentType, page, "the answer is %q and not a page of a feed%s", safetext.Excerpt(value), hint)
 		}
 		return Header{}, nil, newBreach(MissingSelf, page, "the page has no Link with rel=self")
 	}
@@ -53,10 +54,10 @@ func ParseHeader(h http.Header, base *url.URL, wantBody bool) (Header, []feed.Vi
 	}
 	modified, ok, weekdayWrong := parseDate(value)
 	if !ok {
-		return Header{}, nil, newBreach(BadModified, page, "the page's Last-Modified %q is not an HTTP date", excerptOf(value))
+		return Header{}, nil, newBreach(BadModified, page, "the page's Last-Modified %q is not an HTTP date", safetext.Excerpt(value))
 	}
 	if weekdayWrong {
-		violations = append(violations, violation(WrongWeekday, page, "the page's Last-Modified %q has the wrong weekday", excerptOf(value)))
+		violations = append(violations, violation(WrongWeekday, page, "the page's Last-Modified %q has the wrong weekday", safetext.Excerpt(value)))
 	}
 	header.Modified = modified
 

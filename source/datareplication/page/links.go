@@ -11,6 +11,7 @@ import (
 	"github.com/tomnomnom/linkheader"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // Links are the links of a page: absolute http or https URLs without user info and without
@@ -267,5 +268,5 @@ var userInfo = regexp.MustCompile(`//[^/?#<>\s]*@`)
 
 // evidence is an excerpt of a link value, without the user info of its URLs.
 func evidence(value string) string {
-	return excerptOf(userInfo.ReplaceAllString(value, "//"))
+	return safetext.Excerpt(userInfo.ReplaceAllString(value, "//"))
 }

@@ -16,26 +16,26 @@ func ParseBoundary(contentType, page string) (string, error) {
 	}
 	_, params, _ := strings.Cut(contentType, ";")
 	if !isMultipart(contentType) {
-		return "", newBreach(BadContentType, page, "the page's Content-Type is %q, which is not multipart", excerptOf(contentType))
+		return "", newBreach(BadContentType, page, "the page's Content-Type is %q, which is not multipart", safetext.Excerpt(contentType))
 	}
 	for params != "" {
 		name, value, rest, ok := cutParam(params)
 		if !ok {
-			return "", newBreach(BadContentType, page, "the page's Content-Type %q cannot be read", excerptOf(contentType))
+			return "", newBreach(BadContentType, page, "the page's Content-Type %q cannot be read", safetext.Excerpt(contentType))
 		}
 		if !strings.EqualFold(name, "boundary") {
 			params = rest
 			continue
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return "", newBreach(BadContentType, page, "the boundary %q in the page's Content-Type has control characters", excerptOf(value))
+			return "", newBreach(BadContentType, page, "the boundary %q in the page's Content-Type has control characters", safetext.Excerpt(value))
 		}
 		if value == "" {
 			break
 		}
 		return value, nil
 	}
-	return "", newBreach(MissingBoundary, page, "the page's Content-Type %q has no boundary", excerptOf(contentType))
+	return "", newBreach(MissingBoundary, page, "the page's Content-Type %q has no boundary", safetext.Excerpt(contentType))
 }
 
 func isMultipart(contentType string) bool {
@@ -108,9 +108,3 @@ var isTokenByte = func() (is [256]bool) {
 	}
 	return is
 }()
-
-// excerptOf returns s, shortened for an error or a log line, without secrets of URLs.
-func excerptOf(s string) string {
-	var redact *safetext.Redactor
-	return redact.Excerpt(s, 160)
-}

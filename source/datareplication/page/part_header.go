@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // fieldsAtOnce is the number of fields that are allocated at once.
@@ -44,7 +45,7 @@ func (r *Reader) parseHeader(block []byte, extent headerExtent) (feed.Header, er
 		n := r.nameLength(field, len(header))
 		value := trimBlanks(field[n:])
 		if n == 0 || value == "" || value[0] != ':' {
-			return nil, r.breachAt(BadPartHeader, start, "a header line is not a name, a colon and a value: %q", excerptOf(field))
+			return nil, r.breachAt(BadPartHeader, start, "a header line is not a name, a colon and a value: %q", safetext.Excerpt(field))
 		}
 		header = append(header, feed.Field{Name: field[:n], Value: trimBlanks(value[1:])})
 		start = end

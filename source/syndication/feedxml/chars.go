@@ -19,7 +19,7 @@ func init() {
 }
 
 // legalPrefix returns the length of the longest prefix of b that consists of whole
-// UTF-8 characters which XML allows. If bad, the next character is not allowed;
+// UTF-8 characters which XML allows. If bad is set, the next character is not allowed;
 // otherwise the rest is empty or the beginning of a character. replaced is set if b
 // comes from a decoder that writes U+FFFD for unknown bytes: that character is bad
 // then.
@@ -64,7 +64,7 @@ func unusualBytes(b []byte) uint64 {
 	return (w | (w-blank)&^w) & high
 }
 
-// isChar reports whether XML 1.0 has the character.
+// isChar reports whether XML 1.0 allows the character.
 func isChar(c rune) bool {
 	return c == '\t' || c == '\n' || c == '\r' || c >= 0x20 && c <= 0xd7ff || c >= 0xe000 && c <= 0xfffd || c >= 0x10000 && c <= 0x10ffff
 }

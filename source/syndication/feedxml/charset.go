@@ -15,11 +15,12 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// declarationBytes is how far the encoding is looked for in a document.
+// declarationBytes is the length of the part of a document in which the encoding is
+// declared.
 const declarationBytes = 1024
 
-// declared matches the encoding of an XML declaration, and declaredLate that of one
-// that something is before.
+// declared matches the encoding of an XML declaration at the beginning, and
+// declaredLate that of one that other text precedes.
 var (
 	declared     = regexp.MustCompile(`^\s*` + declaredLate.String())
 	declaredLate = regexp.MustCompile(`<\?xml\s[^>]*?\bencoding\s*=\s*["']\s*([A-Za-z0-9._:-]+)\s*["']`)
@@ -30,12 +31,12 @@ var errNoSuchCharset = errors.New("this encoding is not known")
 // decodedDocument is a document in UTF-8, without a byte order mark.
 type decodedDocument struct {
 	r io.Reader
-	// charset is the name of the encoding that it had. mismatch is not empty if
-	// that is not the one which the document declares, and fault if it is none
-	// that is known.
+	// charset is the name of its original encoding. mismatch describes the conflict if
+	// the document declares another, and fault is not empty if the declared one is not
+	// known.
 	charset, mismatch, fault string
-	// mixed reports that bytes which are not UTF-8 are windows-1252: it was declared
-	// to be ASCII.
+	// mixed reports that bytes which are not UTF-8 are windows-1252, because the
+	// document was declared to be ASCII.
 	mixed bool
 }
 
@@ -44,10 +45,10 @@ type decodedDocument struct {
 // lenient, an unknown encoding is read as UTF-8.
 //
 // A document is never read in an encoding that its bytes contradict: with "<?xml" in
-// single bytes it is not UTF-16, whatever the labels are.
+// single bytes it is not UTF-16, even if it is labelled as that.
 func decodeDocument(r io.Reader, contentType string, lenient bool) (d decodedDocument, err error) {
 	b := bufio.NewReaderSize(r, declarationBytes)
-	// An error comes again when the document is read.
+	// An error is returned again when the document is read.
 	head, _ := b.Peek(declarationBytes)
 	label, mark := seenCharset(head)
 	head = head[mark:]
@@ -111,8 +112,8 @@ func isASCII(label string) bool {
 	return false
 }
 
-// knownLabel returns the label of an encoding in the form that is looked up: what
-// some servers write is mended, and one that means nothing is "".
+// knownLabel returns the label of an encoding in the form that lookupCharset knows: it
+// corrects usual mistakes, and returns "" for labels such as "none".
 func knownLabel(label string) string {
 	label = strings.Trim(strings.TrimSpace(label), `'"`)
 	switch strings.ToLower(label) {
@@ -125,7 +126,7 @@ func knownLabel(label string) string {
 }
 
 // seenCharset detects an encoding by a byte order mark of mark bytes, or by the zeros
-// around the first character. It returns "" if there is neither.
+// around the first character. It returns "" if the document has neither.
 func seenCharset(head []byte) (charset string, mark int) {
 	for _, known := range []struct {
 		begins, charset string
@@ -166,7 +167,7 @@ func sentCharset(contentType string) string {
 	if contentType == "" {
 		return ""
 	}
-	// Even where a parameter cannot be read, there may be others.
+	// An unreadable parameter does not hide the others.
 	_, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		return ""

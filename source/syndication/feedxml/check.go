@@ -8,9 +8,9 @@ import (
 )
 
 // checkPiece has encoding/xml read the first n unread bytes, which are in the given
-// scope, and looks for what that overlooks: attributes that repeat, and prefixes
-// that are not declared. That tags match, and that there is one root, is known
-// already.
+// scope, and checks two rules that encoding/xml does not: attributes do not repeat, and
+// prefixes are declared. The tokenizer has already checked that tags match and that
+// there is one root.
 func (r *tokenizer) checkPiece(n int, outer *scope) error {
 	if !r.opts.Check {
 		return nil
@@ -59,7 +59,7 @@ func (r *tokenizer) checkDoctype(n int) error {
 	return nil
 }
 
-// checker keeps the namespaces that are in scope.
+// checker tracks the namespaces in scope.
 type checker struct {
 	uris     map[string][]string // by prefix, inner ones last
 	declared [][]string          // prefixes, by element

@@ -6,28 +6,19 @@ import (
 )
 
 // readNext reads the next child, text or end tag in the innermost container. found
-// reports that it was an entry.
+// reports that it was a child that is an entry.
 func (r *Reader) readNext() (e Entry, found bool, err error) {
 	if err := r.skipText(); err != nil {
-		return Entry{}, false, r.repairOr(err)
+		return Entry{}, false, r.repairBetween(err)
 	}
 	if isNameStart[r.in.unreadBytes()[1]] {
 		return r.readAndRepairChild()
 	}
-	return Entry{}, false, r.repairOr(r.readBetween())
+	return Entry{}, false, r.repairBetween(r.readBetween())
 }
 
-// repairOr skips what could not be read between the children of a container, if
-// the reader is lenient, and else returns the error.
-func (r *Reader) repairOr(err error) error {
-	if err == nil || !r.mayRepair(err) {
-		return err
-	}
-	r.scan.undefined = ""
-	return r.repairBetween(err)
-}
-
-// readBetween reads an end tag, or markup that is no tag, in the innermost container.
+// readBetween reads the end tag of the innermost container, or markup in it that is no
+// tag.
 func (r *Reader) readBetween() error {
 	limit := r.opts.Limits.Head
 	in := &r.open[len(r.open)-1]
@@ -52,7 +43,7 @@ func (r *Reader) readBetween() error {
 	return nil
 }
 
-// mostTries is how often a child is repaired.
+// mostTries is the maximum number of attempts to repair and read a child.
 const mostTries = 3
 
 // readAndRepairChild reads a child of the innermost container. If the reader is lenient, a
@@ -80,12 +71,13 @@ func (r *Reader) readAndRepairChild() (e Entry, found bool, err error) {
 	return e, found, err
 }
 
-// childState is how far a child was read: whether its start tag was, and whether
-// it is an entry.
+// childState is the progress of reading a child: its start tag was read, and it is an
+// entry.
 type childState struct{ tagRead, isEntry bool }
 
 // readChild reads a child of the innermost container. After an error, nothing is
-// skipped. It asks to be called again where entities have been expanded.
+// skipped. It sets again if it has expanded entities, so that the child has to be read
+// again.
 func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err error) {
 	var t tag
 	limits := r.opts.Limits
@@ -105,7 +97,7 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 	outer := &r.open[len(r.open)-1]
 	b := r.in.unreadBytes()
 	scope := r.innerScope(&outer.scope, b, t)
-	in, local, declared := scope.resolveName(b[1:t.nameEnd])
+	in, local, _ := scope.resolveName(b[1:t.nameEnd])
 	switch {
 	case r.isContainer(len(r.open), in.space, local):
 		r.named = true
@@ -128,25 +120,32 @@ func (r *Reader) readChild(c *childState, again *bool) (e Entry, found bool, err
 		e, err = r.finishEntry(outer, &scope, deleted)
 		return e, err == nil, err
 	}
-	if err := r.readElement(t, limits.Head-r.head, len(r.open)); err != nil {
-		return Entry{}, false, err
+	*again, err = r.readMetaElement(t, outer, &scope)
+	return Entry{}, false, err
+}
+
+// readMetaElement reads an element that is neither an entry nor a container. It reports
+// whether entities in it have been expanded, so that it has to be read again.
+func (r *Reader) readMetaElement(t tag, outer *container, s *scope) (again bool, err error) {
+	if err := r.readElement(t, r.opts.Limits.Head-r.head, len(r.open)); err != nil {
+		return false, err
 	}
-	if *again, err = r.expandHere(r.element.end); *again || err != nil {
-		return Entry{}, false, err
+	if again, err = r.expandHere(r.element.end); again || err != nil {
+		return again, err
 	}
 	r.head += r.element.end
 	if err := r.checkPiece(r.element.end, &outer.scope); err != nil {
-		return Entry{}, false, err
+		return false, err
 	}
-	b = r.in.unreadBytes()
-	_, local = cutPrefix(b[1:t.nameEnd])
-	r.about.readElement(b, &r.element, len(r.open), &scope, in.space, local, declared)
+	b := r.in.unreadBytes()
+	in, local, declared := s.resolveName(b[1:t.nameEnd])
+	r.about.readElement(b, &r.element, len(r.open), s, in.space, local, declared)
 	r.about.addUndefined(&r.scan, r.in.offset)
 	r.in.discardBytes(r.element.end)
-	return Entry{}, false, nil
+	return false, nil
 }
 
-// finishEntry returns the entry that the element which was read last is.
+// finishEntry returns the entry of the element that was read last.
 func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, error) {
 	end := r.element.end
 	if err := r.checkPiece(end, &outer.scope); err != nil {
@@ -161,9 +160,9 @@ func (r *Reader) finishEntry(outer *container, s *scope, deleted bool) (Entry, e
 	return e, nil
 }
 
-// expandHere expands the declared entities in the n unread bytes that were read as an
-// element or as a tag. It reports whether there were any; then these bytes have to be
-// read again. It fails if an entity would change the structure of the element.
+// expandHere expands the declared entities in the first n unread bytes, which are an
+// element or a tag. It reports whether there were any; then these bytes have to be read
+// again. It returns an error if an entity would change the structure of the element.
 func (r *Reader) expandHere(n int) (again bool, err error) {
 	if r.scan.undefined == "" || len(r.entities.declared) == 0 {
 		return false, nil
@@ -184,7 +183,8 @@ func (r *Reader) expandHere(n int) (again bool, err error) {
 	return true, nil
 }
 
-// enterContainer goes into the element whose tag the unread bytes start with.
+// enterContainer makes the element at whose start tag the unread bytes begin the
+// innermost container.
 func (r *Reader) enterContainer(t tag, s scope) error {
 	if err := r.checkPiece(t.end, &s); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 
 // Date is a date of a document.
 type Date struct {
-	// Time is in UTC; zero if there is no date or it cannot be read. Nothing is
-	// ever made up in its place.
+	// Time is in UTC; zero if there is no date or it cannot be read. It is never
+	// guessed.
 	Time time.Time
 	// Raw is the date as written, and From the local name of the element that
 	// it was written in.
@@ -33,13 +33,13 @@ func parseNumber(s string) int {
 	return n
 }
 
-// keepBetter keeps a date if it is better than the one that was found before.
+// keepBetter replaces a date by one from an element of higher rank.
 func (l *violationLog) keepBetter(at *Date, had *int, rank int, from string, content []byte) {
 	if rank <= *had {
 		return
 	}
 	d := l.parseDate(dateName(from), plainText(content))
-	// One that cannot be read is kept until there is another.
+	// An unreadable date is kept until there is another.
 	if !d.Time.IsZero() || at.Raw == "" {
 		*at = d
 		if !d.Time.IsZero() {
@@ -94,4 +94,52 @@ func publishRank(in space, local string, isOwn bool) int {
 		return 1
 	}
 	return 0
+}
+
+// Order is the order of the entries of a document by their dates. Atom gives the order
+// of entries no meaning, and publishers use both.
+type Order string
+
+// The orders. Dates that are all equal, missing or unreadable have none.
+const (
+	NoOrder     Order = ""
+	NewestFirst Order = "newest_first"
+	OldestFirst Order = "oldest_first"
+	Mixed       Order = "mixed"
+)
+
+// dateOrder determines the order of entries from their dates.
+type dateOrder struct{ updated, published dateRun }
+
+func (o *dateOrder) addDates(updated, published Date) {
+	o.updated.addDate(updated.Time)
+	o.published.addDate(published.Time)
+}
+
+type dateRun struct {
+	last     time.Time
+	up, down bool
+}
+
+func (d *dateRun) addDate(t time.Time) {
+	if t.IsZero() {
+		return
+	}
+	if !d.last.IsZero() {
+		d.up = d.up || t.After(d.last)
+		d.down = d.down || t.Before(d.last)
+	}
+	d.last = t
+}
+
+func (d *dateRun) dateOrder() Order {
+	switch {
+	case d.up && d.down:
+		return Mixed
+	case d.up:
+		return OldestFirst
+	case d.down:
+		return NewestFirst
+	}
+	return NoOrder
 }

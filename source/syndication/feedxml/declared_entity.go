@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// mostEntities is how many entities of a document type declaration are known,
-	// and longestEntity how many bytes the value of one may have.
+	// mostEntities is the maximum number of entities of a document type declaration,
+	// and longestEntity the maximum length of a value, in bytes.
 	mostEntities  = 100
 	longestEntity = 4 << 10
-	// mostExpanded is how many bytes the references of a document may become. Those
-	// behind that are left as they are written.
+	// mostExpanded is the maximum number of bytes that the references of a document
+	// expand to. Later references stay as they are written.
 	mostExpanded = 256 << 10
 )
 
-// readDoctype reads the general entities that the internal subset of a document
-// type declaration defines. Those that are elsewhere are never fetched, and
-// parameter entities are not used.
+// readDoctype reads the general entities that the internal subset of a document type
+// declaration defines. External entities are never fetched, and parameter entities are
+// not used.
 func (t *entityTable) readDoctype(doctype []byte) {
 	_, subset, ok := bytes.Cut(doctype, []byte("["))
 	if !ok {
@@ -65,7 +65,7 @@ func (t *entityTable) readDeclaration(b []byte) int {
 	}
 	value := b[i+1 : i+1+n]
 	i += n + 2
-	// Of several declarations the first counts (XML, section 4.2).
+	// The first of several declarations is used (XML, section 4.2).
 	if _, again := t.declared[name]; again || len(t.declared) == mostEntities || len(value) > longestEntity || predefined(name) != 0 || bytes.IndexByte(value, '%') >= 0 {
 		return i
 	}
@@ -77,7 +77,8 @@ func (t *entityTable) readDeclaration(b []byte) int {
 	return i
 }
 
-// withoutNumeric undoes the references to characters in the value of an entity.
+// withoutNumeric returns the value of an entity with its numeric character references
+// replaced.
 func withoutNumeric(value []byte) string {
 	var out []byte
 	for {
@@ -98,9 +99,9 @@ func withoutNumeric(value []byte) string {
 }
 
 // expandEntities returns an element with the references to declared entities expanded;
-// changed is false if it has none of them. The element is read again afterwards, so
-// the replacement text of an entity must be complete elements and text: fault names an entity
-// for which that is not so, and whose value is taken for text.
+// changed is false if it has none of them. The element is read again afterwards, so the
+// replacement text of an entity must be complete elements and text: fault names an
+// entity for which that is not so, and whose value is treated as text.
 func (t *entityTable) expandEntities(b []byte) (expanded []byte, changed bool, fault string) {
 	x := expansion{entities: t.declared, left: mostExpanded - t.expanded}
 	expanded = mapReferences(b, func(name string, inTag bool) (string, bool) {
@@ -115,7 +116,7 @@ func (t *entityTable) expandEntities(b []byte) (expanded []byte, changed bool, f
 // entityTable holds the entities that a document declares.
 type entityTable struct {
 	declared map[string]declaredEntity
-	expanded int // how many bytes references to them have become
+	expanded int // the bytes that references to them have expanded to
 }
 
 // declaredEntity is an entity that the document declares.
@@ -129,10 +130,12 @@ type declaredEntity struct {
 // expansion replaces references to declared entities.
 type expansion struct {
 	entities map[string]declaredEntity
-	// left is how many bytes of values may still be read. It bounds the time too:
-	// entities that refer to each other can make it grow exponentially.
+	// left is the number of bytes of values that may still be read. It also bounds the
+	// time, which would otherwise grow exponentially with entities that refer to each
+	// other.
 	left int
-	// fault is the last entity whose value was taken for text because it is no content.
+	// fault is the last entity whose value was treated as text because it is no
+	// content.
 	fault string
 }
 
@@ -160,7 +163,7 @@ func (x *expansion) entityText(name string, inTag bool, depth int) (text string,
 		return inner, ok
 	}
 	if inTag {
-		// It has no tags, whatever it looks like.
+		// An attribute value has no tags, so a < in it is text.
 		b := appendReferences(nil, []byte(e.value), true, replace)
 		return attributeEscaper.Replace(string(b)), ok
 	}
@@ -217,8 +220,8 @@ func isContent(b []byte) bool {
 	return len(open) == 0
 }
 
-// withoutUndefined returns an element in which no reference is left to an entity
-// that XML does not define: those that HTML has are characters, and the others text.
+// ReplaceUndefined returns an element without references to entities that XML does not
+// define: the entities of HTML become character references, and others become text.
 func ReplaceUndefined(b []byte) []byte {
 	return mapReferences(b, func(name string, _ bool) (string, bool) {
 		if char := xml.HTMLEntity[name]; char != "" {
@@ -232,8 +235,8 @@ func ReplaceUndefined(b []byte) []byte {
 	})
 }
 
-// mapReferences replaces the references to entities, but for XML's own, in the
-// text and the attributes of an element that was read before. What to does not want
+// mapReferences replaces the references to entities, but for XML's own, in the text and
+// the attributes of an element that was read before. If to returns false, the reference
 // stays.
 func mapReferences(b []byte, to func(name string, inTag bool) (string, bool)) []byte {
 	out := make([]byte, 0, len(b)+len(b)/8)

@@ -13,9 +13,9 @@
 // A reader holds one entry in memory, however large the document is. [Limits] bound the
 // entry, the elements around the entries, the depth and the attributes; larger ones are
 // an error that matches [ErrTooLarge]. IDs, URLs and other short texts have 8 KiB at
-// most, links 1,000. The time is proportional to the size of the document, for
-// documents that have to be repaired too. Declared entities (XML 1.0, section 4) are
-// expanded up to 256 KiB; external ones are never fetched.
+// most, links 1,000. The time is proportional to the size of the document, also if it
+// has to be repaired. Declared entities (XML 1.0, section 4) are expanded up to 256
+// KiB; external ones are never fetched.
 //
 // # Errors
 //

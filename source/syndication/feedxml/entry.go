@@ -10,46 +10,47 @@ import (
 	"strings"
 )
 
+// MaxTitleHashes is the number of entries of a document that have a [Entry.TitleHash],
+// the first ones.
+const MaxTitleHashes int = 100
+
 // Entry is an entry of a document, an item, or a tombstone. It shares no memory
 // with the reader.
 type Entry struct {
 	// ID identifies the entry, as written and without white space around it. It is ""
 	// only for a tombstone that does not name its entry.
 	ID string
-	// IDFrom is what ID was taken from.
+	// IDFrom is the source of ID.
 	IDFrom IDSource
-	// Look is a short hash of the title, the link and the date: that of publication, or
-	// else of the last change. It is 0 if the entry has no date, or neither a title nor
-	// a link, or is not among the first of the document. It detects an entry whose ID
-	// has changed.
-	Look uint32
+	// TitleHash is a short hash of the title, the link and the date: that of
+	// publication, or else of the last change. It is 0 if the entry has no date, or
+	// neither a title nor a link, or is not among the first of the document. It detects
+	// an entry whose ID has changed.
+	TitleHash uint32
 	// Deleted reports that this is a tombstone: the entry ID was deleted when
 	// Updated says.
 	Deleted bool
-	// Updated is when the entry was changed last. RSS has no such time, and a
-	// date of publication is not one.
+	// Updated is the time of the last change. RSS has no such time, and a date of
+	// publication is not one.
 	Updated Date
-	// Published is when the entry was published first.
+	// Published is the time of the first publication.
 	Published Date
-	// By and Comment are who deleted the entry, and why.
+	// By is the person who deleted the entry, and Comment the reason.
 	By, Comment string
 	// Body is the entry's own XML, byte for byte but for its start tag: that has
 	// the namespaces, xml:base and xml:lang which the entry inherits too, so
 	// that it can be read by itself. It is UTF-8.
 	Body []byte
-	// Hash is the SHA-256 of Body without what [Options.HashWithout] names.
+	// Hash is the SHA-256 of Body without the children in [Options.HashWithout].
 	Hash [sha256.Size]byte
 	// Undefined is the first entity that the entry refers to and that XML does
 	// not define. Strict parsers refuse such a body.
 	Undefined string
-	// Index is the entry's place in the document, from 0, and Offset that of
-	// its first byte, in UTF-8.
+	// Index is the number of the entry in the document, from 0, and Offset the position
+	// of its first byte, in UTF-8.
 	Index  int
 	Offset int64
 }
-
-// MaxLooks is how many entries of a document have a [Entry.Look], the first ones.
-const MaxLooks int = 100
 
 // IDSource names the element or attribute that an entry's ID comes from. Those that are
 // not the format's own are weak: the ID may change although the entry does not.
@@ -63,7 +64,7 @@ const (
 	FromGUID      IDSource = "guid"      //
 	FromAbout     IDSource = "rdf:about" //
 	FromLink      IDSource = "link"      //
-	FromHash      IDSource = "hash"      // the SHA-256 of all that a reader would show
+	FromHash      IDSource = "hash"      // the SHA-256 of the content that a reader would show
 )
 
 // Weak reports whether the ID is not the format's own.
@@ -99,8 +100,8 @@ func (r *entryReader) readEntry(b []byte, el *element, inherit *inheritance, s *
 	e.Hash = contentHash(e.Body, without)
 	if !deleted {
 		r.setID(&e, &own)
-		if e.Index < MaxLooks {
-			e.Look = own.lookHash(e.Updated.Raw)
+		if e.Index < MaxTitleHashes {
+			e.TitleHash = own.titleHash(e.Updated.Raw)
 		}
 		r.dates.addDates(e.Updated, e.Published)
 		if e.IDFrom.Weak() {
@@ -131,12 +132,11 @@ type entryParts struct {
 	// link is as written, and base is its base URL, in Atom.
 	link, base string
 	hasLink    bool
-	// The inputs of the hash of the content: contents of elements, and the URL of the
-	// enclosure.
+	// The inputs of contentHash: contents of elements, and the URL of the enclosure.
 	title, description, published []byte
 	encoded                       []byte
 	enclosure                     string
-	// How good the dates are that were found so far.
+	// The ranks of the elements that the dates are from.
 	updatedRank, publishedRank int
 }
 
@@ -165,9 +165,9 @@ func (r *entryReader) setID(e *Entry, p *entryParts) {
 	e.ID, e.IDFrom = p.contentHash(), FromHash
 }
 
-// lookHash returns [Entry.Look]. Without a date, entries that are new each time and look
-// alike, such as the readings of sensors, would count as old ones with other IDs.
-func (p *entryParts) lookHash(updated string) uint32 {
+// titleHash returns [Entry.TitleHash]. Without a date, new entries with the same title,
+// such as the readings of sensors, would count as old ones with other IDs.
+func (p *entryParts) titleHash(updated string) uint32 {
 	date := cmp.Or(plainText(p.published), updated)
 	if date == "" || p.title == nil && p.link == "" {
 		return 0
@@ -176,11 +176,11 @@ func (p *entryParts) lookHash(updated string) uint32 {
 	return max(binary.BigEndian.Uint32(sum[:]), 1)
 }
 
-// contentHash is the SHA-256 of all that a reader would show.
+// contentHash returns the SHA-256 of the content that a reader would show.
 func (p *entryParts) contentHash() string {
 	shown := []string{plainText(p.title), plainText(p.description), plainText(p.published)}
-	// What used not to count is left out where it is missing: the hashes of other
-	// items stay as they were.
+	// Earlier versions did not include these two. They are left out if both are
+	// missing, so that the hashes of such items stay the same.
 	if p.encoded != nil || p.enclosure != "" {
 		shown = append(shown, plainText(p.encoded), p.enclosure)
 	}
@@ -188,8 +188,8 @@ func (p *entryParts) contentHash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// shortID returns the ID under which an entry is published: the ID itself, or a
-// hash of one that is longer than [longestAddress].
+// shortID returns the ID under which an entry is published: the ID itself, or its hash
+// if it is longer than [longestAddress].
 func (r *entryReader) shortID(id string) string {
 	if len(id) <= longestAddress {
 		return id
@@ -197,4 +197,98 @@ func (r *entryReader) shortID(id string) string {
 	r.violationf(LongID, "an id has %d bytes, where %d are the most; its SHA-256 is used instead: %s", len(id), longestAddress, Excerpt(id))
 	sum := sha256.Sum256([]byte(id))
 	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// readChildren reads the children of an entry that have a meaning. It returns the parts
+// of the body that do not count in the hash.
+func (r *entryReader) readChildren(e *Entry, p *entryParts, b []byte, el *element, outer *scope) (without []span) {
+	for i := range el.children {
+		c := &el.children[i]
+		s := outer
+		r.attrs = r.attrs[:0]
+		if c.attributes > 0 {
+			inner := r.innerScope(outer, b[c.start:], tag{nameEnd: c.nameEnd - c.start, attributes: c.attributes})
+			s = &inner
+		}
+		in, local, _ := s.resolveName(b[c.start+1 : c.nameEnd])
+		content := b[c.tagEnd:c.close]
+		r.readChild(e, p, s, in.space, local, content)
+		if len(r.hashWithout) > 0 && slices.ContainsFunc(r.hashWithout, func(n xml.Name) bool {
+			return n.Local == string(local) && (n.Space == "*" || trimSpace(n.Space) == trimSpace(in.uri))
+		}) {
+			without = append(without, span{len(b) - c.start, len(b) - c.end})
+		}
+	}
+	return without
+}
+
+// readChild reads one child of an entry. Of several with the same meaning, the first
+// counts.
+func (r *entryReader) readChild(e *Entry, p *entryParts, s *scope, in space, local, content []byte) {
+	name := string(local) // does not escape
+	isOwn := in == r.own && r.format != Atom
+	switch {
+	case e.Deleted:
+		readTombstoneChild(e, in, name, content)
+	case updateRank(in, name) > 0:
+		r.keepBetter(&e.Updated, &p.updatedRank, updateRank(in, name), name, content)
+	case publishRank(in, name, isOwn) > 0:
+		keepContent(&p.published, content)
+		r.keepBetter(&e.Published, &p.publishedRank, publishRank(in, name, isOwn), name, content)
+	case name == "link":
+		r.readEntryLink(p, s, in, isOwn, content)
+	default:
+		r.readPart(p, s, in, isOwn, name, content)
+	}
+}
+
+// readTombstoneChild reads a child of a tombstone, whose time is in an attribute.
+func readTombstoneChild(e *Entry, in space, name string, content []byte) {
+	switch {
+	case in != tombstones && in != atom:
+	case name == "comment" && e.Comment == "":
+		e.Comment = clipBytes(plainText(content), longestAddress)
+	case name == "by" && e.By == "":
+		e.By = clipBytes(elementText(content, "name"), longestAddress)
+	}
+}
+
+// readEntryLink reads an element link: that of Atom, or one of RSS, whose URL is its
+// content.
+func (r *entryReader) readEntryLink(p *entryParts, s *scope, in space, isOwn bool, content []byte) {
+	switch {
+	case in == atom && (!isOwn || len(r.attrs) > 0):
+		if r.format == Atom && !p.hasLink {
+			p.link, p.hasLink = r.alternateLink()
+			p.base = s.base
+		}
+	case isOwn:
+		keepFirst(&p.link, content)
+	}
+}
+
+// readPart reads a child that can identify the entry.
+func (r *entryReader) readPart(p *entryParts, s *scope, in space, isOwn bool, name string, content []byte) {
+	switch {
+	case in == atom && name == "id":
+		keepFirst(&p.id, content)
+	case isOwn && name == "guid":
+		keepFirst(&p.guid, content)
+	case (isOwn || in == atom) && name == "title":
+		keepContent(&p.title, content)
+	case isOwn && name == "enclosure":
+		if url, _ := r.attribute(s, noSpace, "url"); p.enclosure == "" {
+			p.enclosure = clipBytes(trimSpace(url), longestAddress)
+		}
+	case in == contentModule && name == "encoded":
+		keepContent(&p.encoded, content)
+	case isOwn && name == "description", in == atom && (name == "summary" || name == "content"):
+		keepContent(&p.description, content)
+	}
+}
+
+func keepContent(at *[]byte, content []byte) {
+	if *at == nil {
+		*at = content
+	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// What ends the reading of a document. None of them is permanent by itself: the
-// next request may get a whole document.
+// The errors that end the reading of a document. None of them is permanent: the next
+// request may get a correct document.
 var (
 	// ErrNotFeed reports that the document is something else, such as an error
 	// page that came with status 200.
@@ -25,7 +25,7 @@ var (
 	// ErrTooLarge reports that a part of the document is above its limit.
 	ErrTooLarge = errors.New("raise the limit if the provider's documents are so large")
 	// ErrCharset reports that the document's encoding is not known, or that it has
-	// bytes that this encoding has not.
+	// bytes which are invalid in this encoding.
 	ErrCharset = errors.New("the provider has to send UTF-8, or to name the encoding that it uses")
 )
 
@@ -41,8 +41,9 @@ func syntaxErrorf(at int, format string, args ...any) *syntaxError {
 	return &syntaxError{at: at, detail: fmt.Sprintf(format, args...)}
 }
 
-// documentError is an error at a byte of the document. A lenient reader repairs most of them,
-// and to quote the text there takes longer than a repair, so their text is made last.
+// documentError is an error at a byte of the document. A lenient reader repairs most of
+// them, and quoting the text there takes longer than a repair, so the text of an error
+// is made only when it is returned.
 type documentError struct {
 	kind   error
 	at     int // an unread byte
@@ -59,7 +60,7 @@ func (e *documentError) Error() string {
 
 func (e *documentError) Unwrap() error { return e.kind }
 
-// longestExcerpt is how much of a document an error quotes, in characters.
+// longestExcerpt is the maximum length of a quotation in an error, in characters.
 const longestExcerpt = 60
 
 // Excerpt quotes the beginning of a text of a document, without the secrets of URLs. It
@@ -89,5 +90,5 @@ type fault struct {
 	detail string
 }
 
-// mostFaults is how many faults are described.
+// mostFaults is the maximum number of faults that are described.
 const mostFaults = 3

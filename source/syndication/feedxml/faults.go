@@ -10,19 +10,19 @@ import (
 
 // Faults are the breaches of XML that a lenient reader repaired.
 type Faults struct {
-	// Count is how many there were, and Lost how many entries could not be read
-	// whole, and were left out.
+	// Count is the number of faults, and Lost the number of entries that were left out
+	// because they could not be read whole.
 	Count, Lost int
-	// Truncated reports that the document breaks off, and HeadLost that elements which
-	// describe it could not be read: links may be missing then.
+	// Truncated reports that the document breaks off. HeadLost reports that elements
+	// which describe the document could not be read, so that links may be missing.
 	Truncated, HeadLost bool
 	// first are the first of them, in the order of the document.
-	first []placedFault
+	first []locatedFault
 }
 
-// placedFault is a fault at a byte of the document. err is the error that a strict
+// locatedFault is a fault at a byte of the document. err is the error that a strict
 // reader would have returned.
-type placedFault struct {
+type locatedFault struct {
 	offset int64
 	text   string
 	err    error
@@ -61,8 +61,8 @@ func (f *Faults) String() string {
 	return s + ": " + strings.Join(details, "; ") + "; ask the provider to mend it"
 }
 
-// countFault counts a fault, and reports whether it is one of the first. To describe all
-// of them would take longer than to read the document.
+// countFault counts a fault, and reports whether it is one of the first. Describing all
+// of them would take longer than reading the document.
 func (f *Faults) countFault(offset int64) bool {
 	f.Count++
 	return len(f.first) < mostFaults || offset < f.first[mostFaults-1].offset
@@ -70,9 +70,9 @@ func (f *Faults) countFault(offset int64) bool {
 
 // insertFault records a fault. Characters are repaired before the elements that they
 // are in, so faults do not come in the order of the document.
-func (f *Faults) insertFault(one placedFault) {
+func (f *Faults) insertFault(one locatedFault) {
 	f.first = append(f.first, one)
-	slices.SortStableFunc(f.first, func(a, b placedFault) int { return cmp.Compare(a.offset, b.offset) })
+	slices.SortStableFunc(f.first, func(a, b locatedFault) int { return cmp.Compare(a.offset, b.offset) })
 	f.first = f.first[:min(len(f.first), mostFaults)]
 }
 
@@ -80,7 +80,7 @@ func (f *Faults) insertFault(one placedFault) {
 type faultLog struct {
 	at         *tokenizer
 	faults     Faults
-	repairWork int64 // bytes that were looked at for repairs
+	repairWork int64 // bytes that were scanned for repairs
 }
 
 // recordRepair records a fault at an unread byte. Each %s of detail quotes one of the names.
@@ -89,12 +89,12 @@ func (l *faultLog) recordRepair(kind error, at int, detail string, names ...stri
 	offset := l.at.in.offsetOf(at)
 	if l.faults.countFault(offset) {
 		detail = quoteNames(detail, names)
-		l.faults.insertFault(placedFault{offset, l.at.positionText(at) + detail + l.at.quoteNear(at), l.at.describeError(l.at.errorAt(kind, at, "%s", detail))})
+		l.faults.insertFault(locatedFault{offset, l.at.positionText(at) + detail + l.at.quoteNear(at), l.at.describeError(l.at.errorAt(kind, at, "%s", detail))})
 	}
 }
 
-// recordCharacter records a character that the input has repaired. It does
-// not quote the text there, which has not been read yet.
+// recordCharacter records a character that the input has repaired. It does not quote
+// the text there, because that has not been read yet.
 func (l *faultLog) recordCharacter(at int, detail string) {
 	offset := l.at.in.offsetOf(at)
 	if !l.faults.countFault(offset) {
@@ -102,11 +102,10 @@ func (l *faultLog) recordCharacter(at int, detail string) {
 	}
 	page := cmp.Or(l.at.opts.URL, "the document")
 	text := l.at.positionText(at) + detail
-	l.faults.insertFault(placedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
+	l.faults.insertFault(locatedFault{offset, text, fmt.Errorf("%s: %s: %w", page, text, ErrMalformed)})
 }
 
-// recordRepairs records the faults of a piece that the unread bytes start
-// with.
+// recordRepairs records the faults of the piece at the start of the unread bytes.
 func (l *faultLog) recordRepairs(p *repairer) {
 	for _, one := range p.first {
 		l.recordRepair(ErrMalformed, one.at, one.detail)
@@ -115,7 +114,7 @@ func (l *faultLog) recordRepairs(p *repairer) {
 	l.faults.Lost += p.lost
 }
 
-// mayRepair reports whether an error is one that a lenient reader goes on behind.
+// mayRepair reports whether the reader is lenient and can continue after an error.
 func (l *faultLog) mayRepair(err error) bool {
 	return l.at.opts.Lenient && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrTooLarge))
 }

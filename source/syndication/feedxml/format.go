@@ -1,6 +1,6 @@
 package feedxml
 
-// Format is a family of formats. Within one, versions are read alike.
+// Format is a family of formats whose versions are read alike.
 type Format string
 
 // The formats that are read.
@@ -37,7 +37,7 @@ func formatOf(in binding, local string) (format Format, single bool) {
 	return "", false
 }
 
-// isContainer reports whether an element of the innermost container is one too.
+// isContainer reports whether a child of the innermost container is a container too.
 func (v *vocabulary) isContainer(depth int, in space, local []byte) bool {
 	if depth != 1 {
 		return false
@@ -50,7 +50,7 @@ func (v *vocabulary) isContainer(depth int, in space, local []byte) bool {
 	return in == v.own && string(local) == "channel"
 }
 
-// isEntry reports whether an element of the innermost container is an entry or a
+// isEntry reports whether a child of the innermost container is an entry or a
 // tombstone.
 func (v *vocabulary) isEntry(depth int, in space, local []byte) bool {
 	switch string(local) {

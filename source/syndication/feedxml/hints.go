@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// longestHint is the longest wait that a hint can ask for. A publisher who asks for
-// more has made a mistake.
+// longestHint is the longest wait that a hint can ask for. Longer waits are mistakes of
+// the publisher.
 const longestHint = 366 * 24 * time.Hour
 
-// readHint reads an element of RSS that says when to poll.
+// readHint reads an element of RSS with polling hints.
 func (r *metaReader) readHint(b []byte, el *element, local string, content []byte) {
 	h := &r.meta.Hints
 	switch local {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// firstBuffer is how much is read at first, in bytes; small, because most
+	// firstBuffer is the size of the first buffer, in bytes. It is small, because most
 	// polls find a few entries.
 	firstBuffer = 16 << 10
-	// usualBuffer is how much is read at once later. More falls out of the
-	// processor's cache before it is looked at.
+	// usualBuffer is the usual size of later buffers. A larger one does not fit into
+	// the processor's cache.
 	usualBuffer = 64 << 10
 )
 
 // input is a stream of legal XML characters in UTF-8, with a buffer of the part that
-// was read and not yet skipped. The buffer is reused, so a slice of it is good until
-// the next read. It grows to twice the largest piece at most.
+// was read and not yet skipped. The buffer is reused, so a slice of it is valid until
+// the next read. It grows to at most twice the largest piece.
 type input struct {
 	r io.Reader
 	// buf[start:end] was read and is legal. buf[end:filled] is the beginning
@@ -29,25 +29,26 @@ type input struct {
 	buf                []byte
 	start, end, filled int
 	offset             int64 // of buf[start] in the stream
-	// line is how many lines end before buf[start], and lineStart where in the
-	// stream the last one does.
+	// line is the number of lines that end before buf[start], and lineStart the offset
+	// in the stream at which the current line begins.
 	line      int
 	lineStart int64
 	replaced  bool  // r writes U+FFFD for bytes that it cannot decode
 	err       error // the error behind buf[end]; r is not read after it
 
 	// mixed reports that bytes which are not UTF-8 are windows-1252, and repair that
-	// characters which XML does not have are left out. report is called for each repair
-	// with the place in the unread bytes.
+	// characters which XML does not allow are left out. report is called for each
+	// repair with its index in the unread bytes.
 	mixed, repair bool
 	report        func(at int, detail string)
 	// reportMore is called with the number of repairs for which report is not called.
 	reportMore func(n int)
-	// The first replacedBytes unread ones replace owed fewer bytes of the stream.
+	// The first replacedBytes unread bytes replace bytes of the stream. owed is the
+	// number of bytes by which they are longer.
 	replacedBytes, owed int
 }
 
-// illegalByte is the error of an input at a byte that XML does not have.
+// illegalByte is the error of an input at a byte that XML does not allow.
 type illegalByte struct{ first byte }
 
 func (illegalByte) Error() string { return "there is a character that XML does not have" }
@@ -57,7 +58,7 @@ var errHalfCharacter = errors.New("the document ends within a character")
 
 func (in *input) unreadBytes() []byte { return in.buf[in.start:in.end] }
 
-// discardBytes leaves the first n unread bytes behind.
+// discardBytes skips the first n unread bytes.
 func (in *input) discardBytes(n int) {
 	b := in.buf[in.start : in.start+n]
 	in.start += n
@@ -90,8 +91,8 @@ func (in *input) offsetOf(at int) int64 {
 	return in.offset + int64(at)
 }
 
-// replace puts other bytes in the place of the first n unread ones, all of which
-// the next skip has to take. Offsets go on counting the bytes of the stream.
+// replace replaces the first n unread bytes. The next discardBytes has to skip all of
+// the new bytes. Offsets still count the bytes of the stream.
 func (in *input) replace(n int, with []byte) {
 	more := len(with) - n
 	switch {
@@ -113,8 +114,8 @@ func (in *input) replace(n int, with []byte) {
 }
 
 // readMore reads until the unread bytes behind from have doubled, so that a token that
-// is scanned again after each reading is not scanned too often, or until there are more
-// than limit. It fails only if it got nothing.
+// is scanned again after each read is not scanned too often, or until there are more
+// than limit. It returns an error only if it read nothing.
 func (in *input) readMore(from, limit int) error {
 	had := in.end - in.start
 	enough := min(had+max(had-from, 1), max(had, limit)+1)
@@ -129,7 +130,7 @@ func (in *input) readMore(from, limit int) error {
 	return nil
 }
 
-// readOnce reads once. It returns nil only if it got something.
+// readOnce reads once. It returns nil only if it read something.
 func (in *input) readOnce() error {
 	for range 100 {
 		if in.err != nil {

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// A document is given up if more bytes than that are looked at for its repair:
-	// so many, and so many for each byte that was read. It bounds the time that one
-	// takes in which every element is without its end.
+	// The repair of a document stops with an error after it has scanned mostRepairWork
+	// bytes, and repairWorkPerByte more for each byte of the document. This bounds the
+	// time for a document in which no element has its end tag.
 	mostRepairWork    = 256 << 20
 	repairWorkPerByte = 32
 )
 
-// repairChild repairs the child of the innermost container that could not be read,
-// in place, so that it can be read again: its start tag, or if that could be read,
-// all of it. It returns cause if it cannot. Where the document ends within the
-// child, the child is left out, and with it the rest of the document.
+// repairChild replaces the child of the innermost container that could not be read by a
+// repaired one, so that it can be read again: only its start tag, or the whole child if
+// the start tag could be read. It returns cause if it cannot repair it. If the document
+// ends within the child, the child and the rest of the document are skipped.
 func (r *Reader) repairChild(c childState, cause error) error {
 	p := repairer{entry: c.isEntry, maxDepth: r.opts.Limits.Depth, maxAttributes: r.opts.Limits.Attributes}
 	for _, open := range r.open {
@@ -85,16 +85,20 @@ func (r *Reader) repairChild(c childState, cause error) error {
 	}
 }
 
-// newAttempt returns a repairer for the same element, of which there is more, or nothing
-// more if whole.
+// newAttempt returns a repairer for the same element after more of it was read. whole
+// reports that there is no more.
 func (r *repairer) newAttempt(whole bool) repairer {
 	return repairer{entry: r.entry, maxDepth: r.maxDepth, maxAttributes: r.maxAttributes, outer: r.outer, whole: whole}
 }
 
-// repairBetween skips markup between the children of the innermost container that is
-// not well-formed: text, an end tag, a comment or the like. It returns cause if it
-// cannot.
+// repairBetween returns the error of reading between the children of the innermost
+// container. A lenient reader skips the markup that caused it: text, an end tag, a comment
+// or the like. It returns cause if it cannot skip it.
 func (r *Reader) repairBetween(cause error) error {
+	if cause == nil || !r.mayRepair(cause) {
+		return cause
+	}
+	r.scan.undefined = ""
 	if errors.Is(cause, ErrTooLarge) {
 		return cause
 	}
@@ -164,8 +168,8 @@ func unendedMarkup(b []byte) string {
 	return "a processing instruction or declaration"
 }
 
-// skipEndTag skips an end tag that is not that of the innermost container. If it is
-// that of another one, those within it have ended too.
+// skipEndTag skips an end tag that does not match the innermost container. If it
+// matches an outer one, the containers within that have ended too.
 func (r *Reader) skipEndTag(cause error) error {
 	n := 0
 	for n = bytes.IndexAny(r.in.unreadBytes()[2:], "<>"); n < 0; n = bytes.IndexAny(r.in.unreadBytes()[2:], "<>") {
@@ -193,12 +197,12 @@ func (r *Reader) skipEndTag(cause error) error {
 	return nil
 }
 
-// hidesEntries matches the start of markup that may contain entries which are not part
-// of the feed: a comment, a CDATA section, a script.
+// hidesEntries matches the start of markup in which entries are not part of the feed: a
+// comment, a CDATA section, a script.
 var hidesEntries = regexp.MustCompile(`(?i)<!|<(?:script|style)\b`)
 
 // reopenRoot reports whether entries follow the root element, so that its end tag came
-// too early. Then reading goes on in it.
+// too early. If so, it reopens the root, and reading continues in it.
 func (r *Reader) reopenRoot(err error) bool {
 	if !r.opts.Lenient || !errors.Is(err, ErrTrailing) || len(r.root) == 0 {
 		return false
@@ -216,12 +220,11 @@ func (r *Reader) reopenRoot(err error) bool {
 	return true
 }
 
-// rootTag matches where a feed may begin.
+// rootTag matches the possible beginnings of a feed.
 var rootTag = regexp.MustCompile(`<\?xml\s|<(?:[A-Za-z0-9_.-]+:)?(?:rss|feed|RDF|deleted-entry|entry)[\s>/]`)
 
-// skipJunk goes to where the document may begin, behind something else that the
-// unread bytes start with, such as the warnings of a script. It returns cause if
-// there is no such place.
+// skipJunk skips text before the document, such as the warnings of a script. It returns
+// cause if it finds no beginning of a document.
 func (r *Reader) skipJunk(cause error) error {
 	if !errors.Is(cause, ErrNotFeed) && !errors.Is(cause, ErrMalformed) || r.in.offset >= mostJunk {
 		return cause

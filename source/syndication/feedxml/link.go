@@ -8,9 +8,9 @@ import (
 
 // Link is an atom:link, or the link of an RSS channel or item.
 type Link struct {
-	// Rel is one relation: a registered name in lower case, without the prefix
-	// that Atom allows before it, or a URI. A link without one is an
-	// "alternate". A link with several is as many links.
+	// Rel is one relation: a registered name in lower case, without the prefix that
+	// Atom allows before it, or a URI. A link without one is an "alternate". A link
+	// with several is as many links.
 	Rel string
 	// Href is absolute; "" if it is relative and the document's URL is not
 	// known. It may have a fragment.
@@ -27,7 +27,8 @@ type Link struct {
 // 4.2.7.2).
 const relationPrefix = "http://www.iana.org/assignments/relation/"
 
-// readLink adds the link in r.attrs, which is an Atom link's, to the document's.
+// readLink adds the Atom link whose attributes are r.attrs to the links of the
+// document.
 func (r *metaReader) readLink(in *scope) {
 	l := Link{Rel: "alternate"}
 	hasHref := false
@@ -75,14 +76,14 @@ func (r *metaReader) readLink(in *scope) {
 	}
 }
 
-// readPlainLink adds the link of an RSS channel to the document's.
+// readPlainLink adds the link of an RSS channel to the links of the document.
 func (r *metaReader) readPlainLink(link string, in *scope) {
 	if link != "" {
 		r.addLink(Link{Rel: "alternate", Raw: link}, in)
 	}
 }
 
-// addLink resolves a link and adds it to the document's.
+// addLink resolves a link and adds it to the links of the document.
 func (r *metaReader) addLink(l Link, in *scope) {
 	m := &r.meta
 	if len(m.Links) == mostLinks {
@@ -112,8 +113,8 @@ func (r *metaReader) badLink(what, raw string, in *scope) {
 	r.violationf(BadHref, "the %s %q is relative, and to what is not known", what, Excerpt(raw))
 }
 
-// relationText returns the value of an attribute rel: one relation in the form that
-// it is compared in, or several with white space between them.
+// relationText returns the value of an attribute rel: one normalized relation, or
+// several with white space between them.
 func relationText(written []byte) string {
 	switch string(written) { // without an allocation
 	case "":
@@ -132,7 +133,8 @@ func relationText(written []byte) string {
 	return normalRelation(trimSpace(attrValue(written)))
 }
 
-// normalRelation returns a relation in the form that it is compared in.
+// normalRelation returns the normalized form of a relation: without the IANA prefix,
+// and in lower case unless it is a URI.
 func normalRelation(rel string) string {
 	if len(rel) > len(relationPrefix) && strings.EqualFold(rel[:len(relationPrefix)], relationPrefix) {
 		rel = rel[len(relationPrefix):]
@@ -169,8 +171,8 @@ func isFeedType(mediaType string) bool {
 	return false
 }
 
-// alternateLink returns the href of the link in r.attrs, as written, if it is an
-// "alternate", by the last of its relations.
+// alternateLink returns the href of the link in v.attrs, as written, if the last of its
+// relations is "alternate".
 func (v *vocabulary) alternateLink() (href string, ok bool) {
 	last := "alternate"
 	for _, a := range v.attrs {

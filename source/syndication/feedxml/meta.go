@@ -1,12 +1,21 @@
 package feedxml
 
 import (
+	"bytes"
+	"encoding/xml"
 	"strings"
 	"time"
 )
 
-// Meta describes a document: the elements in atom:feed, in a channel or in the
-// atom:head of early drafts that are not in an entry.
+const (
+	// mostAuthors is the maximum number of authors of a document.
+	mostAuthors = 10
+	// longestAuthor is the maximum length of an author element, in bytes.
+	longestAuthor = 1 << 10
+)
+
+// Meta has the metadata of a document: the elements in atom:feed, in a channel or in
+// the atom:head of early drafts that are not in an entry.
 type Meta struct {
 	// URL is the document's, as given in [Options].
 	URL    string
@@ -15,13 +24,13 @@ type Meta struct {
 	Version string
 	// Single reports that the root element is an entry or a tombstone itself.
 	Single bool
-	// ID is the feed's atom:id, or the rdf:about of its channel. It is no
-	// identity of the feed: there are servers that make up another one for each
-	// answer.
+	// ID is the feed's atom:id, or the rdf:about of its channel. It does not identify
+	// the feed, because some servers generate another one for each answer.
 	ID, Title string
-	// Authors are the feed's, each as "Name <a@b.example>" or as one of both.
+	// Authors are the feed's, each as "Name <a@b.example>", or only the name or the
+	// address.
 	Authors []string
-	// Updated is when the document was changed: atom:updated, for RSS
+	// Updated is the time of the document's last change: atom:updated, for RSS
 	// lastBuildDate or else pubDate.
 	Updated Date
 	// Links are in the order of the document. The plain link of an RSS channel
@@ -40,15 +49,15 @@ type Meta struct {
 	// Hints are the polling hints.
 	Hints Hints
 
-	// Order is how the update times of the entries run so far, and
-	// PublishedOrder how their dates of publication do.
+	// Order is the order of the update times of the entries so far, and PublishedOrder
+	// that of their dates of publication.
 	Order, PublishedOrder Order
 	// Undefined is the first entity that the document refers to and that XML
 	// does not define. Such a document was not read strictly.
 	Undefined string
 }
 
-// Flag is an element that is true or false, or that the document does not have.
+// Flag is the value of an element that is true, false or missing.
 type Flag string
 
 // The values of a flag. Any other text counts as absent.
@@ -58,11 +67,12 @@ const (
 	No    Flag = "false"
 )
 
-// Generator is the software that the document says it was made by.
+// Generator is the software that made the document, according to the document.
 type Generator struct{ Name, URI, Version string }
 
-// Link returns the link of a relation, and how many there are. Of several, the
-// first counts that has the media type of a feed or none. rel is in lower case.
+// Link returns the link of a relation, and the number of links of that relation. Of
+// several, it returns the first one with the media type of a feed or without a media
+// type. rel is in lower case.
 func (m *Meta) Link(rel string) (link Link, count int) {
 	suits := false
 	for _, l := range m.Links {
@@ -82,14 +92,14 @@ type metaReader struct {
 	*vocabulary
 	meta        Meta
 	updatedRank int  // of meta.Updated
-	manyLinks   bool // that the document has more than mostLinks was reported
-	// What sy:updatePeriod and sy:updateFrequency say.
+	manyLinks   bool // more than mostLinks links were reported
+	// The values of sy:updatePeriod and sy:updateFrequency.
 	syPeriod    time.Duration
 	syFrequency int
 }
 
-// readElement reads an element of b that is not an entry. Of those that repeat, the
-// first counts. depth is how many elements are around it.
+// readElement reads an element of b that is not an entry. Of several with the same
+// meaning, the first counts. depth is the number of elements around it.
 func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in space, local []byte, declared bool) {
 	b = b[:el.end]
 	content := b[el.tag.end:el.close]
@@ -107,45 +117,65 @@ func (r *metaReader) readElement(b []byte, el *element, depth int, s *scope, in 
 		r.readHistory(s, name, content)
 	case in == syndication:
 		r.readSyndication(name, content)
+	case documentRank(in, name, isOwn) > 0:
+		r.keepBetter(&m.Updated, &r.updatedRank, documentRank(in, name, isOwn), name, content)
+	case r.readDescription(s, in, isOwn, name, content):
+	case isOwn:
+		r.readHint(b, el, name, content)
+	}
+}
+
+// readDescription reads an element that names the feed, its authors or its software, or
+// that links to a document. It reports whether the element is one of them.
+func (r *metaReader) readDescription(s *scope, in space, isOwn bool, name string, content []byte) bool {
+	m := &r.meta
+	switch {
 	case in == atom && name == "link" && (!isOwn || len(r.attrs) > 0):
 		r.readLink(s)
 	case isOwn && name == "link":
 		r.readPlainLink(plainText(content), s)
 	case in == atom && name == "id":
 		keepFirstClipped(&m.ID, content)
-	case in == atom && name == "author" || isOwn && name == "managingEditor" || in == dc && name == "creator":
-		author := readAuthor(content)
-		if in != atom {
-			author = plainText(content)
-		}
-		if author != "" && len(m.Authors) < mostAuthors {
-			m.Authors = append(m.Authors, author)
-		}
+	case in == atom && name == "author":
+		m.addAuthor(readAuthor(content))
+	case isOwn && name == "managingEditor", in == dc && name == "creator":
+		m.addAuthor(plainText(content))
 	case (in == atom || isOwn) && name == "title":
 		keepFirstClipped(&m.Title, content)
-	case (in == atom || isOwn) && name == "generator":
-		if m.Generator == (Generator{}) {
-			uri, _ := r.attribute(s, noSpace, "uri")
-			if uri == "" {
-				uri, _ = r.attribute(s, noSpace, "url") // Atom 0.3
-			}
-			version, _ := r.attribute(s, noSpace, "version")
-			m.Generator = Generator{Name: clipText(plainText(content)), URI: clipText(trimSpace(uri)), Version: clipText(trimSpace(version))}
-		}
-	case in == admin && name == "generatorAgent":
-		if m.Generator == (Generator{}) {
-			uri, _ := r.attribute(s, rdf, "resource")
-			m.Generator.URI = clipText(trimSpace(uri))
-		}
-	case documentRank(in, name, isOwn) > 0:
-		r.keepBetter(&m.Updated, &r.updatedRank, documentRank(in, name, isOwn), name, content)
-	case isOwn:
-		r.readHint(b, el, name, content)
+	case (in == atom || isOwn) && name == "generator", in == admin && name == "generatorAgent":
+		r.readGenerator(s, name, content)
+	default:
+		return false
+	}
+	return true
+}
+
+func (m *Meta) addAuthor(author string) {
+	if author != "" && len(m.Authors) < mostAuthors {
+		m.Authors = append(m.Authors, author)
 	}
 }
 
-// documentRank ranks the elements that can have the time at which a document was
-// changed; 0 for others.
+// readGenerator reads the element generator, or the generatorAgent of RSS 1.0.
+func (r *metaReader) readGenerator(s *scope, name string, content []byte) {
+	if r.meta.Generator != (Generator{}) {
+		return
+	}
+	if name == "generatorAgent" {
+		uri, _ := r.attribute(s, rdf, "resource")
+		r.meta.Generator.URI = clipText(trimSpace(uri))
+		return
+	}
+	uri, _ := r.attribute(s, noSpace, "uri")
+	if uri == "" {
+		uri, _ = r.attribute(s, noSpace, "url") // Atom 0.3
+	}
+	version, _ := r.attribute(s, noSpace, "version")
+	r.meta.Generator = Generator{Name: clipText(plainText(content)), URI: clipText(trimSpace(uri)), Version: clipText(trimSpace(version))}
+}
+
+// documentRank ranks the elements that can have the time of a document's last change; 0
+// for others.
 func documentRank(in space, local string, isOwn bool) int {
 	switch {
 	case in == atom && (local == "updated" || local == "modified"), isOwn && local == "lastBuildDate":
@@ -201,21 +231,22 @@ func (r *metaReader) readHistory(s *scope, local string, content []byte) {
 	}
 }
 
-// Hints are how often a publisher asks to be polled. Hints that are not given are zero.
+// Hints are a publisher's hints about the time of the next poll. Missing hints are
+// zero.
 type Hints struct {
-	// TTL is for how long the document may be kept.
+	// TTL is the time for which the document may be cached.
 	TTL time.Duration
-	// SkipHours are the hours of the day, in UTC, and SkipDays the days of the
-	// week in which nothing is to be expected.
+	// SkipHours are the hours of the day, in UTC, and SkipDays the days of the week in
+	// which the feed does not change.
 	SkipHours [24]bool
 	SkipDays  [7]bool // from Sunday
-	// Period is how often the document changes, counted from Base.
+	// Period is the interval between changes of the document, from Base on.
 	Period time.Duration
 	Base   Date
 }
 
 // addUndefined reports an entity that XML does not define, once for each element that
-// the reader reads as a whole, which begins at an offset of the document.
+// the reader reads as a whole. offset is the position of the element in the document.
 func (r *metaReader) addUndefined(s *scanner, offset int64) {
 	name := s.undefined
 	if name == "" {
@@ -226,4 +257,39 @@ func (r *metaReader) addUndefined(s *scanner, offset int64) {
 		r.meta.Undefined = name
 	}
 	r.violationf(UndefinedEntity, "what begins at byte %d has the entity &%s;, which XML does not define; strict readers refuse it", offset, name)
+}
+
+// readAuthor returns an author of a feed as "Name <a@b.example>", or only the name or
+// the mail address if the other is missing.
+func readAuthor(content []byte) string {
+	if len(content) > longestAuthor {
+		return ""
+	}
+	d := xml.NewDecoder(bytes.NewReader(content))
+	d.Strict, d.Entity = false, xml.HTMLEntity
+	var name, email, in string
+	for {
+		token, err := d.RawToken()
+		if err != nil {
+			break
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			in = token.Name.Local
+		case xml.EndElement:
+			in = ""
+		case xml.CharData:
+			switch in {
+			case "name":
+				name += string(token)
+			case "email":
+				email += string(token)
+			}
+		}
+	}
+	name, email = strings.TrimSpace(name), strings.TrimSpace(email)
+	if name != "" && email != "" {
+		return name + " <" + email + ">"
+	}
+	return name + email
 }

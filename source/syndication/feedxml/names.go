@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// space is a namespace that means something here.
+// space is a namespace that has a meaning here.
 type space uint8
 
 const (
@@ -69,12 +69,23 @@ type binding struct {
 	space       space
 }
 
-// scope has the declarations that an element inherits and passes on.
+// scope has the declarations that apply within an element.
 type scope struct {
 	bindings []binding // inner ones last
 	base     string    // absolute, if the document's URL is
-	based    bool      // base is not just the document's URL
+	based    bool      // base is not the document's URL
 	lang     string
+}
+
+// vocabulary recognises the names of a document's format.
+type vocabulary struct {
+	*violationLog
+	format Format
+	// rssURI is the namespace of a root element rss. It can be any, and the items have
+	// the same. own is the namespace of the format's own elements.
+	rssURI string
+	own    space
+	attrs  []attr // of the last tag
 }
 
 // lookupPrefix returns the namespace of a prefix.
@@ -104,9 +115,9 @@ func cutPrefix(name []byte) (prefix, local []byte) {
 	return nil, name
 }
 
-// effectiveBindings are the bindings that are not hidden by inner ones, the default
-// namespace first and then by prefix, so that two documents which declare the
-// same in another order have the same entries.
+// effectiveBindings returns the bindings that are not hidden by inner ones, the default
+// namespace first and the others by prefix. The order makes the entries of two
+// documents equal that declare the same in another order.
 func (s *scope) effectiveBindings() []binding {
 	var seen []binding
 	for i := len(s.bindings) - 1; i >= 0; i-- {
@@ -120,7 +131,7 @@ func (s *scope) effectiveBindings() []binding {
 	return seen
 }
 
-// isMeaningful reports whether a child of that local name is remembered.
+// isMeaningful reports whether a child of that local name has a meaning in some format.
 func isMeaningful(local []byte) bool {
 	switch string(local) {
 	case "id", "guid", "link", "updated", "modified", "published", "issued", "created", "pubDate", "date",
@@ -128,4 +139,116 @@ func isMeaningful(local []byte) bool {
 		return true
 	}
 	return false
+}
+
+// attr is an attribute of a tag. It is valid until more is read.
+type attr struct {
+	name, value []byte // as written
+	at          int    // offset of the value in the bytes of the tag
+}
+
+// attributes appends the attributes of a tag that [scanner.scanTag] has read to list.
+func attributes(list []attr, b []byte, t tag) []attr {
+	j := t.nameEnd
+	for range t.attributes {
+		for isSpace[b[j]] {
+			j++
+		}
+		name := j
+		for isName[b[j]] {
+			j++
+		}
+		a := attr{name: b[name:j]}
+		for b[j] != '"' && b[j] != '\'' {
+			j++
+		}
+		a.at = j + 1
+		a.value = b[a.at : a.at+bytes.IndexByte(b[a.at:], b[j])]
+		j = a.at + len(a.value) + 1
+		list = append(list, a)
+	}
+	return list
+}
+
+// attribute returns the value of an attribute in v.attrs.
+func (v *vocabulary) attribute(in *scope, space space, local string) (value string, ok bool) {
+	for _, a := range v.attrs {
+		prefix, name := cutPrefix(a.name)
+		if string(name) != local {
+			continue
+		}
+		// An attribute without a prefix is in no namespace.
+		if prefix == nil {
+			if space != noSpace {
+				continue
+			}
+		} else if b, declared := in.lookupPrefix(prefix); !declared || b.space != space {
+			continue
+		}
+		return attrValue(a.value), true
+	}
+	return "", false
+}
+
+// innerScope returns the scope within an element whose parent's is outer.
+func (v *vocabulary) innerScope(outer *scope, b []byte, t tag) scope {
+	s := *outer
+	s.bindings = s.bindings[:len(s.bindings):len(s.bindings)]
+	if t.attributes == 0 {
+		return s
+	}
+	v.attrs = attributes(v.attrs[:0], b, t)
+	for _, a := range v.attrs {
+		if a.name[0] != 'x' || len(a.name) < len("xmlns") {
+			continue
+		}
+		switch string(a.name) {
+		case "xmlns":
+			s.bindings = append(s.bindings, v.bindPrefix("", attrValue(a.value)))
+		case "xml:base":
+			base, ok := resolveLink(s.base, attrValue(a.value))
+			if !ok {
+				v.violationf(BadHref, "the xml:base %q is no URI, or one of more than %d bytes, and is ignored", Excerpt(a.value), longestAddress)
+				continue
+			}
+			s.base, s.based = base, true
+		case "xml:lang":
+			s.lang = attrValue(a.value)
+		default:
+			if prefix, ok := bytes.CutPrefix(a.name, []byte("xmlns:")); ok {
+				s.bindings = append(s.bindings, v.bindPrefix(string(prefix), attrValue(a.value)))
+			}
+		}
+	}
+	return s
+}
+
+func (v *vocabulary) bindPrefix(prefix, uri string) binding {
+	b := binding{prefix: prefix, uri: uri, space: spaceOf(uri)}
+	if b.space == foreign && uri == v.rssURI && uri != "" {
+		b.space = rss
+	}
+	return b
+}
+
+// setFormat sets the format of a document, and the namespace of the format's own elements,
+// by the name of the root element. s is the scope within the root.
+func (v *vocabulary) setFormat(format Format, in binding, s *scope) {
+	v.format = format
+	switch format {
+	case RSS:
+		v.own, v.rssURI = in.space, in.uri
+		if in.space == foreign {
+			v.own = rss
+			for i := range s.bindings {
+				if s.bindings[i].uri == in.uri {
+					s.bindings[i].space = rss
+				}
+			}
+		}
+	case RDF:
+		v.own = rss
+	default:
+		v.own = atom
+	}
 }

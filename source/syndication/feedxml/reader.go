@@ -17,25 +17,26 @@ type Reader struct {
 	entries  entryReader
 
 	begun bool
-	open  []container // that the reader is in, the root first
-	root  []container // the root, if it is one; a lenient reader may go on in it
-	named bool        // the document had what its format asks for, such as a channel
+	open  []container // containers around the unread bytes, the root first
+	root  []container // the root, if it is a container; a lenient reader may reopen it
+	named bool        // the document has the elements that its format requires, such as a channel
 	head  int         // bytes of elements that are not entries
-	err   error       // what Next has returned, and returns from then on
+	err   error       // the error that Next has returned and returns from then on
 	// rootRepaired is one more than the offset of the root's start tag, if that was
-	// repaired; htmlDoctype reports that the document is HTML by its declaration.
+	// repaired. htmlDoctype reports that the document has the document type declaration
+	// of HTML.
 	rootRepaired int64
 	htmlDoctype  bool
 }
 
-// container is an element whose children the reader looks at one by one.
+// container is an element whose children the reader reads one by one.
 type container struct {
 	name    string // as written
 	scope   scope
 	inherit inheritance
 }
 
-// NewReader returns a reader of the document that r has the bytes of.
+// NewReader returns a Reader of the document in r.
 func NewReader(r io.Reader, opts Options) *Reader {
 	orDefault := func(limit *int, value int) {
 		if *limit == 0 {
@@ -72,9 +73,9 @@ func (r *Reader) Violations() []feed.Violation {
 	return r.takeAll()
 }
 
-// Next returns the next entry. It returns [io.EOF] once the root element has
-// ended and nothing follows it. Any other way to end is an error of this package
-// or one of the underlying reader. After an error, Next returns it again.
+// Next returns the next entry. It returns [io.EOF] once the root element has ended and
+// nothing follows it. Otherwise it returns an error of this package or of the
+// underlying reader, and returns it again at the next call.
 func (r *Reader) Next() (Entry, error) {
 	if r.err != nil {
 		return Entry{}, r.err
@@ -116,8 +117,8 @@ func (r *Reader) finishDocument() error {
 	return r.readTrailer()
 }
 
-// Check reads a whole document strictly and returns the first thing that is wrong
-// with it, or nil. See [Options.Check].
+// Check reads a whole document strictly and returns the first error, or nil. See
+// [Options.Check].
 func Check(doc io.Reader, opts Options) error {
 	opts.Check = true
 	r := NewReader(doc, opts)

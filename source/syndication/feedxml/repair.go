@@ -15,8 +15,8 @@ type repairer struct {
 	b []byte // begins with the start tag of the element
 	// whole reports that nothing follows b.
 	whole bool
-	// outer are the names of the elements around this one, outermost first. An
-	// end tag of one of them ends this element too.
+	// outer has the names of the elements around this one, outermost first. An end tag
+	// of one of them ends this element too.
 	outer []string
 	// entry reports that the element is an entry or an item.
 	entry                   bool
@@ -26,39 +26,41 @@ type repairer struct {
 	// in it.
 	out   []byte
 	stack []openTag
-	// next is the next entry in it, and cut reports that it ends there.
+	// next is the first entry that begins within it, and cut reports that the element
+	// ends there.
 	next *nextEntry
 	cut  bool
-	// ended reports that it is known to end at next.
+	// ended reports that the element is known to end at next.
 	ended bool
-	// faults is how many were repaired, and first the first of them.
+	// faults is the number of repaired faults, and first has the first of them.
 	faults int
 	first  []fault
-	lost   int // how many entries began in markup that was left out
+	lost   int // the number of entries that began in markup which was left out
 	scans  int // see mostScans
-	// work is how many bytes were looked at besides reading on.
+	// work is the number of bytes that were scanned more than once.
 	work int64
 }
 
 // openTag is an element that has begun.
 type openTag struct {
 	name string
-	// closed is whether an end tag follows before the entry ends: 0 if that is not
-	// known yet.
+	// closed is 1 if an end tag follows before the entry ends, -1 if none does, and 0
+	// if that is not known yet.
 	closed int8
 }
 
-// nextEntry is the first place in an entry where another entry begins. If the end
-// tag of the first one turns out to be missing, it ends there.
+// nextEntry is the state of the repair at the first start tag of an entry within
+// another entry. If the end tag of the outer one turns out to be missing, that one ends
+// there.
 type nextEntry struct {
 	at, out int
 	open    []string
-	// faults, first and lost are how many of each there were before it.
+	// faults, first and lost are the counts of the repairer before it.
 	faults, first, lost int
 }
 
-// mostScans is how often a repairer looks for the end of an element in one piece.
-// It bounds the work for an element that consists of nothing but start tags.
+// mostScans is the maximum number of searches for end tags in one element. It bounds
+// the work for an element that consists of start tags only.
 const mostScans = 50
 
 // addFault counts a fault, and describes it if it is one of the first. Each %s of detail
@@ -70,8 +72,8 @@ func (r *repairer) addFault(at int, detail string, names ...string) {
 	}
 }
 
-// repairElement repairs the element that b starts with, and returns where it ends; 0 if
-// b ends before, so that more of the document is needed, or there is no more.
+// repairElement repairs the element that b starts with, and returns its end; 0 if b
+// ends before it.
 func (r *repairer) repairElement() (end int) {
 	i := 0
 	for {
@@ -109,7 +111,7 @@ func (r *repairer) repairElement() (end int) {
 	}
 }
 
-// repairAtEnd is called where b ends before the element does.
+// repairAtEnd is called if b ends before the element does.
 func (r *repairer) repairAtEnd() int {
 	if r.whole && r.next != nil {
 		return r.finishElement(len(r.b))
@@ -117,8 +119,8 @@ func (r *repairer) repairAtEnd() int {
 	return 0
 }
 
-// finishElement ends the element although its end tag is missing: where the next entry
-// begins in it, or else at at.
+// finishElement ends an element whose end tag is missing: at the next entry in it, or
+// else at at.
 func (r *repairer) finishElement(at int) (end int) {
 	const detail = "the end tag of %s is missing"
 	name := r.stack[0].name
@@ -189,9 +191,9 @@ func (r *repairer) escapeReferences(i, end int) {
 	r.out = append(r.out, r.b[i:end]...)
 }
 
-// referenceLength returns the length of the reference that b starts with, 0 if it
-// starts with none. It is not ok if the reference is to a character that XML does
-// not have.
+// referenceLength returns the length of the reference that b starts with; 0 if it
+// starts with none. ok is false if the reference is to a character that XML does not
+// allow.
 func referenceLength(b []byte) (length int, ok bool) {
 	rest := b[1:min(len(b), longestReference+2)]
 	n := bytes.IndexByte(rest, ';')
@@ -217,259 +219,8 @@ func referenceLength(b []byte) (length int, ok bool) {
 	return n + 2, true
 }
 
-// repairStartTag repairs the start tag at b[i:], and returns where it ends; 0 if b ends
-// before.
-func (r *repairer) repairStartTag(i int) (end int) {
-	nameEnd := i + 1
-	for nameEnd < len(r.b) && isName[r.b[nameEnd]] {
-		nameEnd++
-	}
-	name := string(r.b[i+1 : nameEnd])
-	before := len(r.out)
-	r.out = append(append(r.out, '<'), name...)
-	end, empty := r.repairAttributes(nameEnd)
-	if end == 0 {
-		return 0
-	}
-	if len(r.stack) > 0 {
-		tag := string(r.out[before:])
-		r.out = r.out[:before]
-		if !r.placeTag(i, name) {
-			return 0
-		}
-		if len(r.outer)+len(r.stack) >= r.maxDepth && !empty {
-			r.addFault(i, tooDeep)
-			r.ended = r.next != nil
-			return end
-		}
-		r.out = append(r.out, tag...)
-	}
-	if empty {
-		r.out = append(r.out, "/>"...)
-		return end
-	}
-	r.out = append(r.out, '>')
-	r.stack = append(r.stack, openTag{name: name})
-	return end
-}
-
-// placeTag decides to which element the start tag at b[i:] belongs. It returns false if
-// b ends before that is known.
-func (r *repairer) placeTag(i int, name string) bool {
-	_, local := cutPrefix([]byte(name))
-	isEntry := string(local) == "item" || string(local) == "entry"
-	if r.next == nil && (r.entry && name == r.stack[0].name || !r.entry && isEntry) {
-		open := make([]string, len(r.stack))
-		for k, tag := range r.stack {
-			open[k] = tag.name
-		}
-		r.next = &nextEntry{i, len(r.out), open, r.faults, len(r.first), r.lost}
-		r.ended = len(r.stack) == 1 // entries have no entries
-	}
-	if !r.entry || r.next != nil || len(r.stack) < 2 || !isEntryChild(local) {
-		return true
-	}
-	closed, known := r.isClosed(i, 1)
-	if !known {
-		return false
-	}
-	if !closed {
-		r.addFault(i, "the end tag of %s is missing", r.stack[1].name)
-		r.closeTo(1)
-	}
-	return true
-}
-
-// isEntryChild reports whether the formats have an element of that name in an
-// entry, and it has no meaning elsewhere that is more likely.
-func isEntryChild(local []byte) bool {
-	switch string(local) {
-	case "by", "hour", "day", "comment":
-		return false
-	case "author", "category", "enclosure", "comments", "rights", "creator", "encoded":
-		return true
-	}
-	return isMeaningful(local)
-}
-
-// isClosed reports whether an end tag of the element at depth k of the stack is behind
-// b[i:] and in the entry.
-func (r *repairer) isClosed(i, k int) (closed, known bool) {
-	tag := &r.stack[k]
-	if tag.closed != 0 {
-		return tag.closed > 0, true
-	}
-	if r.scans++; r.scans > mostScans {
-		return true, true
-	}
-	own := r.indexEndTag(i, tag.name)
-	outer := r.indexEndTag(i, r.stack[0].name)
-	r.work += 2 * int64(len(r.b)-i)
-	switch {
-	case own >= 0 && (outer < 0 || own < outer):
-		tag.closed = 1
-	case outer >= 0 || r.whole:
-		tag.closed = -1
-	default:
-		return false, false
-	}
-	return tag.closed > 0, true
-}
-
-// indexEndTag returns where the next end tag of that name begins; -1 if there is
-// none.
-func (r *repairer) indexEndTag(i int, name string) int {
-	tag := []byte("</" + name)
-	for {
-		n := bytes.Index(r.b[i:], tag)
-		if n < 0 {
-			return -1
-		}
-		i += n
-		if after := i + len(tag); after == len(r.b) || !isName[r.b[after]] {
-			return i
-		}
-		i += len(tag)
-	}
-}
-
-// repairAttributes repairs the attributes of a tag, from b[j:] on. It returns where the
-// tag ends; 0 if b ends before.
-func (r *repairer) repairAttributes(j int) (end int, empty bool) {
-	var names []string
-	for {
-		spaces := j
-		for j < len(r.b) && isSpace[r.b[j]] {
-			j++
-		}
-		if j == len(r.b) {
-			return 0, false
-		}
-		switch c := r.b[j]; {
-		case c == '>':
-			return j + 1, false
-		case c == '<':
-			r.addFault(j, "a tag does not end")
-			return j, false
-		case c == '/' && j+1 == len(r.b):
-			return 0, false
-		case c == '/' && r.b[j+1] == '>':
-			return j + 2, true
-		case !isNameStart[c]:
-			r.addFault(j, "a tag goes on with %s", string(r.b[j:j+1]))
-			j++
-			continue
-		case spaces == j:
-			r.addFault(j, "there is no blank before an attribute")
-		}
-		start := j
-		for j < len(r.b) && isName[r.b[j]] {
-			j++
-		}
-		name := string(r.b[start:j])
-		from, to, next, quote := r.findValue(j)
-		if next == 0 {
-			return 0, false
-		}
-		j = next
-		if slices.Contains(names, name) || len(names) == r.maxAttributes {
-			r.addFault(start, "the attribute %s repeats, or there are too many", name)
-			continue
-		}
-		names = append(names, name)
-		r.out = append(append(append(r.out, ' '), name...), '=', quote)
-		if from < 0 {
-			r.out = append(r.out, name...)
-		} else {
-			r.copyValue(from, to, quote)
-		}
-		r.out = append(r.out, quote)
-	}
-}
-
-// findValue finds the value of the attribute whose name ends at j, and where the tag
-// goes on: 0 if b ends before. from is negative if there is no value.
-func (r *repairer) findValue(j int) (from, to, next int, quote byte) {
-	k := j
-	for k < len(r.b) && isSpace[r.b[k]] {
-		k++
-	}
-	if k == len(r.b) {
-		return 0, 0, 0, 0
-	}
-	if r.b[k] != '=' {
-		r.addFault(j, "an attribute has no value")
-		return -1, -1, j, '"'
-	}
-	for k++; k < len(r.b) && isSpace[r.b[k]]; {
-		k++
-	}
-	if k == len(r.b) {
-		return 0, 0, 0, 0
-	}
-	if quote = r.b[k]; quote != '"' && quote != '\'' {
-		r.addFault(k, "an attribute has no quotes")
-		end := k
-		for end < len(r.b) && !isSpace[r.b[end]] && r.b[end] != '>' && r.b[end] != '<' {
-			end++
-		}
-		if end == len(r.b) {
-			return 0, 0, 0, 0
-		}
-		to = end
-		if r.b[end] == '>' && to > k && r.b[to-1] == '/' {
-			to--
-		}
-		return k, to, to, '"'
-	}
-	from = k + 1
-	n := bytes.IndexByte(r.b[from:], quote)
-	if n < 0 && !r.whole {
-		return 0, 0, 0, 0
-	}
-	value := r.b[from:]
-	if n >= 0 {
-		value = value[:n]
-	}
-	less := bytes.IndexByte(value, '<')
-	if n >= 0 && less < 0 {
-		return from, from + n, from + n + 1, quote
-	}
-	// The quote that follows may be that of another tag.
-	if greater := bytes.IndexByte(value, '>'); greater >= 0 && (n < 0 || greater < less) {
-		r.addFault(k, "an attribute has no quote at its end")
-		return from, from + greater, from + greater, quote
-	}
-	if n < 0 {
-		return 0, 0, 0, 0
-	}
-	r.addFault(from+less, "an attribute has a < in its value")
-	return from, from + n, from + n + 1, quote
-}
-
-// copyValue copies a value.
-func (r *repairer) copyValue(from, to int, quote byte) {
-	for {
-		n := bytes.IndexAny(r.b[from:to], `<"'`)
-		if n < 0 {
-			r.escapeReferences(from, to)
-			return
-		}
-		r.escapeReferences(from, from+n)
-		switch c := r.b[from+n]; c {
-		case '<':
-			r.out = append(r.out, "&lt;"...)
-		case quote:
-			r.out = append(r.out, "&#34;"...) // a value without quotes gets double ones
-		default:
-			r.out = append(r.out, c)
-		}
-		from += n + 1
-	}
-}
-
-// repairEndTag repairs the end tag at b[i:], and returns where it ends; 0 if b ends
-// before. ended reports that it is that of an element around this one.
+// repairEndTag repairs the end tag at b[i:], and returns its end; 0 if b ends before
+// it. ended reports that it belongs to an element around this one.
 func (r *repairer) repairEndTag(i int) (end int, ended bool) {
 	j := i + 2
 	for j < len(r.b) && isName[r.b[j]] {
@@ -514,7 +265,7 @@ func (r *repairer) repairEndTag(i int) (end int, ended bool) {
 }
 
 // repairMarkup repairs a comment, a CDATA section, a processing instruction or a
-// declaration at b[i:], and returns where it ends; 0 if b ends before.
+// declaration at b[i:], and returns its end; 0 if b ends before it.
 func (r *repairer) repairMarkup(i int) (end int) {
 	rest := r.b[i:]
 	switch {
@@ -566,7 +317,7 @@ func (r *repairer) repairMarkup(i int) (end int) {
 	return i + n + 1
 }
 
-// repairUnended is called where markup at b[i:] does not end in b.
+// repairUnended is called if the markup at b[i:] does not end in b.
 func (r *repairer) repairUnended(i int, what string) (end int) {
 	if !r.whole {
 		return 0
@@ -576,8 +327,8 @@ func (r *repairer) repairUnended(i int, what string) (end int) {
 	return i + 1
 }
 
-// entryTag matches where an entry may begin.
+// entryTag matches the possible start tags of entries.
 var entryTag = regexp.MustCompile(`<(?:[A-Za-z0-9_.-]+:)?(?:item|entry)[\s>]`)
 
-// countEntries returns how many entries begin in b.
+// countEntries returns the number of start tags of entries in b.
 func countEntries(b []byte) int { return len(entryTag.FindAllIndex(b, -1)) }

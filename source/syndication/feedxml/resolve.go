@@ -5,6 +5,19 @@ import (
 	"strings"
 )
 
+// resolveLink makes a reference absolute, as [resolveReference] does. It is not ok if
+// the reference or the result is longer than [longestAddress].
+func resolveLink(base, ref string) (absolute string, ok bool) {
+	if len(ref) > longestAddress || len(base) > longestAddress {
+		return "", false
+	}
+	absolute, ok = resolveReference(base, ref)
+	if len(absolute) > longestAddress {
+		return "", false
+	}
+	return absolute, ok
+}
+
 // reference is a URI reference in its five parts (RFC 3986, section 3).
 type reference struct {
 	scheme, authority, path, query, fragment string
@@ -72,8 +85,8 @@ func splitReference(s string) (r reference) {
 	return r
 }
 
-// schemeLength is the length of the scheme that s starts with, without its
-// colon; 0 if it has none.
+// schemeLength returns the length of the scheme that s starts with, without its colon;
+// 0 if it has none.
 func schemeLength(s string) int {
 	for i := range len(s) {
 		switch c := s[i] | 0x20; {
@@ -111,7 +124,7 @@ func (r reference) String() string {
 	return b.String()
 }
 
-// removeDots is RFC 3986, section 5.2.4.
+// removeDots removes dot segments (RFC 3986, section 5.2.4).
 func removeDots(path string) string {
 	if !strings.Contains(path, "/.") && !strings.HasPrefix(path, ".") {
 		return path
@@ -161,7 +174,7 @@ func percentEncode(s string) string {
 	return b.String()
 }
 
-// isUnfit holds for the bytes that are in no URI.
+// isUnfit has the bytes that no URI contains.
 var isUnfit [256]bool
 
 func init() {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// readRoot reads up to and with the start tag of the root element, and finds out
-// the document's format. If the root is an entry itself, that is found.
+// readRoot reads the document up to the end of the root's start tag, and detects its
+// format. found reports that the root is an entry itself, which is e.
 func (r *Reader) readRoot() (e Entry, found bool, err error) {
 	if r.charset == "" {
 		if err := r.detectCharset(); err != nil {
@@ -27,7 +27,7 @@ func (r *Reader) readRoot() (e Entry, found bool, err error) {
 }
 
 // repairRoot repairs the start tag of the root element, or skips text before it, so
-// that reading can start over. It returns cause if it cannot.
+// that it can be read again. It returns cause if it cannot.
 func (r *Reader) repairRoot(cause error) error {
 	if !r.opts.Lenient || r.format != "" {
 		return cause
@@ -88,25 +88,15 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 		return Entry{}, false, noFeedError(&r.tokenizer, in.uri, string(local))
 	}
 	meta := &r.about.meta
-	r.format, meta.Format, meta.Single = format, format, single
+	r.setFormat(format, in, &scope)
+	meta.Format, meta.Single = format, single
 	switch format {
 	case RSS:
 		r.attrs = attributes(r.attrs[:0], b, t)
 		version, _ := r.attribute(&scope, noSpace, "version")
 		meta.Version = clipText(trimSpace(version))
-		r.own, r.rssURI = in.space, in.uri
-		if in.space == foreign {
-			r.own = rss
-			for i := range scope.bindings {
-				if scope.bindings[i].uri == in.uri {
-					scope.bindings[i].space = rss
-				}
-			}
-		}
-	case RDF:
-		r.own = rss
-	default:
-		r.own, r.named = atom, true
+	case Atom:
+		r.named = true
 	}
 	if !single {
 		return Entry{}, false, r.enterContainer(t, scope)
@@ -123,11 +113,11 @@ func (r *Reader) readRootElement() (e Entry, found bool, err error) {
 	return e, err == nil, err
 }
 
-// detectCharset looks at the first bytes for the document's encoding.
+// detectCharset detects the encoding by the first bytes of the document.
 func (r *Reader) detectCharset() error {
 	d, err := decodeDocument(r.in.r, r.opts.ContentType, r.opts.Lenient)
 	if err != nil {
-		r.in.err = err // nothing of it can be read, or quoted
+		r.in.err = err // no part of it can be read or quoted
 		return r.errorAt(ErrCharset, 0, "the document's encoding is %s", err.Error())
 	}
 	if d.mismatch != "" {
@@ -202,8 +192,8 @@ func (r *Reader) readProlog() error {
 	}
 }
 
-// declaration matches an XML declaration. A document of version 1.1 is read as
-// one of 1.0.
+// declaration matches an XML declaration. A document of version 1.1 is read as version
+// 1.0.
 var declaration = regexp.MustCompile(`^<\?xml\s+version\s*=\s*(?:"1\.[01]"|'1\.[01]')` +
 	`(?:\s+encoding\s*=\s*(?:"[A-Za-z0-9._-]+"|'[A-Za-z0-9._-]+'))?` +
 	`(?:\s+standalone\s*=\s*(?:"(?:yes|no)"|'(?:yes|no)'))?\s*\?>$`)

@@ -1,23 +1,26 @@
 package feedxml
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
-// A scanner finds the ends of XML tokens. Its functions look at b from i on. They
-// return 0 if b ends before the token does. The result does not depend on the text
-// behind the token.
+// A scanner finds the ends of XML tokens. Its functions scan b from i on. They return 0
+// if b ends before the token does. The result does not depend on the text behind the
+// token.
 type scanner struct {
 	maxAttributes int
-	// undefined is the first entity that XML does not define and that was
-	// referred to since this was last cleared.
+	// undefined is the first entity that XML does not define and that was referred to
+	// since this field was cleared.
 	undefined string
 }
 
-// tag is a start tag or an empty element's.
+// tag is a start tag or an empty-element tag.
 type tag struct {
 	nameEnd    int
 	end        int
 	attributes int
-	empty      bool // it is an element by itself
+	empty      bool // it is an empty-element tag
 }
 
 // scanTag reads the tag that starts with the name at i+1.
@@ -60,7 +63,7 @@ func (s *scanner) scanTag(b []byte, i int) (t tag, err *syntaxError) {
 	}
 }
 
-// tooManyAttributes is a [syntaxError] that a limit is the reason of.
+// tooManyAttributes is the detail of a [syntaxError] that a limit causes.
 const tooManyAttributes = "an element has too many attributes"
 
 // scanAttribute reads an attribute whose name starts at j.
@@ -137,8 +140,8 @@ var (
 	endPI       = []byte("?>")
 )
 
-// scanMarkup reads what begins at i with "<!" or "<?": a comment, a CDATA section, a
-// processing instruction. Nothing else may are in an element.
+// scanMarkup reads the comment, CDATA section or processing instruction that begins at
+// i with "<!" or "<?". No other markup of this form is allowed in an element.
 func scanMarkup(b []byte, i int) (end int, err *syntaxError) {
 	rest := b[i:]
 	switch {
@@ -182,8 +185,7 @@ func scanInstruction(b []byte, i int) (end int, err *syntaxError) {
 	return j + n + 2, nil
 }
 
-// scanDoctype reads a document type declaration. Its internal subset is skipped: no
-// entity of it is ever used, and nothing that it names is fetched.
+// scanDoctype reads a document type declaration. External entities are never fetched.
 func scanDoctype(b []byte, i int) (end int, err *syntaxError) {
 	subset := false
 	for j := i + len(openDoctype); j < len(b); {
@@ -217,8 +219,83 @@ func scanDoctype(b []byte, i int) (end int, err *syntaxError) {
 	return 0, nil
 }
 
-// tooDeep and tooManyChildren are [syntaxError]s that a limit is the reason of.
+// tooDeep and tooManyChildren are details of [syntaxError]s that a limit causes.
 const (
 	tooDeep         = "elements are nested too deeply"
 	tooManyChildren = "an element has too many children with ids, links and dates"
 )
+
+// longestReference is the maximum length of the name in a reference, in bytes.
+const longestReference = 64
+
+// scanReferences checks the references in b[i:end], which is text. It records the first
+// reference to an entity that XML does not define; that is no error.
+func (s *scanner) scanReferences(b []byte, i, end int) *syntaxError {
+	for i < end {
+		if b[i] != '&' {
+			n := bytes.IndexByte(b[i:end], '&')
+			if n < 0 {
+				return nil
+			}
+			i += n
+		}
+		rest := b[i+1 : min(end, i+2+longestReference)]
+		// Check for escaped markup first: it is the most common, and the next piece of
+		// it is usually close.
+		if len(rest) >= 3 && rest[2] == ';' && rest[1] == 't' && (rest[0] == 'l' || rest[0] == 'g') {
+			i += len("&lt;")
+			for near := min(i+4, end); i < near && b[i] != '&'; i++ {
+			}
+			continue
+		}
+		n := bytes.IndexByte(rest, ';')
+		if n <= 0 || !isNameStart[rest[0]] && rest[0] != '#' {
+			return syntaxErrorf(i, "there is a & that is no reference")
+		}
+		switch name := string(rest[:n]); {
+		case name[0] == '#':
+			if _, ok := numeric(name); !ok {
+				return syntaxErrorf(i, "&%s; is not a character that XML has", Excerpt(name))
+			}
+		case predefined(name) == 0:
+			for _, c := range rest[:n] {
+				if !isName[c] {
+					return syntaxErrorf(i, "there is a & that is no reference")
+				}
+			}
+			if s.undefined == "" {
+				s.undefined = name
+			}
+		}
+		i += n + 2
+	}
+	return nil
+}
+
+// predefined returns the character of an entity that XML defines; 0 for others.
+func predefined(name string) byte {
+	switch name {
+	case "lt":
+		return '<'
+	case "gt":
+		return '>'
+	case "amp":
+		return '&'
+	case "apos":
+		return '\''
+	case "quot":
+		return '"'
+	}
+	return 0
+}
+
+// numeric parses a numeric reference, as in "#38" and "#x26". It reports false if it is
+// not a character that XML allows.
+func numeric(name string) (rune, bool) {
+	base, digits := 10, name[1:]
+	if digits != "" && digits[0] == 'x' {
+		base, digits = 16, digits[1:]
+	}
+	c, err := strconv.ParseUint(digits, base, 32)
+	return rune(c), err == nil && c <= 0x10ffff && isChar(rune(c))
+}

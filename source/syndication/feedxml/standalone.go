@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// inherited is something that the entries of a container inherit, as an
-// attribute that they could have themselves.
+// inherited is a declaration that the entries of a container inherit, written as an
+// attribute.
 type inherited struct {
 	prefix string // of a namespace
 	name   string
@@ -20,8 +20,8 @@ type inherited struct {
 type inheritance struct {
 	all      []inherited
 	prefixes []inherited // those of all that are namespaces with a prefix
-	ends     [256]bool   // whether a prefix ends with the byte
-	pieces   [][]byte    // that a body is put together from
+	ends     [256]bool   // the last bytes of prefixes
+	pieces   [][]byte    // the parts of a body, reused
 }
 
 func newInheritance(s *scope) inheritance {
@@ -48,7 +48,7 @@ func newInheritance(s *scope) inheritance {
 	return h
 }
 
-// totalBytes is how many bytes an entry has more if it uses all of it.
+// totalBytes returns the number of bytes by which an entry grows that uses all of it.
 func (h *inheritance) totalBytes() (n int) {
 	for _, in := range h.all {
 		n += len(in.text)
@@ -56,10 +56,10 @@ func (h *inheritance) totalBytes() (n int) {
 	return n
 }
 
-// markUsed finds out which of the prefixes an entry uses. One counts as used
-// where it is before a colon, be it in a name, in a value such as that of
-// xsi:type, or in mere text: a declaration too many does no harm. Nothing is
-// looked at twice, however many colons there are.
+// markUsed marks the prefixes that an entry uses. A prefix counts as used if it
+// precedes a colon in a name, in a value such as that of xsi:type, or in text: a
+// surplus declaration does no harm. No byte is scanned twice, so the time does not grow
+// with the number of colons.
 func (h *inheritance) markUsed(b []byte) {
 	for i := range h.prefixes {
 		h.prefixes[i].used = false
@@ -77,7 +77,7 @@ func (h *inheritance) markUsed(b []byte) {
 		for start > 0 && isName[b[start-1]] && b[start-1] != ':' {
 			start--
 		}
-		// By halves, because a hostile document may have many.
+		// A binary search, because a hostile document may have many.
 		low, high := 0, len(h.prefixes)
 		for low < high {
 			if middle := (low + high) / 2; h.prefixes[middle].prefix < string(b[start:at]) {
@@ -93,7 +93,7 @@ func (h *inheritance) markUsed(b []byte) {
 	}
 }
 
-// standalone returns the element b, byte for byte except for its start tag: that gets
+// standalone returns the element b, byte for byte except for its start tag, which gets
 // the declarations that the element inherits and does not have itself, and an absolute
 // xml:base. own are the attributes of the tag, and base its base.
 func (h *inheritance) standalone(b []byte, t tag, own []attr, base string) []byte {
@@ -113,11 +113,11 @@ func (h *inheritance) standalone(b []byte, t tag, own []attr, base string) []byt
 	}
 	pieces = append(pieces, b[done:])
 	h.pieces = pieces[:0]
-	return bytes.Join(pieces, nil) // it does not clear the memory first
+	return bytes.Join(pieces, nil) // unlike append, it does not clear the memory first
 }
 
-// contentHash is the SHA-256 of a body, leaving out the given parts of its content,
-// which count from the end of the content.
+// contentHash returns the SHA-256 of a body without the given parts of it. Their
+// positions are counted from the end of the body.
 func contentHash(body []byte, without []span) [sha256.Size]byte {
 	if len(without) == 0 {
 		return sha256.Sum256(body)
@@ -138,4 +138,91 @@ func attrText(value string, quote byte) string {
 		return string(bytes.ReplaceAll([]byte(value), []byte("'"), []byte("&apos;")))
 	}
 	return attrEscaper.Replace(value)
+}
+
+// usualPrefixes are the namespaces of prefixes that feeds often use without a
+// declaration.
+var usualPrefixes = map[string]string{
+	"atom": AtomNamespace, "content": "http://purl.org/rss/1.0/modules/content/", "dc": "http://purl.org/dc/elements/1.1/",
+	"dcterms": "http://purl.org/dc/terms/", "feedburner": "http://rssnamespace.org/feedburner/ext/1.0", "geo": "http://www.w3.org/2003/01/geo/wgs84_pos#",
+	"georss": "http://www.georss.org/georss", "itunes": "http://www.itunes.com/dtds/podcast-1.0.dtd", "media": "http://search.yahoo.com/mrss/",
+	"podcast": "https://podcastindex.org/namespace/1.0", "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#", "slash": "http://purl.org/rss/1.0/modules/slash/",
+	"sy": "http://purl.org/rss/1.0/modules/syndication/", "thr": "http://purl.org/syndication/thread/1.0", "wfw": "http://wellformedweb.org/CommentAPI/",
+	"xlink": "http://www.w3.org/1999/xlink", "xsi": "http://www.w3.org/2001/XMLSchema-instance", "yt": "http://www.youtube.com/xml/schemas/2015",
+}
+
+// undeclaredURI is the start of the namespaces of other prefixes without a declaration.
+const undeclaredURI = "urn:undeclared-prefix:"
+
+// DeclarePrefixes returns a well-formed element with declarations of the undeclared
+// prefixes of its elements and attributes, because namespace-aware parsers refuse it
+// otherwise. prefixes are those that it has added, in the order of their first use.
+func DeclarePrefixes(b []byte) (declared []byte, prefixes []string) {
+	if bytes.IndexByte(b, ':') < 0 {
+		return b, nil
+	}
+	s := scanner{maxAttributes: len(b)}
+	var (
+		known []string // declared by the elements that are open
+		marks []int    // the length of known before each of these elements
+		attrs []attr
+		first tag
+	)
+	use := func(name []byte) {
+		prefix, _ := cutPrefix(name)
+		if prefix == nil || string(prefix) == "xml" || string(prefix) == "xmlns" || slices.Contains(known, string(prefix)) || slices.Contains(prefixes, string(prefix)) {
+			return
+		}
+		prefixes = append(prefixes, string(prefix))
+	}
+	for i := 0; i < len(b); {
+		n := bytes.IndexByte(b[i:], '<')
+		if n < 0 || i+n+1 == len(b) {
+			break
+		}
+		i += n
+		if b[i+1] == '/' && len(marks) > 0 {
+			known, marks = known[:marks[len(marks)-1]], marks[:len(marks)-1]
+		}
+		if !isNameStart[b[i+1]] {
+			i += skipToken(b[i:])
+			continue
+		}
+		t, err := s.scanTag(b, i)
+		if err != nil || t.end == 0 {
+			return b, nil
+		}
+		if i == 0 {
+			first = t
+		}
+		mark := len(known)
+		attrs = attributes(attrs[:0], b, t)
+		for _, a := range attrs {
+			if prefix, ok := bytes.CutPrefix(a.name, []byte("xmlns:")); ok {
+				known = append(known, string(prefix))
+			}
+		}
+		use(b[i+1 : t.nameEnd])
+		for _, a := range attrs {
+			use(a.name)
+		}
+		if t.empty {
+			known = known[:mark]
+		} else {
+			marks = append(marks, mark)
+		}
+		i = t.end
+	}
+	if len(prefixes) == 0 {
+		return b, nil
+	}
+	declared = append(make([]byte, 0, len(b)+100*len(prefixes)), b[:first.nameEnd]...)
+	for _, prefix := range prefixes {
+		uri, ok := usualPrefixes[prefix]
+		if !ok {
+			uri = undeclaredURI + prefix
+		}
+		declared = appendAttr(declared, "xmlns:"+prefix, uri)
+	}
+	return append(declared, b[first.nameEnd:]...), prefixes
 }

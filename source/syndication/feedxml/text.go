@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// plainText returns the text in the content of an element, without the white space
-// around it: that of its descendants too, with CDATA sections and references
-// undone and without comments. An undefined entity that HTML has is undone as
-// in HTML; any other one stays as it is.
+// plainText returns the text in the content of an element and of its descendants,
+// without comments and surrounding white space. CDATA sections and references are
+// decoded. Undefined entities are decoded as in HTML if HTML has them, and otherwise
+// stay as they are.
 func plainText(b []byte) string {
 	if bytes.IndexByte(b, '<') < 0 && bytes.IndexByte(b, '&') < 0 && bytes.IndexByte(b, '\r') < 0 {
 		return string(trimSpace(b))
@@ -34,8 +34,8 @@ func plainText(b []byte) string {
 	return string(trimSpace(s))
 }
 
-// skipToken returns the length of the tag or other markup that b starts with and
-// that was read before.
+// skipToken returns the length of the tag or other markup that b starts with. b has to
+// be well-formed.
 func skipToken(b []byte) int {
 	switch b[1] {
 	case '/':
@@ -54,8 +54,7 @@ func skipToken(b []byte) int {
 	return j + 1
 }
 
-// attrValue returns the value of an attribute. White space in it counts as
-// blanks.
+// attrValue returns the decoded value of an attribute. White space becomes blanks.
 func attrValue(b []byte) string {
 	plain := bytes.IndexByte(b, '&') < 0
 	for i := 0; plain && i < len(b); i++ {
@@ -74,7 +73,7 @@ func attrValue(b []byte) string {
 	return string(appendText(nil, blank))
 }
 
-// appendText appends b with its references undone.
+// appendText appends b with its references decoded.
 func appendText(s, b []byte) []byte {
 	for {
 		n := bytes.IndexByte(b, '&')
@@ -100,7 +99,7 @@ func appendText(s, b []byte) []byte {
 	}
 }
 
-// appendLines appends b with the line ends of XML: every one is a line feed.
+// appendLines appends b with each line end as a line feed, as XML requires.
 func appendLines(s, b []byte) []byte {
 	for {
 		n := bytes.IndexByte(b, '\r')
@@ -146,4 +145,18 @@ var attrEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", `"`, "&quot;", 
 func appendAttr(s []byte, name, value string) []byte {
 	s = append(append(append(s, ' '), name...), `="`...)
 	return append(append(s, attrEscaper.Replace(value)...), '"')
+}
+
+func keepFirst(at *string, content []byte) {
+	if *at == "" {
+		*at = plainText(content)
+	}
+}
+
+// keepFirstClipped is keepFirst for the metadata of a document. It copies the text,
+// because metadata stays in memory longer than an entry.
+func keepFirstClipped(at *string, content []byte) {
+	if *at == "" {
+		*at = clipText(plainText(content))
+	}
 }

@@ -3,26 +3,51 @@ package feedxml
 import (
 	"bytes"
 	"cmp"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"unicode/utf8"
 )
 
-// tokenizer reads the tokens and elements of a document, within limits. Its errors
-// have the line, the column and the text there.
+// tokenizer reads the tokens and elements of a document, within limits. Its errors have
+// the line, the column and an excerpt.
 type tokenizer struct {
 	opts    Options
 	in      input
 	charset string
 	scan    scanner
-	element element // that was read last
-	names   []span  // of the elements that are open in it
-	outer   int     // how many elements are open around it
+	element element // the last that was read
+	names   []span  // of the open elements in it
+	outer   int     // the number of open elements around it
 }
 
-// readToken has scan look at the unread bytes until it finds the end of the token
-// that they start with.
+// mostChildren is the maximum number of children of an element that have a meaning. It
+// bounds the memory for an element that consists of ids only.
+const mostChildren = 10_000
+
+// element is an element that was read as a whole. Its positions, and those of
+// its children, count from its first byte, which is the first unread one.
+type element struct {
+	tag      tag
+	close    int // start of the end tag; the end, if the element is empty
+	end      int
+	children []child
+}
+
+// child is a child of an element that may have a meaning.
+type child struct {
+	start, nameEnd, tagEnd int
+	close, end             int
+	attributes             int
+}
+
+// span is a part of the unread bytes.
+type span struct{ start, end int }
+
+// readToken calls scan with more and more unread bytes until it finds the end of the
+// token that they start with.
 func (r *tokenizer) readToken(limit int, scan func(b []byte) (end int, err *syntaxError)) (int, error) {
 	for {
 		end, err := scan(r.in.unreadBytes())
@@ -80,7 +105,8 @@ func (r *tokenizer) readTrailer() error {
 	}
 }
 
-// skipBlanks returns with two unread bytes at least, of which the first is a <.
+// skipBlanks skips white space. It returns with at least two unread bytes, of which the
+// first is a <.
 func (r *tokenizer) skipBlanks() error {
 	skipped := 0
 	for {
@@ -110,9 +136,9 @@ func (r *tokenizer) skipBlanks() error {
 	}
 }
 
-// readMore reads more of a piece of no more than limit bytes, of which the part
-// before from has been looked at. Where it fails, the document ends within the
-// piece, or the piece is too large.
+// readMore reads more of a piece of at most limit bytes, of which the part before from
+// has been scanned. It returns an error if the document ends within the piece, or if
+// the piece is too large.
 func (r *tokenizer) readMore(from, limit int) error {
 	if len(r.in.unreadBytes()) > limit {
 		return r.tooLargeError(limit)
@@ -161,14 +187,14 @@ func (r *tokenizer) tooLargeError(limit int) error {
 	return r.errorAt(ErrTooLarge, 0, "what begins here has more than %d bytes%s", limit, option)
 }
 
-// errorAt is an error of the given kind at a byte of the unread ones. Its text has no place
-// and no quote until describeError adds them.
+// errorAt returns an error of the given kind at an unread byte. Its text has no
+// position and no excerpt until describeError adds them.
 func (r *tokenizer) errorAt(kind error, at int, format string, args ...any) *documentError {
 	return &documentError{kind: kind, at: at, detail: fmt.Sprintf(format, args...)}
 }
 
-// describeError completes the text of an error of errorAt and returns it. Since errorAt, no
-// byte may have been skipped or replaced. It leaves other errors as they are.
+// describeError completes the text of an error of errorAt and returns it. No byte may
+// have been skipped or replaced since errorAt. It leaves other errors as they are.
 func (r *tokenizer) describeError(err error) error {
 	if e, ok := errors.AsType[*documentError](err); ok && e.text == "" {
 		page := cmp.Or(r.opts.URL, "the document")
@@ -177,18 +203,19 @@ func (r *tokenizer) describeError(err error) error {
 	return err
 }
 
-// positionText is the place of an unread byte, for errors.
+// positionText returns the line and the column of an unread byte, for errors.
 func (r *tokenizer) positionText(at int) string {
 	line, column := r.in.lineColumn(at)
 	return fmt.Sprintf("line %d, column %d: ", line, column)
 }
 
-// excerptAhead is how many bytes behind an excerpt are read to decide whether it ends
-// within a secret. It is fixed, so that errors do not depend on how the bytes arrive.
+// excerptAhead is the number of bytes after an excerpt that are read to decide whether
+// it ends within a secret. It is fixed, so that errors do not depend on the sizes of
+// reads.
 const excerptAhead = 256
 
 // quoteNear quotes the text at an unread byte, for errors, with a few characters before
-// it. The result does not depend on how the bytes arrive.
+// it. The result does not depend on the sizes of reads.
 func (r *tokenizer) quoteNear(at int) string {
 	const before = 20
 	end := at + longestExcerpt + excerptAhead
@@ -230,5 +257,121 @@ func (r *tokenizer) moreJunk() bool {
 	return len(r.in.unreadBytes()) < mostJunk && r.in.readMore(0, mostJunk) == nil
 }
 
-// mostJunk is how many bytes before the root element are searched for it.
+// mostJunk is the maximum number of bytes before the root element.
 const mostJunk = 64 << 10
+
+// readElement reads the element at the start of the unread bytes, whose start tag is t,
+// into r.element. limit is the maximum number of its bytes. outer is the number of
+// elements that are open around it.
+func (r *tokenizer) readElement(t tag, limit, outer int) error {
+	r.outer = outer
+	el := &r.element
+	*el = element{tag: t, close: t.end, end: t.end, children: el.children[:0]}
+	if t.end > limit {
+		return r.tooLargeError(limit)
+	}
+	if t.empty {
+		return nil
+	}
+	r.names = append(r.names[:0], span{1, t.nameEnd})
+	b, i := r.in.unreadBytes(), t.end
+	for {
+		// Text up to the next tag.
+		n := bytes.IndexByte(b[i:], '<')
+		if n < 0 || i+n+1 == len(b) {
+			if err := r.readMore(i, limit); err != nil {
+				return err
+			}
+			b = r.in.unreadBytes()
+			continue
+		}
+		if n > 0 {
+			if err := r.scan.scanReferences(b, i, i+n); err != nil {
+				return r.malformedError(err, limit)
+			}
+			i += n
+		}
+		end, done, err := r.readTag(b, i)
+		switch {
+		case err != nil:
+			return r.malformedError(err, limit)
+		case end == 0:
+			if err := r.readMore(i, limit); err != nil {
+				return err
+			}
+			b = r.in.unreadBytes()
+		case end > limit:
+			return r.tooLargeError(limit)
+		case done:
+			el.close, el.end = i, end
+			return nil
+		default:
+			i = end
+		}
+	}
+}
+
+// readTag reads the tag or other markup at b[i:], which has two bytes at least.
+// done reports that it ends the element. Nothing is changed if end is 0.
+func (r *tokenizer) readTag(b []byte, i int) (end int, done bool, err *syntaxError) {
+	c := b[i+1]
+	depth := len(r.names)
+	switch {
+	case isNameStart[c]:
+		t, err := r.scan.scanTag(b, i)
+		if t.end == 0 || err != nil {
+			return 0, false, err
+		}
+		if depth == 1 {
+			if err := r.rememberChild(b, i, t); err != nil {
+				return 0, false, err
+			}
+		}
+		if t.empty {
+			return t.end, false, nil
+		}
+		if r.outer+depth >= r.opts.Limits.Depth {
+			return 0, false, &syntaxError{at: i, detail: tooDeep}
+		}
+		r.names = append(r.names, span{i + 1, t.nameEnd})
+		return t.end, false, nil
+	case c == '/':
+		name := r.names[depth-1]
+		end, err := scanEndTag(b, i, b[name.start:name.end])
+		if end == 0 || err != nil {
+			return 0, false, err
+		}
+		r.names = r.names[:depth-1]
+		if children := r.element.children; depth == 2 && len(children) > 0 {
+			if last := &children[len(children)-1]; last.end == 0 && last.start == name.start-1 {
+				last.close, last.end = i, end
+			}
+		}
+		return end, depth == 1, nil
+	case c == '!' || c == '?':
+		end, err := scanMarkup(b, i)
+		return end, false, err
+	}
+	return 0, false, syntaxErrorf(i, "there is a < that begins no tag")
+}
+
+// rememberChild records the child at b[i:] if it may have a meaning.
+func (r *tokenizer) rememberChild(b []byte, i int, t tag) *syntaxError {
+	if _, local := cutPrefix(b[i+1 : t.nameEnd]); !isMeaningful(local) && !r.isExcluded(local) {
+		return nil
+	}
+	if len(r.element.children) == mostChildren {
+		return &syntaxError{at: i, detail: tooManyChildren}
+	}
+	c := child{start: i, nameEnd: t.nameEnd, tagEnd: t.end, attributes: t.attributes}
+	if t.empty {
+		c.close, c.end = t.end, t.end
+	}
+	r.element.children = append(r.element.children, c)
+	return nil
+}
+
+// isExcluded reports whether HashWithout may have children of that local name.
+func (r *tokenizer) isExcluded(local []byte) bool {
+	return slices.ContainsFunc(r.opts.HashWithout, func(n xml.Name) bool { return n.Local == string(local) })
+}

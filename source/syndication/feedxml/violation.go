@@ -6,8 +6,7 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// The kinds of violation that are seen while a document is read and that do not
-// stop the reading.
+// The kinds of violation in a document. They do not stop the reading.
 const (
 	NotWellFormed    = "not_well_formed" // repaired by a lenient reader
 	UndefinedEntity  = "undefined_entity"
@@ -26,7 +25,7 @@ const (
 	MissingWhen      = "missing_when"
 )
 
-// mostViolations is how many violations are kept until they are asked for.
+// mostViolations is the maximum number of violations in memory.
 const mostViolations = 100
 
 // violationLog collects violations, which do not stop the reading.

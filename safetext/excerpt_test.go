@@ -1,4 +1,4 @@
-package datareplication
+package safetext_test
 
 import (
 	"strings"
@@ -15,7 +15,7 @@ func TestExcerptShowsNoHalfOfASecret(t *testing.T) {
 	for _, name := range []string{"X-Amz-Signature", "ticket"} {
 		for before := range 200 {
 			link := strings.Repeat("p", before) + "?a=1&" + name + "=" + strings.Repeat("S", 200)
-			if shown := log.Clip(shorten(link), 1000); strings.Contains(shown, "SS") {
+			if shown := log.Clip(safetext.Excerpt(link), 1000); strings.Contains(shown, "SS") {
 				t.Fatalf("%s is shown as %s", link, shown)
 			}
 		}

@@ -1,0 +1,114 @@
+package serve
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
+
+// appendStart appends a start tag with the given bindings and attributes.
+func appendStart(b []byte, t *tag, bindings []binding, attrs []attribute) []byte {
+	b = appendName(append(b, '<'), t.prefix, t.local)
+	for _, n := range bindings {
+		if n.prefix == "" {
+			b = append(b, " xmlns=\""...)
+		} else {
+			b = append(append(append(b, " xmlns:"...), n.prefix...), `="`...)
+		}
+		b = append(appendValue(b, n.uri), '"')
+	}
+	for _, a := range attrs {
+		b = append(appendName(append(b, ' '), a.prefix, a.local), `="`...)
+		b = append(appendValue(b, a.value), '"')
+	}
+	if t.empty {
+		b = append(b, '/')
+	}
+	return append(b, '>')
+}
+
+func appendEnd(b []byte, prefix, local string) []byte {
+	return append(appendName(append(b, "</"...), prefix, local), '>')
+}
+
+func appendName(b []byte, prefix, local string) []byte {
+	if prefix != "" {
+		b = append(append(b, prefix...), ':')
+	}
+	return append(b, local...)
+}
+
+// voids are the elements of HTML that have no end tag.
+var voids = map[string]bool{
+	"area": true, "base": true, "br": true, "col": true, "embed": true, "hr": true, "img": true, "input": true,
+	"link": true, "meta": true, "param": true, "source": true, "track": true, "wbr": true,
+}
+
+func appendHTMLStart(b []byte, t *tag) []byte {
+	b = append(append(b, '<'), t.local...)
+	for _, a := range t.attrs {
+		if a.prefix == "" || a.space == xmlSpace && a.local == "lang" {
+			b = append(append(append(b, ' '), a.local...), `="`...)
+			b = append(appendValue(b, a.value), '"')
+		}
+	}
+	if voids[t.local] {
+		b = append(b, " /"...)
+	}
+	return append(b, '>')
+}
+
+func appendHTMLEnd(b []byte, local string) []byte {
+	if voids[local] {
+		return b
+	}
+	return appendEnd(b, "", local)
+}
+
+// appendText appends text. What XML cannot carry becomes U+FFFD.
+func appendText[T string | []byte](b []byte, text T) []byte {
+	return appendEscaped(b, string(text), false)
+}
+
+// appendValue appends the value of an attribute between double quotes. Line ends and
+// tabs become blanks, as parsers make them.
+func appendValue(b []byte, text string) []byte { return appendEscaped(b, text, true) }
+
+func appendEscaped(b []byte, text string, value bool) []byte {
+	for _, r := range text {
+		switch {
+		case r == '&':
+			b = append(b, "&amp;"...)
+		case r == '<':
+			b = append(b, "&lt;"...)
+		case r == '>':
+			b = append(b, "&gt;"...)
+		case r == '"' && value:
+			b = append(b, "&quot;"...)
+		case value && (r == '\n' || r == '\t' || r == '\r'):
+			b = append(b, ' ')
+		case r == '\r':
+			b = append(b, "&#xD;"...)
+		case !isXMLChar(r):
+			b = utf8.AppendRune(b, utf8.RuneError)
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return b
+}
+
+// isXMLChar reports whether XML can carry a character (XML 1.0, section 2.2).
+func isXMLChar(r rune) bool {
+	return r >= ' ' && r != 0xFFFE && r != 0xFFFF || r == '\t' || r == '\n' || r == '\r'
+}
+
+// escaped returns text for an element or an attribute.
+func escaped(s string) string {
+	return strings.ReplaceAll(string(appendText(nil, s)), `"`, "&quot;")
+}
+
+// isText reports whether XML can carry b as text.
+func isText(b []byte) bool {
+	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool { return !isXMLChar(r) })
+}

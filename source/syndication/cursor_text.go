@@ -1,0 +1,126 @@
+package syndication
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
+)
+
+// CursorInfo is a readable form of a cursor.
+type CursorInfo struct {
+	// Dialect and Format are the detected properties of the feed.
+	Dialect Dialect        `json:"dialect,omitempty"`
+	Format  feedxml.Format `json:"format,omitempty"`
+	// Start is the start position, until the first poll has used it.
+	Start string `json:"start,omitempty"`
+	// URL is the address to which the feed has moved for good.
+	URL string `json:"moved_to,omitempty"`
+	// Archives is the number of published archives in the cursor; Newest is the URL of
+	// the newest.
+	Archives int    `json:"archives,omitempty"`
+	Newest   string `json:"newest_archive,omitempty"`
+	// Gaps are the archives that are missing.
+	Gaps []string `json:"gaps,omitempty"`
+	// Publishing reports that a part of a document is published.
+	Publishing bool `json:"publishing,omitempty"`
+	// DeletesHeld reports that deletes are held back, HeldDeletes is their number, and
+	// HeldSince and HeldUntil are the times between which they are held back. They are
+	// published if the same entries are missing then.
+	DeletesHeld bool      `json:"deletes_held,omitempty"`
+	HeldDeletes int       `json:"held_deletes,omitempty"`
+	HeldSince   time.Time `json:"held_since,omitzero"`
+	HeldUntil   time.Time `json:"held_until,omitzero"`
+	// Page is the next page to request in mode tail.
+	Page string `json:"page,omitempty"`
+}
+
+// Lacks returns the number of missing archives and the number of deletes that are held
+// back.
+func (p CursorInfo) Lacks() (gaps, deletes int) { return len(p.Gaps), p.HeldDeletes }
+
+// Describe returns the readable form of a cursor of this source.
+func Describe(c feed.Cursor) (CursorInfo, error) {
+	cur, err := decodeCursor(c, Start{})
+	if err != nil {
+		return CursorInfo{}, err
+	}
+	p := CursorInfo{
+		Dialect: cur.Dialect, Format: cur.Format, Start: cur.Start, URL: cur.URL,
+		Archives: len(cur.Archives) / archiveBytes, Newest: cur.Newest,
+		Publishing: cur.Doc != nil, DeletesHeld: cur.Held != nil, Page: cur.Tail,
+	}
+	if h := cur.Held; h != nil {
+		p.HeldDeletes, p.HeldSince, p.HeldUntil = h.Vanished, time.Unix(h.Since, 0).UTC(), time.Unix(h.Until, 0).UTC()
+	}
+	for _, g := range cur.Gaps {
+		p.Gaps = append(p.Gaps, g.URL)
+	}
+	return p, nil
+}
+
+// ParseCursor returns the cursor for a position: a start position that [ParseStart]
+// parses, or a stored cursor. From the beginning, all documents that can be reached are
+// read again; versions that the topic already has are not published again.
+func ParseCursor(position string) (feed.Cursor, error) {
+	if strings.HasPrefix(position, "{") {
+		if _, err := decodeCursor(feed.Cursor(position), Start{}); err != nil {
+			return nil, err
+		}
+		return feed.Cursor(position), nil
+	}
+	start, err := ParseStart(position)
+	if err != nil {
+		return nil, err
+	}
+	cur := cursor{Version: cursorVersion, Start: start.String()}
+	return cur.encodeCursor(), nil
+}
+
+// Start selects the first entries to publish of a feed that has no checkpoint yet. The
+// zero Start is the beginning: all documents that can be reached.
+type Start struct {
+	// Now skips the entries that the feed has at the first poll.
+	Now bool
+	// At skips the entries that were updated before that time. For entries without an
+	// update time, it uses their date of publication.
+	At time.Time
+}
+
+// ParseStart parses a start position of the configuration: beginning, now, or a time
+// such as 2026-01-01T00:00:00Z.
+func ParseStart(s string) (Start, error) {
+	switch s {
+	case "", "beginning":
+		return Start{}, nil
+	case "now":
+		return Start{Now: true}, nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return Start{}, fmt.Errorf("start %q: want beginning, now, or a time such as 2026-01-01T00:00:00Z", s)
+	}
+	return Start{At: t.UTC()}, nil
+}
+
+// String returns the form that [ParseStart] parses.
+func (s Start) String() string {
+	switch {
+	case s.Now:
+		return "now"
+	case !s.At.IsZero():
+		return s.At.Format(time.RFC3339Nano)
+	}
+	return "beginning"
+}
+
+// UnmarshalText calls [ParseStart].
+func (s *Start) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseStart(string(text))
+	return err
+}
+
+// MarshalText returns [Start.String].
+func (s Start) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
