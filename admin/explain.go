@@ -41,7 +41,7 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 		}
 		return fmt.Sprintf("caught up: %s, the next poll is in %s", f.published(r, now), next)
 	case bridge.Standby:
-		other := r.status.Checkpoint.Writer
+		other := f.redact.Clip(r.status.Checkpoint.Writer, longestName)
 		if other == "" || other == f.writer {
 			other = "another copy"
 		}
@@ -91,7 +91,7 @@ func (f *Feed) published(r *feedRecord, now time.Time) string {
 	}
 	clause += fmt.Sprintf(", the last commit was %s ago", formatDuration(now.Sub(cp.At)))
 	if cp.Writer != f.writer && cp.Writer != "" {
-		clause += " by " + cp.Writer
+		clause += " by " + f.redact.Clip(cp.Writer, longestName)
 	}
 	return clause
 }

@@ -6,14 +6,17 @@ import (
 )
 
 const (
-	// longestError is how many characters of an error are kept. An error ends with
-	// its cure, and the URLs of a feed fit in front of it.
-	longestError = 600
+	// longestError limits an error, in characters. The errors of this program have at most
+	// about 300 of their own, and end with their cure; the rest are URLs and IDs, which
+	// [safetext.Clip] shortens first.
+	longestError = 2000
 	// longestDetail is how many characters of a violation's page and detail are kept.
 	longestDetail = 300
-	// longestText is how many characters any text of an answer has. Sentences that
-	// quote an error are longer than it.
-	longestText = 1000
+	// longestName limits a name that another copy has stored, in characters.
+	longestName = 200
+	// longestText limits any text of an answer, in characters. An explanation has an error
+	// and less than 1000 characters besides.
+	longestText = longestError + 1000
 )
 
 type errorStatus struct {
