@@ -51,6 +51,13 @@ func addOrders(s *admin.Server) *admin.Feed {
 			}
 			return "datareplication", place{"after": string(cp.Cursor)}
 		},
+		DescribeSearch: func(cp checkpoint.Checkpoint) string {
+			target, _ := strings.CutPrefix(string(cp.Cursor), "search for ")
+			if target == string(cp.Cursor) {
+				return ""
+			}
+			return target
+		},
 	})
 }
 

@@ -12,6 +12,11 @@ import (
 // bridge continues without them.
 func (f *Feed) explainState(r *feedRecord, now time.Time) string {
 	sentence := f.describeActivity(r, now)
+	if r.status.State == bridge.Retrying || r.status.State == bridge.Halted {
+		if search := f.describeSearch(r); search != "" {
+			sentence += "; searching for " + search
+		}
+	}
 	switch gaps, deletes, _ := f.countLacking(r); {
 	case gaps == 1:
 		sentence += "; 1 document of the feed is missing, and with it what is older"
@@ -64,6 +69,9 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 
 func (f *Feed) explainReading(r *feedRecord, since, now time.Time) string {
 	published := f.published(r, now)
+	if search := f.describeSearch(r); search != "" {
+		return fmt.Sprintf("searching for %s; %s", search, published)
+	}
 	if r.caughtUp || r.goodPoll.IsZero() {
 		return fmt.Sprintf("polling: %s, and the feed's answer has been awaited for %s", published, formatDuration(now.Sub(since)))
 	}
@@ -71,6 +79,14 @@ func (f *Feed) explainReading(r *feedRecord, since, now time.Time) string {
 		return fmt.Sprintf("catching up: %s, %s behind the newest entity of the feed", published, formatDuration(lag))
 	}
 	return fmt.Sprintf("catching up: %s, and how much is to come is not known", published)
+}
+
+// describeSearch returns the search for the position where reading starts; "" if there is none.
+func (f *Feed) describeSearch(r *feedRecord) string {
+	if f.opts.DescribeSearch == nil {
+		return ""
+	}
+	return f.redact.Clip(f.opts.DescribeSearch(r.status.Checkpoint), longestName)
 }
 
 // published returns the clause about the progress of the topic.

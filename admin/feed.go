@@ -35,6 +35,10 @@ type FeedOptions struct {
 	// is known by then, and the place of the cursor, in what JSON can hold. It
 	// may be called at any time. A place may be [Lacking].
 	Describe func(checkpoint.Checkpoint) (format string, place any)
+	// DescribeSearch returns the search for the position where reading starts, and how far it
+	// has come, as a part of a sentence; "" if there is none. It may be called at any time, and
+	// may be nil.
+	DescribeSearch func(checkpoint.Checkpoint) string
 }
 
 // Lacking is a place that knows which parts of the feed the topic does not have.

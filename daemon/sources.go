@@ -49,7 +49,8 @@ type SourceOptions struct {
 
 // Sources are the sources that can read one feed, one for each kind of format. The kind is
 // the configured one, or that of the checkpoint, or else it is detected from the answer
-// of the feed's URL. All methods but Describe are for one goroutine at a time.
+// of the feed's URL. All methods but Describe and
+// DescribeSearch are for one goroutine at a time.
 type Sources struct {
 	feed   config.Feed
 	client *source.Client
@@ -57,9 +58,10 @@ type Sources struct {
 	log    *slog.Logger
 	opened map[string]bridge.Source // by their kind; they cache validators and pages
 
-	mu    sync.Mutex    // guards the fields below
-	found config.Format // the format that was detected last
-	kind  string        // of the source that was opened last
+	mu    sync.Mutex              // guards the fields below
+	found config.Format           // the format that was detected last
+	kind  string                  // of the source that was opened last
+	pages *datareplication.Source // once it has been opened
 }
 
 // NewSources returns the sources of a feed. It makes no request. It returns an error if a
@@ -97,6 +99,9 @@ func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kind = kind
+	if pages, ok := s.opened[kind].(*datareplication.Source); ok {
+		s.pages = pages
+	}
 	return s.opened[kind], kind, nil
 }
 
@@ -162,6 +167,25 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) 
 		format = cmp.Or(string(p.Format), format)
 	}
 	return format, place
+}
+
+// DescribeSearch describes the search for the position where reading starts, and how far it
+// has come; it returns "" if there is none. It may be called concurrently.
+func (s *Sources) DescribeSearch(cp checkpoint.Checkpoint) string {
+	s.mu.Lock()
+	pages := s.pages
+	s.mu.Unlock()
+	if pages != nil {
+		if search := pages.Search(); search != (datareplication.Search{}) {
+			return search.String()
+		}
+	}
+	if _, place := s.Describe(cp); place != nil {
+		if p, ok := place.(datareplication.Place); ok {
+			return p.Search().String()
+		}
+	}
+	return ""
 }
 
 // Commit adds the IDs of published entities to those that the topic holds. Only a caller
