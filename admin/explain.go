@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/bridge"
 )
 
@@ -32,7 +33,7 @@ func (f *Feed) explainState(r *feedRecord, now time.Time) string {
 }
 
 func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
-	next := formatDuration(r.status.Until.Sub(now))
+	next := status.FormatDuration(r.status.Until.Sub(now))
 	due := !r.status.Until.After(now)
 	state, since := r.bridgeState(now)
 	switch state {
@@ -73,10 +74,10 @@ func (f *Feed) explainReading(r *feedRecord, since, now time.Time) string {
 		return fmt.Sprintf("searching for %s; %s", search, published)
 	}
 	if r.caughtUp || r.goodPoll.IsZero() {
-		return fmt.Sprintf("polling: %s, and the feed's answer has been awaited for %s", published, formatDuration(now.Sub(since)))
+		return fmt.Sprintf("polling: %s, and the feed's answer has been awaited for %s", published, status.FormatDuration(now.Sub(since)))
 	}
 	if lag, known := r.publishLag(); known {
-		return fmt.Sprintf("catching up: %s, %s behind the newest entity of the feed", published, formatDuration(lag))
+		return fmt.Sprintf("catching up: %s, %s behind the newest entity of the feed", published, status.FormatDuration(lag))
 	}
 	return fmt.Sprintf("catching up: %s, and how much is to come is not known", published)
 }
@@ -105,7 +106,7 @@ func (f *Feed) published(r *feedRecord, now time.Time) string {
 	if cp.At.IsZero() {
 		return clause
 	}
-	clause += fmt.Sprintf(", the last commit was %s ago", formatDuration(now.Sub(cp.At)))
+	clause += fmt.Sprintf(", the last commit was %s ago", status.FormatDuration(now.Sub(cp.At)))
 	if cp.Writer != f.writer && cp.Writer != "" {
 		clause += " by " + f.redact.Clip(cp.Writer, longestName)
 	}

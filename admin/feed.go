@@ -63,8 +63,9 @@ type Feed struct {
 
 	requestSeconds, commitSeconds, commitEntities prometheus.Observer
 
-	mu     sync.Mutex // guards record
-	record feedRecord
+	mu      sync.Mutex // guards record and history
+	record  feedRecord
+	history history
 }
 
 func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, h histograms) *Feed {
@@ -151,6 +152,9 @@ func (f *Feed) Settled(b feed.Batch, took time.Duration) {
 	if n := len(b.Entities); n > 0 {
 		r.reached = b.Entities[n-1].Modified
 	}
+	if n := len(b.Entities); n > 0 {
+		f.history.publish(n, newestEntities(b.Entities, cp.Count-uint64(n)+1, now, f.redact), now)
+	}
 	r.commits++
 	r.committedAt = now
 	r.published += uint64(len(b.Entities))
@@ -181,6 +185,7 @@ func (f *Feed) Entered(s bridge.Status) {
 	case bridge.Retrying, bridge.Halted:
 		r.attempts++
 		r.lastError = fault{s.Since, f.redact.Clip(s.Err.Error(), longestError)}
+		f.history.fail(r.lastError)
 		if _, ok := errors.AsType[*bridge.PanicError](s.Err); ok {
 			r.panics++
 		}

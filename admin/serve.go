@@ -54,6 +54,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ConnState:         limited.ConnState,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
+	server.RegisterOnShutdown(s.pages.Close)
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(closed)

@@ -1,9 +1,6 @@
 package admin
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 const (
 	// longestError limits an error, in characters. The errors of this program have at most
@@ -18,36 +15,6 @@ const (
 	// and less than 1000 characters besides.
 	longestText = longestError + 1000
 )
-
-type errorStatus struct {
-	At   *time.Time `json:"at"`
-	Text string     `json:"text"`
-}
-
-// formatDuration writes a duration in the one or two units that matter: 350ms, 12s,
-// 4m30s, 3h, 5d2h.
-func formatDuration(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d = max(d, 0); d < time.Second {
-		return d.Round(time.Millisecond).String()
-	}
-	units := []struct {
-		size time.Duration
-		name string
-	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
-	for i, u := range units[:3] {
-		if d < u.size {
-			continue
-		}
-		smaller := units[i+1]
-		text := fmt.Sprintf("%d%s", d/u.size, u.name)
-		if rest := d % u.size / smaller.size; rest > 0 {
-			text += fmt.Sprintf("%d%s", rest, smaller.name)
-		}
-		return text
-	}
-	return fmt.Sprintf("%ds", d/time.Second)
-}
 
 // formatTime returns a time as answers show it: in UTC, to the millisecond; nil for the zero time.
 func formatTime(t time.Time) *time.Time {
