@@ -41,7 +41,7 @@ func (p pageSource) Feeds(ctx context.Context, q page.Query) (page.Feeds, error)
 	for _, key := range found[from:to] {
 		row := key.feed.feedStatus(now)
 		row.PublishedByMinute = key.feed.publishedByMinute(now)
-		answer.Rows = append(answer.Rows, row)
+		answer.Rows = append(answer.Rows, &row)
 	}
 	for _, bus := range s.buses {
 		answer.Buses = append(answer.Buses, bus.lastStatus(ctx, s.opts.Redact))

@@ -38,7 +38,7 @@ type Source interface {
 type Feeds struct {
 	Buses []status.Bus
 	// Rows have PublishedByMinute.
-	Rows []status.Feed
+	Rows []*status.Feed
 	// All is the number of feeds, and Found how many of them the query selects.
 	All, Found int
 	// States counts the feeds that the query would select without its State, by their state.

@@ -23,7 +23,7 @@ var (
 
 func parse(name string) *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"ago": ago, "until": until, "instant": instant, "count": count, "lag": describeLag,
+		"ago": ago, "nextPoll": nextPoll, "instant": instant, "count": count, "lag": describeLag,
 		"place": summarize, "fields": fields, "bars": bars, "series": series, "symbol": symbol,
 		"feedURL":   func(name string) string { return "/feed/" + url.PathEscape(name) },
 		"statusURL": func(name string) string { return "/status/" + url.PathEscape(name) },
@@ -160,12 +160,15 @@ func ago(now time.Time, t *time.Time) string {
 	return "now"
 }
 
-// until returns in how long a time is.
-func until(now time.Time, t *time.Time) string {
-	if t == nil || !t.After(now) {
+// nextPoll returns in how long a feed is polled, or tried again.
+func nextPoll(f *status.Feed, now time.Time) string {
+	switch {
+	case f.NextAttempt != nil && f.NextAttempt.After(now):
+		return "in " + status.FormatDuration(max(f.NextAttempt.Sub(now), time.Second))
+	case slices.Contains([]string{"reading", "idle", "retrying", "halted", "standby"}, f.State):
 		return "now"
 	}
-	return "in " + status.FormatDuration(max(t.Sub(now), time.Second))
+	return "none"
 }
 
 // instant returns a time for machines, and to the second for people.
