@@ -40,9 +40,11 @@ func (p place) Lacks() (gaps, deletes int) {
 	return gaps, deletes
 }
 
-func addOrders(s *admin.Server) *admin.Feed {
+func addOrders(s *admin.Server) *admin.Feed { return addOrdersAs(s, "orders") }
+
+func addOrdersAs(s *admin.Server, name string) *admin.Feed {
 	return s.AddFeed(admin.FeedOptions{
-		Name: "orders", URL: "https://shop.example.com/feed/latest", Format: "auto",
+		Name: name, URL: "https://shop.example.com/feed/latest", Format: "auto",
 		Bus: "main", Topic: "orders.v1",
 		Every: 10 * time.Second, Freshness: 5 * time.Minute,
 		Describe: func(cp checkpoint.Checkpoint) (string, any) {
@@ -127,7 +129,10 @@ func TestPaths(t *testing.T) {
 		code                    int
 		contains                string
 	}{
-		{"the index lists the paths", "GET", "/", 200, "/healthz"},
+		{"the page links to the other paths", "GET", "/", 200, `href="/healthz"`},
+		{"the page of a feed", "GET", "/feed/orders", 200, `<h1>orders</h1>`},
+		{"the page of another feed", "GET", "/feed/order", 404, `There is no feed of this name.`},
+		{"served topics", "GET", "/served", 200, `No topic is served by this process.`},
 		{"the process works", "GET", "/healthz", 200, "ok\n"},
 		{"a probe may use HEAD", "HEAD", "/healthz", 200, ""},
 		{"nothing has been read yet", "GET", "/readyz", 503, "feed orders: has not been read yet"},

@@ -23,6 +23,10 @@ const share = 20
 // stream sends the content of a page as server-sent events: at once, and again when it has
 // changed. It ends when the client is gone or reads nothing for Patience, and on Close.
 func (p *Pages) stream(w http.ResponseWriter, r *http.Request, t *template.Template, get content) {
+	if p.closing.Err() != nil {
+		http.Error(w, "the process is shutting down", http.StatusServiceUnavailable)
+		return
+	}
 	select {
 	case p.streams <- struct{}{}:
 		defer func() { <-p.streams }()
@@ -38,11 +42,12 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, t *template.Templ
 	r = r.WithContext(ctx)
 
 	conn := http.NewResponseController(w)
-	_ = conn.SetReadDeadline(time.Time{}) // the server's is for requests
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
+	extend := func() { _ = conn.SetWriteDeadline(time.Now().Add(p.opts.Patience)) }
+	defer extend() // for the end of the answer
 	send := func(event []byte) bool {
-		_ = conn.SetWriteDeadline(time.Now().Add(p.opts.Patience))
+		extend()
 		_, err := w.Write(event)
 		return err == nil && conn.Flush() == nil
 	}
