@@ -74,7 +74,7 @@ func openBrowser(t *testing.T, s *admin.Server) *browser {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(serving, l) }()
 
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.WindowSize(1400, 900), chromedp.Flag("disable-dev-shm-usage", true))
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.WindowSize(1400, 1180), chromedp.Flag("disable-dev-shm-usage", true))
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // it does not start as root otherwise
 	}

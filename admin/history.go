@@ -10,8 +10,8 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// history has what a feed did lately, for people. Its size is bounded: about 100 bytes for a
-// feed that does nothing, and a few kilobytes for one that has published entities.
+// history has what a feed did lately, for people. Its size is bounded: about 200 bytes for a
+// feed that does nothing, and two or three kilobytes for one that has published entities.
 type history struct {
 	// perMinute counts the entities that were published in each minute since minute-14, which
 	// is a number of minutes of Unix time; perMinute[minute%15] is the newest.
@@ -30,12 +30,16 @@ type repeatedFault struct {
 	count uint64
 }
 
+// publishedEntity is kept small, because there are 20 of them for each of thousands of feeds.
 type publishedEntity struct {
 	id, page            string
-	op                  feed.Operation
-	modified, published time.Time
+	modified, published int64 // milliseconds of Unix time
 	position            uint64
+	op                  uint8 // an index of operations
 }
+
+// operations are the known operations, and what stands for any other.
+var operations = [...]feed.Operation{feed.Put, feed.Patch, feed.Delete, "other"}
 
 // longestID limits the ID of an entity in a history, in characters, and longestPage its page.
 const (
@@ -54,21 +58,19 @@ func newestEntities(entities []feed.Entity, first uint64, now time.Time, redact 
 			page, shown = e.Page, redact.Excerpt(e.Page, longestPage)
 		}
 		newest = append(newest, publishedEntity{
-			id: redact.Excerpt(e.ID, longestID), page: shown, op: operationOf(e.Op),
-			modified: e.Modified, published: now, position: first + uint64(skipped+i),
+			id: redact.Excerpt(e.ID, longestID), page: shown, op: operationIndex(e.Op),
+			modified: e.Modified.UnixMilli(), published: now.UnixMilli(), position: first + uint64(skipped+i),
 		})
 	}
 	return newest
 }
 
-// operationOf returns op as a constant, because the memory of op may be that of a page.
-func operationOf(op feed.Operation) feed.Operation {
-	for _, known := range []feed.Operation{feed.Put, feed.Patch, feed.Delete} {
-		if op == known {
-			return known
-		}
+func operationIndex(op feed.Operation) uint8 {
+	last := len(operations) - 1
+	if i := slices.Index(operations[:last], op); i >= 0 {
+		return uint8(i)
 	}
-	return "other"
+	return uint8(last)
 }
 
 // publish records n entities that were published at that time, the newest of which are newest.
@@ -78,6 +80,10 @@ func (h *history) publish(n int, newest []publishedEntity, now time.Time) {
 	*count = uint32(min(uint64(*count)+uint64(n), math.MaxUint32))
 	if drop := len(h.entities) + len(newest) - status.MostEntities; drop > 0 {
 		h.entities = slices.Delete(h.entities, 0, min(drop, len(h.entities)))
+	}
+	if h.entities == nil {
+		h.entities = newest // it is not shared
+		return
 	}
 	h.entities = append(h.entities, newest...)
 }
@@ -122,7 +128,8 @@ func (h *history) addTo(row *status.Feed, now time.Time) {
 	}
 	for _, e := range slices.Backward(h.entities) {
 		row.RecentEntities = append(row.RecentEntities, status.Entity{
-			Position: e.position, ID: e.id, Operation: string(e.op), Modified: formatTime(e.modified), Published: formatTime(e.published), Page: e.page,
+			Position: e.position, ID: e.id, Operation: string(operations[e.op]), Page: e.page,
+			Modified: formatTime(time.UnixMilli(e.modified)), Published: formatTime(time.UnixMilli(e.published)),
 		})
 	}
 }

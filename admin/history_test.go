@@ -110,6 +110,17 @@ func TestRecentEntities(t *testing.T) {
 	})
 }
 
+// An entity without a time, or with an operation that does not exist, is shown as such.
+func TestRecentEntitiesWithoutTimeOrOperation(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	addOrders(s).Settled(feed.Batch{Cursor: feed.Cursor("a"), Entities: []feed.Entity{{ID: "a", Op: "MOVE"}, {ID: "b", Op: feed.Patch}}}, 0)
+	got := details(t, s).RecentEntities
+	if len(got) != 2 || got[0].Operation != "PATCH" || got[1].Operation != "other" || got[1].Modified != nil || got[1].Published == nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // Errors are counted by their text, and the newest comes first.
 func TestRecentErrors(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ var options = map[string]option{
 	"grace":             {text: "How long a stop may take before it is cut short. Give the supervisor more."},
 	"read_ahead.total":  {text: "Limit for what all feeds together hold of entities and documents that are being read or are not published yet; see [Sizing](sizing.md)."},
 	"read_ahead.feed":   {text: "Limit for one feed, at least 65536. Half of it is the largest commit."},
-	"admin.listen":      {text: "Address of health, metrics and status, which have no password. `off`, or an empty variable, disables it."},
+	"admin.listen":      {text: "Address of the status pages, health, metrics and status, which have no password. `off`, or an empty variable, disables it."},
 
 	"buses.*.nats.url":              {text: "One server, or several of one system separated by commas: `nats://`, `tls://`, `ws://`, `wss://`.", preset: "required"},
 	"buses.*.nats.credentials_file": {text: "A `.creds` file. Set at most one of `credentials_file`, `nkey_file`, `username`, `token` and `token_file`."},
