@@ -338,6 +338,26 @@ func TestStreamsAreBounded(t *testing.T) {
 	})
 }
 
+// A page of another site cannot use up the streams.
+func TestStreamsAreNotForOtherSites(t *testing.T) {
+	t.Parallel()
+	_, h := newPages(newFeeds(1), page.Options{})
+	for site, code := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200, "": 200} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // a stream ends at once
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		if site != "" {
+			r.Header.Set("Sec-Fetch-Site", site)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != code {
+			t.Errorf("Sec-Fetch-Site %q: %d, want %d", site, w.Code, code)
+		}
+	}
+}
+
 // Live pages are made one at a time, and seldom if they are costly.
 func TestStreamsShareACore(t *testing.T) {
 	t.Parallel()
