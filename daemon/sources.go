@@ -58,10 +58,10 @@ type Sources struct {
 	log    *slog.Logger
 	opened map[string]bridge.Source // by their kind; they cache validators and pages
 
-	mu    sync.Mutex              // guards the fields below
-	found config.Format           // the format that was detected last
-	kind  string                  // of the source that was opened last
-	pages *datareplication.Source // once it has been opened
+	mu     sync.Mutex    // guards the fields below
+	found  config.Format // the format that was detected last
+	kind   string        // of the source that was opened last
+	search func() string // describes the search of that source
 }
 
 // NewSources returns the sources of a feed. It makes no request. It returns an error if a
@@ -99,8 +99,11 @@ func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kind = kind
-	if pages, ok := s.opened[kind].(*datareplication.Source); ok {
-		s.pages = pages
+	switch src := s.opened[kind].(type) {
+	case *datareplication.Source:
+		s.search = func() string { return src.Search().String() }
+	case *syndication.Source:
+		s.search = src.Search
 	}
 	return s.opened[kind], kind, nil
 }
@@ -173,11 +176,11 @@ func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) 
 // has come; it returns "" if there is none. It may be called concurrently.
 func (s *Sources) DescribeSearch(cp checkpoint.Checkpoint) string {
 	s.mu.Lock()
-	pages := s.pages
+	search := s.search
 	s.mu.Unlock()
-	if pages != nil {
-		if search := pages.Search(); search != (datareplication.Search{}) {
-			return search.String()
+	if search != nil {
+		if text := search(); text != "" {
+			return text
 		}
 	}
 	if _, place := s.Describe(cp); place != nil {

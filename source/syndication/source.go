@@ -68,9 +68,20 @@ func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.B
 	return s.Next(ctx, after)
 }
 
+// Search describes how far the search back to the oldest document that is not published has
+// come, if the present call of Next is in one; else it returns "". It may be called
+// concurrently.
+func (s *Source) Search() string {
+	if p := s.search.Load(); p != nil {
+		return p.String()
+	}
+	return ""
+}
+
 // Next reads on from after: a part of a document at most.
 func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	returned := false
+	defer s.search.Store(nil)
 	defer func() {
 		if !returned { // it has panicked: nothing that it was at is to be believed
 			s.job, s.round = nil, nil
