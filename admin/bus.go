@@ -49,15 +49,6 @@ type busStatus struct {
 	unready bool
 }
 
-// busStatus returns the state of all buses.
-func (s *Server) busStatus(ctx context.Context) []status.Bus {
-	answers := make([]status.Bus, len(s.buses))
-	for i, bus := range checkBuses(ctx, s.buses, s.opts.Redact) {
-		answers[i] = bus.Bus
-	}
-	return answers
-}
-
 // checkBuses asks all buses concurrently.
 func checkBuses(ctx context.Context, buses []*busCheck, redact *safetext.Redactor) []busStatus {
 	answers := make([]busStatus, len(buses))

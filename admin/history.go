@@ -10,7 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
-// history has what a feed did lately, for people. Its size is bounded: about 200 bytes for a
+// history holds the recent activity of a feed, for people. Its size is bounded: about 200 bytes for a
 // feed that does nothing, and two or three kilobytes for one that has published entities.
 type history struct {
 	// perMinute counts the entities that were published in each minute since minute-14, which
@@ -38,7 +38,7 @@ type publishedEntity struct {
 	op                  uint8 // an index of operations
 }
 
-// operations are the known operations, and what stands for any other.
+// operations are the known operations. The last element replaces any other.
 var operations = [...]feed.Operation{feed.Put, feed.Patch, feed.Delete, "other"}
 
 // longestID limits the ID of an entity in a history, in characters, and longestPage its page.

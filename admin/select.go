@@ -14,9 +14,9 @@ import (
 	"github.com/feedbridge/feedbridge/admin/status"
 )
 
-// pageSource selects what the status pages show. A page has a few rows of thousands of feeds,
-// so feeds are selected and sorted by a few values of theirs, and a status is made of those on
-// the page only.
+// pageSource selects the rows of the status pages. A page has a few rows of thousands of
+// feeds, so feeds are selected and sorted by their names, states and one value each. A status
+// is made only of the feeds on the page.
 type pageSource struct{ server *Server }
 
 // Feeds implements [page.Source].
@@ -29,7 +29,7 @@ func (p pageSource) Feeds(ctx context.Context, q page.Query) (page.Feeds, error)
 		if !matches(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic) {
 			continue
 		}
-		key := f.sortKey(q.Sort, now)
+		key := newSortKey(f, q.Sort, now)
 		answer.States[key.state]++
 		if q.State == "" || q.State == key.state {
 			found = append(found, key)
@@ -99,8 +99,8 @@ type sortKey struct {
 	value float64
 }
 
-// sortKey returns the state of the feed, and its value of a column.
-func (f *Feed) sortKey(column page.Column, now time.Time) sortKey {
+// newSortKey returns a feed with its state, and its value of a column.
+func newSortKey(f *Feed, column page.Column, now time.Time) sortKey {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := &f.record

@@ -10,11 +10,15 @@ import (
 )
 
 func (s *Server) serveStatus(w http.ResponseWriter, req *http.Request) {
+	buses := []status.Bus{}
+	for _, bus := range checkBuses(req.Context(), s.buses, s.opts.Redact) {
+		buses = append(buses, bus.Bus)
+	}
 	answer := status.Process{
 		Version: s.opts.Version,
 		Started: formatTime(s.opts.Started),
 		Writer:  s.opts.Writer,
-		Buses:   s.busStatus(req.Context()),
+		Buses:   buses,
 		Feeds:   []status.Feed{},
 		Served:  inspectServed(req.Context(), s.allServed()),
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/feedbridge/feedbridge/admin/status"
 )
 
-// Source has what the pages show. Its methods may be called from any goroutine. The secrets
+// Source provides the data of the pages. Its methods may be called from any goroutine. The secrets
 // of URLs are hidden in its answers, and the length of every text is bounded.
 type Source interface {
 	// Feeds returns the copied feeds that the query selects.
@@ -34,7 +34,7 @@ type Source interface {
 	Served(ctx context.Context, q Query) (Served, error)
 }
 
-// Feeds are the rows of one page of a table, with what is around it.
+// Feeds are the rows of one page of the table of feeds, with the buses and the counts above it.
 type Feeds struct {
 	Buses []status.Bus
 	// Rows have PublishedByMinute.
@@ -55,12 +55,12 @@ type Served struct {
 type Options struct {
 	Version, Writer string
 	Started         time.Time
-	// Streams is how many clients may have a live page at a time. One more is told to come
-	// back later. Default 16.
+	// Streams limits the number of live pages that are open at a time. One more gets the
+	// status 503. Default 16.
 	Streams int
-	// Every is the shortest time between two updates of a live page. Default 2s.
+	// Every limits how often a live page is updated: it is the shortest time between two updates of a live page. Default 2s.
 	Every time.Duration
-	// Patience is how long a write to the client of a live page may take before it is
+	// Patience limits the time of a write to the client of a live page. A slower client is
 	// disconnected. Default 10s.
 	Patience time.Duration
 	Log      *slog.Logger
@@ -138,7 +138,8 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, r.PathValue("file"), time.Time{}, bytes.NewReader(b))
 }
 
-// policy allows only what is in this package. Nobody may show the pages in a frame.
+// policy allows only the files of this package. It forbids other sites to show the pages in a
+// frame.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 func setHeaders(h http.Header) {

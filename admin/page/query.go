@@ -45,7 +45,7 @@ const (
 // feedColumns are the columns of the table of feeds. It is sorted by the first.
 var feedColumns = []Column{ByState, ByName, ByTotal, ByLag, ByRecent, ByCommit, ByNext}
 
-// parseQuery reads a query of the columns. What it cannot read has its default.
+// parseQuery reads a query of the columns. An invalid value gets its default.
 func parseQuery(v url.Values, columns []Column) Query {
 	q := Query{Search: strings.ToLower(strings.TrimSpace(v.Get("q"))), State: v.Get("state"), Page: 1}
 	if len(q.Search) > longestSearch {

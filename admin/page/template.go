@@ -201,7 +201,8 @@ func describeLag(l status.Lag) string {
 // positionKeys are the keys of a cursor of which the first is its summary.
 var positionKeys = []string{"searching", "snapshot", "page", "newest_archive", "moved_to", "start", "dialect"}
 
-// summarize returns the most telling value of a cursor; "" if there is none.
+// summarize returns the value of the first of positionKeys that a cursor has; "" if it has
+// none of them.
 func summarize(cursor any) string {
 	m, ok := cursor.(map[string]any)
 	if !ok {

@@ -63,8 +63,8 @@ type Feed struct {
 	LastError         *Error     `json:"last_error"`
 	NextAttempt       *time.Time `json:"next_attempt"` // null while one is under way
 
-	// What follows is in the answer for a single feed only. This process forgets it when it
-	// ends.
+	// The fields below are only in the answer for a single feed. They are lost when the
+	// process ends.
 
 	// PublishedByMinute has the entities of each of the last Minutes, the present one last.
 	PublishedByMinute []uint32 `json:"published_by_minute,omitzero"`
@@ -74,7 +74,7 @@ type Feed struct {
 	RecentEntities []Entity `json:"recent_entities,omitzero"`
 }
 
-// The bounds of what a process remembers of a feed.
+// The lengths of the history of a feed.
 const (
 	Minutes      = 15
 	MostErrors   = 5
