@@ -212,7 +212,7 @@ func addNamed(s *admin.Server, name string) *admin.Feed {
 			if len(cp.Cursor) == 0 {
 				return "", nil
 			}
-			return "datareplication", map[string]any{"page": string(cp.Cursor), "index": 7, "last_content_id": "<" + name + "-7@shop>"}
+			return "datareplication", map[string]any{"page": string(cp.Cursor), "index": 7, "last_content_id": "<" + name + "-7@shop>", "last_modified": 1767225600}
 		},
 		DescribeSearch: func(cp checkpoint.Checkpoint) string {
 			if strings.Contains(string(cp.Cursor), "archive") {
@@ -337,7 +337,7 @@ func TestBrowserShowsEachState(t *testing.T) {
 	all := b.text("main")
 	for _, want := range []string{
 		"▲ retrying", "503 Service Unavailable", "https://shop.example.com/invoices/latest", "invoices.v1 on bus main", "time_runs_back",
-		"entity <7@shop> is of 2026-01-01T00:00:00Z, and <6@shop> before it", "<invoices-1002@shop.example.com>", "DELETE", "18 203", "last content id", "<invoices-7@shop>",
+		"entity <7@shop> is of 2026-01-01T00:00:00Z, and <6@shop> before it", "<invoices-1002@shop.example.com>", "DELETE", "18 203", "last content id", "<invoices-7@shop>", "last modified 2026-01-01T00:00:00Z",
 		row.RecentEntities[0].Modified.Format(time.RFC3339), "https://shop.example.com/invoices/1207", own,
 	} {
 		if !strings.Contains(all, want) {

@@ -58,7 +58,7 @@ type Options struct {
 	// Streams limits the number of live pages that are open at a time. One more gets the
 	// status 503. Default 16.
 	Streams int
-	// Every limits how often a live page is updated: it is the shortest time between two updates of a live page. Default 2s.
+	// Every is the shortest time between two updates of a live page. Default 2s.
 	Every time.Duration
 	// Patience limits the time of a write to the client of a live page. A slower client is
 	// disconnected. Default 10s.

@@ -235,7 +235,11 @@ func fields(cursor any) []field {
 	}
 	var all []field
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		all = append(all, field{strings.ReplaceAll(key, "_", " "), text(m[key])})
+		value := text(m[key])
+		if seconds, ok := m[key].(float64); ok && key == "last_modified" {
+			value = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
+		}
+		all = append(all, field{strings.ReplaceAll(key, "_", " "), value})
 	}
 	return all
 }
