@@ -30,8 +30,11 @@ var layers = map[string][]string{
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint", "retry"},
 	"connlimit":  {},
-	"admin":      {"bridge", "connlimit", "credential", "feed", "checkpoint", "safetext"},
+	"admin":      {"admin/page", "admin/status", "bridge", "connlimit", "credential", "feed", "checkpoint", "safetext"},
 	"verify":     {"feed", "message"},
+
+	"admin/page":   {"admin/status"},
+	"admin/status": {},
 
 	"source":                        {"feed", "message", "credential", "safetext"},
 	"source/datareplication":        {"source", "source/datareplication/page", "feed", "message", "safetext"},

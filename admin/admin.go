@@ -2,6 +2,7 @@
 // reports whether the process works, whether its feeds are fresh, how much it
 // does, and in a sentence, the present work of each feed.
 //
+//	/             pages for people; see package page
 //	/healthz      200 as long as the process answers
 //	/readyz       200 if every bus answers that feeds are copied to, and every such feed is fresh, else 503; the body says why
 //	/metrics      Prometheus
@@ -30,6 +31,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/feedbridge/feedbridge/admin/page"
 	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/safetext"
 )
@@ -69,6 +71,7 @@ type Server struct {
 	registry *prometheus.Registry
 	times    histograms
 	changes  map[string]Change // by pattern; set before the first request
+	pages    *page.Pages
 
 	mu     sync.Mutex // protects feeds and served
 	feeds  []*Feed    // sorted by name
@@ -88,6 +91,11 @@ func New(opts Options) *Server {
 		s.buses = append(s.buses, &busCheck{Bus: bus})
 	}
 	s.times = register(s.registry, s, opts.Version)
+	s.pages = page.New(pageSource{s}, page.Options{
+		Version: opts.Version, Writer: opts.Writer, Started: opts.Started, Log: opts.Log,
+		// Probes and scrapes need connections, too.
+		Streams: min(16, max(1, opts.Connections/4)),
+	})
 	return s
 }
 
@@ -125,13 +133,6 @@ func (s *Server) allServed() []*Served {
 	return slices.Clone(s.served)
 }
 
-const index = `feedbridge
-/healthz      whether the process answers
-/readyz       whether every bus answers and every feed is fresh, and if not, why
-/metrics      Prometheus metrics
-/status       what every feed is doing; /status/NAME for one that is copied
-`
-
 // Handler serves the paths in the package comment to clients that come by TCP: to GET and
 // HEAD, and to POST with the token.
 func (s *Server) Handler() http.Handler { return s.checkHost(s.newHandler(false)) }
@@ -140,7 +141,7 @@ func (s *Server) Handler() http.Handler { return s.checkHost(s.newHandler(false)
 // latter need no token.
 func (s *Server) newHandler(socket bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", textHandler(index))
+	s.pages.Register(mux)
 	mux.HandleFunc("GET /healthz", textHandler("ok\n"))
 	mux.HandleFunc("GET /readyz", s.serveReady)
 	mux.HandleFunc("GET /status", s.serveStatus)

@@ -32,10 +32,12 @@ func newServer(buses ...admin.Bus) *admin.Server {
 	})
 }
 
-// addOrders adds a feed that lacks what its cursor says: "2 gaps, 3 deletes".
-func addOrders(s *admin.Server) *admin.Feed {
+func addOrders(s *admin.Server) *admin.Feed { return addOrdersAs(s, "orders") }
+
+// addOrdersAs adds a feed that lacks what its cursor says: "2 gaps, 3 deletes".
+func addOrdersAs(s *admin.Server, name string) *admin.Feed {
 	return s.AddFeed(admin.FeedOptions{
-		Name: "orders", URL: "https://shop.example.com/feed/latest", Format: "auto",
+		Name: name, URL: "https://shop.example.com/feed/latest", Format: "auto",
 		Bus: "main", Topic: "orders.v1",
 		Every: 10 * time.Second, Freshness: 5 * time.Minute,
 		Describe: func(cp checkpoint.Checkpoint) (string, any) {
@@ -47,6 +49,13 @@ func addOrders(s *admin.Server) *admin.Feed {
 		CountLacking: func(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
 			_, _ = fmt.Sscanf(string(cp.Cursor), "%d gaps, %d deletes", &gaps, &deletes)
 			return gaps, deletes, len(cp.Cursor) > 0
+		},
+		DescribeSearch: func(cp checkpoint.Checkpoint) string {
+			target, _ := strings.CutPrefix(string(cp.Cursor), "search for ")
+			if target == string(cp.Cursor) {
+				return ""
+			}
+			return target
 		},
 	})
 }
@@ -117,7 +126,10 @@ func TestPaths(t *testing.T) {
 		code                    int
 		contains                string
 	}{
-		{"the index lists the paths", "GET", "/", 200, "/healthz"},
+		{"the page links to the other paths", "GET", "/", 200, `href="/healthz"`},
+		{"the page of a feed", "GET", "/feed/orders", 200, `<h1>orders</h1>`},
+		{"the page of another feed", "GET", "/feed/order", 404, `There is no feed of this name.`},
+		{"served topics", "GET", "/served", 200, `No topic is served by this process.`},
 		{"the process works", "GET", "/healthz", 200, "ok\n"},
 		{"a probe may use HEAD", "HEAD", "/healthz", 200, ""},
 		{"nothing has been read yet", "GET", "/readyz", 503, "feed orders: has not been read yet"},

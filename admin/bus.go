@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
@@ -44,12 +45,7 @@ type busCheck struct {
 }
 
 type busStatus struct {
-	Bus       string     `json:"bus"`
-	Kind      string     `json:"kind"`
-	OK        bool       `json:"ok"`
-	CheckedAt *time.Time `json:"checked_at"`
-	Error     string     `json:"error,omitempty"`
-
+	status.Bus
 	unready bool
 }
 
@@ -60,15 +56,45 @@ func checkBuses(ctx context.Context, buses []*busCheck, redact *safetext.Redacto
 	for i, c := range buses {
 		asked.Go(func() {
 			at, ever, err := c.latestResult(ctx)
-			answers[i] = busStatus{Bus: c.Name, Kind: c.Kind, OK: err == nil, CheckedAt: formatTime(at)}
-			if err != nil {
-				answers[i].Error = redact.Clip(err.Error(), longestError)
-				answers[i].unready = !c.ServedOnly || !ever
-			}
+			answers[i] = busStatus{Bus: c.describe(at, err, redact), unready: err != nil && (!c.ServedOnly || !ever)}
 		})
 	}
 	asked.Wait()
 	return answers
+}
+
+// describe returns the status of the bus after a check.
+func (c *busCheck) describe(at time.Time, err error, redact *safetext.Redactor) status.Bus {
+	b := status.Bus{Bus: c.Name, Kind: c.Kind, OK: err == nil, CheckedAt: formatTime(at)}
+	if err != nil {
+		b.Error = redact.Clip(err.Error(), longestError)
+	}
+	return b
+}
+
+// lastStatus returns the answer of the last check. It waits for an answer only if there has
+// been none; if the last one is older than checkAge, it starts another check.
+func (c *busCheck) lastStatus(ctx context.Context, redact *safetext.Redactor) status.Bus {
+	c.mu.Lock()
+	at, err := c.at, c.err
+	if !at.IsZero() {
+		c.startCheck(ctx)
+	}
+	c.mu.Unlock()
+	if at.IsZero() {
+		at, _, err = c.latestResult(ctx)
+	}
+	return c.describe(at, err, redact)
+}
+
+// startCheck starts a check unless one is running or the last answer is recent. c.mu is held.
+func (c *busCheck) startCheck(ctx context.Context) {
+	if c.running == nil && time.Since(c.at) >= checkAge {
+		c.running = make(chan struct{})
+		// The answer is for everyone, so it does not end with the request
+		// that happened to ask first.
+		go c.checkBus(context.WithoutCancel(ctx), c.running)
+	}
 }
 
 // latestResult returns an answer that is at most checkAge old, and whether there has ever been
@@ -77,12 +103,7 @@ func checkBuses(ctx context.Context, buses []*busCheck, redact *safetext.Redacto
 // started beside it.
 func (c *busCheck) latestResult(ctx context.Context) (at time.Time, ever bool, err error) {
 	c.mu.Lock()
-	if c.running == nil && time.Since(c.at) >= checkAge {
-		c.running = make(chan struct{})
-		// All waiting requests share the result, so the check does not end with the request
-		// that started it.
-		go c.checkBus(context.WithoutCancel(ctx), c.running)
-	}
+	c.startCheck(ctx)
 	running, ever := c.running, c.ever
 	c.mu.Unlock()
 	if running != nil {

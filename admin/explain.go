@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/bridge"
 )
 
@@ -12,6 +13,11 @@ import (
 // bridge continues without them.
 func (f *Feed) explainState(r *feedRecord, now time.Time) string {
 	sentence := f.describeActivity(r, now)
+	if r.status.State == bridge.Retrying || r.status.State == bridge.Halted {
+		if search := f.describeSearch(r); search != "" {
+			sentence += "; searching for " + search
+		}
+	}
 	switch gaps, deletes, _ := f.countLacking(r); {
 	case gaps == 1:
 		sentence += "; 1 document of the feed is missing, and with it all older ones"
@@ -27,7 +33,7 @@ func (f *Feed) explainState(r *feedRecord, now time.Time) string {
 }
 
 func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
-	next := formatDuration(r.status.Until.Sub(now))
+	next := status.FormatDuration(r.status.Until.Sub(now))
 	due := !r.status.Until.After(now)
 	state, since := r.bridgeState(now)
 	switch state {
@@ -41,7 +47,7 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 		}
 		return fmt.Sprintf("caught up: %s, the next poll is in %s", f.published(r, now), next)
 	case bridge.Standby:
-		other := r.status.Checkpoint.Writer
+		other := f.redact.Clip(r.status.Checkpoint.Writer, longestName)
 		if other == "" || other == f.writer {
 			other = "another copy"
 		}
@@ -64,13 +70,24 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 
 func (f *Feed) explainReading(r *feedRecord, since, now time.Time) string {
 	published := f.published(r, now)
+	if search := f.describeSearch(r); search != "" {
+		return fmt.Sprintf("searching for %s; %s", search, published)
+	}
 	if r.caughtUp || r.goodPoll.IsZero() {
-		return fmt.Sprintf("polling: %s, and the feed has not answered for %s", published, formatDuration(now.Sub(since)))
+		return fmt.Sprintf("polling: %s, and the feed has not answered for %s", published, status.FormatDuration(now.Sub(since)))
 	}
 	if lag, known := r.publishLag(); known {
-		return fmt.Sprintf("catching up: %s, %s behind the newest entity of the feed", published, formatDuration(lag))
+		return fmt.Sprintf("catching up: %s, %s behind the newest entity of the feed", published, status.FormatDuration(lag))
 	}
 	return fmt.Sprintf("catching up: %s, and it is not known how much is left", published)
+}
+
+// describeSearch returns the search for the position where reading starts; "" if there is none.
+func (f *Feed) describeSearch(r *feedRecord) string {
+	if f.opts.DescribeSearch == nil {
+		return ""
+	}
+	return f.redact.Clip(f.opts.DescribeSearch(r.status.Checkpoint), longestName)
 }
 
 // published returns the clause about the progress of the topic.
@@ -89,9 +106,9 @@ func (f *Feed) published(r *feedRecord, now time.Time) string {
 	if cp.At.IsZero() {
 		return clause
 	}
-	clause += fmt.Sprintf(", the last commit was %s ago", formatDuration(now.Sub(cp.At)))
+	clause += fmt.Sprintf(", the last commit was %s ago", status.FormatDuration(now.Sub(cp.At)))
 	if cp.Writer != f.writer && cp.Writer != "" {
-		clause += " by " + cp.Writer
+		clause += " by " + f.redact.Clip(cp.Writer, longestName)
 	}
 	return clause
 }

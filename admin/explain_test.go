@@ -74,6 +74,25 @@ func TestExplanations(t *testing.T) {
 			"reading", "catching up: 10 entities are published, the last commit was 2s ago, 3h21m behind the newest entity of the feed",
 		},
 		{
+			"looking for the start",
+			func(f *admin.Feed) {
+				enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil)
+				b := feed.Batch{Cursor: feed.Cursor("search for the first entity since 1999-01-01T00:00:00Z; 4100 pages are searched, back to 2003-01-01T00:00:00Z"), More: true}
+				f.Polled(b, nil, time.Second)
+				f.Settled(b, 0)
+			},
+			2 * time.Second,
+			"reading", "searching for the first entity since 1999-01-01T00:00:00Z; 4100 pages are searched, back to 2003-01-01T00:00:00Z; nothing is published yet, the last commit was 2s ago",
+		},
+		{
+			"looking for the start, and upstream is down",
+			func(f *admin.Feed) {
+				enter(f, bridge.Retrying, lacking("search for the first entity of the feed; 1 page is searched"), 7*time.Second, errDown)
+			},
+			0,
+			"retrying", "retrying in 7s after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable; searching for the first entity of the feed; 1 page is searched",
+		},
+		{
 			"waiting for the next poll", idle, 0,
 			"idle", "caught up: 20000 entities are published, the last commit was 5s ago, the next poll is in 7s",
 		},

@@ -1,6 +1,13 @@
 package admin
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/feedbridge/feedbridge/admin/page"
+)
 
 // Registry returns the registry of /metrics.
 func (s *Server) Registry() *prometheus.Registry { return s.registry }
+
+// Pages are the status pages.
+func (s *Server) Pages() *page.Pages { return s.pages }

@@ -39,6 +39,10 @@ type FeedOptions struct {
 	// are missing, and how many deletes are held back. known is false for a feed that has
 	// no such thing. It may be called at any time, and may be nil.
 	CountLacking func(checkpoint.Checkpoint) (gaps, deletes int, known bool)
+	// DescribeSearch returns the search for the position where reading starts, and how far it
+	// has come, as a part of a sentence; "" if there is none. It may be called at any time, and
+	// may be nil.
+	DescribeSearch func(checkpoint.Checkpoint) string
 }
 
 // histograms are the metrics that cannot be made from a record.
@@ -56,8 +60,9 @@ type Feed struct {
 
 	requestSeconds, commitSeconds, commitEntities prometheus.Observer
 
-	mu     sync.Mutex // guards record
-	record feedRecord
+	mu      sync.Mutex // guards record and history
+	record  feedRecord
+	history history
 }
 
 func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, h histograms) *Feed {
@@ -144,6 +149,9 @@ func (f *Feed) Settled(b feed.Batch, took time.Duration) {
 	if n := len(b.Entities); n > 0 {
 		r.reached = b.Entities[n-1].Modified
 	}
+	if n := len(b.Entities); n > 0 {
+		f.history.publish(n, newestEntities(b.Entities, cp.Count-uint64(n)+1, now, f.redact), now)
+	}
 	r.commits++
 	r.committedAt = now
 	r.published += uint64(len(b.Entities))
@@ -174,6 +182,7 @@ func (f *Feed) Entered(s bridge.Status) {
 	case bridge.Retrying, bridge.Halted:
 		r.attempts++
 		r.lastError = fault{s.Since, f.redact.Clip(s.Err.Error(), longestError)}
+		f.history.fail(r.lastError)
 		if _, ok := errors.AsType[*bridge.PanicError](s.Err); ok {
 			r.panics++
 		}

@@ -83,7 +83,7 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, b := range checkBuses(context.Background(), c.server.buses, c.server.opts.Redact) {
-		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, oneIf(b.OK), b.Bus, b.Kind)
+		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, oneIf(b.OK), b.Bus.Bus, b.Kind)
 	}
 	for _, f := range inspectServed(context.Background(), c.server.allServed()) {
 		out <- prometheus.MustNewConstMetric(servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/bridge"
 )
 
@@ -38,11 +39,11 @@ func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
 			answer.Reasons = append(answer.Reasons, fmt.Sprintf("feed %s: %s", f.opts.Name, reason))
 		}
 		state, _ := r.bridgeState(now)
-		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, formatTime(r.freshAt), formatDuration(f.opts.Freshness)})
+		answer.Feeds = append(answer.Feeds, feedReadiness{f.opts.Name, reason == "", state, formatTime(r.freshAt), status.FormatDuration(f.opts.Freshness)})
 	}
 	for _, bus := range answer.Buses {
 		if bus.unready {
-			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus, bus.Error))
+			answer.Reasons = append(answer.Reasons, fmt.Sprintf("bus %s: %s", bus.Bus.Bus, bus.Error))
 		}
 	}
 	answer.Ready = len(answer.Reasons) == 0
@@ -71,14 +72,14 @@ func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
 	case age <= limit:
 		return ""
 	case now.Sub(r.goodPoll) <= limit:
-		what = fmt.Sprintf("is read, but has not been published for %s (limit %s)", formatDuration(age), formatDuration(limit))
+		what = fmt.Sprintf("is read, but has not been published for %s (limit %s)", status.FormatDuration(age), status.FormatDuration(limit))
 	default:
-		what = fmt.Sprintf("has not been read for %s (limit %s)", formatDuration(age), formatDuration(limit))
+		what = fmt.Sprintf("has not been read for %s (limit %s)", status.FormatDuration(age), status.FormatDuration(limit))
 	}
 	state, since := r.bridgeState(now)
 	switch state {
 	case bridge.Retrying, bridge.Halted:
 		return what + ": " + r.lastError.text
 	}
-	return fmt.Sprintf("%s: %s for %s", what, state, formatDuration(now.Sub(since)))
+	return fmt.Sprintf("%s: %s for %s", what, state, status.FormatDuration(now.Sub(since)))
 }

@@ -64,6 +64,7 @@ func (s *Server) serveHandler(ctx context.Context, l net.Listener, handler http.
 		ConnState:         limited.ConnState,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 	}
+	server.RegisterOnShutdown(s.pages.Close)
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(closed)

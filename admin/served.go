@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/safetext"
 )
@@ -60,38 +61,9 @@ func (s *Served) Answered(status int, took time.Duration) {
 	s.times.servedSeconds.WithLabelValues(s.opts.Name).Observe(took.Seconds())
 }
 
-// servedStatus is a row of /status. Unknown and missing values are null.
-type servedStatus struct {
-	Feed        string          `json:"feed"`
-	OK          bool            `json:"ok"`
-	Explanation string          `json:"explanation"`
-	URL         string          `json:"url"`
-	Format      string          `json:"format"`
-	Bus         string          `json:"bus"`
-	Topic       string          `json:"topic"`
-	Positions   *servedSpan     `json:"positions"`
-	Newest      *time.Time      `json:"newest"` // message
-	Snapshot    *servedSnapshot `json:"snapshot"`
-	LastError   *errorStatus    `json:"last_error"`
-}
-
-// servedSpan holds the range of positions that the topic has. Its end is the position after
-// the last message.
-type servedSpan struct {
-	First uint64 `json:"first"`
-	End   uint64 `json:"end"`
-	Epoch string `json:"epoch"`
-}
-
-type servedSnapshot struct {
-	ID        string     `json:"id"`
-	Created   *time.Time `json:"created"`
-	Unmatched int        `json:"unmatched"`
-}
-
 // inspectServed returns the status of all served topics, which it asks concurrently.
-func inspectServed(ctx context.Context, all []*Served) []servedStatus {
-	rows := make([]servedStatus, len(all))
+func inspectServed(ctx context.Context, all []*Served) []status.Served {
+	rows := make([]status.Served, len(all))
 	var looking sync.WaitGroup
 	for i, f := range all {
 		looking.Go(func() { rows[i] = f.inspectTopic(ctx) })
@@ -100,23 +72,23 @@ func inspectServed(ctx context.Context, all []*Served) []servedStatus {
 	return rows
 }
 
-func (s *Served) inspectTopic(ctx context.Context) servedStatus {
+func (s *Served) inspectTopic(ctx context.Context) status.Served {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	seen, err := s.opts.Look(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errNoAnswer
 	}
-	row := servedStatus{
+	row := status.Served{
 		Feed: s.opts.Name, OK: err == nil, Explanation: s.explainServed(seen, err, time.Now()),
 		URL: s.opts.URL, Format: s.opts.Format, Bus: s.opts.Bus, Topic: s.opts.Topic,
 	}
 	if err == nil {
-		row.Positions = &servedSpan{seen.Span.First, seen.Span.End, seen.Span.Epoch}
+		row.Positions = &status.Span{First: seen.Span.First, End: seen.Span.End, Epoch: seen.Span.Epoch}
 		row.Newest = formatTime(seen.Newest)
 	}
 	if seen.Snapshot != "" {
-		row.Snapshot = &servedSnapshot{seen.Snapshot, formatTime(seen.Created), seen.Unmatched}
+		row.Snapshot = &status.Snapshot{ID: seen.Snapshot, Created: formatTime(seen.Created), Unmatched: seen.Unmatched}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +96,7 @@ func (s *Served) inspectTopic(ctx context.Context) servedStatus {
 		s.last = fault{time.Now(), s.redact.Clip(err.Error(), longestError)}
 	}
 	if !s.last.at.IsZero() {
-		row.LastError = &errorStatus{formatTime(s.last.at), s.last.text}
+		row.LastError = &status.Error{At: formatTime(s.last.at), Text: s.last.text}
 	}
 	return row
 }
@@ -142,7 +114,7 @@ func (s *Served) explainServed(seen ServedTopic, err error, now time.Time) strin
 	case seen.Newest.IsZero():
 		sentence = "served: the topic has no messages, and readers get 204"
 	default:
-		sentence = fmt.Sprintf("served: the newest message is %s old", formatDuration(max(0, now.Sub(seen.Newest))))
+		sentence = fmt.Sprintf("served: the newest message is %s old", status.FormatDuration(max(0, now.Sub(seen.Newest))))
 	}
 	if s.opts.Snapshots && seen.Snapshot == "" {
 		sentence += "; there is no snapshot yet"

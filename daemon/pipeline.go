@@ -46,7 +46,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 		Name: name, URL: redact.URL(f.Source.URL), Format: string(f.Format),
 		Bus: f.To.Bus, Topic: f.To.Topic,
 		Every: f.Every, Freshness: f.Freshness,
-		Describe: sources.Describe, CountLacking: sources.CountLacking,
+		Describe: sources.Describe, CountLacking: sources.CountLacking, DescribeSearch: sources.DescribeSearch,
 	})
 	all := observers{observer}
 	if o.Observer != nil {

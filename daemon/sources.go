@@ -48,8 +48,8 @@ type SourceOptions struct {
 
 // Sources are the sources that can read one feed, one for each kind of format. The kind is
 // the configured one, or that of the checkpoint, or else it is detected from the answer
-// of the feed's URL. All methods but Describe and CountLacking are for one goroutine at
-// a time.
+// of the feed's URL. All methods but Describe, CountLacking and DescribeSearch are for one
+// goroutine at a time.
 type Sources struct {
 	feed   config.Feed
 	client *source.Client
@@ -57,9 +57,10 @@ type Sources struct {
 	log    *slog.Logger
 	opened map[string]sink.Source // by their kind; they cache validators and pages
 
-	mu    sync.Mutex    // guards the fields below
-	found config.Format // the format that was detected last
-	kind  string        // of the source that was opened last
+	mu     sync.Mutex    // guards the fields below
+	found  config.Format // the format that was detected last
+	kind   string        // of the source that was opened last
+	search func() string // describes the search of that source
 }
 
 // NewSources returns the sources of a feed. It makes no request. It returns an error if a
@@ -97,6 +98,12 @@ func (s *Sources) Open(ctx context.Context, kind string) (sink.Source, string, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kind = kind
+	switch src := s.opened[kind].(type) {
+	case *datareplication.Source:
+		s.search = func() string { return src.Search().String() }
+	case *syndication.Source:
+		s.search = src.Search
+	}
 	return s.opened[kind], kind, nil
 }
 
@@ -174,6 +181,25 @@ func (s *Sources) CountLacking(cp checkpoint.Checkpoint) (gaps, deletes int, kno
 		gaps, deletes = place.Lacks()
 	}
 	return gaps, deletes, known
+}
+
+// DescribeSearch describes the search for the position where reading starts, and how far it
+// has come; it returns "" if there is none. It may be called concurrently.
+func (s *Sources) DescribeSearch(cp checkpoint.Checkpoint) string {
+	s.mu.Lock()
+	search := s.search
+	s.mu.Unlock()
+	if search != nil {
+		if text := search(); text != "" {
+			return text
+		}
+	}
+	if _, place := s.Describe(cp); place != nil {
+		if p, ok := place.(datareplication.CursorInfo); ok {
+			return p.Search().String()
+		}
+	}
+	return ""
 }
 
 // Commit adds the IDs of published entities to those that the topic holds. Only a caller

@@ -86,7 +86,7 @@ func (r *Redactor) URL(raw string) string {
 // Clip cleans a text, hides its secrets, and limits its length, as the function
 // [Clip] does.
 func (r *Redactor) Clip(text string, most int) string {
-	return cutMiddle(r.Text(Clean(text)), most)
+	return shorten(r.Text(Clean(text)), most)
 }
 
 // excerptContext is the number of bytes after an excerpt that are read to decide whether it

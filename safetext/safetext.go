@@ -8,6 +8,7 @@ package safetext
 import (
 	"bytes"
 	"fmt"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -16,11 +17,43 @@ import (
 // Clip returns text as one line of at most most characters. White space becomes
 // single blanks. Characters that are not printable, such as those that move the
 // cursor of a terminal or reverse the direction of the text, and bytes that are
-// not UTF-8 are written as in Go: \x1b, \u202e. If the text is too long, its
-// middle is replaced by …, because the end of an error is often its cause and
-// its cure.
+// not UTF-8 are written as in Go: \x1b, \u202e.
+//
+// If the text is too long, the middle of its longest words is replaced by …, down to
+// [ShortWord] characters each. Long words are URLs and IDs of others; the program's own
+// sentences, which end with a cure, stay whole. If that is not enough, the middle of the
+// text is replaced, and the last third of most characters is kept.
 func Clip(text string, most int) string {
-	return cutMiddle(Clean(text), most)
+	return shorten(Clean(text), most)
+}
+
+// ShortWord is the number of characters up to which a word is not shortened by [Clip]
+// because of the length of the text around it.
+const ShortWord = 60
+
+// shorten returns a clean text in at most most characters, see [Clip].
+func shorten(text string, most int) string {
+	if len(text) <= most || utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	words := strings.Split(text, " ")
+	lengths := make([]int, len(words))
+	for i, word := range words {
+		lengths[i] = utf8.RuneCountInString(word)
+	}
+	// The smallest limit on words with which the text is still too long.
+	tooLong := ShortWord + sort.Search(max(0, most-ShortWord+1), func(above int) bool {
+		total := len(words) - 1
+		for _, n := range lengths {
+			total += min(n, ShortWord+above)
+		}
+		return total > most
+	})
+	longest := max(ShortWord, tooLong-1)
+	for i, word := range words {
+		words[i] = cutMiddle(word, longest)
+	}
+	return cutMiddle(strings.Join(words, " "), most)
 }
 
 // Clean is [Clip] without the limit.

@@ -37,6 +37,27 @@ func TestClip(t *testing.T) {
 	}
 }
 
+// An error with long URLs and IDs keeps every word of its own, and its cure above all.
+func TestClipShortensForeignWordsFirst(t *testing.T) {
+	t.Parallel()
+	const cure = "nothing is published until the place is there again, or gap is set to resume-at-timestamp or restart, or 'feedbridge checkpoint set orders' names another place"
+	long := "https://shop.example.com/" + strings.Repeat("é", 5000)
+	in := "entities may be missing: the prev link of " + long + "1 leads to <" + strings.Repeat("x", 700) + "@shop>; " + cure
+	got := safetext.Clip(in, 600)
+	if n := utf8.RuneCountInString(got); n > 600 || n < 590 {
+		t.Errorf("%d characters", n)
+	}
+	if !strings.HasPrefix(got, "entities may be missing: the prev link of https://shop.example.com/é") || !strings.HasSuffix(got, "x@shop>; "+cure) || !strings.Contains(got, "é1 leads to <x") {
+		t.Errorf("got %s", got)
+	}
+	if got := safetext.Clip(strings.Repeat("words of others ", 500)+"; "+cure, 600); !strings.HasSuffix(got, "; "+cure) || utf8.RuneCountInString(got) != 600 {
+		t.Errorf("got %s", got)
+	}
+	if got := safetext.Clip(strings.Repeat("x", 1000), 300); utf8.RuneCountInString(got) != 300 {
+		t.Errorf("a single word has %d characters, want 300", utf8.RuneCountInString(got))
+	}
+}
+
 func TestClipIsBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -243,7 +243,11 @@ type CursorInfo struct {
 	// Snapshot is the position in a snapshot that is read first, if there is one.
 	Snapshot string `json:"snapshot,omitempty"`
 	// Searching is the target of the search for the position, if there is a search.
-	Searching string `json:"searching,omitempty"`
+	// SearchedPages is the number of pages that the search has passed, from the newest page
+	// back, and SearchedBackTo the time of the oldest of them.
+	Searching      string    `json:"searching,omitempty"`
+	SearchedPages  int       `json:"searched_pages,omitempty"`
+	SearchedBackTo time.Time `json:"searched_back_to,omitzero"`
 }
 
 // Describe returns the readable form of a cursor of this source.
@@ -257,9 +261,20 @@ func Describe(c feed.Cursor) (CursorInfo, error) {
 	case cur.Snapshot != nil:
 		p.Snapshot = cur.Snapshot.String()
 	case cur.Search != nil:
-		p.Searching = cur.Search.String()
+		found := cur.Search.progress()
+		p.Searching, p.SearchedPages, p.SearchedBackTo = found.Target, found.Pages, found.Back
 	}
 	return p, nil
+}
+
+// Search returns the search for the position that the place is in; the zero Search if it is
+// in none.
+func (p CursorInfo) Search() Search {
+	s := Search{Target: p.Searching, Pages: p.SearchedPages, Back: p.SearchedBackTo}
+	if p.Searching != "" && p.Modified != 0 {
+		s.Forward = time.Unix(p.Modified, 0).UTC()
+	}
+	return s
 }
 
 // ParseCursor returns the cursor for a position that a person names: one that

@@ -27,6 +27,8 @@ var storedCursors = map[string]string{
 	"behind an empty page":      `{"v":1,"page":"https://shop.example.com/feed/9","came":"https://shop.example.com/feed/8","before":"https://shop.example.com/feed/7","empty":1,"last":"b","modified":1696474802}`,
 	"on the way back": `{"v":1,"search":{"start":"id:b@2023-10-05T03:00:02Z","id":"b","from":1696474802,"back":"https://shop.example.com/feed/3",` +
 		`"newer":"https://shop.example.com/feed/4","newer_time":1696474900,"trail":{"mark":"https://shop.example.com/feed/5","steps":1,"power":4}}}`,
+	"on the way back, with the pages": `{"v":1,"search":{"start":"2023-10-05T03:00:02Z","from":1696474802,"back":"https://shop.example.com/feed/3",` +
+		`"newer":"https://shop.example.com/feed/4","newer_time":1696474900,"pages":41,"trail":{"mark":"https://shop.example.com/feed/5","steps":1,"power":4}}}`,
 	"behind a gap, with whole IDs": `{"v":1,"search":{"from":1696474802,"skip":["a","b"],"gap":true},"gap":"b"}`,
 	"in a page":                    `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"1f","last":"<b@shop>","modified":1696474802,"tie_hashes":"OQIuak_Kjfc"}`,
 	"behind a gap":                 `{"v":1,"search":{"from":1696474802,"skip_hashes":"0k7E8amMblt4RSqhGvOfmw","gap":true},"gap":"b"}`,
@@ -64,11 +66,12 @@ func TestStoredCursors(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	tests := map[string]CursorInfo{
-		"in a page":       {Page: "https://shop.example.com/feed/7", Index: 2, Last: "<b@shop>", Modified: 1696474802},
-		"on the way back": {Searching: "the entity after b of 2023-10-05T03:00:02Z"},
-		"behind a gap":    {Searching: "the first entity since 2023-10-05T03:00:02Z"},
-		"before 1970":     {Searching: "the first entity since 1969-12-31T00:00:00Z"},
-		"in a snapshot":   {Page: "https://shop.example.com/feed/7", Snapshot: "page 2 of 3 of the snapshot 17 of 2023-10-05T03:01:02Z"},
+		"in a page":                       {Page: "https://shop.example.com/feed/7", Index: 2, Last: "<b@shop>", Modified: 1696474802},
+		"on the way back":                 {Searching: "the entity after b of 2023-10-05T03:00:02Z", SearchedBackTo: time.Date(2023, 10, 5, 3, 1, 40, 0, time.UTC)},
+		"on the way back, with the pages": {Searching: "the first entity since 2023-10-05T03:00:02Z", SearchedPages: 41, SearchedBackTo: time.Date(2023, 10, 5, 3, 1, 40, 0, time.UTC)},
+		"behind a gap":                    {Searching: "the first entity since 2023-10-05T03:00:02Z"},
+		"before 1970":                     {Searching: "the first entity since 1969-12-31T00:00:00Z"},
+		"in a snapshot":                   {Page: "https://shop.example.com/feed/7", Snapshot: "page 2 of 3 of the snapshot 17 of 2023-10-05T03:01:02Z"},
 	}
 	for name, want := range tests {
 		got, err := Describe(feed.Cursor(storedCursors[name]))
@@ -131,7 +134,7 @@ func TestACursorStaysSmall(t *testing.T) {
 			}
 
 			from := dawn.Unix()
-			way := seek{From: &from, NewerTime: from, Trail: trail{Steps: 1e6, Power: 1e6}, Oldest: true, Reached: true, Early: 60}
+			way := seek{From: &from, NewerTime: from, Pages: 1e6, Trail: trail{Steps: 1e6, Power: 1e6}, Oldest: true, Reached: true, Early: 60}
 			sn := cursor{
 				Search: &way, Owed: &owed{storedID(id(0)), from},
 				Snapshot: &snapshotPosition{ID: storedID(id(0)), Created: dawn.Add(1), Pages: 1e6, Ready: true, Page: 1e6, Entity: 1e6, Digest: 1<<64 - 1, Published: 1e9},

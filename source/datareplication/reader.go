@@ -2,6 +2,7 @@ package datareplication
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,8 @@ type feedReader struct {
 	proven pageEnd
 	// old counts answers that may be older than earlier ones, since the last batch.
 	old finding
+	// search is how far the search of the present call of Next has come; nil if there is none.
+	search atomic.Pointer[Search]
 	// changed is the digest of the changed page that was reported last.
 	changed digest
 }

@@ -39,6 +39,8 @@ type seek struct {
 	Back      string `json:"back,omitempty"`
 	Newer     string `json:"newer,omitempty"`
 	NewerTime int64  `json:"newer_time,omitempty"`
+	// Pages counts the pages that the way back has passed, for people.
+	Pages int `json:"pages,omitempty"`
 	// Trail detects loops.
 	Trail trail `json:"trail,omitzero"`
 	// Oldest reports that the way back ended at the oldest page, and that no entity older
@@ -62,6 +64,45 @@ func (s *seek) String() string {
 		return "the first entity since " + formatUnix(*s.From)
 	}
 	return "the first entity of the feed"
+}
+
+// Search describes a search for the position where reading starts. The zero Search is none.
+type Search struct {
+	// Target is the position that is searched for, such as "the first entity since" a time.
+	Target string
+	// Pages is the number of pages that were searched, from the newest page back, and Back
+	// the time of the oldest of them. Back is zero if Pages is.
+	Pages int
+	Back  time.Time
+	// Forward is the time of the newest entity that was read to find the position, after the
+	// page to start at was found; zero before.
+	Forward time.Time
+}
+
+func (s *seek) progress() Search {
+	p := Search{Target: s.String(), Pages: s.Pages}
+	if s.NewerTime != 0 {
+		p.Back = time.Unix(s.NewerTime, 0).UTC()
+	}
+	return p
+}
+
+// String describes how far the search has come; "" if there is none.
+func (s Search) String() string {
+	text := s.Target
+	switch {
+	case s.Pages == 1:
+		text += "; 1 page is searched"
+	case s.Pages > 1:
+		text += fmt.Sprintf("; %d pages are searched", s.Pages)
+	}
+	if !s.Back.IsZero() {
+		text += ", back to " + s.Back.Format(time.RFC3339)
+	}
+	if !s.Forward.IsZero() {
+		text += ", and from there forward to " + s.Forward.Format(time.RFC3339)
+	}
+	return text
 }
 
 func formatUnix(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }

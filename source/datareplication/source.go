@@ -84,6 +84,7 @@ func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.B
 // the start.
 func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	r := s.reader
+	defer r.search.Store(nil)
 	r.pages.reserved = reservation{memory: r.cfg.Memory}
 	if !bytes.Equal(after, s.expect) {
 		r.closePage()
@@ -145,11 +146,20 @@ func (s *Source) readAt(ctx context.Context, cur cursor, after feed.Cursor) (fee
 	case err != nil:
 		return feed.Batch{}, err
 	case start == "":
-		r.log.Info("searching the position to start at", "place", sr.String(), "at", sr.Back)
 		return feed.Batch{Cursor: cur.encodeCursor(), More: true, Violations: seen}, nil
 	}
 	cur.Page = start
 	return (&pageWalk{r: r, trail: &r.trail, cur: cur, seen: seen}).readBatch(ctx, after)
+}
+
+// Search returns how far the search for the position where reading starts has come, if the
+// present call of Next is in one, else the zero Search. A search that continues in later
+// calls of Next is in the cursor; see [Describe]. It may be called concurrently.
+func (s *Source) Search() Search {
+	if p := s.reader.search.Load(); p != nil {
+		return *p
+	}
+	return Search{}
 }
 
 // Release closes the page that is kept open between calls of Next, and drops its buffer

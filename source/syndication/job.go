@@ -1,5 +1,10 @@
 package syndication
 
+import (
+	"fmt"
+	"time"
+)
+
 // job is a poll that has entries to publish: those of older documents, and then those
 // of the subscription document. It is in memory only. After a crash the walk is
 // repeated, and ends at the archives that the cursor has.
@@ -48,6 +53,24 @@ type job struct {
 	at *document
 	// found are the documents in memory while bridgeGap looks for more.
 	found []*document
+}
+
+// search is a walk back with the number of documents that were read, and the time of the
+// last of them, which is zero if that is not known.
+type search struct {
+	documents int
+	back      time.Time
+}
+
+func (s *search) String() string {
+	text := fmt.Sprintf("the oldest document; %d documents are read", s.documents)
+	if s.documents == 1 {
+		text = "the oldest document; 1 document is read"
+	}
+	if !s.back.IsZero() {
+		text += ", back to " + s.back.UTC().Format(time.RFC3339)
+	}
+	return text
 }
 
 const (

@@ -78,9 +78,20 @@ func (s *Source) NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.B
 	return s.Next(ctx, after)
 }
 
+// Search describes how far the search back to the oldest document that is not published has
+// come, if the present call of Next is in one; else it returns "". It may be called
+// concurrently.
+func (s *Source) Search() string {
+	if p := s.search.Load(); p != nil {
+		return p.String()
+	}
+	return ""
+}
+
 // Next returns the next batch after a cursor: at most a part of one document.
 func (s *Source) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	returned := false
+	defer s.search.Store(nil)
 	defer func() {
 		if !returned { // it has panicked, so the job may be inconsistent
 			s.job, s.round = nil, nil

@@ -1,6 +1,7 @@
 package syndication
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
@@ -14,6 +15,9 @@ type feedState struct {
 	// unread counts the consecutive polls whose subscription document could not be
 	// read.
 	unread int
+	// search is how far the search for the oldest document of the present call has come; nil
+	// if there is none.
+	search atomic.Pointer[search]
 	// round has the pages that were read in mode tail since the last pause.
 	round map[hashedKey]bool
 }

@@ -72,6 +72,7 @@ func (w walker) walkBack(ctx context.Context) error {
 		}
 		w.cur.endWait(url)
 		w.pushStep(d, old)
+		s.search.Store(&search{len(j.steps), d.meta.Updated.Time})
 		j.steps[len(j.steps)-1].permanent = j.permanent
 		if w.setFrontier(d); j.frontier == "" && j.dialect != Paged && len(w.cur.Archives) > 0 && !slices.ContainsFunc(j.steps, isOld) {
 			// None of the archives is known: their URLs have changed.

@@ -1,0 +1,191 @@
+// Package status has the types of the answers of /status, from which the status pages are
+// made, too. Programs that read /status decode its JSON into them.
+//
+// Scripts read the JSON. Keys are only added. A value that is not known, or has not
+// happened yet, is null. Times are in UTC.
+package status
+
+import (
+	"fmt"
+	"time"
+)
+
+// Process is the answer of /status.
+type Process struct {
+	Version string     `json:"version"`
+	Started *time.Time `json:"started"`
+	// Writer names this copy, as its checkpoints do.
+	Writer string `json:"writer"`
+	Buses  []Bus  `json:"buses"`
+	// Feeds are sorted by name, and so is Served.
+	Feeds  []Feed   `json:"feeds"`
+	Served []Served `json:"served"`
+}
+
+// Bus is a bus that feeds are copied to, or that topics are served from.
+type Bus struct {
+	Bus       string     `json:"bus"`
+	Kind      string     `json:"kind"`
+	OK        bool       `json:"ok"`
+	CheckedAt *time.Time `json:"checked_at"`
+	Error     string     `json:"error,omitempty"`
+}
+
+// Feed is a feed that is copied to a topic.
+type Feed struct {
+	Feed string `json:"feed"`
+	// State is a State of package bridge.
+	State string     `json:"state"`
+	Since *time.Time `json:"since"`
+	// Explanation is the state in a sentence, with the error and its cure if there is one.
+	Explanation string `json:"explanation"`
+	URL         string `json:"url"`
+	Format      string `json:"format"`
+	Every       string `json:"every"`
+	Bus         string `json:"bus"`
+	Topic       string `json:"topic"`
+	// Cursor is the position of the checkpoint in the feed.
+	Cursor any `json:"cursor"`
+	// Entities counts the entities of the topic, published by any copy; the following
+	// counts are of this process.
+	Entities   uint64               `json:"entities"`
+	Published  uint64               `json:"published"`
+	Duplicates uint64               `json:"duplicates"`
+	Oversized  uint64               `json:"oversized"`
+	Violations map[string]Violation `json:"violations"` // by kind
+	// RecentlyPublished counts the entities that this process published in the last
+	// [Minutes] minutes of the clock, the present one included.
+	RecentlyPublished uint64     `json:"recently_published"`
+	Lag               Lag        `json:"lag"`
+	LastPoll          *Poll      `json:"last_poll"`
+	LastSuccess       *time.Time `json:"last_success"` // of a poll
+	LastCommit        *Commit    `json:"last_commit"`
+	LastError         *Error     `json:"last_error"`
+	NextAttempt       *time.Time `json:"next_attempt"` // null while one is under way
+
+	// The fields below are only in the answer for a single feed. They are lost when the
+	// process ends.
+
+	// PublishedByMinute has the entities of each of the last Minutes, the present one last.
+	PublishedByMinute []uint32 `json:"published_by_minute,omitzero"`
+	// RecentErrors are the last [MostErrors] different errors, the newest first.
+	RecentErrors []RepeatedError `json:"recent_errors,omitzero"`
+	// RecentEntities are the last [MostEntities] that were published, the newest first.
+	RecentEntities []Entity `json:"recent_entities,omitzero"`
+}
+
+// The lengths of the history of a feed.
+const (
+	Minutes      = 15
+	MostErrors   = 5
+	MostEntities = 20
+)
+
+// Violation counts the violations of a kind, and has the last of them.
+type Violation struct {
+	Count uint64 `json:"count"`
+	Last  struct {
+		At     *time.Time `json:"at"`
+		Page   string     `json:"page"`
+		Detail string     `json:"detail"`
+	} `json:"last"`
+}
+
+// Lag is how far a topic is behind its feed.
+type Lag struct {
+	Seconds  *float64 `json:"seconds"`
+	Entities *uint64  `json:"entities"` // 0 or null: feeds do not report how many are to come
+}
+
+// Poll is a read of a feed.
+type Poll struct {
+	At      *time.Time `json:"at"`
+	Outcome string     `json:"outcome"`
+	Took    string     `json:"took"`
+}
+
+// Commit is the newest checkpoint, by whichever copy.
+type Commit struct {
+	At     *time.Time `json:"at"`
+	Writer string     `json:"writer"`
+}
+
+// Error is an error and its last time.
+type Error struct {
+	At   *time.Time `json:"at"`
+	Text string     `json:"text"`
+}
+
+// RepeatedError is an error that occurred Count times.
+type RepeatedError struct {
+	First *time.Time `json:"first"`
+	Last  *time.Time `json:"last"`
+	Count uint64     `json:"count"`
+	Text  string     `json:"text"`
+}
+
+// Entity is an entity that was published.
+type Entity struct {
+	// Position is the number of the entity in the topic, from 1.
+	Position  uint64     `json:"position"`
+	ID        string     `json:"id"`
+	Operation string     `json:"operation"`
+	Modified  *time.Time `json:"modified"`
+	Published *time.Time `json:"published"`
+	// Page is the page that it was read from.
+	Page string `json:"page"`
+}
+
+// Served is a topic that is served as a feed.
+type Served struct {
+	Feed        string     `json:"feed"`
+	OK          bool       `json:"ok"`
+	Explanation string     `json:"explanation"`
+	URL         string     `json:"url"`
+	Format      string     `json:"format"`
+	Bus         string     `json:"bus"`
+	Topic       string     `json:"topic"`
+	Positions   *Span      `json:"positions"`
+	Newest      *time.Time `json:"newest"` // message
+	Snapshot    *Snapshot  `json:"snapshot"`
+	LastError   *Error     `json:"last_error"`
+}
+
+// Span is the range of positions of a topic. End is the position after the last message.
+type Span struct {
+	First uint64 `json:"first"`
+	End   uint64 `json:"end"`
+	Epoch string `json:"epoch"`
+}
+
+// Snapshot is the newest snapshot of a served topic.
+type Snapshot struct {
+	ID        string     `json:"id"`
+	Created   *time.Time `json:"created"`
+	Unmatched int        `json:"unmatched"`
+}
+
+// FormatDuration writes a duration in the one or two units that matter: 350ms, 12s,
+// 4m30s, 3h, 5d2h. A negative one is 0s.
+func FormatDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d = max(d, 0); d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	units := []struct {
+		size time.Duration
+		name string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+	for i, u := range units[:3] {
+		if d < u.size {
+			continue
+		}
+		smaller := units[i+1]
+		text := fmt.Sprintf("%d%s", d/u.size, u.name)
+		if rest := d % u.size / smaller.size; rest > 0 {
+			text += fmt.Sprintf("%d%s", rest, smaller.name)
+		}
+		return text
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}

@@ -1,0 +1,67 @@
+package daemon_test
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/daemon"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/source/datareplication"
+	"github.com/feedbridge/feedbridge/source/datareplication/sample"
+)
+
+// A search is described while it goes on, and otherwise from the checkpoint.
+func TestSearchIsDescribed(t *testing.T) {
+	t.Parallel()
+	upstream := sample.New(sample.Options{PageSize: 1, Entity: func(i int) feed.Entity {
+		return feed.Entity{ID: string(rune('a' + i)), Op: feed.Put, Modified: time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC)}
+	}})
+	upstream.SetLen(4)
+	var sources *daemon.Sources
+	var during []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			during = append(during, sources.DescribeSearch(checkpoint.Checkpoint{}))
+		}
+		upstream.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	cfg := load(t, t.TempDir(), server.URL+"/feed/latest", "FEEDBRIDGE_FEEDS_ORDERS_START=2026-01-01T00:02:00Z", "FEEDBRIDGE_FEEDS_ORDERS_FORMAT=datareplication")
+	sources, err := daemon.NewSources(cfg.Feeds["orders"], daemon.SourceOptions{IDs: sink.NewIDs(0)}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := checkpoint.Checkpoint{Source: datareplication.Kind, Cursor: feed.Cursor(`{"v":1,"search":{"from":1767225720,"newer":"https://x/4","newer_time":1767225780,"back":"https://x/3","pages":41}}`)}
+	const target = "the first entity since 2026-01-01T00:02:00Z; "
+	if got, want := sources.DescribeSearch(stored), target+"41 pages are searched, back to 2026-01-01T00:03:00Z"; got != want {
+		t.Errorf("before a source is opened: %q, want %q", got, want)
+	}
+	src, _, err := sources.Open(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := src.Next(t.Context(), nil)
+	if err != nil || len(b.Entities) == 0 || b.Entities[0].ID != "c" {
+		t.Fatalf("read %v, %v", b.Entities, err)
+	}
+	want := []string{"", target + "1 page is searched, back to 2026-01-01T00:03:00Z", target + "2 pages are searched, back to 2026-01-01T00:02:00Z"}
+	if diff := cmp.Diff(want, during[:min(len(during), 3)]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, cp := range []checkpoint.Checkpoint{{Source: datareplication.Kind, Cursor: b.Cursor}, {}, {Cursor: feed.Cursor("no cursor")}} {
+		if got := sources.DescribeSearch(cp); got != "" {
+			t.Errorf("at %s there is the search %s", cp.Cursor, got)
+		}
+	}
+	if got := sources.DescribeSearch(stored); !strings.Contains(got, "41 pages") {
+		t.Errorf("between two calls: %q", got)
+	}
+}
