@@ -32,7 +32,6 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/nats"
-	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
 // The pages that the tests in this file compare with the program.
@@ -139,7 +138,7 @@ func sources(t *testing.T, tests bool) map[string]*ast.File {
 	return files
 }
 
-// text is what an expression of literals and their sums says.
+// text returns the value of an expression of string literals and their sums.
 func text(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -278,7 +277,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	server := admin.New(admin.Options{Version: "v1", Buses: []admin.Bus{bus}, Log: slog.New(slog.DiscardHandler)})
 	f := server.AddFeed(admin.FeedOptions{
 		Name: "orders", Freshness: time.Minute,
-		Describe: func(checkpoint.Checkpoint) (string, any) { return "", syndication.Place{} },
+		CountLacking: func(checkpoint.Checkpoint) (gaps, deletes int, known bool) { return 0, 0, true },
 	})
 	server.AddServed(admin.ServedOptions{Name: "orders", Look: func(context.Context) (admin.ServedTopic, error) {
 		return admin.ServedTopic{}, nil
@@ -671,7 +670,7 @@ func useTopic(t *testing.T, authorization string, timeout, patience time.Duratio
 	for _, step := range []func() error{
 		func() error { return conn.Check(t.Context()) },
 		func() error { _, err := first.Resume(t.Context()); return err },
-		func() error { return first.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) },
+		func() error { return first.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil) },
 		func() error { _, err := second.Resume(t.Context()); return err },
 		func() error { return second.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))) },
 		func() error { return conn.Check(t.Context()) },

@@ -15,9 +15,9 @@ import (
 
 const module = "github.com/feedbridge/feedbridge"
 
-// layers says what each package of the module may import of the module. A
-// package that is not here is an error: whoever adds one decides where it
-// stands. The picture has no arrow up.
+// layers lists the packages of the module that each package may import. A package that is
+// not here is an error: whoever adds one decides where it stands. The picture has no arrow
+// up.
 var layers = map[string][]string{
 	"examples/consumers/go/nats":  {},
 	"examples/consumers/go/kafka": {},
@@ -30,7 +30,7 @@ var layers = map[string][]string{
 	"checkpoint": {"feed"},
 	"bridge":     {"feed", "checkpoint", "retry"},
 	"connlimit":  {},
-	"admin":      {"bridge", "connlimit", "feed", "checkpoint", "safetext"},
+	"admin":      {"bridge", "connlimit", "credential", "feed", "checkpoint", "safetext"},
 	"verify":     {"feed", "message"},
 
 	"source":                        {"feed", "message", "credential", "safetext"},
@@ -56,7 +56,7 @@ var layers = map[string][]string{
 	"daemon": {"admin", "bridge", "checkpoint", "config", "credential", "feed", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
-	"cmd/feedbridge": {"bridge", "checkpoint", "config", "daemon", "feed", "message", "retry", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},
+	"cmd/feedbridge": {"bridge", "checkpoint", "config", "credential", "daemon", "feed", "message", "retry", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},
 }
 
 // alone are the modules that one package (and its tests) imports, so that

@@ -7,6 +7,9 @@
 //	/metrics      Prometheus
 //	/status       JSON, a row per feed, copied or served; /status/NAME has one that is copied
 //
+// Requests that change something are POST. They need a token, or come through a Unix socket;
+// see [Server.AddChange].
+//
 // A [Feed] watches one bridge: it is a [bridge.Observer]. Every call
 // updates one record, which metrics, status and readiness are made from when they
 // are requested, so that they cannot disagree.
@@ -27,6 +30,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
@@ -34,7 +38,7 @@ import (
 type Options struct {
 	// Version is the version of the program.
 	Version string
-	// Started is when the process started.
+	// Started holds the time when the process started.
 	Started time.Time
 	// Writer names this copy, as its checkpoints do.
 	Writer string
@@ -42,13 +46,19 @@ type Options struct {
 	Buses []Bus
 	// Log gets the errors of the server itself.
 	Log *slog.Logger
-	// Connections is how many clients may be connected at a time. For one more, the
-	// client that has been idle or slow for longest is disconnected, once it has been
-	// so for 250ms. Default 64.
+	// Connections limits the number of clients connected at a time. For one more, the
+	// client that has been idle or slow for longest is disconnected, once it has been so
+	// for 250ms. Default 64.
 	Connections int
 	// Redact hides the secrets of URLs in all answers. Nil means one that
 	// knows the usual names of parameters.
 	Redact *safetext.Redactor
+	// Token returns the token that a change by TCP needs. It is called for each of them.
+	// Nil means that the TCP address is read-only.
+	Token func() (credential.Secret, error)
+	// Hosts returns the names that a Host header may have besides those that are not in
+	// the public DNS. Nil means none.
+	Hosts func() []string
 }
 
 // Server shows the state of a process. Its methods may be called from any
@@ -58,6 +68,7 @@ type Server struct {
 	buses    []*busCheck
 	registry *prometheus.Registry
 	times    histograms
+	changes  map[string]Change // by pattern; set before the first request
 
 	mu     sync.Mutex // protects feeds and served
 	feeds  []*Feed    // sorted by name
@@ -69,7 +80,10 @@ func New(opts Options) *Server {
 	if opts.Connections <= 0 {
 		opts.Connections = 64
 	}
-	s := &Server{opts: opts, registry: prometheus.NewRegistry()}
+	if opts.Hosts == nil {
+		opts.Hosts = func() []string { return nil }
+	}
+	s := &Server{opts: opts, registry: prometheus.NewRegistry(), changes: map[string]Change{}}
 	for _, bus := range opts.Buses {
 		s.buses = append(s.buses, &busCheck{Bus: bus})
 	}
@@ -118,8 +132,13 @@ const index = `feedbridge
 /status       what every feed is doing; /status/NAME for one that is copied
 `
 
-// Handler serves the paths in the package comment. They answer to GET and HEAD.
-func (s *Server) Handler() http.Handler {
+// Handler serves the paths in the package comment to clients that come by TCP: to GET and
+// HEAD, and to POST with the token.
+func (s *Server) Handler() http.Handler { return s.checkHost(s.newHandler(false)) }
+
+// newHandler returns the handler for clients that come by TCP, or by the Unix socket. The
+// latter need no token.
+func (s *Server) newHandler(socket bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", textHandler(index))
 	mux.HandleFunc("GET /healthz", textHandler("ok\n"))
@@ -130,6 +149,9 @@ func (s *Server) Handler() http.Handler {
 		ErrorLog:      slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelError),
 		ErrorHandling: promhttp.ContinueOnError,
 	}))
+	for pattern, change := range s.changes {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serveChange(w, r, change, socket) })
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -151,8 +173,8 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, v any) {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
-		s.opts.Log.Error("cannot put the status into JSON", "error", err)
-		http.Error(w, "cannot put the status into JSON: "+err.Error(), http.StatusInternalServerError)
+		s.opts.Log.Error("cannot encode the status as JSON", "error", err)
+		http.Error(w, "cannot encode the status as JSON: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -32,14 +32,7 @@ func newServer(buses ...admin.Bus) *admin.Server {
 	})
 }
 
-// place lacks what its cursor says: "2 gaps, 3 deletes".
-type place map[string]string
-
-func (p place) Lacks() (gaps, deletes int) {
-	_, _ = fmt.Sscanf(p["after"], "%d gaps, %d deletes", &gaps, &deletes)
-	return gaps, deletes
-}
-
+// addOrders adds a feed that lacks what its cursor says: "2 gaps, 3 deletes".
 func addOrders(s *admin.Server) *admin.Feed {
 	return s.AddFeed(admin.FeedOptions{
 		Name: "orders", URL: "https://shop.example.com/feed/latest", Format: "auto",
@@ -49,7 +42,11 @@ func addOrders(s *admin.Server) *admin.Feed {
 			if len(cp.Cursor) == 0 {
 				return "", nil
 			}
-			return "datareplication", place{"after": string(cp.Cursor)}
+			return "datareplication", map[string]string{"after": string(cp.Cursor)}
+		},
+		CountLacking: func(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
+			_, _ = fmt.Sscanf(string(cp.Cursor), "%d gaps, %d deletes", &gaps, &deletes)
+			return gaps, deletes, len(cp.Cursor) > 0
 		},
 	})
 }
@@ -58,7 +55,7 @@ func addOrders(s *admin.Server) *admin.Feed {
 func get(t *testing.T, s *admin.Server, path string) (status int, body string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:9321"+path, nil))
 	if got := w.Header().Get("Cache-Control"); got != "no-store" {
 		t.Errorf("GET %s: Cache-Control is %q", path, got)
 	}
@@ -134,7 +131,7 @@ func TestPaths(t *testing.T) {
 		t.Run(c.situation, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil))
+			s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, "http://127.0.0.1:9321"+c.path, nil))
 			if w.Code != c.code {
 				t.Errorf("%s %s: %d, want %d", c.method, c.path, w.Code, c.code)
 			}

@@ -14,10 +14,10 @@ import (
 type Bus struct {
 	// Name is the configured name, and Kind the kind of bus, such as "nats".
 	Name, Kind string
-	// ServedOnly is whether no feed is copied to the bus. Such a bus counts for readiness
+	// ServedOnly reports that no feed is copied to the bus. Such a bus counts for readiness
 	// until it has answered once, which rules out a wrong address. When it fails later,
-	// readers get an answer of ours with the reason, which is better than that of a load
-	// balancer without a ready backend.
+	// the server still answers readers and gives the reason. Without a ready backend they
+	// would get only the load balancer's error.
 	ServedOnly bool
 	// Check returns nil if the bus answers. Its context ends after 2s.
 	Check func(ctx context.Context) error
@@ -25,8 +25,8 @@ type Bus struct {
 
 const (
 	checkTimeout = 2 * time.Second
-	// checkAge is how old an answer of a bus may be: however often probes
-	// come, the bus is asked once in that time.
+	// checkAge limits the age of a cached check of a bus. However many probes arrive, the
+	// bus is asked once in that time.
 	checkAge = time.Second
 )
 
@@ -79,8 +79,8 @@ func (c *busCheck) latestResult(ctx context.Context) (at time.Time, ever bool, e
 	c.mu.Lock()
 	if c.running == nil && time.Since(c.at) >= checkAge {
 		c.running = make(chan struct{})
-		// The answer is for everyone, so it does not end with the request
-		// that happened to ask first.
+		// All waiting requests share the result, so the check does not end with the request
+		// that started it.
 		go c.checkBus(context.WithoutCancel(ctx), c.running)
 	}
 	running, ever := c.running, c.ever

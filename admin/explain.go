@@ -14,14 +14,14 @@ func (f *Feed) explainState(r *feedRecord, now time.Time) string {
 	sentence := f.describeActivity(r, now)
 	switch gaps, deletes, _ := f.countLacking(r); {
 	case gaps == 1:
-		sentence += "; 1 document of the feed is missing, and with it what is older"
+		sentence += "; 1 document of the feed is missing, and with it all older ones"
 	case gaps > 1:
-		sentence += fmt.Sprintf("; %d documents of the feed are missing, and with them what is older", gaps)
+		sentence += fmt.Sprintf("; %d documents of the feed are missing, and with them all older ones", gaps)
 	case deletes > 0:
-		sentence += fmt.Sprintf("; %d deletes are held back, for most of the feed has vanished", deletes)
+		sentence += fmt.Sprintf("; %d deletes are held back because most of the feed has vanished", deletes)
 	}
 	if r.repaired {
-		sentence += "; the document is not well-formed and was repaired, and entries may be left out: ask the provider to mend it (" + notWellFormed + ")"
+		sentence += "; the document is not well-formed and was repaired, and entries may be left out: ask the provider to fix it (" + notWellFormed + ")"
 	}
 	return sentence
 }
@@ -32,7 +32,7 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 	state, since := r.bridgeState(now)
 	switch state {
 	case bridge.Starting:
-		return fmt.Sprintf("starting: waiting for bus %s to say where topic %s stands", f.opts.Bus, f.opts.Topic)
+		return fmt.Sprintf("starting: waiting for bus %s to return the checkpoint of topic %s", f.opts.Bus, f.opts.Topic)
 	case bridge.Reading:
 		return f.explainReading(r, since, now)
 	case bridge.Idle:
@@ -45,7 +45,7 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 		if other == "" || other == f.writer {
 			other = "another copy"
 		}
-		return fmt.Sprintf("standing by: %s publishes this feed; this copy takes over when its checkpoint stands still", other)
+		return fmt.Sprintf("standing by: %s publishes this feed; this copy takes over when the checkpoint no longer moves", other)
 	case bridge.Retrying:
 		if due {
 			return fmt.Sprintf("trying again now after attempt %d: %s", r.attempts, r.lastError.text)
@@ -53,9 +53,9 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 		return fmt.Sprintf("retrying in %s after attempt %d: %s", next, r.attempts, r.lastError.text)
 	case bridge.Halted:
 		if due {
-			return fmt.Sprintf("halted: %s; nothing is published until this is mended, and it is being tried again now", r.lastError.text)
+			return fmt.Sprintf("halted: %s; nothing is published until this is fixed, and it is being tried again now", r.lastError.text)
 		}
-		return fmt.Sprintf("halted: %s; nothing is published until this is mended, and it is tried again in %s", r.lastError.text, next)
+		return fmt.Sprintf("halted: %s; nothing is published until this is fixed, and it is tried again in %s", r.lastError.text, next)
 	case bridge.Stopped:
 		return fmt.Sprintf("stopped: this copy is shutting down, %s", f.published(r, now))
 	}
@@ -65,12 +65,12 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 func (f *Feed) explainReading(r *feedRecord, since, now time.Time) string {
 	published := f.published(r, now)
 	if r.caughtUp || r.goodPoll.IsZero() {
-		return fmt.Sprintf("polling: %s, and the feed's answer has been awaited for %s", published, formatDuration(now.Sub(since)))
+		return fmt.Sprintf("polling: %s, and the feed has not answered for %s", published, formatDuration(now.Sub(since)))
 	}
 	if lag, known := r.publishLag(); known {
 		return fmt.Sprintf("catching up: %s, %s behind the newest entity of the feed", published, formatDuration(lag))
 	}
-	return fmt.Sprintf("catching up: %s, and how much is to come is not known", published)
+	return fmt.Sprintf("catching up: %s, and it is not known how much is left", published)
 }
 
 // published returns the clause about the progress of the topic.

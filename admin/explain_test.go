@@ -38,19 +38,19 @@ func TestExplanations(t *testing.T) {
 	}{
 		{
 			"just started", func(*admin.Feed) {}, time.Second,
-			"starting", "starting: waiting for bus main to say where topic orders.v1 stands",
+			"starting", "starting: waiting for bus main to return the checkpoint of topic orders.v1",
 		},
 		{
 			"first poll of an empty topic",
 			func(f *admin.Feed) { enter(f, bridge.Reading, checkpoint.Checkpoint{}, 0, nil) },
 			3 * time.Second,
-			"reading", "polling: nothing is published yet, and the feed's answer has been awaited for 3s",
+			"reading", "polling: nothing is published yet, and the feed has not answered for 3s",
 		},
 		{
 			"first poll of a topic that another copy has filled",
 			func(f *admin.Feed) { enter(f, bridge.Reading, at(1, "host-12", time.Hour), 0, nil) },
 			time.Minute,
-			"reading", "polling: 1 entity is published, the last commit was 1h1m ago by host-12, and the feed's answer has been awaited for 1m",
+			"reading", "polling: 1 entity is published, the last commit was 1h1m ago by host-12, and the feed has not answered for 1m",
 		},
 		{
 			"catching up before the first commit",
@@ -59,7 +59,7 @@ func TestExplanations(t *testing.T) {
 				f.Polled(batch("a", 10, true), nil, time.Second)
 			},
 			0,
-			"reading", "catching up: nothing is published yet, and how much is to come is not known",
+			"reading", "catching up: nothing is published yet, and it is not known how much is left",
 		},
 		{
 			"catching up",
@@ -99,35 +99,35 @@ func TestExplanations(t *testing.T) {
 			"an archive is missing, since before the start",
 			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("1 gaps"), 7*time.Second, nil) },
 			0,
-			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 1 document of the feed is missing, and with it what is older",
+			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 1 document of the feed is missing, and with it all older ones",
 		},
 		{
 			"archives are missing, and upstream is down",
 			func(f *admin.Feed) { enter(f, bridge.Retrying, lacking("2 gaps"), 7*time.Second, errDown) },
 			0,
-			"retrying", "retrying in 7s after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable; 2 documents of the feed are missing, and with them what is older",
+			"retrying", "retrying in 7s after attempt 1: GET https://shop.example.com/feed/latest: 503 Service Unavailable; 2 documents of the feed are missing, and with them all older ones",
 		},
 		{
 			"deletes are held back",
 			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("0 gaps, 30 deletes"), 7*time.Second, nil) },
 			0,
-			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 30 deletes are held back, for most of the feed has vanished",
+			"idle", "caught up: 9 entities are published, the last commit was 5s ago, the next poll is in 7s; 30 deletes are held back because most of the feed has vanished",
 		},
 		{
 			"the next poll hangs", idle, 27 * time.Second,
-			"reading", "polling: 20000 entities are published, the last commit was 32s ago, and the feed's answer has been awaited for 20s",
+			"reading", "polling: 20000 entities are published, the last commit was 32s ago, and the feed has not answered for 20s",
 		},
 		{
 			"another copy was faster",
 			func(f *admin.Feed) { enter(f, bridge.Standby, at(3, "host-12", 0), 20*time.Second, lost) },
 			time.Second,
-			"standby", "standing by: host-12 publishes this feed; this copy takes over when its checkpoint stands still",
+			"standby", "standing by: host-12 publishes this feed; this copy takes over when the checkpoint no longer moves",
 		},
 		{
 			"another copy was faster, and who is not known yet",
 			func(f *admin.Feed) { enter(f, bridge.Standby, at(3, own, 0), 20*time.Second, lost) },
 			time.Second,
-			"standby", "standing by: another copy publishes this feed; this copy takes over when its checkpoint stands still",
+			"standby", "standing by: another copy publishes this feed; this copy takes over when the checkpoint no longer moves",
 		},
 		{
 			"upstream is down",
@@ -167,7 +167,7 @@ func TestExplanations(t *testing.T) {
 				enter(f, bridge.Stopped, at(3, own, 0), 0, nil)
 			},
 			0,
-			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 0s ago; the document is not well-formed and was repaired, and entries may be left out: ask the provider to mend it (not_well_formed)",
+			"stopped", "stopped: this copy is shutting down, 3 entities are published, the last commit was 0s ago; the document is not well-formed and was repaired, and entries may be left out: ask the provider to fix it (not_well_formed)",
 		},
 		{
 			"the document was repaired, and is mended",
@@ -185,13 +185,13 @@ func TestExplanations(t *testing.T) {
 			"a person has to act",
 			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) },
 			30 * time.Second,
-			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is mended, and it is tried again in 4m30s",
+			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed, and it is tried again in 4m30s",
 		},
 		{
 			"a person has to act, and may have",
 			func(f *admin.Feed) { enter(f, bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, broken) },
 			6 * time.Minute,
-			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is mended, and it is being tried again now",
+			"halted", "halted: the topic has messages but no checkpoint; set one with 'feedbridge checkpoint set orders'; nothing is published until this is fixed, and it is being tried again now",
 		},
 		{
 			"shutting down",

@@ -2,5 +2,5 @@ package admin
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Registry is what /metrics is served from.
+// Registry returns the registry of /metrics.
 func (s *Server) Registry() *prometheus.Registry { return s.registry }

@@ -28,20 +28,17 @@ type FeedOptions struct {
 	Bus, Topic string
 	// Every is the wait between polls that find nothing new.
 	Every time.Duration
-	// Freshness is how long ago the feed may have been copied to its end, or
-	// some way towards it, for the process to be ready.
+	// Freshness limits the time since the feed was last copied to its end, or made progress
+	// towards it. After that time the process is not ready.
 	Freshness time.Duration
 	// Describe puts a checkpoint into words: the format of the feed, as far as it
-	// is known by then, and the place of the cursor, in what JSON can hold. It
-	// may be called at any time. A place may be [Lacking].
-	Describe func(checkpoint.Checkpoint) (format string, place any)
-}
-
-// Lacking is a place that knows which parts of the feed the topic does not have.
-type Lacking interface {
-	// Lacks returns how many documents of the feed are missing, and how many
-	// deletes are held back.
-	Lacks() (gaps, deletes int)
+	// is known by then, and the description of the cursor, as a value for JSON. It
+	// may be called at any time.
+	Describe func(checkpoint.Checkpoint) (format string, info any)
+	// CountLacking returns how much of the feed the topic does not have: how many documents
+	// are missing, and how many deletes are held back. known is false for a feed that has
+	// no such thing. It may be called at any time, and may be nil.
+	CountLacking func(checkpoint.Checkpoint) (gaps, deletes int, known bool)
 }
 
 // histograms are the metrics that cannot be made from a record.
@@ -219,21 +216,19 @@ func classOf(err error) class {
 	return transient
 }
 
-// describeCursor returns the format of the feed and the place of its cursor, as far as
+// describeCursor returns the format of the feed and the description of its cursor, as far as
 // they are known.
-func (f *Feed) describeCursor(cp checkpoint.Checkpoint) (format string, place any) {
+func (f *Feed) describeCursor(cp checkpoint.Checkpoint) (format string, info any) {
 	if f.opts.Describe != nil {
-		format, place = f.opts.Describe(cp)
+		format, info = f.opts.Describe(cp)
 	}
-	return cmp.Or(format, f.opts.Format), place
+	return cmp.Or(format, f.opts.Format), info
 }
 
 // countLacking returns how much of the feed the topic does not have, if that is known.
 func (f *Feed) countLacking(r *feedRecord) (gaps, deletes int, known bool) {
-	_, place := f.describeCursor(r.status.Checkpoint)
-	p, known := place.(Lacking)
-	if known {
-		gaps, deletes = p.Lacks()
+	if f.opts.CountLacking == nil {
+		return 0, 0, false
 	}
-	return gaps, deletes, known
+	return f.opts.CountLacking(r.status.Checkpoint)
 }

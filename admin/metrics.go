@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,6 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 )
 
+// namespace is the prefix of the names of all metrics.
 const namespace = "feedbridge"
 
 // register fills the registry. There is no default one: two Servers in one
@@ -41,7 +43,7 @@ func register(registry *prometheus.Registry, s *Server, version string) histogra
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace:   namespace,
 		Name:        "build_info",
-		Help:        "Always 1; the labels say which version of feedbridge runs, and which version of Go built it.",
+		Help:        "Always 1; the labels are the version of feedbridge and the version of Go that built it.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
@@ -67,9 +69,9 @@ type metric struct {
 
 // busUp has other labels than the metrics of feeds.
 var busUp = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "bus_up"),
-	"1 if the bus answers and takes the credentials, 0 if not; asked for each scrape, for 2 s at most.", []string{"bus", "kind"}, nil)
+	"1 if the bus answers and accepts the credentials, 0 if not; checked at each scrape, for 2 s at most.", []string{"bus", "kind"}, nil)
 
-var servedUp = newDesc("served_up", "1 if the topic of a served feed can be read, 0 if not; asked for each scrape, for 2 s at most.")
+var servedUp = newDesc("served_up", "1 if the topic of a served feed can be read, 0 if not; checked at each scrape, for 2 s at most.")
 
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- busUp
@@ -108,22 +110,34 @@ var states = []bridge.State{
 	bridge.Starting, bridge.Reading, bridge.Idle, bridge.Standby, bridge.Retrying, bridge.Halted, bridge.Stopped,
 }
 
+// metrics returns the metrics that are made from records.
 func metrics() []metric {
+	return slices.Concat(plainCounters(), labeledCounters(), progressGauges(), stateGauges())
+}
+
+// plainCounters have no label besides the feed.
+func plainCounters() []metric {
 	return []metric{
 		feedCounter("entities_published_total", "Entities that this process has published.",
 			func(r *feedRecord) uint64 { return r.published }),
 		feedCounter("bytes_published_total", "Bytes of the entities that this process has published: bodies and headers.",
 			func(r *feedRecord) uint64 { return r.publishedBytes }),
-		feedCounter("duplicates_total", "Entities that were left out because the topic holds their ID already.",
+		feedCounter("duplicates_total", "Entities that were left out because the topic already has their ID.",
 			func(r *feedRecord) uint64 { return r.duplicates }),
-		feedCounter("oversized_total", "Entities that were left out because the bus does not take messages so large.",
+		feedCounter("oversized_total", "Entities that were left out because they are too large for the bus.",
 			func(r *feedRecord) uint64 { return r.oversized }),
 		feedCounter("panics_total", "Panics of the feed's source or sink, each of which halted the feed.",
 			func(r *feedRecord) uint64 { return r.panics }),
 		feedCounter("commits_total", "Commits that this process has made.",
 			func(r *feedRecord) uint64 { return r.commits }),
+	}
+}
+
+// labeledCounters have labels besides the feed.
+func labeledCounters() []metric {
+	return []metric{
 		{
-			newDesc("polls_total", "Calls of the source: it moved on, found the feed unchanged, or failed. Only a person can cure a permanent_error.", "outcome"),
+			newDesc("polls_total", "Calls of the source, by outcome: it advanced, found the feed unchanged, or failed. A permanent_error needs a person.", "outcome"),
 			prometheus.CounterValue,
 			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
 				for outcome, n := range r.polls {
@@ -150,7 +164,7 @@ func metrics() []metric {
 			},
 		},
 		{
-			newDesc("commit_errors_total", "Commits, and looks at the checkpoint before them, that failed: another copy was first (conflict), it will likely work again by itself (transient), or only a person can cure it (permanent).", "class"),
+			newDesc("commit_errors_total", "Failed commits, and failed reads of the checkpoint before them: another copy was first (conflict), a retry will probably work (transient), or a person must act (permanent).", "class"),
 			prometheus.CounterValue,
 			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
 				for class, n := range r.commitErrors {
@@ -158,14 +172,20 @@ func metrics() []metric {
 				}
 			},
 		},
-		feedGauge("lag_seconds", "How much older the last entity published is than the newest that upstream is known to have; 0 when all is published. Absent while it is not known, as when another copy publishes the feed.",
+	}
+}
+
+// progressGauges are about how far the feed has been copied.
+func progressGauges() []metric {
+	return []metric{
+		feedGauge("lag_seconds", "How much older the last published entity is than the newest known entity of the feed; 0 when all is published. Absent while unknown, for example while another copy publishes the feed.",
 			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) {
 				lag, known := r.publishLag()
 				return lag.Seconds(), known
 			}),
 		// Feeds do not report how many entities they still have, so there is no
 		// other value. The series is for alerts and graphs that count entities.
-		feedGauge("lag_entities", "0 when all is published; absent otherwise, for feeds do not tell how much is to come.",
+		feedGauge("lag_entities", "0 when all is published; absent otherwise, because a feed does not show how many entities follow.",
 			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) {
 				_, known := r.publishLag()
 				return 0, known && r.caughtUp
@@ -174,31 +194,37 @@ func metrics() []metric {
 			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) { return unixSeconds(r.goodPoll) }),
 		feedGauge("last_commit_timestamp_seconds", "When this process last made a commit, in Unix time. Absent before.",
 			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) { return unixSeconds(r.committedAt) }),
-		feedGauge("checkpoint_age_seconds", "How long ago the newest checkpoint was made that this process knows of, by whichever copy. It grows while the feed has nothing new.",
+		feedGauge("checkpoint_age_seconds", "Age of the newest checkpoint that this process knows, made by any copy. It grows while the feed has nothing new.",
 			func(_ *Feed, r *feedRecord, now time.Time) (float64, bool) {
 				at := r.status.Checkpoint.At
 				return max(now.Sub(at), 0).Seconds(), !at.IsZero()
 			}),
-		feedGauge("topic_entities", "Entities that were ever published to the topic, by whichever copy, according to the newest checkpoint that this process knows of.",
+		feedGauge("topic_entities", "Entities that any copy has ever published to the topic, according to the newest checkpoint that this process knows.",
 			func(_ *Feed, r *feedRecord, _ time.Time) (float64, bool) {
 				return float64(r.status.Checkpoint.Count), true
 			}),
-		feedGauge("feed_fresh", "1 if the feed was copied within its freshness limit, which is what /readyz asks for; 0 if not.",
+	}
+}
+
+// stateGauges are about the state of the feed, and about what the topic lacks of it.
+func stateGauges() []metric {
+	return []metric{
+		feedGauge("feed_fresh", "1 if the feed was copied within its freshness limit, as /readyz requires; 0 if not.",
 			func(f *Feed, r *feedRecord, now time.Time) (float64, bool) {
 				return oneIf(f.staleReason(r, now) == ""), true
 			}),
-		feedGauge("feed_gaps", "Documents of the feed that are missing, and with them what is older; they are asked for again. Absent while it is not known, and for feeds that have no such thing.",
+		feedGauge("feed_gaps", "Missing documents of an Atom or RSS feed, which hide all older ones; they are requested again. Absent while unknown, and for datareplication feeds.",
 			func(f *Feed, r *feedRecord, _ time.Time) (float64, bool) {
 				gaps, _, known := f.countLacking(r)
 				return float64(gaps), known
 			}),
-		feedGauge("feed_deletes_held", "Deletes that are held back, for most of the feed has vanished at once. Absent like feedbridge_feed_gaps.",
+		feedGauge("feed_deletes_held", "Deletes that are held back because most of the feed has vanished at once. Absent like feedbridge_feed_gaps.",
 			func(f *Feed, r *feedRecord, _ time.Time) (float64, bool) {
 				_, deletes, known := f.countLacking(r)
 				return float64(deletes), known
 			}),
 		{
-			newDesc("feed_info", "Always 1; the labels say the format of the feed, as far as it is known, and where it is copied to.", "format", "bus", "topic"),
+			newDesc("feed_info", "Always 1; the labels are the format of the feed, if it is known, and its bus and topic.", "format", "bus", "topic"),
 			prometheus.GaugeValue,
 			func(f *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
 				format, _ := f.describeCursor(r.status.Checkpoint)

@@ -107,7 +107,7 @@ func TestErrorsOfTheBusAreToldFromThoseOfTheFeed(t *testing.T) {
 	f.Polled(feed.Batch{}, errDown, 0)
 	enter(f, bridge.Retrying, cp, time.Second, down)
 	enter(f, bridge.Halted, cp, time.Second, feed.Permanent(errors.New("the stream is full")))
-	// Standby is entered anew for as long as it lasts.
+	// The bridge reports Standby repeatedly while it lasts.
 	enter(f, bridge.Standby, cp, time.Second, lost)
 	enter(f, bridge.Standby, cp, time.Second, lost)
 	enter(f, bridge.Reading, cp, 0, nil)
@@ -128,7 +128,7 @@ feedbridge_polls_total{feed="orders",outcome="unchanged"} 0
 
 // A batch that was read, dropped with its session and read again has been
 // published once.
-func TestWhatIsReadTwiceCountsOnce(t *testing.T) {
+func TestEntitiesThatAreReadTwiceCountOnce(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	f := addOrders(s)
@@ -219,7 +219,7 @@ func TestRequestsAreCountedByClass(t *testing.T) {
 	}
 }
 
-func TestMetricsOfWhatIsMissing(t *testing.T) {
+func TestMetricsOfMissingDocuments(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

@@ -8,6 +8,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 )
 
+// readiness is the answer of /readyz: whether the process is ready, and the reason for each feed and bus.
 type readiness struct {
 	Ready   bool            `json:"ready"`
 	Reasons []string        `json:"reasons"`
@@ -15,16 +16,18 @@ type readiness struct {
 	Buses   []busStatus     `json:"buses"`
 }
 
+// feedReadiness is the part of the answer about one feed.
 type feedReadiness struct {
 	Feed  string       `json:"feed"`
 	Ready bool         `json:"ready"`
 	State bridge.State `json:"state"`
-	// FreshAt is when the feed was last known to be copied, and Limit for how
-	// long that is good enough.
+	// FreshAt holds the time when the feed was last known to be copied. Limit holds the
+	// time for which that counts as fresh.
 	FreshAt *time.Time `json:"fresh_at"`
 	Limit   string     `json:"limit"`
 }
 
+// serveReady answers /readyz: with 200 if the process is ready, and with 503 if it is not.
 func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
 	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), s.buses, s.opts.Redact)}
 	now := time.Now()

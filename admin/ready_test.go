@@ -197,8 +197,8 @@ func TestBusesThatDoNotAnswer(t *testing.T) {
 	})
 }
 
-// An answer is for everyone: it does not turn into an error when the one who
-// asked first goes away.
+// All waiting probes share an answer: it does not become an error when the one who asked
+// first goes away.
 func TestProbesThatGoAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

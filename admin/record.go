@@ -17,12 +17,12 @@ type feedRecord struct {
 	status bridge.Status
 	// attempts counts the failures since a batch was settled.
 	attempts int
-	// freshAt is when the feed was last known to be copied: a batch was
-	// settled, or another copy was seen at work. A poll does not count,
-	// because a feed may be read again and again and never be published.
+	// freshAt holds the time when the feed was last known to be copied: a batch was
+	// committed, or another copy was seen at work. A poll does not count, because a feed
+	// may be read again and again and never be published.
 	freshAt time.Time
-	// due is when the next poll is due, if upstream has asked for a longer wait
-	// than is configured: the feed is as fresh as can be until then.
+	// due holds the time of the next poll if upstream has asked for a longer wait than is
+	// configured. Until then the feed counts as fresh.
 	due       time.Time
 	lastError fault
 

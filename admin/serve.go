@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// grace is how long requests may continue after the end of Serve's context.
+	// grace limits how long requests may continue after the end of Serve's context.
 	grace = 3 * time.Second
-	// patience is how long a client may keep the server waiting while others wait
-	// for its connection. It is short because probes wait for no more than a second
-	// or so, and clients are near.
+	// patience limits how long a client may keep the server waiting while others wait for
+	// its connection. It is short because probes wait for no more than a second or so, and
+	// clients are near.
 	patience = 250 * time.Millisecond
 )
 
@@ -43,9 +43,19 @@ func Listen(addr string) (net.Listener, error) {
 // Serve answers on l until ctx ends, and returns nil then, once the requests
 // under way have been answered or 3s have passed. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	return s.serveHandler(ctx, l, s.Handler())
+}
+
+// ServeSocket is [Server.Serve] for the Unix socket of [ListenSocket], whose clients need no
+// token.
+func (s *Server) ServeSocket(ctx context.Context, l net.Listener) error {
+	return s.serveHandler(ctx, l, s.newHandler(true))
+}
+
+func (s *Server) serveHandler(ctx context.Context, l net.Listener, handler http.Handler) error {
 	limited := connlimit.NewListener(l, s.opts.Connections, patience)
 	server := &http.Server{
-		Handler:           s.Handler(),
+		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,

@@ -21,7 +21,7 @@ import (
 )
 
 func getWith(ctx context.Context, s *admin.Server, path string) {
-	s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+	s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9321"+path, nil))
 }
 
 func TestListenSaysHowToCureIt(t *testing.T) {

@@ -16,13 +16,13 @@ import (
 type ServedOptions struct {
 	// Name is the configured name. It is a label of every metric of the feed.
 	Name string
-	// URL is where readers begin, or its path if that is not known.
+	// URL holds the URL at which readers start, or only its path if the host is not known.
 	URL string
 	// Format is the format of the served feed.
 	Format string
 	// Bus and Topic are where it is read.
 	Bus, Topic string
-	// Snapshots is whether snapshots are built.
+	// Snapshots reports whether snapshots are built.
 	Snapshots bool
 	// Look returns the state of the topic. Its context ends after 2s. An error that does not
 	// match [feed.ErrNoTopic] means that the bus cannot be asked.
@@ -38,7 +38,7 @@ type ServedTopic struct {
 	// time that it is of.
 	Snapshot string
 	Created  time.Time
-	// Unmatched is how many PATCHes and DELETEs the snapshot leaves out because nothing
+	// Unmatched counts the PATCHes and DELETEs that the snapshot leaves out because nothing
 	// was PUT with their keys.
 	Unmatched int
 }
@@ -75,7 +75,8 @@ type servedStatus struct {
 	LastError   *errorStatus    `json:"last_error"`
 }
 
-// servedSpan is which positions the topic has, the one behind the last included.
+// servedSpan holds the range of positions that the topic has. Its end is the position after
+// the last message.
 type servedSpan struct {
 	First uint64 `json:"first"`
 	End   uint64 `json:"end"`
@@ -133,9 +134,9 @@ func (s *Served) explainServed(seen ServedTopic, err error, now time.Time) strin
 	var sentence string
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):
-		return fmt.Sprintf("readers get 404: %s; it is served as soon as it is there", s.redact.Clip(err.Error(), longestError))
+		return fmt.Sprintf("readers get 404: %s; it is served as soon as the topic exists", s.redact.Clip(err.Error(), longestError))
 	case errors.Is(err, feed.ErrPermanent):
-		return fmt.Sprintf("readers get 500 until this is mended: %s", s.redact.Clip(err.Error(), longestError))
+		return fmt.Sprintf("readers get 500 until this is fixed: %s", s.redact.Clip(err.Error(), longestError))
 	case err != nil:
 		return fmt.Sprintf("readers get 503, and are served again when the bus answers: %s", s.redact.Clip(err.Error(), longestError))
 	case seen.Newest.IsZero():

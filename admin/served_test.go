@@ -57,9 +57,9 @@ func TestServed(t *testing.T) {
 			{"all is well", admin.ServedTopic{Newest: time.Now().Add(-3 * time.Second), Snapshot: "x"}, nil, "served: the newest message is 3s old", true},
 			{"the bus has a clock that is ahead", admin.ServedTopic{Newest: time.Now().Add(time.Second), Snapshot: "x"}, nil, "served: the newest message is 0s old", true},
 			{"no messages", admin.ServedTopic{}, nil, "served: the topic has no messages, and readers get 204; there is no snapshot yet", true},
-			{"no topic", admin.ServedTopic{}, fmt.Errorf("topic %q: %w: no stream has its subject", "orders", feed.ErrNoTopic), `readers get 404: topic "orders": the topic does not exist: no stream has its subject; it is served as soon as it is there`, false},
+			{"no topic", admin.ServedTopic{}, fmt.Errorf("topic %q: %w: no stream has its subject", "orders", feed.ErrNoTopic), `readers get 404: topic "orders": the topic does not exist: no stream has its subject; it is served as soon as the topic exists`, false},
 			{"no bus", admin.ServedTopic{}, errDown, "readers get 503, and are served again when the bus answers: " + errDown.Error(), false},
-			{"a compacted topic", admin.ServedTopic{}, feed.Permanent(errors.New("the topic is compacted")), "readers get 500 until this is mended: the topic is compacted", false},
+			{"a compacted topic", admin.ServedTopic{}, feed.Permanent(errors.New("the topic is compacted")), "readers get 500 until this is fixed: the topic is compacted", false},
 		} {
 			s := newServer()
 			addServed(s, "orders", c.topic, c.err)
@@ -96,8 +96,8 @@ func TestServedLastError(t *testing.T) {
 	})
 }
 
-// A bus that topics are only served from has to answer once. After that readers are
-// told by us that it is away.
+// A bus that topics are only served from has to answer once. After that the server itself
+// reports the outage to clients.
 func TestReadinessOfAServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 )
 
+// status is the answer of /status: the process with its buses, feeds and served feeds.
 type status struct {
 	Version string         `json:"version"`
 	Started *time.Time     `json:"started"`

@@ -197,7 +197,7 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// Next_attempt is when the wait ends; there is none while an attempt is made.
+// Field next_attempt is the end of the wait. It is null during an attempt.
 func TestNextAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

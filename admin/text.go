@@ -6,13 +6,14 @@ import (
 )
 
 const (
-	// longestError is how many characters of an error are kept. An error ends with
+	// longestError limits the length of a stored error, in characters. An error ends with
 	// its cure, and the URLs of a feed fit in front of it.
 	longestError = 600
-	// longestDetail is how many characters of a violation's page and detail are kept.
+	// longestDetail limits the length of a violation's page and of its detail, in
+	// characters.
 	longestDetail = 300
-	// longestText is how many characters any text of an answer has. Sentences that
-	// quote an error are longer than it.
+	// longestText limits the length of each text in an answer, in characters. Sentences
+	// that quote an error are longer than it.
 	longestText = 1000
 )
 

@@ -46,6 +46,8 @@ func (u *upstream) Next(_ context.Context, after feed.Cursor) (feed.Batch, error
 	return b, nil
 }
 
+func (u *upstream) Release() {}
+
 func minute(i int) time.Time { return time.Date(1999, 1, 1, 0, i, 0, 0, time.UTC) }
 
 // topic is a sink whose commits take five seconds.
@@ -67,7 +69,7 @@ func (s *topic) Resume(context.Context) (checkpoint.Checkpoint, error) {
 	return s.cp, nil
 }
 
-func (s *topic) Commit(_ context.Context, _ []feed.Entity, cp checkpoint.Checkpoint) error {
+func (s *topic) Commit(_ context.Context, _ []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	time.Sleep(5 * time.Second)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +80,7 @@ func (s *topic) Commit(_ context.Context, _ []feed.Entity, cp checkpoint.Checkpo
 	return nil
 }
 
-// What is shown of a bridge that really runs. The other tests play the bridge.
+// The status of a real bridge. The other tests simulate the bridge.
 func TestWatchesABridge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +116,7 @@ func TestWatchesABridge(t *testing.T) {
 			}
 		}
 		await("polling: nothing is published yet", nil)
-		await("catching up: nothing is published yet, and how much is to come is not known", nil)
+		await("catching up: nothing is published yet, and it is not known how much is left", nil)
 		await("catching up: 10 entities are published, the last commit was 5s ago, 20m behind", 20*60.0)
 		await("catching up: 20 entities are published, the last commit was 5s ago, 10m behind", 10*60.0)
 		await("caught up: 30 entities are published, the last commit was 5s ago, the next poll is in", 0.0)
@@ -148,7 +150,7 @@ func TestWatchesABridge(t *testing.T) {
 
 // The bridge calls from two goroutines, and its source from others, while
 // anyone looks.
-func TestManyLookWhileTheBridgeWorks(t *testing.T) {
+func TestConcurrentStatusRequests(t *testing.T) {
 	t.Parallel()
 	s := newServer(admin.Bus{Name: "main", Check: func(context.Context) error { return nil }})
 	f := addOrders(s)

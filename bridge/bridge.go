@@ -29,7 +29,6 @@ package bridge
 
 import (
 	"context"
-	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/feed"
@@ -44,18 +43,13 @@ type Source interface {
 	// order. A batch without entities whose cursor equals after means that there is
 	// nothing new. If a page ends early, Next first returns the complete entities before
 	// the end, and the error at the next call. An error that matches [feed.ErrPermanent]
-	// requires action by a person. Any other error is retried, after RetryAfter if it has
-	// that method (see [RetryLater]).
+	// requires action by a person. Any other error is retried, after [feed.RetryDelay] at
+	// the earliest.
 	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
-}
-
-// A Releaser is a Source that can free memory. A bridge calls Release when the source may
-// not be used for a while: after an error or a panic of the source or the sink, when the
-// bridge stops, and when it continues with a source of another kind.
-type Releaser interface {
-	Source
-	// Release drops large state that only saves work, and returns its budget. It is not
-	// called during Next. Next may be called again after it.
+	// Release drops large state that only saves work, and returns its budget. A bridge calls
+	// it when the source may not be used for a while: after an error or a panic of the
+	// source or the sink, when the bridge stops, and when it continues with a source of
+	// another kind. It is not called during Next. Next may be called again after it.
 	Release()
 }
 
@@ -74,25 +68,12 @@ type Sink interface {
 	// is unknown whether the commit took place, or still will, and the caller must call
 	// Resume before it commits again. Once the next Commit has succeeded, an earlier one
 	// can no longer take place.
-	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error
-}
-
-// A Stager is a Sink that can send the entities of a commit while the bus processes the
-// commit before it.
-type Stager interface {
-	Sink
-	// CommitStaging is Commit. While it waits for the bus it calls next, at most once and
-	// not after it has returned. next returns the entities of the following commit, or
-	// none. They are sent to the bus, and become part of the topic only with that commit.
-	// If that commit is never made, or has other entities, they are dropped.
-	CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
-}
-
-// RetryLater is an error that has the time to wait before a retry, as after a Retry-After
-// header.
-type RetryLater interface {
-	error
-	RetryAfter() time.Duration
+	//
+	// While it waits for the bus, Commit may call next, at most once and not after it has
+	// returned, and send the entities that next returns to the bus ahead of their commit.
+	// They become part of the topic only with that commit. If it has other entities, or is
+	// never made, they are dropped. next may be nil, or return none.
+	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
 }
 
 // Limits are the limits of joined batches. Zero means no limit.

@@ -69,6 +69,8 @@ func (f sourceFunc) Next(ctx context.Context, after feed.Cursor) (feed.Batch, er
 	return f(ctx, after)
 }
 
+func (sourceFunc) Release() {}
+
 // upTo is a feed of the numbers below n, in batches of one.
 func upTo(n int) sourceFunc {
 	return func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
@@ -113,9 +115,9 @@ func (c *countingSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error
 	return c.Sink.Resume(ctx)
 }
 
-func (c *countingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+func (c *countingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	c.commits = append(c.commits, len(entities))
-	return c.Sink.Commit(ctx, entities, cp)
+	return c.Sink.Commit(ctx, entities, cp, nil)
 }
 
 func TestAnIdleCopyCommitsNothing(t *testing.T) {
@@ -207,9 +209,9 @@ type tallySink struct {
 	commits atomic.Int64
 }
 
-func (s *tallySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+func (s *tallySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	s.commits.Add(1)
-	return s.Sink.Commit(ctx, entities, cp)
+	return s.Sink.Commit(ctx, entities, cp, nil)
 }
 
 func TestWaitsHaveJitter(t *testing.T) {
@@ -326,7 +328,7 @@ func TestTheSourceIsOpenedForTheCheckpoint(t *testing.T) {
 			t.Fatalf("the checkpoint is %+v, %v", cp, err)
 		}
 		cp.Cursor = nil
-		if err := person.Commit(t.Context(), nil, cp); err != nil {
+		if err := person.Commit(t.Context(), nil, cp, nil); err != nil {
 			t.Fatal(err)
 		}
 		kind, asked = "letters", []string{"not the first"}
@@ -352,7 +354,7 @@ func TestATopicOfAnotherFeedIsLeftAlone(t *testing.T) {
 				if _, err := other.Resume(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if err := other.Commit(t.Context(), nil, cp); err != nil {
+				if err := other.Commit(t.Context(), nil, cp, nil); err != nil {
 					t.Fatal(err)
 				}
 				seen := &diary{}
@@ -373,18 +375,13 @@ func TestATopicOfAnotherFeedIsLeftAlone(t *testing.T) {
 	}
 }
 
-type laterError struct{ after time.Duration }
-
-func (e *laterError) Error() string             { return "come back later" }
-func (e *laterError) RetryAfter() time.Duration { return e.after }
-
 func TestAnUpstreamThatAsksToWaitIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic sinktest.Memory
 		var calls []time.Time
 		stop := start(t, newBridge(sourceFunc(func(_ context.Context, after feed.Cursor) (feed.Batch, error) {
 			calls = append(calls, time.Now())
-			return feed.Batch{}, fmt.Errorf("poll: %w", &laterError{10 * time.Minute})
+			return feed.Batch{}, fmt.Errorf("poll: %w", feed.RetryAfter(errors.New("come back later"), 10*time.Minute))
 		}), topic.Open(sinktest.Faults{})))
 		time.Sleep(30 * time.Minute)
 		stop()
@@ -463,14 +460,14 @@ type slowSink struct {
 	takes time.Duration
 }
 
-func (s *slowSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+func (s *slowSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	select {
 	case s.begun <- struct{}{}:
 	default:
 	}
 	select {
 	case <-time.After(s.takes):
-		return s.Sink.Commit(ctx, entities, cp)
+		return s.Sink.Commit(ctx, entities, cp, nil)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -545,7 +542,7 @@ type stagingSink struct {
 	t         *testing.T
 }
 
-func (s *stagingSink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+func (s *stagingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	s.commits++
 	if len(s.announced) > 0 {
 		s.ahead++
@@ -555,7 +552,7 @@ func (s *stagingSink) CommitStaging(ctx context.Context, entities []feed.Entity,
 	}
 	time.Sleep(time.Second)
 	s.announced = next()
-	return s.Commit(ctx, entities, cp)
+	return s.Sink.Commit(ctx, entities, cp, nil)
 }
 
 func TestTheNextCommitIsAnnounced(t *testing.T) {
@@ -662,7 +659,7 @@ func TestAnIdleCopyTakesUpACheckpointThatWasMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		cp.Cursor = cursorAt(3)
-		if err := person.Commit(t.Context(), nil, cp); err != nil {
+		if err := person.Commit(t.Context(), nil, cp, nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -702,7 +699,7 @@ func TestAPositionThatWasMovedIsTakenUpHoweverLongTheWait(t *testing.T) {
 					t.Fatal(err)
 				}
 				cp.Cursor, cp.Moved = cursorAt(4), time.Now()
-				if err := person.Commit(t.Context(), nil, cp); err != nil {
+				if err := person.Commit(t.Context(), nil, cp, nil); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)

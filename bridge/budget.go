@@ -202,7 +202,7 @@ func (s *Share) TryReserve(n int64) bool {
 // After 5 minutes it stops waiting and reserves the bytes in any case. If ctx ends first, it
 // reserves nothing and returns the error of ctx.
 //
-// It is for the first entity of a batch, without which the feed makes no progress, and for
+// Use it for the first entity of a batch, without which the feed makes no progress, and for
 // an entity of which a part is in memory. Other entities can go into the next batch, so use
 // TryReserve for them.
 func (s *Share) Reserve(ctx context.Context, n int64) error {

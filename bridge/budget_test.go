@@ -61,9 +61,9 @@ type holdingSink struct {
 	held  *held
 }
 
-func (s *holdingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+func (s *holdingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	time.Sleep(s.takes)
-	err := s.Sink.Commit(ctx, entities, cp)
+	err := s.Sink.Commit(ctx, entities, cp, nil)
 	s.held.add(-len(entities))
 	return err
 }
@@ -378,6 +378,8 @@ func (r reserver) Next(ctx context.Context, after feed.Cursor) (feed.Batch, erro
 	return r.next(ctx, after)
 }
 
+func (reserver) Release() {}
+
 // Each feed needs more for each batch than it can get at once, in small steps, and all
 // wait with some of the budget. One at a time goes on without.
 func TestFeedsThatWaitForEachOtherGoOn(t *testing.T) {
@@ -429,8 +431,8 @@ type committing struct {
 	committed func(n int)
 }
 
-func (c committing) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	err := c.Sink.Commit(ctx, entities, cp)
+func (c committing) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
+	err := c.Sink.Commit(ctx, entities, cp, nil)
 	c.committed(len(entities))
 	return err
 }

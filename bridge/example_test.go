@@ -28,6 +28,8 @@ func (l letters) Next(_ context.Context, after feed.Cursor) (feed.Batch, error) 
 	}, nil
 }
 
+func (letters) Release() {} // it holds nothing
+
 // list is a topic. Each commit stores entities and the checkpoint together.
 type list struct {
 	mu       sync.Mutex
@@ -49,7 +51,7 @@ func (s *listSink) Resume(context.Context) (checkpoint.Checkpoint, error) {
 	return s.list.newest, nil
 }
 
-func (s *listSink) Commit(_ context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+func (s *listSink) Commit(_ context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	s.list.mu.Lock()
 	defer s.list.mu.Unlock()
 	if s.seen != s.list.commits {

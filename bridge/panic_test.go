@@ -31,12 +31,12 @@ func (s *panickingSink) Resume(ctx context.Context) (checkpoint.Checkpoint, erro
 	return s.Sink.Resume(ctx)
 }
 
-func (s *panickingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+func (s *panickingSink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	if s.commits > 0 {
 		s.commits--
 		panic("commit is broken")
 	}
-	return s.Sink.Commit(ctx, entities, cp)
+	return s.Sink.Commit(ctx, entities, cp, nil)
 }
 
 // buffer is a buffer for several goroutines.

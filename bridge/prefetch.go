@@ -9,11 +9,11 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// maxQueue is how many batches may wait for their commit, however small they are.
+// maxQueue limits the number of batches that wait for their commit, however small they are.
 const maxQueue = 1024
 
-// maxWait is how long a feed with a backlog waits for budget if it holds no batch. It is
-// short, because the feeds that have the budget may be stuck. It is not zero, because a
+// maxWait limits how long a feed with a backlog waits for budget if it holds no batch. It
+// is short, because the feeds that have the budget may be stuck. It is not zero, because a
 // batch without budget is small, and so is its commit.
 const maxWait = time.Second
 

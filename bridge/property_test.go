@@ -20,7 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// history is what happens to the copies of a bridge and their bus, drawn before
+// history is the sequence of events for the copies of a bridge and their bus, drawn before
 // it happens.
 type history struct {
 	seed     uint64
@@ -92,7 +92,7 @@ const (
 	calm    = 15 * time.Minute // how long there is to recover
 )
 
-// outcome is how a history ends.
+// outcome is the end of a history.
 type outcome struct {
 	// lost reports that the topic has lost something, and left has the entities that remained.
 	lost bool
@@ -148,9 +148,10 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 					ctx, cancel := context.WithTimeout(t.Context(), life)
 					snk, seen := topic.Open(faults), &diary{}
 					share := budget.Share()
-					var src bridge.Source = &numbers{h: h, begin: begin, dice: dice, happens: happens, share: share, t: t}
+					numbers := &numbers{h: h, begin: begin, dice: dice, happens: happens, share: share, t: t}
+					var src bridge.Source = numbers
 					if h.repeats {
-						src = &sink.Gate{Source: src, IDs: snk.IDs(), Fits: func(feed.Entity) error { return nil }, Log: discard}
+						src = &sink.Gate{Source: numbers, IDs: snk.IDs(), Fits: func(feed.Entity) error { return nil }, Log: discard}
 					}
 					b := newBridge(src, snk)
 					b.Writer, b.Observer = fmt.Sprintf("copy-%d", n), seen
@@ -219,7 +220,7 @@ func (h history) check(topic *sinktest.Memory, end outcome) error {
 	return topic.Err()
 }
 
-// id is that of the feed's entity number i.
+// id returns the ID of the feed's entity number i.
 func (h history) id(i int) string {
 	if h.repeats && i%3 == 2 {
 		i -= 1 + i*7%min(i, 60)
@@ -383,6 +384,13 @@ func (n *numbers) Next(ctx context.Context, after feed.Cursor) (feed.Batch, erro
 	}
 	return batch, nil
 }
+
+// NextUpTo is for a gate, which calls it if an entity does not fit.
+func (*numbers) NextUpTo(context.Context, feed.Cursor, int) (feed.Batch, error) {
+	panic("all entities fit")
+}
+
+func (*numbers) Release() {}
 
 // entities returns those with the numbers from at to end.
 func entities(at, end int) []feed.Entity {

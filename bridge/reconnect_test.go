@@ -223,7 +223,7 @@ func TestTheWaitEndsWhenTheTopicIsBack(t *testing.T) {
 func TestErrorsOfUpstreamAreNotRetriedEarly(t *testing.T) {
 	for name, fail := range map[string]error{
 		"it is down":         errors.New("down"),
-		"it asks for a wait": &laterError{10 * time.Minute},
+		"it asks for a wait": feed.RetryAfter(errors.New("come back later"), 10*time.Minute),
 		"it is broken":       feed.Permanent(errors.New("no self link")),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -208,12 +208,12 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 	return nil
 }
 
-// releaseSource calls Release of the source of the last session, if it has that method.
+// releaseSource releases the source of the last session, if that has not been done.
 func (b *Bridge) releaseSource() (err error) {
 	defer recoverPanic(&err)
-	if r, ok := b.source.(Releaser); ok {
+	if source := b.source; source != nil {
 		b.source = nil
-		r.Release()
+		source.Release()
 	}
 	return nil
 }
@@ -276,8 +276,8 @@ func sameCheckpoint(a, b checkpoint.Checkpoint) bool {
 }
 
 // commitBatch commits the batch, unless it has no entities and its cursor need not be
-// stored. ahead returns the entities of the next batch, or nil.
-func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, ahead func() []feed.Entity) (moved bool, err error) {
+// stored. next returns the entities of the next batch, or nil.
+func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, next func() []feed.Entity) (moved bool, err error) {
 	if len(batch.Entities) == 0 && (bytes.Equal(batch.Cursor, b.last.Cursor) || b.canDeferCursor(batch)) {
 		// If the process dies here, the next poll is made without the newest validators.
 		b.unstored, batch.Cursor = batch.Cursor, b.last.Cursor
@@ -297,7 +297,7 @@ func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, ahead func()
 	// A stop of the process does not cancel the commit: see the package comment. The sink
 	// bounds its time. If the process dies here, either all of the batch is published and
 	// cp is stored, or nothing is.
-	if err := b.commitEntities(context.WithoutCancel(ctx), batch.Entities, cp, ahead); err != nil {
+	if err := b.Sink.Commit(context.WithoutCancel(ctx), batch.Entities, cp, next); err != nil {
 		return false, &sinkError{err, false}
 	}
 	took := time.Since(cp.At)
@@ -319,13 +319,6 @@ func (b *Bridge) canDeferCursor(batch feed.Batch) bool {
 	}
 	age := time.Since(b.last.At)
 	return age >= 0 && age < storeEquivalent
-}
-
-func (b *Bridge) commitEntities(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, ahead func() []feed.Entity) error {
-	if s, ok := b.Sink.(Stager); ok {
-		return s.CommitStaging(ctx, entities, cp, ahead)
-	}
-	return b.Sink.Commit(ctx, entities, cp)
 }
 
 // logPublished logs the number of published entities at the end of a read, and every
@@ -352,7 +345,7 @@ func (b *Bridge) waitForTurn(ctx context.Context, lost error) (err error) {
 	seen := b.last
 	for first := true; ; first = false {
 		if first {
-			b.Log.Info("someone else has committed to the topic; standing by", "error", lost)
+			b.Log.Info("another copy has committed to the topic; standing by", "error", lost)
 		}
 		if err := b.waitIn(ctx, Status{State: Standby, Err: lost}, wait); err != nil {
 			return err
@@ -382,13 +375,9 @@ func (b *Bridge) waitAfterError(ctx context.Context, err error, reconnected <-ch
 	if errors.Is(err, feed.ErrPermanent) {
 		state, backoff, count = Halted, retry.Backoff{Min: minHalt, Max: maxHalt}, &b.halts
 	}
-	wait := backoff.After(*count)
+	wait := max(backoff.After(*count), feed.RetryDelay(err))
 	b.failing = true
 	*count++
-	var later RetryLater
-	if errors.As(err, &later) {
-		wait = max(wait, later.RetryAfter())
-	}
 	level := slog.LevelWarn
 	if state == Halted {
 		level = slog.LevelError

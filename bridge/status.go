@@ -38,7 +38,7 @@ type Status struct {
 	// Checkpoint is the newest checkpoint that this copy has seen. Its Writer is the copy
 	// that published last.
 	Checkpoint checkpoint.Checkpoint
-	// Err is why the bridge is Standby, Retrying or Halted.
+	// Err holds the error that made the bridge Standby, Retrying or Halted.
 	Err error
 }
 

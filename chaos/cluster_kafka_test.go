@@ -19,7 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/kafkatest"
 )
 
-// kafkaStoreSize is how much space a broker has, in bytes.
+// kafkaStoreSize is the disk space of a broker, in bytes.
 const kafkaStoreSize = 1 << 30
 
 // kafkaBus is a Kafka broker, or a cluster of three. Each node is a controller, too.

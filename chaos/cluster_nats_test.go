@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// natsStoreSize is how much space a nats-server has, in bytes.
+// natsStoreSize is the disk space of a nats-server, in bytes.
 const natsStoreSize = 512 << 20
 
 // natsBus is a nats-server, or a cluster of three with replicated streams.

@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// startTimeout is how long a server may take to start on a busy machine.
+// startTimeout limits the start of a server on a busy machine.
 const startTimeout = 2 * time.Minute
 
-// stopTimeout is how long a server may take to stop. One whose quorum is away may
-// wait for it.
+// stopTimeout limits the stop of a server. One whose quorum is away may wait for it.
 const stopTimeout = 15 * time.Second
 
 // message is a message as a plain consumer reads it: the Content-ID and the body.

@@ -29,8 +29,8 @@ func startNetwork() error {
 	return ip("link", "set", bridgeDevice, "up")
 }
 
-// place is where a node runs: an address, and the network namespace that has it.
-// Without namespaces it is 127.0.0.1.
+// place is the address of a node, and the network namespace that has it. Without namespaces
+// it is 127.0.0.1.
 type place struct {
 	host  string
 	netns string // empty for that of this process

@@ -27,7 +27,7 @@ type feed struct {
 	*sample.Feed
 	pageSize int
 
-	// slow is how long the server takes for a page, in nanoseconds. Commits are larger
+	// slow is the time that the server takes for a page, in nanoseconds. Commits are larger
 	// when it is 0.
 	slow atomic.Int64
 

@@ -72,7 +72,7 @@ func (p *program) thaw() {
 	p.up.Store(true)
 }
 
-// checkpointTimeout is how long a command may take. The bus may be away.
+// checkpointTimeout limits a command. The bus may be away.
 const checkpointTimeout = 20 * time.Second
 
 // checkpoint runs "feedbridge checkpoint" and returns its output.

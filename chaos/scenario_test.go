@@ -18,10 +18,10 @@ import (
 const (
 	feedsPerScenario  = 4
 	copiesPerScenario = 3
-	// settleTimeout is how long the topics may take to catch up when all is healed.
+	// settleTimeout is the time that the topics have to catch up when all is healed.
 	settleTimeout = 2 * time.Minute
-	// doubtTimeout is how long a topic that ends like its feed may differ from it.
-	// A replica may be behind.
+	// doubtTimeout is the time for which a topic that ends like its feed may differ from
+	// it. A replica may be behind.
 	doubtTimeout = 10 * time.Second
 )
 

@@ -26,13 +26,13 @@ type Checkpoint struct {
 	Cursor feed.Cursor
 	// Count is the number of entities that were published to the topic so far.
 	Count uint64
-	// At is when the commit was made, by the clock of the copy that made it.
+	// At holds the time of the commit, by the clock of the copy that made it.
 	At time.Time
 	// Writer names the copy that made the commit, for people. The program does not use it:
 	// the fence of the sink decides between copies.
 	Writer string
-	// Moved is when a person last moved the checkpoint, zero if that never happened. Commits
-	// keep it. A copy that sees a new value drops its memory of the topic.
+	// Moved holds the time when a person last moved the checkpoint, zero if that never
+	// happened. Commits keep it. A copy that sees a new value drops its memory of the topic.
 	Moved time.Time
 }
 
@@ -47,7 +47,7 @@ var (
 	// ErrConflict is matched by errors of a commit if another writer has committed to the
 	// topic since this one last read the checkpoint. Nothing was published; Resume returns the
 	// new checkpoint.
-	ErrConflict = errors.New("someone else has committed to this topic")
+	ErrConflict = errors.New("another copy has committed to this topic")
 	// ErrForeign is matched by errors about a checkpoint that was made for another feed
 	// or by another kind of source.
 	ErrForeign = errors.New("the topic belongs to another feed")

@@ -17,16 +17,20 @@ var badFileErrors = map[string]string{
 	"bounds_of_datareplication":   `:5: feeds.orders.bounds: is for Atom and RSS, and the format of this feed is datareplication; leave it out`,
 	"dialect_unknown":             `:4: feeds.orders.dialect: want auto, complete, archived, paged, window, fh-00, fh-01, fh-02, fh-03, fh-04, fh-05, pace, atomhopper, ict4h or kurrent; did you mean "complete"?`,
 	"entry_order_unknown":         `:4: feeds.orders.entry_order: want auto, newest_first, oldest_first or updated; did you mean "newest_first"?`,
-	"start_at_entity_of_atom":     `:5: feeds.orders.start: only datareplication feeds have a place behind an entity, and this one is atom; want beginning, now, or a time such as 2026-01-01T00:00:00Z`,
+	"start_at_entity_of_atom":     `:5: feeds.orders.start: only datareplication feeds can start behind an entity, and this one is atom; want beginning, now, or a time such as 2026-01-01T00:00:00Z`,
 	"start_at_snapshot_of_rss":    `:5: feeds.orders.start: only datareplication feeds have snapshots, and this one is rss; want beginning, now, or a time such as 2026-01-01T00:00:00Z`,
 	"tail_without_relation":       `:2: feeds.orders.newer_rel: ...`,
 	"bounds_zero":                 `:4: feeds.orders.bounds.documents: must be more than zero`,
 	"delete_ratio_in_percent":     `:4: feeds.orders.max_delete_ratio: ...`,
 	"compact_backfill":            `:4: feeds.orders.compact_backfill: publishing only the last version of each entry of a history is not in this version of feedbridge`,
+	"admin_token_short":           `:4: admin.token: it must have 16 characters or more, such as those of 'openssl rand -hex 32'`,
+	"admin_token_with_space":      `:4: admin.token: it must have only printable ASCII characters without spaces`,
+	"admin_token_twice":           `:3: admin: want token or token_file, not both`,
+	"admin_hosts_with_port":       `:4: admin.hosts[1]: want a host name without a port, such as feedbridge.example.com`,
 	"admin_listen":                `:4: admin.listen: want host:port, such as 127.0.0.1:9321; or off`,
 	"auth_twice":                  `:4: feeds.orders.auth: ...`,
 	"bool_not_one":                `:4: feeds.orders.to.stream.create: want true or false`,
-	"bus_embedded_twice":          `:7: buses.two.embedded: the bus one is embedded already; there can be only one such`,
+	"bus_embedded_twice":          `:7: buses.two.embedded: the bus one is embedded already; only one bus can be embedded`,
 	"bus_listen":                  `:5: buses.main.embedded.listen: want host:port, such as 127.0.0.1:9321`,
 	"bus_name_with_dot":           `:3: buses."eu.west": a name has only lower-case letters, digits and -, and starts with a letter`,
 	"bus_not_chosen":              `:2: feeds.orders.to.bus: there are several buses; want main or spare`,
@@ -37,8 +41,8 @@ var badFileErrors = map[string]string{
 	"data_dir_empty":              `:1: data_dir: must not be empty, as the bus embedded keeps its streams there`,
 	"dedupe_window_zero":          `:4: feeds.orders.dedupe_window: must be from 1 to 10000000`,
 	"dedupe_window_too_large":     `:4: feeds.orders.dedupe_window: must be from 1 to 10000000`,
-	"duplicate_feed":              `:4: feeds.orders: the key is here twice; the first is in line 2`,
-	"duplicate_key":               `:5: feeds.orders.every: the key is here twice; the first is in line 4`,
+	"duplicate_feed":              `:4: feeds.orders: the key is repeated; the first one is in line 2`,
+	"duplicate_key":               `:5: feeds.orders.every: the key is repeated; the first one is in line 4`,
 	"duration_in_days":            `:5: feeds.orders.to.stream.max_age: the longest unit is the hour: write 168h`,
 	"duration_not_one":            `:4: feeds.orders.every: want a duration with a unit, such as 30s`,
 	"duration_without_unit":       `:4: feeds.orders.every: want a duration with a unit, such as 30s`,
@@ -67,7 +71,7 @@ var badFileErrors = map[string]string{
 	"list_is_text":                `:4: feeds.orders.allow_hosts: want a list, such as [a, b]`,
 	"log_level_unknown":           `:1: log.level: want debug, info, warn or error`,
 	"mapping_is_text":             `:4: feeds.orders.to: want a mapping, such as {bus: ...}`,
-	"merge_key":                   `:5: feeds.returns.<<: merge keys are not known here; name an anchor for each value, or repeat them`,
+	"merge_key":                   `:5: feeds.returns.<<: YAML merge keys are not supported; use an anchor for each value, or repeat the values`,
 	"key_on_nats":                 `:4: feeds.orders.key: is for Kafka, and the bus embedded is NATS, where a feed is one ordered topic; leave it out`,
 	"name_with_capital":           `:2: feeds.Orders: a name has only lower-case letters, digits and -, and starts with a letter; try "orders"`,
 	"name_with_digit_first":       `:2: feeds.1st: a name has only lower-case letters, digits and -, and starts with a letter`,
@@ -85,13 +89,13 @@ var badFileErrors = map[string]string{
 	"only_comments":               `: the file is empty; it needs at least a feed`,
 	"oversize_unknown":            `:4: feeds.orders.oversize: want stop or skip`,
 	"secret_like_anchor":          `:4: no such anchor; write a value that starts with * in quotes`,
-	"secret_like_tag":             `:5: feeds.orders.auth.bearer: tags are not known here; write a value that starts with ! in quotes`,
+	"secret_like_tag":             `:5: feeds.orders.auth.bearer: YAML tags are not supported; put a value that starts with ! in quotes`,
 	"secret_parameter_slash":      `:4: secret_parameters[1]: "shop/…": no parameter has this name, so nothing would be hidden; a name has none of / ; ! ? & # = and 200 bytes at most`,
-	"serve_auth_empty":            `:7: serve.feeds.orders.auth: nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant`,
+	"serve_auth_empty":            `:7: serve.feeds.orders.auth: no credential is set, or it is empty, so everyone could read the feed; remove auth if that is intended`,
 	"serve_auth_twice":            `:7: serve.feeds.orders.auth: want bearer or basic, not both`,
 	"serve_bus_unknown":           `:6: serve.feeds.orders.from.bus: there is no bus "mian"; want embedded`,
 	"serve_format_unknown":        `:6: serve.feeds.orders.format: want datareplication, atom or rss; did you mean "atom"?`,
-	"serve_listen_is_admin":       `:5: serve.listen: is admin.listen too; each needs its own`,
+	"serve_listen_is_admin":       `:5: serve.listen: is the same as admin.listen; use different addresses`,
 	"serve_page_size":             `:6: serve.feeds.orders.page_size: must be between 1 and 10000`,
 	"serve_partition_on_nats":     `:6: serve.feeds.orders.from.partition: is for Kafka, and the bus embedded is NATS; leave it out`,
 	"serve_public_url":            `:6: serve.feeds.orders.public_url: ...`,
@@ -99,7 +103,7 @@ var badFileErrors = map[string]string{
 	"serve_without_feeds":         `:4: serve.feeds: there are no feeds to serve; add one, or leave serve out`,
 	"start_snapshot":              `:4: feeds.orders.start: ...`,
 	"start_unknown":               `:4: feeds.orders.start: ...`,
-	"tab":                         `:3: the line is indented with a tab; YAML wants spaces`,
+	"tab":                         `:3: the line is indented with a tab; YAML requires spaces`,
 	"text_is_mapping":             `:3: feeds.orders.url: want text, such as "abc"`,
 	"top_is_list":                 `:1: want a mapping, such as {data_dir: ...}`,
 	"topic_reserved":              `:4: feeds.orders.to.topic: ...`,
@@ -111,7 +115,7 @@ var badFileErrors = map[string]string{
 	"unknown_key":                 `:4: feeds.orders.evry: unknown key; did you mean "every"?`,
 	"unknown_key_case":            `:4: feeds.orders.allowHosts: unknown key; did you mean "allow_hosts"?`,
 	"unknown_key_deep":            `:4: feeds.orders.timeouts.conect: unknown key; did you mean "connect"?`,
-	"unknown_key_far":             `:4: feeds.orders.colour: unknown key; known here: url, headers, auth, allow_hosts, timeouts, limits, format, every, start, gap, dialect, entry_order, older_rel, newer_rel, mode, ignore_changes_in, max_delete_ratio, tombstone_unknown, full_every, hints, recheck_archives, trust_ahead, identity, lenient, bounds, oversize, dedupe_window, freshness, key, to`,
+	"unknown_key_far":             `:4: feeds.orders.colour: unknown key; want one of: url, headers, auth, allow_hosts, timeouts, limits, format, every, start, gap, dialect, entry_order, older_rel, newer_rel, mode, ignore_changes_in, max_delete_ratio, tombstone_unknown, full_every, hints, recheck_archives, trust_ahead, identity, lenient, bounds, oversize, dedupe_window, freshness, key, to`,
 	"unknown_key_misplaced":       `:4: feeds.orders.topic: unknown key; did you mean "to.topic"?`,
 	"unknown_key_top":             `:4: fees: unknown key; did you mean "feeds"?`,
 	"url_missing":                 `:2: feeds.orders.url: ...`,
@@ -179,7 +183,7 @@ feeds:
     to: {bus: none}
 log: {levle: info}
 `))
-	_, err := l.loadConfig("")
+	_, err := l.loadConfig(Options{})
 	var errs Errors
 	if !errors.As(err, &errs) {
 		t.Fatalf("error %v, want Errors", err)
@@ -215,7 +219,7 @@ feeds:
     headers: ["X: ${NOPE}"]
     to: {topik: x}
 `))
-	_, err := l.loadConfig("")
+	_, err := l.loadConfig(Options{})
 	var errs Errors
 	if !errors.As(err, &errs) {
 		t.Fatalf("error %v, want Errors", err)
@@ -251,7 +255,7 @@ func TestNoErrorFollowsFromAnother(t *testing.T) {
 	} {
 		l := newLoader(nil)
 		l.readYAML("f.yaml", []byte(file))
-		_, err := l.loadConfig("")
+		_, err := l.loadConfig(Options{})
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s:\n%v\nwant one error", file, err)
 		}

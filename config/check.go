@@ -35,15 +35,32 @@ func (v *validator) checkConfig() {
 			v.addError(fmt.Sprintf("secret_parameters[%d]", i), err.Error())
 		}
 	}
-	if cfg.Admin.Listen != "" {
-		v.checkListen("admin.listen", cfg.Admin.Listen, "; or off")
-	}
+	v.checkAdmin(cfg.Admin)
 	v.checkBuses()
 	v.checkFeeds()
 	if cfg.Serve != nil {
 		v.checkServe(cfg.Serve)
 	}
 }
+
+func (v *validator) checkAdmin(a Admin) {
+	if a.Listen != "" {
+		v.checkListen("admin.listen", a.Listen, "; or off")
+	}
+	switch {
+	case a.Token != "" && a.TokenFile != "":
+		v.addError("admin", "want token or token_file, not both")
+	case a.Token != "":
+		if err := checkToken("it", a.Token); err != nil {
+			v.addError("admin.token", err.Error())
+		}
+	}
+	for i, host := range a.Hosts {
+		v.require(hostForm.MatchString(host), fmt.Sprintf("admin.hosts[%d]", i), "want a host name without a port, such as feedbridge.example.com")
+	}
+}
+
+var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 func (v *validator) checkBuses() {
 	embedded := ""
@@ -57,7 +74,7 @@ func (v *validator) checkBuses() {
 		case bus.Kafka != nil:
 			v.reportAll(joinPath(path, "kafka"), bus.Kafka.Validate())
 		case embedded != "":
-			v.addError(joinPath(path, "embedded"), fmt.Sprintf("the bus %s is embedded already; there can be only one such", embedded))
+			v.addError(joinPath(path, "embedded"), fmt.Sprintf("the bus %s is embedded already; only one bus can be embedded", embedded))
 		default:
 			embedded = name
 			v.checkListen(joinPath(path, "embedded.listen"), bus.Embedded.Listen, "")

@@ -10,6 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
+// checkFeeds checks each feed, its destination, and that no two feeds have the same topic.
 func (v *validator) checkFeeds() {
 	names := v.locations.namesBelow("feeds")
 	if len(names) == 0 && v.cfg.Serve == nil && !v.feedless {
@@ -42,7 +43,7 @@ func (v *validator) checkFeeds() {
 func (v *validator) checkFormat(path string, f Feed) {
 	if f.Format.Kind() == syndication.Kind {
 		cure := fmt.Sprintf(", and this one is %s; want beginning, now, or a time such as 2026-01-01T00:00:00Z", f.Format)
-		v.require(f.Start.ID == "", joinPath(path, "start"), "only datareplication feeds have a place behind an entity"+cure)
+		v.require(f.Start.ID == "", joinPath(path, "start"), "only datareplication feeds can start behind an entity"+cure)
 		v.require(f.Start.Snapshot == "", joinPath(path, "start"), "only datareplication feeds have snapshots"+cure)
 	}
 	for _, k := range root.findKey("feeds").elem.keys {

@@ -10,10 +10,11 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
+// checkServe checks the part "serve": the server and each served feed.
 func (v *validator) checkServe(cfg *Serve) {
 	const leastMemory = 1 << 20
 	v.checkListen("serve.listen", cfg.Listen, "")
-	v.require(cfg.Listen != v.cfg.Admin.Listen, "serve.listen", "is admin.listen too; each needs its own")
+	v.require(cfg.Listen != v.cfg.Admin.Listen, "serve.listen", "is the same as admin.listen; use different addresses")
 	v.require((cfg.TLS.CertFile == "") == (cfg.TLS.KeyFile == ""), "serve.tls", "want both cert_file and key_file, or neither")
 	v.require(cfg.Connections >= 1, "serve.connections", "must be 1 or more")
 	v.require(cfg.Memory >= leastMemory, "serve.memory", fmt.Sprintf("must be %d or more", leastMemory))
@@ -30,12 +31,13 @@ func (v *validator) checkServe(cfg *Serve) {
 	}
 }
 
+// checkServedAuth checks the credentials of a served feed at path.
 func (v *validator) checkServedAuth(path string, a ServedAuth) {
 	basic, hasBasic := joinPath(path, "basic"), a.Basic != source.Basic{}
 	switch {
 	case v.locations.isSet(path) && a == ServedAuth{}:
 		// An empty variable must not remove a configured password.
-		v.addError(path, "nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant")
+		v.addError(path, "no credential is set, or it is empty, so everyone could read the feed; remove auth if that is intended")
 	case a.Bearer != "" && a.BearerFile != "":
 		v.addError(path, "want bearer or bearer_file, not both")
 	case hasBasic && (a.Bearer != "" || a.BearerFile != ""):

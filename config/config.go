@@ -19,8 +19,11 @@
 package config
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -41,7 +44,8 @@ type Config struct {
 	// logs, errors, /status and the header Feedbridge-Page, beside those of
 	// [safetext.Parameters].
 	SecretParameters []string `yaml:"secret_parameters"`
-	// Grace is how long a stop may take before it is cut short. Default 30s.
+	// Grace limits the time for a graceful stop. Then the process ends at once. Default
+	// 30s.
 	Grace     time.Duration `yaml:"grace"`
 	ReadAhead ReadAhead     `yaml:"read_ahead"`
 	// Buses are by name. Default: one called embedded, of that kind.
@@ -65,10 +69,10 @@ type Log struct {
 // ReadAhead bounds the memory for entities that were read and are not published yet. Each
 // feed has one batch of up to 1 MiB besides, or one larger entity.
 type ReadAhead struct {
-	// Total is how many bytes all feeds together may hold. Default 64 MiB.
+	// Total limits the bytes that all feeds together hold. Default 64 MiB.
 	Total int64 `yaml:"total"`
-	// Feed is how many bytes of them one feed may hold, while it has a backlog. Half of
-	// it is the size of its commits at most. Default 8 MiB.
+	// Feed limits the bytes that one feed with a backlog holds. A commit has at most half
+	// of that. Default 8 MiB.
 	Feed int64 `yaml:"feed"`
 }
 
@@ -108,8 +112,8 @@ type Feed struct {
 	// Every is the wait between polls that find nothing new: at least 100ms.
 	// Default 10s.
 	Every time.Duration `yaml:"every"`
-	// Start is where reading starts when the topic has no checkpoint. Only
-	// datareplication feeds have one with an ID. Default beginning.
+	// Start selects the first entity to read when the topic has no checkpoint. Only
+	// datareplication feeds can start at an ID. Default beginning.
 	Start datareplication.Start `yaml:"start"`
 	// Gap selects the action when the feed no longer has the position that was
 	// reached. Default halt.
@@ -173,17 +177,59 @@ type Admin struct {
 	// Listen is its host:port. Empty, or off in the file, means no server.
 	// Default 127.0.0.1:9321.
 	Listen string `yaml:"listen"`
+	// Socket is the path of a Unix socket for the same server, with mode 0600. Its clients
+	// may change things without a token. Default: none.
+	Socket string `yaml:"socket"`
+	// Token is what clients of Listen need for changes. Default: none, so that Listen is
+	// read-only.
+	Token credential.Secret `yaml:"token"`
+	// TokenFile has the token. It is read for every change.
+	TokenFile string `yaml:"token_file"`
+	// Hosts are names of the server in the public DNS, which its clients may use.
+	Hosts []string `yaml:"hosts"`
+}
+
+// HasToken reports whether a token is configured.
+func (a Admin) HasToken() bool { return a.Token != "" || a.TokenFile != "" }
+
+// ReadToken returns the token, from its file if it has one. It is empty if none is configured.
+func (a Admin) ReadToken() (credential.Secret, error) {
+	token, err := credential.ReadTrimmed(a.Token, "admin.token_file", a.TokenFile)
+	if err == nil && a.TokenFile != "" {
+		err = checkToken("admin.token_file: "+a.TokenFile, token)
+	}
+	return token, err
+}
+
+// leastToken is the fewest characters of a token for changes.
+const leastToken = 16
+
+// checkToken returns an error, which begins with what, unless the token can be used.
+func checkToken(what string, token credential.Secret) error {
+	isUsable := func(r rune) bool { return r > ' ' && r <= '~' }
+	switch text := token.Reveal(); {
+	case strings.TrimFunc(text, isUsable) != "":
+		return fmt.Errorf("%s must have only printable ASCII characters without spaces", what)
+	case len(text) < leastToken:
+		return fmt.Errorf("%s must have %d characters or more, such as those of 'openssl rand -hex 32'", what, leastToken)
+	}
+	return nil
 }
 
 // Options are the sources of a configuration. A setting in more than one of them is
-// taken from URL, else from Environ, else from File.
+// taken from URL, else from Set, else from Environ, else from File.
 type Options struct {
 	// File is the path of the YAML file; empty for none.
 	File string
 	// Environ has the environment, as os.Environ returns it.
 	Environ []string
+	// Set has settings of the form path=value, such as feeds.orders.every=30s. Lists are
+	// written as in Environ. Secrets are refused.
+	Set []string
 	// URL adds a feed with this URL, whose name is made from the host and path.
 	URL string
+	// Topic is the topic of the feed that URL adds; empty for the default.
+	Topic string
 	// Feedless accepts a configuration without feeds, for commands that need only its
 	// buses.
 	Feedless bool

@@ -18,8 +18,8 @@ import (
 var serviceLink = regexp.MustCompile(`_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // An envReader reads the values of FEEDBRIDGE_ variables. viper's own environment
-// does not fit: it is always that of the process, it has only keys that are known before,
-// without names that the operator chooses, and it ignores unknown variables.
+// does not fit. It always reads the environment of the process, it knows only fixed keys
+// and not the names that an operator chooses, and it ignores unknown variables.
 type envReader struct {
 	environ map[string]string
 	// inFile has the locations in the file. A variable with several targets is resolved by
@@ -41,7 +41,7 @@ func (r *envReader) readVariables() {
 		case len(targets) == 1:
 			r.readVariable(targets[0], r.environ[variable], at)
 		case len(targets) > 1:
-			r.reportAt(at, targets[0].settingPath(), fmt.Sprintf("the variable can mean this and %s; set them in the file", targets[1].settingPath()))
+			r.reportAt(at, targets[0].settingPath(), fmt.Sprintf("the variable can mean this key and %s; set it in the file instead", targets[1].settingPath()))
 		case !serviceLink.MatchString(variable):
 			unknown = append(unknown, variable)
 		}

@@ -133,7 +133,7 @@ func TestAmbiguousVariables(t *testing.T) {
 	l := newLoader([]string{variable + "=" + token})
 	l.readYAML("f.yaml", []byte("feeds: {a: {}, a-auth-oauth2-token: {}}"))
 	l.readEnvironment()
-	const want = variable + ": feeds.a-auth-oauth2-token.url: the variable can mean this and feeds.a.auth.oauth2.token_url; set them in the file"
+	const want = variable + ": feeds.a-auth-oauth2-token.url: the variable can mean this key and feeds.a.auth.oauth2.token_url; set it in the file instead"
 	if l.errs.Error() != want {
 		t.Errorf("the file has both names:\n got %v\nwant %s", l.errs, want)
 	}
@@ -153,7 +153,7 @@ func TestWrongVariables(t *testing.T) {
 		"FEEDBRIDGE_FEEDS_ORDERS_AUTH=x":               noKey + `; did you mean "FEEDBRIDGE_FEEDS_ORDERS_AUTH_BEARER"?`,
 		"FEEDBRIDGE_FEEDS_URL=" + shop:                 noKey,
 		"FEEDBRIDGE_WHATEVER=1":                        noKey,
-		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER=":   "serve.feeds.orders.auth: nothing is set, or what is set is empty, and everyone could read the feed; leave auth out if that is meant",
+		"FEEDBRIDGE_SERVE_FEEDS_ORDERS_AUTH_BEARER=":   "serve.feeds.orders.auth: no credential is set, or it is empty, so everyone could read the feed; remove auth if that is intended",
 		"FEEDBRIDGE_SERVE_LISTEN=127.0.0.1:8080":       "serve.feeds: there are no feeds to serve; add one, or leave serve out",
 		"FEEDBRIDGE_BUSES_LAKE_KAFKA_BROKERS=a":        "buses.lake.kafka.brokers[0]: ...",
 		"FEEDBRIDGE_FEEDS_ORDERS_KEY=id":               `feeds.orders.key: "id": want a JSON pointer such as /id, or header:<name>`,

@@ -79,7 +79,7 @@ func explainSyntax(err error, data []byte) (line int, text string) {
 		return 1 + bytes.Count(data[:at], []byte("\n")), "no such anchor; write a value that starts with * in quotes"
 	}
 	if at := tabIndent.FindIndex(data); at != nil {
-		return 1 + bytes.Count(data[:at[0]], []byte("\n")), "the line is indented with a tab; YAML wants spaces"
+		return 1 + bytes.Count(data[:at[0]], []byte("\n")), "the line is indented with a tab; YAML requires spaces"
 	}
 	return line, "not YAML: " + text
 }

@@ -17,7 +17,7 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l := newLoader(goodEnv)
 		l.readYAML("fuzz.yaml", data)
-		cfg, err := l.loadConfig("")
+		cfg, err := l.loadConfig(Options{})
 		if err == nil {
 			checkRoundTrip(t, cfg)
 			return

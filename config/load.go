@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/viper"
@@ -15,14 +16,33 @@ import (
 func Load(opts Options) (*Config, error) {
 	l := newLoader(opts.Environ)
 	l.feedless = opts.Feedless
-	if opts.File != "" {
-		if data, err := readFile(opts.File); err != nil {
-			l.reportAt(location{source: opts.File}, "", err.Error())
-		} else {
-			l.readYAML(opts.File, data)
-		}
+	l.readFile(opts.File)
+	return l.loadConfig(opts)
+}
+
+// LoadAdmin reads only the settings of the admin server of a running daemon. Errors in other
+// parts of the configuration are ignored: a client needs neither the variables nor the files
+// that they name. Its error is of type [Errors].
+func LoadAdmin(opts Options) (Admin, error) {
+	l := newLoader(opts.Environ)
+	l.feedless = true
+	l.readFile(opts.File)
+	l.readEnvironment()
+	(&setReader{l.layers, l.diagnostics}).readSettings(opts.Set)
+	cfg, err := l.layers.decodeConfig()
+	if err != nil {
+		return Admin{}, Errors{{Text: fmt.Sprintf("the configuration cannot be merged: %v", err)}}
 	}
-	return l.loadConfig(opts.URL)
+	completeDefaults(cfg, nil)
+	(&validator{cfg: cfg, diagnostics: l.diagnostics}).checkAdmin(cfg.Admin)
+	errs := slices.DeleteFunc(l.errs, func(e *Error) bool {
+		return e.Key != "" && e.Key != "admin" && !strings.HasPrefix(e.Key, "admin.")
+	})
+	if len(errs) > 0 {
+		errs.sortByLocation()
+		return Admin{}, errs
+	}
+	return cfg.Admin, nil
 }
 
 // A loader reads the sources of a configuration one after the other.
@@ -49,6 +69,19 @@ func newLoader(environ []string) *loader {
 	return l
 }
 
+// readFile reads the YAML file at path, unless path is empty.
+func (l *loader) readFile(path string) {
+	if path == "" {
+		return
+	}
+	data, err := readFile(path)
+	if err != nil {
+		l.reportAt(location{source: path}, "", err.Error())
+		return
+	}
+	l.readYAML(path, data)
+}
+
 // readYAML reads data, which is the content of the file.
 func (l *loader) readYAML(name string, data []byte) {
 	l.file = name
@@ -70,12 +103,17 @@ func (l *loader) readEnvironment() {
 	r.readVariables()
 }
 
-// loadConfig reads the environment and feedURL after the file, and returns the configuration.
-func (l *loader) loadConfig(feedURL string) (*Config, error) {
+// loadConfig reads the sources other than the file after it, and returns the configuration.
+func (l *loader) loadConfig(opts Options) (*Config, error) {
 	l.readEnvironment()
-	if feedURL != "" {
+	(&setReader{l.layers, l.diagnostics}).readSettings(opts.Set)
+	if opts.URL != "" {
+		feed := "feeds." + feedName(opts.URL)
 		// URL is the source of its errors.
-		l.layers.override("feeds."+feedName(feedURL)+".url", feedURL, location{source: "URL"})
+		l.layers.override(feed+".url", opts.URL, location{source: "URL"})
+		if opts.Topic != "" {
+			l.layers.override(feed+".to.topic", opts.Topic, location{source: "--topic"})
+		}
 	}
 	buses := l.locations.namesBelow("buses")
 	if len(buses) == 0 {

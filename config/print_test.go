@@ -63,7 +63,7 @@ func checkRoundTrip(t *testing.T, cfg *Config) {
 	}
 	l := newLoader(nil)
 	l.readYAML("printed.yaml", printed)
-	again, err := l.loadConfig("")
+	again, err := l.loadConfig(Options{})
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, printed)
 	}

@@ -28,7 +28,7 @@ func (r *fileReader) readNode(s *spec, path string, n *yaml.Node) (value any, ok
 	text := s.expectedValue()
 	switch {
 	case n.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(n.ShortTag(), "!!"):
-		text = "tags are not known here; write a value that starts with ! in quotes"
+		text = "YAML tags are not supported; put a value that starts with ! in quotes"
 	case isNull(n):
 		text = "the value is missing; " + text + ", or leave the key out"
 	case s.isList() && n.Kind == yaml.SequenceNode:
@@ -83,7 +83,7 @@ func (r *fileReader) readMapping(s *spec, path string, n *yaml.Node) map[string]
 			r.reportAt(at, path, "a key must be plain text")
 			continue
 		case again:
-			r.reportAt(at, below, fmt.Sprintf("the key is here twice; the first is in line %d", first))
+			r.reportAt(at, below, fmt.Sprintf("the key is repeated; the first one is in line %d", first))
 			continue
 		}
 		lines[key.Value] = key.Line
@@ -113,13 +113,13 @@ func (r *fileReader) readMapping(s *spec, path string, n *yaml.Node) map[string]
 // the key that was probably meant.
 func (r *fileReader) reportUnknownKey(s *spec, path, below, key string, at location) {
 	pattern := joinPath(s.path, key)
-	text := "unknown key; known here: " + strings.Join(s.keyNames(), ", ")
+	text := "unknown key; want one of: " + strings.Join(s.keyNames(), ", ")
 	switch meant := s.nearestKey(key); {
 	case reserved[pattern] != "":
 		text = notInThisVersion(pattern)
 	case key == "<<":
 		r.suppress(path) // do not report the merged keys as missing
-		text = "merge keys are not known here; name an anchor for each value, or repeat them"
+		text = "YAML merge keys are not supported; use an anchor for each value, or repeat the values"
 	case meant != "":
 		r.suppress(joinPath(path, meant)) // do not report it as missing
 		text = "unknown key" + didYouMean(meant)

@@ -22,6 +22,7 @@ func schemaOf(s *spec) object {
 	switch {
 	case s.isNameMapping():
 		return object{
+			"description":          groups[s.path],
 			"type":                 "object",
 			"propertyNames":        object{"pattern": nameForm.String()},
 			"additionalProperties": schemaOf(s.elem),
@@ -37,7 +38,11 @@ func schemaOf(s *spec) object {
 	for _, k := range s.keys {
 		properties[k.name] = schemaOf(k)
 	}
-	return object{"type": "object", "properties": properties, "additionalProperties": false}
+	schema := object{"type": "object", "properties": properties, "additionalProperties": false}
+	if s.path != "" {
+		schema["description"] = groups[s.path]
+	}
+	return schema
 }
 
 // scalarSchema returns the schema of a scalar. It accepts ${VAR} for any value, and

@@ -23,6 +23,33 @@ func TestSchemaForm(t *testing.T) {
 	golden(t, "testdata/schema.golden", append(got, '\n'))
 }
 
+// An editor shows the description of each key, also of the keys that only contain others.
+func TestSchemaDescribesEveryKey(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	var check func(s *spec, schema object)
+	check = func(s *spec, schema object) {
+		if text, _ := schema["description"].(string); s.path != "" && !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, ".)") {
+			t.Errorf("the schema describes %s as %q; want a sentence in options or groups", s.path, text)
+		}
+		seen[s.path] = true
+		switch {
+		case s.isNameMapping():
+			check(s.elem, schema["additionalProperties"].(object))
+		case !s.isList() && !s.isScalar():
+			for _, k := range s.keys {
+				check(k, schema["properties"].(object)[k.name].(object))
+			}
+		}
+	}
+	check(root, schemaOf(root))
+	for path := range groups {
+		if !seen[path] {
+			t.Errorf("groups in describe.go has %s, which is no setting", path)
+		}
+	}
+}
+
 func TestSchemaTakesGoodFiles(t *testing.T) {
 	t.Parallel()
 	files, _ := filepath.Glob("testdata/*.good.yaml")

@@ -15,11 +15,11 @@ type Serve struct {
 	Listen string `yaml:"listen"`
 	// TLS is its certificate. Default: none.
 	TLS Certificate `yaml:"tls"`
-	// Connections is how many clients may be connected at a time; more have to
-	// wait. Default 4096.
+	// Connections limits the number of clients connected at a time. Others wait. Default
+	// 4096.
 	Connections int `yaml:"connections"`
-	// Memory is how many bytes of pages are held, those that are being sent
-	// included. Default 64 MiB.
+	// Memory limits the bytes of the pages in memory, including those that are being sent.
+	// Default 64 MiB.
 	Memory int64 `yaml:"memory"`
 	// Feeds are by name, which is part of their URLs.
 	Feeds map[string]Served `yaml:"feeds"`
@@ -37,8 +37,8 @@ type Served struct {
 	From From `yaml:"from"`
 	// Format is the format of the served feed. Default datareplication.
 	Format serve.Format `yaml:"format"`
-	// PageSize is how many of the topic's positions a page has, 1 to 10,000.
-	// Default 500, in Atom and RSS 100: readers hold a document as a whole.
+	// PageSize is the number of the topic's positions on a page, 1 to 10,000. Default 500,
+	// in Atom and RSS 100, because readers load a whole document into memory.
 	PageSize int `yaml:"page_size"`
 	// PublicURL is the URL of the feed as clients see it behind a proxy. Default: the
 	// host of the request.
@@ -77,7 +77,7 @@ type From struct {
 	Partition int `yaml:"partition"`
 }
 
-// ServedAuth is what clients have to know. Without any, everyone may read.
+// ServedAuth holds the credentials that clients must send. Without any, everyone may read.
 type ServedAuth struct {
 	// Bearer is a token for "Authorization: Bearer".
 	Bearer credential.Secret `yaml:"bearer"`

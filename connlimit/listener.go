@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// WriteTimeout is how long a connection waits for its client to read a [Chunk],
-// unless a write deadline was set. So a large answer may take any time, and a
-// client that reads nothing is disconnected.
+// WriteTimeout limits how long a connection waits for its client to read a [Chunk], unless
+// a write deadline was set. So a large answer may take any time, and a client that reads
+// nothing is disconnected.
 const WriteTimeout = 30 * time.Second
 
 // Listener bounds the connections of another listener, so that slow and idle

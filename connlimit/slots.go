@@ -10,8 +10,8 @@ const (
 	// Chunk is the unit of the pace that a client must keep, in bytes. It is also
 	// how much a connection writes at once.
 	Chunk = 32 << 10
-	// ChunkTime is how long a client may take for a Chunk. A client that is slower
-	// uses up the patience of its Slots.
+	// ChunkTime is the time that a client has for a Chunk. A client that is slower uses up
+	// the patience of its Slots.
 	ChunkTime = 2 * time.Second
 )
 

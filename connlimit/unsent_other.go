@@ -4,4 +4,5 @@ package connlimit
 
 import "net"
 
+// limitUnsent does nothing, because only Linux has the limit.
 func limitUnsent(net.Conn) {}

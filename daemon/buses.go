@@ -41,15 +41,11 @@ type topicSink interface {
 	Check(ctx context.Context) error
 	// RetentionLimits returns the settings by which messages of the topic are deleted in time.
 	RetentionLimits(ctx context.Context) ([]string, error)
-	CheckpointStore
-}
-
-// CheckpointStore has the checkpoint of a topic, for commands. Checkpoint returns the stored
-// one. Overwrite replaces it, even if it cannot be read, by what next returns for it; it
-// returns [checkpoint.ErrConflict], and changes nothing, if a daemon commits at the same
-// time.
-type CheckpointStore interface {
+	// Checkpoint returns the stored checkpoint.
 	Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error)
+	// Overwrite replaces the stored checkpoint, even if it cannot be read, by what next
+	// returns for it. It returns [checkpoint.ErrConflict], and changes nothing, if a daemon
+	// commits at the same time.
 	Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error
 }
 
@@ -148,9 +144,6 @@ func (b *buses) closeAll() {
 	}
 }
 
-// The list of served feeds shows how many entities a topic on NATS has.
-var _ serve.Counter = (*nats.Log)(nil)
-
 // openLog returns a topic to read.
 func (b *buses) openLog(from config.From) serve.Log {
 	if c, ok := b.conns[from.Bus].(*kafka.Conn); ok {
@@ -200,9 +193,9 @@ func (b *Bus) Log(from config.From) serve.Log {
 }
 
 // Checkpoints returns the checkpoint of a feed, whose topic must be on this bus.
-func (b *Bus) Checkpoints(feed string, f config.Feed) CheckpointStore {
+func (b *Bus) Checkpoints(feed string, f config.Feed) *CheckpointStore {
 	snk, _ := b.buses.openSink(feed, f)
-	return snk
+	return &CheckpointStore{snk}
 }
 
 // Close closes the connection.

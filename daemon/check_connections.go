@@ -26,7 +26,7 @@ import (
 const (
 	// tryTimeout bounds each connection that is tried.
 	tryTimeout = 20 * time.Second
-	// triesAtOnce is how many feeds are tried at a time.
+	// triesAtOnce limits the number of feeds that are tried at a time.
 	triesAtOnce = 8
 )
 
@@ -154,7 +154,7 @@ func tryServed(ctx context.Context, name string, cfg *config.Config, b *Bus, bef
 		// An existing topic is never given more partitions.
 		from.Partition = 0
 		if _, none := b.Log(from).Span(ctx); errors.Is(none, feed.ErrNoTopic) {
-			return newConnection("served feed", name, note+", not there yet: run creates it for the feed "+by, nil)
+			return newConnection("served feed", name, note+", does not exist yet: run creates it for the feed "+by, nil)
 		}
 	}
 	if err != nil {
@@ -190,7 +190,7 @@ func tryToKeep(name string, s config.Snapshot) Connection {
 	dir := cmp.Or(s.Dir, os.TempDir())
 	file, err := os.CreateTemp(dir, "feedbridge-snapshot-*")
 	if err != nil {
-		err = fmt.Errorf("%w; set serve.feeds.%s.snapshot.dir to a directory where files can be made", err, name)
+		err = fmt.Errorf("%w; set serve.feeds.%s.snapshot.dir to a directory where files can be created", err, name)
 	} else {
 		err = errors.Join(file.Close(), os.Remove(file.Name()))
 	}
@@ -205,7 +205,7 @@ func tryBus(ctx context.Context, cfg *config.Config, name string, log *slog.Logg
 	b, err = OpenBus(ctx, cfg, name, log)
 	switch {
 	case errors.Is(err, errNoEmbedded):
-		return nil, "not there yet: run creates it in " + filepath.Clean(cfg.DataDir), tryToListen(ctx, cfg.Buses[name].Embedded.Listen)
+		return nil, "does not exist yet: run creates it in " + filepath.Clean(cfg.DataDir), tryToListen(ctx, cfg.Buses[name].Embedded.Listen)
 	case err != nil:
 		return nil, "", err
 	}

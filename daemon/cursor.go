@@ -1,16 +1,13 @@
 package daemon
 
 import (
-	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/datareplication"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-var _ admin.Lacking = syndication.Place{}
-
-// DescribeCursor returns the place of a cursor in its feed, as JSON can hold it: a
-// [syndication.Place] or a [datareplication.Place]. kind is that of the source that made the
+// DescribeCursor returns the description of a cursor, as a value for JSON: a
+// [syndication.CursorInfo] or a [datareplication.CursorInfo]. kind is that of the source that made the
 // cursor. It returns nil without a cursor.
 func DescribeCursor(kind string, c feed.Cursor) (any, error) {
 	switch {

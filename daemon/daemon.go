@@ -21,8 +21,8 @@ import (
 
 // Options are the parameters of a daemon besides its configuration.
 type Options struct {
-	// Version is that of the program. It is logged, part of /status, /metrics and the
-	// User-Agent.
+	// Version holds the version of the program. It is logged, and is part of /status,
+	// /metrics and the User-Agent.
 	Version string
 	// Log is required.
 	Log *slog.Logger
@@ -73,18 +73,19 @@ func (d *daemon) run(ctx context.Context) error {
 		return err
 	}
 	defer buses.closeAll()
-	adminListener, err := d.openAdmin()
+	listeners, err := openAdmin(d.cfg.Admin)
 	if err != nil {
 		return err
 	}
-	if adminListener != nil {
-		defer adminListener.Close()
-	}
+	defer listeners.close()
 
 	writer := WriterName()
 	_, connections := connectionLimits(openFiles(), 0)
 	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
-	adm := admin.New(admin.Options{Version: d.opts.Version, Started: time.Now(), Writer: writer, Buses: buses.readinessChecks(d.cfg), Log: d.log, Connections: connections, Redact: redact})
+	adm := admin.New(admin.Options{
+		Version: d.opts.Version, Started: time.Now(), Writer: writer, Buses: buses.readinessChecks(d.cfg), Log: d.log, Connections: connections, Redact: redact,
+		Token: tokenReader(d.cfg.Admin), Hosts: func() []string { return d.cfg.Admin.Hosts },
+	})
 	bridges, err := d.bridges(writer, buses, adm, redact)
 	if err != nil {
 		return err
@@ -99,11 +100,11 @@ func (d *daemon) run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var servers errgroup.Group
-	if adminListener != nil {
+	for _, serve := range listeners.servers(adm) {
 		servers.Go(func() error {
 			// Without health and metrics a failure of the feeds would go unnoticed.
 			defer cancel()
-			return adm.Serve(serving, adminListener)
+			return serve(serving)
 		})
 	}
 	if servedListener != nil {
@@ -112,7 +113,7 @@ func (d *daemon) run(ctx context.Context) error {
 			return served.Serve(serving, servedListener)
 		})
 	}
-	d.announce(writer, buses, adminListener, servedListener)
+	d.announce(writer, buses, listeners, servedListener)
 
 	var work errgroup.Group
 	for _, b := range bridges {
@@ -121,14 +122,6 @@ func (d *daemon) run(ctx context.Context) error {
 	err = d.waitForWork(ctx, &work)
 	stopServing()
 	return errors.Join(err, servers.Wait())
-}
-
-// openAdmin opens the listener of the admin server; nil if none is configured.
-func (d *daemon) openAdmin() (net.Listener, error) {
-	if d.cfg.Admin.Listen == "" {
-		return nil, nil
-	}
-	return admin.Listen(d.cfg.Admin.Listen)
 }
 
 // bridges builds the bridges of all feeds, in the order of the feeds' names.
@@ -145,16 +138,19 @@ func (d *daemon) bridges(writer string, buses *buses, adm *admin.Server, redact 
 }
 
 // announce logs that the daemon is up and where it listens, and calls Started.
-func (d *daemon) announce(writer string, buses *buses, admin, served net.Listener) {
+func (d *daemon) announce(writer string, buses *buses, admin adminListeners, served net.Listener) {
 	attrs := []any{"version", d.opts.Version, "writer", writer, "feeds", len(d.cfg.Feeds)}
 	var at Addresses
 	if buses.server != nil {
 		at.Bus = buses.server.URL()
 		attrs = append(attrs, "embedded_bus", at.Bus, "data_dir", d.cfg.DataDir)
 	}
-	if admin != nil {
-		at.Status = "http://" + admin.Addr().String()
+	if admin.tcp != nil {
+		at.Status = "http://" + admin.tcp.Addr().String()
 		attrs = append(attrs, "status", at.Status+"/status")
+	}
+	if admin.socket != nil {
+		attrs = append(attrs, "admin_socket", admin.socket.Addr().String())
 	}
 	if served != nil {
 		at.Feeds = urlScheme(d.cfg.Serve) + "://" + served.Addr().String()
@@ -180,6 +176,6 @@ func (d *daemon) waitForWork(ctx context.Context, work *errgroup.Group) error {
 		d.log.Info("stopped")
 		return err
 	case <-timer.C:
-		return fmt.Errorf("stopped without waiting any longer: a commit was still under way after the grace time of %v; the next start reads whether it took place", d.cfg.Grace)
+		return fmt.Errorf("stopped without waiting any longer: a commit was still in flight after the grace time of %v; the next start finds out whether it was stored", d.cfg.Grace)
 	}
 }

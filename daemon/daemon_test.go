@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,7 +22,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
-// patience is how long a test waits for what should take a moment.
+// patience limits how long a test waits for something that should take a moment.
 const patience = 30 * time.Second
 
 // load returns the configuration of a daemon with an embedded bus in dir that copies the feed
@@ -203,6 +204,39 @@ func TestRunCopiesAndServesAFeed(t *testing.T) {
 	cp, err := bus.Checkpoints("orders", cfg.Feeds["orders"]).Checkpoint(t.Context())
 	if err != nil || cp.Count != 15 || cp.Feed != "orders" {
 		t.Errorf("checkpoint %+v, %v", cp, err)
+	}
+}
+
+// What the topic lacks of an Atom feed is a metric.
+func TestRunCountsWhatTheTopicLacks(t *testing.T) {
+	t.Parallel()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/atom+xml")
+		_, _ = io.WriteString(w, `<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:f</id><title>f</title><updated>2026-01-01T00:00:00Z</updated>`+
+			`<entry><id>urn:1</id><title>1</title><updated>2026-01-01T00:00:00Z</updated></entry></feed>`)
+	}))
+	t.Cleanup(upstream.Close)
+	published := counter{make(chan int, 1000)}
+	at, stop := start(t, load(t, t.TempDir(), upstream.URL), published)
+	defer stop()
+	published.await(t, 1)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at.Status+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	metrics, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`feedbridge_feed_gaps{feed="orders"} 0`, `feedbridge_feed_deletes_held{feed="orders"} 0`} {
+		if !strings.Contains(string(metrics), want) {
+			t.Errorf("the metrics have no %s", want)
+		}
 	}
 }
 

@@ -27,8 +27,9 @@ func runEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server, st
 	return server, server.URL(), nil
 }
 
-// attachEmbedded is for commands. It returns the address of the daemon that runs the bus. If none does, it runs the bus itself, at a free port. It
-// returns errNoEmbedded if there is no bus in dataDir, and creates none.
+// attachEmbedded connects a command to the embedded bus. It returns the address of the daemon that
+// runs the bus. If none does, it runs the bus itself, at a free port. It returns errNoEmbedded if
+// there is no bus in dataDir, and creates none.
 func attachEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server, string, error) {
 	dir := embeddedDir(dataDir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +47,7 @@ func attachEmbedded(dataDir, listen string, log *slog.Logger) (*embedded.Server,
 		return nil, "", err // the configuration was checked
 	}
 	if port == "0" {
-		return nil, "", errors.New("a running feedbridge has the embedded bus at a random port; stop it, or give the bus a port in embedded.listen")
+		return nil, "", errors.New("a running feedbridge has the embedded bus on a random port; stop it, or set a port in embedded.listen")
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"

@@ -21,7 +21,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-// readAhead is how much a feed may read ahead: its own bound in bytes, and the budget that
+// readAhead limits how much a feed reads ahead: its own limit in bytes, and the budget that
 // all feeds share.
 type readAhead struct {
 	feed   int
@@ -46,7 +46,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 		Name: name, URL: redact.URL(f.Source.URL), Format: string(f.Format),
 		Bus: f.To.Bus, Topic: f.To.Topic,
 		Every: f.Every, Freshness: f.Freshness,
-		Describe: sources.Describe,
+		Describe: sources.Describe, CountLacking: sources.CountLacking,
 	})
 	all := observers{observer}
 	if o.Observer != nil {

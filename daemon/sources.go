@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
@@ -24,13 +23,13 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// batchEntities is how many entities of a page are read at once, so that a commit
-// to any bus can take them.
+// batchEntities limits the entities of a batch, so that one commit to any bus can take
+// them.
 const batchEntities = nats.MaxEntities
 
 // SourceOptions are the options of the sources of a feed. Only IDs is required.
 type SourceOptions struct {
-	// Version is that of the program, for the User-Agent.
+	// Version holds the version of the program, for the User-Agent.
 	Version string
 	// IDs are those that the topic holds. Sources of Atom and RSS compare with them.
 	IDs *sink.IDs
@@ -49,13 +48,14 @@ type SourceOptions struct {
 
 // Sources are the sources that can read one feed, one for each kind of format. The kind is
 // the configured one, or that of the checkpoint, or else it is detected from the answer
-// of the feed's URL. All methods but Describe are for one goroutine at a time.
+// of the feed's URL. All methods but Describe and CountLacking are for one goroutine at
+// a time.
 type Sources struct {
 	feed   config.Feed
 	client *source.Client
 	opts   SourceOptions
 	log    *slog.Logger
-	opened map[string]bridge.Source // by their kind; they cache validators and pages
+	opened map[string]sink.Source // by their kind; they cache validators and pages
 
 	mu    sync.Mutex    // guards the fields below
 	found config.Format // the format that was detected last
@@ -70,13 +70,13 @@ func NewSources(f config.Feed, o SourceOptions, log *slog.Logger) (*Sources, err
 	if err != nil {
 		return nil, err
 	}
-	return &Sources{feed: f, client: client, opts: o, log: log, opened: map[string]bridge.Source{}}, nil
+	return &Sources{feed: f, client: client, opts: o, log: log, opened: map[string]sink.Source{}}, nil
 }
 
 // Open returns the source to read with, and its kind. kind is that of the
 // checkpoint's cursor, or empty. Open makes a request only if it has to detect the
 // format. It returns the same source for the same kind each time.
-func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string, error) {
+func (s *Sources) Open(ctx context.Context, kind string) (sink.Source, string, error) {
 	if configured := s.feed.Format.Kind(); configured != "" {
 		kind = configured
 	}
@@ -101,7 +101,7 @@ func (s *Sources) Open(ctx context.Context, kind string) (bridge.Source, string,
 }
 
 // newSource returns a new source of a kind.
-func (s *Sources) newSource(kind string) (bridge.Source, error) {
+func (s *Sources) newSource(kind string) (sink.Source, error) {
 	f := s.feed
 	switch kind {
 	case datareplication.Kind:
@@ -119,7 +119,7 @@ func (s *Sources) newSource(kind string) (bridge.Source, error) {
 		}
 		return syndication.New(cfg, s.client, s.opts.IDs, s.log), nil
 	}
-	return nil, feed.Permanent(fmt.Errorf("the checkpoint was made by a source of the kind %q, which this version of feedbridge does not have; run a newer one", kind))
+	return nil, feed.Permanent(fmt.Errorf("the checkpoint was made by a source of the kind %q, which this version of feedbridge does not have; run a newer version", kind))
 }
 
 func (s *Sources) datareplication() *datareplication.Source {
@@ -144,24 +144,36 @@ func (s *Sources) DetectFormat(ctx context.Context) (config.Format, error) {
 	return format, nil
 }
 
-// Describe returns the format of the feed, as far as it is known, and the place of
-// a checkpoint's cursor in it, as JSON can hold it. The checkpoint need not say of what kind
-// it is if a source has been opened. It may be called concurrently.
+// Describe returns the format of the feed, if it is known, and the position of the
+// checkpoint's cursor, as a value for JSON. The checkpoint may lack the kind of its
+// source if a source has been opened. It may be called concurrently.
 func (s *Sources) Describe(cp checkpoint.Checkpoint) (format string, shown any) {
 	s.mu.Lock()
 	format, kind := cmp.Or(string(s.found), string(s.feed.Format)), cmp.Or(cp.Source, s.kind)
 	s.mu.Unlock()
-	place, err := DescribeCursor(kind, cp.Cursor)
+	info, err := DescribeCursor(kind, cp.Cursor)
 	if err != nil {
 		return format, err.Error()
 	}
-	switch p := place.(type) {
-	case datareplication.Place:
+	switch p := info.(type) {
+	case datareplication.CursorInfo:
 		format = datareplication.Kind
-	case syndication.Place:
+	case syndication.CursorInfo:
 		format = cmp.Or(string(p.Format), format)
 	}
-	return format, place
+	return format, info
+}
+
+// CountLacking returns how many documents of the feed are missing from the topic, and how many
+// deletes are held back, according to a checkpoint. Only Atom and RSS have such things. It may
+// be called concurrently.
+func (s *Sources) CountLacking(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
+	_, shown := s.Describe(cp)
+	place, known := shown.(syndication.CursorInfo)
+	if known {
+		gaps, deletes = place.Lacks()
+	}
+	return gaps, deletes, known
 }
 
 // Commit adds the IDs of published entities to those that the topic holds. Only a caller

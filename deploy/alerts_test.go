@@ -1,5 +1,4 @@
-// Package deploy_test checks what is in deploy against the program and its
-// documents.
+// Package deploy_test checks the files in deploy against the program and its documents.
 package deploy_test
 
 import (

@@ -13,13 +13,13 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 )
 
-// service is what of a service in a compose file matters here.
+// service has the used fields of a service in a compose file.
 type service struct {
 	Environment map[string]string
 }
 
-// The environment alone configures the feedbridge of each compose file, and its
-// bus is a service beside it, at the address that it gives out.
+// The environment configures the feedbridge of each compose file, and its bus is another
+// service of the file, at the address that it advertises.
 func TestComposeFiles(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("compose*.yaml")
@@ -61,7 +61,7 @@ func TestComposeFiles(t *testing.T) {
 	}
 }
 
-// addresses are where a bus is, each host:port.
+// addresses returns the addresses of a bus, each host:port.
 func addresses(t *testing.T, bus config.Bus) []string {
 	t.Helper()
 	if bus.Kafka != nil {
@@ -74,8 +74,8 @@ func addresses(t *testing.T, bus config.Bus) []string {
 	return []string{u.Host}
 }
 
-// givesOut says whether a broker tells clients that it is at an address, to which
-// they go from then on, and listens at that port.
+// givesOut reports whether a broker advertises an address to clients, to which they go from
+// then on, and listens at that port.
 func givesOut(broker service, address string) bool {
 	_, port, _ := strings.Cut(address, ":")
 	for listener := range strings.SplitSeq(broker.Environment["KAFKA_ADVERTISED_LISTENERS"], ",") {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 )
 
 func TestHeaderGetIgnoresCaseAndTakesTheFirst(t *testing.T) {
@@ -13,6 +14,20 @@ func TestHeaderGetIgnoresCaseAndTakesTheFirst(t *testing.T) {
 	}
 	if value, ok := h.Get("Content"); ok {
 		t.Errorf("got %q for a name that is not there", value)
+	}
+}
+
+func TestRetryAfterKeepsTheErrorAndItsText(t *testing.T) {
+	cause := errors.New("no")
+	err := fmt.Errorf("poll: %w", RetryAfter(RetryAfter(Permanent(cause), time.Hour), time.Minute))
+	if got := RetryDelay(err); got != time.Minute {
+		t.Errorf("RetryDelay is %v, want that of the outermost", got)
+	}
+	if !errors.Is(err, ErrPermanent) || !errors.Is(err, cause) || err.Error() != "poll: no" {
+		t.Errorf("the error is %v, and does not match its cause", err)
+	}
+	if RetryDelay(cause) != 0 || RetryAfter(cause, 0) != cause || RetryAfter(nil, 0) != nil { //nolint:errorlint // the same error, not one that matches
+		t.Error("an error without a delay has one")
 	}
 }
 

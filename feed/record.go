@@ -14,7 +14,7 @@ type Record struct {
 	// Position identifies the message in the topic. Positions grow and may have
 	// gaps. A position always has the same message.
 	Position uint64
-	// Time is when the bus stored the message.
+	// Time holds the time when the bus stored the message.
 	Time time.Time
 	// Header has the message's headers, Feedbridge's own included.
 	Header Header

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// longestDate is how long a date may be, comments included, in bytes.
+// longestDate limits the length of a date with its comments, in bytes.
 const longestDate = 200
 
 // ParseDate parses a date of a feed. It reads the three forms of RFC 9110, those

@@ -32,7 +32,7 @@ func TestParseDateReportsWrongWeekdays(t *testing.T) {
 		"Thu Oct  5 03:00:13 2023":         false,
 		"05 Oct 2023 03:00:13 GMT":         false,
 		"2023-10-05T03:00:13Z":             false,
-		"Fri, 06 Oct 2023 01:00:13 +2200":  false, // the weekday is that of the zone
+		"Fri, 06 Oct 2023 01:00:13 +2200":  false, // the weekday of the time zone
 		"Fri, 05 Oct 2023 03:00:13 GMT":    true,
 		"Fri, 5 Oct 2023 03:00:13 GMT":     true,
 		"Friday, 05-Oct-23 03:00:13 GMT":   true,

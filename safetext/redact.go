@@ -49,9 +49,9 @@ func NewRedactor(names ...string) *Redactor {
 	return r
 }
 
-// CheckParameter returns an error for a name that no parameter has, and that a Redactor
-// would never find. The error quotes the name up to what is wrong, because a secret may
-// follow.
+// CheckParameter returns an error for a name that cannot be a parameter's name, so that a
+// Redactor would never find it. The error quotes the name up to what is wrong, because a
+// secret may follow.
 func CheckParameter(name string) error {
 	decoded, err := url.QueryUnescape(name)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *Redactor) Clip(text string, most int) string {
 	return cutMiddle(r.Text(Clean(text)), most)
 }
 
-// excerptContext is how many bytes behind an excerpt are read to decide whether it
+// excerptContext is the number of bytes after an excerpt that are read to decide whether it
 // ends within a secret.
 const excerptContext = 4 << 10
 
@@ -206,7 +206,7 @@ func (r *Redactor) isSecretName(chars []char, equals int) bool {
 	return r.isSecret(string(name))
 }
 
-// longestName is how long the name of a parameter may be, in bytes.
+// longestName limits the length of a parameter's name, in bytes.
 const longestName = 200
 
 // isSecret reports whether a parameter is secret, by its name. Each part of a name
@@ -275,7 +275,7 @@ func (r *Redactor) secretFollows(chars []char, i int) bool {
 	return false
 }
 
-// userinfoEnd returns the place of the @ that ends the user name and password of the
+// userinfoEnd returns the index of the @ that ends the user name and password of the
 // authority that begins at chars[i]; -1 if it has none. A password may have an @ in it.
 // If the text before the first slash cannot be a host and a port, the password may also
 // have a slash, a question mark and a number sign in it. If such an authority has no @,

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What an entry becomes is bounded by its size, whatever is in it: a namespace with
-// a long name that many elements use is not written for each of them.
+// The size of a served entry is bounded by the size of its original, whatever it contains:
+// a namespace with a long name that many elements use is not written for each of them.
 func TestConversionIsBounded(t *testing.T) {
 	t.Parallel()
 	const n = 20_000

@@ -49,7 +49,7 @@ var isAtom = feed.Field{Name: "Content-Type", Value: "application/atom+xml;type=
 
 var isRSS = []feed.Field{{Name: "Content-Type", Value: "application/xml"}, {Name: "Feed-Format", Value: "rss2"}}
 
-// news appends n entries of Atom, every third of them anew.
+// news appends n entries of Atom. Every third one is a new version of an older entry.
 func (t *memoryTopic) news(n int) {
 	for range n {
 		i := int(t.span.End)
@@ -210,7 +210,7 @@ func TestAtom(t *testing.T) {
 				t.Errorf("archive %d is of %v, and the one behind it of %v", 2-k, doc.UpdatedParsed, feeds[k].UpdatedParsed)
 			}
 		}
-		// RFC 5005 goes by the documents then, and so a reader that comes late has the
+		// By RFC 5005 the order of the documents counts then, so a late reader has the
 		// newest version in the end.
 		site := newSite(t)
 		site.feed.Store(serveTopic(t, topic, as(Atom), sized(2)).Feed)
@@ -354,7 +354,7 @@ var bodies = []feed.Record{
 	syndicated("14", feed.Put, noon, itemOf("14", "&lt;b>14"), isRSS...),
 }
 
-func TestDocumentsAreReadByOthers(t *testing.T) {
+func TestDocumentsAreReadByOtherParsers(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
 	for _, r := range bodies {
@@ -432,7 +432,7 @@ func (s *served) documents(t tester) (docs []got) {
 	return docs
 }
 
-// channel is where a document has its entries and links.
+// channel holds the entries and links of a document.
 func channel(doc *node) *node {
 	if inner := doc.all("", "channel"); len(inner) > 0 {
 		return inner[0]
@@ -548,7 +548,7 @@ func wellFormed(t tester, doc string) {
 	}
 }
 
-// follower reads what is served with our own source for Atom and RSS.
+// follower reads a served feed with our own source for Atom and RSS.
 type follower struct {
 	ids    *sink.IDs
 	src    *sink.Gate
@@ -656,7 +656,7 @@ func TestSyndicationRoundTrip(t *testing.T) {
 	}
 }
 
-// Readers cannot tell apart items that have no ID, and make up others than ours.
+// Readers cannot distinguish items without an ID, and make up IDs that differ from ours.
 func TestEntriesWithoutAnID(t *testing.T) {
 	t.Parallel()
 	const head, guid = `<entry xmlns="http://www.w3.org/2005/Atom">`, `<guid isPermaLink="false">a &amp; b</guid>`
@@ -716,7 +716,7 @@ func TestStandaloneXML(t *testing.T) {
 		"<a:b xmlns:a='urn:a'><c/></a:b>": `<a:b xmlns:a="urn:a" xmlns=""><c/></a:b>`, `<a xml:lang="en"/>`: `<a xmlns="" xml:lang="en"/>`,
 		"": "", "text": "", "<a/>text": "", "<a/><b/>": "", "<a>": "", "<a></b>": "", "<a><!X></a>": "", "<a:b/>": "", "<a b:c=''/>": "", "</a>": "", "<a></a></a>": "",
 		"<a b='' b=''/>": "", "<a xmlns:b='urn:b' xmlns:c='urn:b' b:d='' c:d=''/>": "", "<?xml version='1.0' encoding='latin1'?><a/>": "", "<a>\xff</a>": "", "<a>\x01</a>": "", "<a>&#1;</a>": "",
-		// What is neither an element nor text is left out, whatever it is.
+		// Everything except elements and text is left out.
 		"<!DOCTYPE a><a/>": `<a xmlns=""/>`, "<?x y?><a/>": `<a xmlns=""/>`, "<a><?p&x?>1<!-- 2 --></a>": `<a xmlns="">1</a>`, "<a>&nbsp;<![CDATA[<b>]]></a>": "<a xmlns=\"\">\u00a0&lt;b&gt;</a>",
 		// Others than encoding/xml do not take these as they are.
 		"<a b='1'c='\n>'/>": `<a xmlns="" b="1" c=" &gt;"/>`, "<a xmlns:b=' urn:b c '><b:d/></a>": `<a xmlns:b="urn:b%20c" xmlns=""><b:d/></a>`, "<a><:b/></a>": "", "<a :b=''/>": "",

@@ -20,7 +20,7 @@ func (a Auth) checkMethods() []error {
 	case a.Bearer != "" && (a.Username != "" || a.Password != ""):
 		return []error{errors.New("auth: bearer and basic exclude each other")}
 	case (a.Username == "") != (a.Password == ""):
-		return []error{errors.New("auth.basic: wants both a username and a password")}
+		return []error{errors.New("auth.basic: set both username and password")}
 	case strings.Contains(a.Username, ":"):
 		return []error{errors.New("auth.basic.username: must not have a colon")}
 	}

@@ -89,7 +89,7 @@ func BenchmarkClosedPage(b *testing.B) {
 }
 
 // BenchmarkColdPage makes pages of a topic in memory, one after the other, that
-// nobody has asked for yet.
+// were not requested before.
 func BenchmarkColdPage(b *testing.B) {
 	const pages = 40
 	topic := sampleTopic(pages*500 + 1)

@@ -56,7 +56,7 @@ var browsing = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 {{end}}</html>
 `))
 
-// acceptOfJava is how the Accept header starts that java.net.URLConnection sends if the
+// acceptOfJava is the start of the Accept header that java.net.URLConnection sends if the
 // program sets none.
 const acceptOfJava = "text/html, image/gif, image/jpeg, *"
 

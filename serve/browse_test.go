@@ -19,7 +19,7 @@ func TestBrowsersGetAPageForPeople(t *testing.T) {
 	if g := s.get(t, "/latest", "Accept", browser).want(t, 200); !strings.Contains(g.body, "The feed has no entities yet.") {
 		t.Errorf("an empty feed shows %s", g.body)
 	}
-	// What a program gets must not be sent to a browser from a cache, and the other way round.
+	// A cache must not send the answer for a program to a browser, or the reverse.
 	if g := s.get(t, "/latest", "Accept", "multipart/*").want(t, 204); g.header.Get("Vary") != "Accept" {
 		t.Errorf("an empty feed is served with %v", g.header)
 	}

@@ -19,16 +19,16 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// coldMessages is how many messages the topics have that are served cold: of 1 KiB,
-// 500 a page.
+// coldMessages is the number of messages of the topics that are served without a cache: of
+// 1 KiB, 500 a page.
 const coldMessages = 50_000
 
 // benchmarkCold has a reader without anything read the messages, and in turn with
-// that serves the pages that they make, which nobody has asked for yet, to a reader
-// over HTTP. It reports the medians, and that of what part of the bare rate the pages
-// had right behind it: machines change their speed while a benchmark runs. Between them
-// it sends what the bare reader gets over HTTP, and does nothing else with it: no server
-// can be faster than that.
+// that serves the pages that they make, which were not requested before, to a reader over
+// HTTP. It reports the medians, and that of what part of the bare rate the pages had right
+// behind it: machines change their speed while a benchmark runs. Between them it sends what
+// the bare reader gets over HTTP, and does nothing else with it: no server can be faster
+// than that.
 func benchmarkCold(b *testing.B, log Log, bare func(visit func(body []byte))) {
 	rate := func(read func()) float64 {
 		runtime.GC() // what others have left is not for this one to clear away

@@ -87,11 +87,11 @@ func (c Config) Validate() []error {
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 			fail("public_url: %q must be an http or https URL without user, query and fragment", c.PublicURL)
 		case strings.ContainsAny(c.PublicURL, ",;<>\""):
-			fail("public_url: %q must not have any of , ; < > \", which clients misread in links", c.PublicURL)
+			fail("public_url: %q must not contain any of , ; < > \", which clients misread in links", c.PublicURL)
 		}
 	}
 	if c.Snapshot.Every > 0 && c.Format != DataReplication && c.Format != "" {
-		fail("snapshot: is for feeds of the format datareplication alone")
+		fail("snapshot: is only for feeds of the format datareplication")
 	}
 	errs = append(errs, c.Auth.checkMethods()...)
 	return append(errs, c.Snapshot.Validate()...)

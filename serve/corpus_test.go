@@ -270,8 +270,8 @@ func TestDataReplicationThroughEveryFormat(t *testing.T) {
 	}
 }
 
-// through serves a topic in a format, and returns the topic of a bridge that reads
-// what is served, and the newest document of the feed.
+// through serves a topic in a format. It returns the topic of a bridge that reads the
+// served feed, and the newest document of the feed.
 func through(t *testing.T, topic *memoryTopic, format Format) (*memoryTopic, document) {
 	t.Helper()
 	served := servedAt(t, topic, format)
@@ -297,7 +297,7 @@ func replicated(t *testing.T, url string) *memoryTopic {
 	return topic
 }
 
-// said is what a message says of an entity.
+// said holds the properties of an entity that a message carries.
 type said struct {
 	ID       string
 	Op       feed.Operation
@@ -334,12 +334,12 @@ func (t *memoryTopic) ids() string {
 	return strings.Join(ids, " ")
 }
 
-// operationTerm is how a PATCH is marked in an entry of Atom or an item of RSS.
+// operationTerm marks a PATCH in an entry of Atom or an item of RSS.
 var operationTerm = regexp.MustCompile(`term="PATCH" scheme="` + operationScheme + `"|scheme="` + operationScheme + `" term="PATCH"|domain="` + operationScheme + `">PATCH`)
 
-// asEntries returns what feeds of Atom and RSS can say of entities: there is no
-// deleted one for a reader that has not seen it before, and a PATCH is an entry with a
-// category that says so.
+// asEntries returns entities with only the properties that feeds of Atom and RSS can carry:
+// there is no deleted one for a reader that has not seen it before, and a PATCH is an entry
+// with a category that says so.
 func asEntries(all []said) (entries []said) {
 	for _, s := range all {
 		switch {
@@ -372,8 +372,8 @@ func compareTopics(t *testing.T, name string, original, copied *memoryTopic, par
 	}
 }
 
-// compareViews compares what a reader sees of an entry. What the original does not
-// say may be there besides.
+// compareViews compares an entry as readers see it. Properties that the original lacks are
+// allowed.
 func compareViews(t *testing.T, name, id string, want map[string]any, got map[string]map[string]any, doc string) {
 	t.Helper()
 	entry, ok := got[id]

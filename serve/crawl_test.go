@@ -43,7 +43,7 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-// crawler reads what is served with our own source.
+// crawler reads a served feed with our own source.
 type crawler struct {
 	client     *source.Client
 	cfg        datareplication.Config
@@ -113,8 +113,8 @@ func (c *crawler) ids() string {
 }
 
 // TestFeedKeepsItsRules draws topics, page sizes, restarts and retention, and
-// checks what the specification wants of pages; and that a reader that starts
-// anywhere in between gets every entity once, in order.
+// checks the specification's rules for pages, and that a reader that starts anywhere in
+// between gets every entity once, in order.
 func TestFeedKeepsItsRules(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -235,7 +235,7 @@ func checkRules(t *rapid.T, site *site) {
 	}
 }
 
-// What is copied from a feed and served again is the same feed.
+// A feed that is copied and served again is the same feed.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
@@ -286,7 +286,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // Positions in a feed that start at a time or behind an ID.
-func TestStartingPlaces(t *testing.T) {
+func TestStarts(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
 	topic := newTopic()
@@ -312,7 +312,7 @@ func TestStartingPlaces(t *testing.T) {
 }
 
 // The dates on pages change when a feed gets snapshots or loses them. Our own source
-// goes by more than dates: it notices that the page has changed, and goes on.
+// compares more than dates: it detects that the page has changed, and continues.
 func TestDatesChangeUnderAReader(t *testing.T) {
 	t.Parallel()
 	for name, snapshots := range map[string]bool{"to those of the bus": true, "and back": false} {
@@ -355,7 +355,7 @@ func TestDatesChangeUnderAReader(t *testing.T) {
 	}
 }
 
-// FuzzPage has our own source read a page of what it is given.
+// FuzzPage builds a page of the fuzzer's input and reads it with our own source.
 func FuzzPage(f *testing.F) {
 	f.Add("id", "X", "value", []byte("body"), []byte("\r\n--feedbridge-\r\n\r\n--"), "http-equiv=PATCH", "Thu, 5 Oct 2023 03:00:13 GMT")
 	f.Add("", "Content-Id", "a\r\nb", []byte(nil), []byte("--"+pageBoundary(pageID{"e0", 3, 0}, nil)+"--"), "x", "")

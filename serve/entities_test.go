@@ -13,8 +13,8 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// What the topic is said to be as a feed is what a reader of the feed gets,
-// whoever wrote it, with IDs that repeat, gaps, and what retention has taken.
+// Entities returns the same as a reader of the feed gets, for topics of any writer, with
+// repeated IDs, gaps, and messages deleted by retention.
 func TestEntitiesAreThoseThatReadersGet(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
@@ -71,7 +71,7 @@ func TestEntitiesAreThoseThatReadersGet(t *testing.T) {
 	})
 }
 
-// onPage says whether the page of a position is to be had.
+// onPage reports whether the page of a position can be read.
 func (s *served) onPage(t tester, position uint64) bool {
 	size := uint64(s.cfg.PageSize)
 	return s.get(t, "/pages/"+pageID{epoch: "e0", size: size, k: position / size}.String()).status == 200

@@ -22,7 +22,7 @@ const contentLength = "Content-Length"
 // messages of feedbridge do not have the header, because they identify it themselves.
 const (
 	messageKey = "Message-Key"
-	// longestKey is how long the header can be. Readers limit headers.
+	// longestKey limits the length of the header, because readers limit headers.
 	longestKey = 4 << 10
 )
 
@@ -47,8 +47,8 @@ type entity struct {
 	// has them.
 	header feed.Header
 	body   []byte
-	// changes is whether the ID belongs to an entry that is published again, with the
-	// same ID, when it changes.
+	// changes reports whether the ID belongs to an entry that is published again with the
+	// same ID when it changes.
 	changes bool
 	// page is the URL of the page or document that the entity was on.
 	page string
@@ -146,11 +146,11 @@ func (e *entity) keepOrigin() {
 }
 
 const (
-	// largestHeader is how large the header of a part may be, in bytes. Readers, ours
-	// among them, refuse a larger one, and read no further. 1 KiB is for the fields
-	// that a message need not have.
+	// largestHeader limits the header of a part, in bytes. Readers, including our own,
+	// refuse 64 KiB and more and stop reading. 1 KiB is left for fields that a message need
+	// not have.
 	largestHeader = 63 << 10
-	// longestValue is how long the value of a field that readers need may be, in bytes.
+	// longestValue limits the value of a field that readers need, in bytes.
 	longestValue = 8 << 10
 )
 
@@ -279,9 +279,9 @@ var classes = func() (of [256]class) {
 	return of
 }()
 
-// updateTime is when an entry that we make was updated: when the bus took its message,
-// with the position in the digits behind the millisecond. So one that comes later
-// is newer, also where the bus counts in milliseconds.
+// updateTime returns the update time of an entry without one: the time when the bus stored
+// its message, with the position in the digits after the millisecond. So a later entry is
+// newer, also if the bus counts in milliseconds.
 func (e *entity) updateTime() time.Time {
 	return e.taken.Truncate(time.Millisecond).Add(time.Duration(e.position % 1e6))
 }
@@ -298,8 +298,8 @@ func (e *entity) mediaType() string {
 	return "application/octet-stream"
 }
 
-// contentBase is what relative references in the body start from: the document that the
-// entity was read from. It is empty if that is not known.
+// contentBase returns the base URL of relative references in the body: the document that
+// the entity was read from. It is empty if that is unknown.
 func (e *entity) contentBase() string { return resolveURL(e.page, e.headerValue(contentLocation)) }
 
 // headerValue returns the value of a header, "" if there is none.

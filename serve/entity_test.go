@@ -14,8 +14,7 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 )
 
-// part is what the first part of the newest page is, its lines in front of the
-// boundary behind it.
+// part returns the first part of the newest page, with all lines up to the next boundary.
 func (s *served) part(t tester) string {
 	t.Helper()
 	g := s.get(t, "/latest").want(t, 200)
@@ -44,14 +43,14 @@ func TestEntities(t *testing.T) {
 			"Content-Type: application/octet-stream\nContent-ID: 0.e0@orders\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
 				"Operation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
 		},
-		"a tombstone says by its key what is deleted": {
+		"a tombstone has its key in Message-Key": {
 			feed.Record{Time: at, Tombstone: true, Key: []byte("orders/7"), Header: feed.Header{
 				{Name: "Content-ID", Value: "1"}, {Name: "Feedbridge-Feed", Value: "orders"}, {Name: "Operation-Type", Value: "http-equiv=DELETE"},
 			}},
 			"Content-ID: 1\nOperation-Type: http-equiv=DELETE\nMessage-Key: orders/7\nContent-Type: application/octet-stream\n" +
 				"Last-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nContent-Length: 0\n\n",
 		},
-		"and so does all that others wrote, in whatever bytes": {
+		"messages of other programs have their key, in any bytes": {
 			feed.Record{Time: at, Body: []byte("x"), Key: []byte(" %é\r\n\x00~")},
 			"Message-Key: %20%25%C3%A9%0D%0A%00~\nContent-Type: application/octet-stream\nContent-ID: 0.e0@orders\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
 				"Operation-Type: http-equiv=PUT\nContent-Length: 1\n\nx",
@@ -61,17 +60,17 @@ func TestEntities(t *testing.T) {
 			"Message-Key: \nContent-Type: application/octet-stream\nContent-ID: 0.e0@orders\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
 				"Operation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
 		},
-		"but not what feedbridge wrote, which is as its feed has it": {
+		"messages of feedbridge do not have it": {
 			feed.Record{Time: at, Body: []byte("x"), Key: []byte("7"), Header: feed.Header{
 				{Name: "Content-ID", Value: "1"}, {Name: "Content-Type", Value: "a/b"}, {Name: "Feedbridge-Feed", Value: "orders"},
 			}},
 			"Content-ID: 1\nContent-Type: a/b\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=PUT\nContent-Length: 1\n\nx",
 		},
-		"nor what says it itself": {
+		"nor messages with a Message-Key of their own": {
 			feed.Record{Time: at, Tombstone: true, Key: []byte("7"), Header: feed.Header{{Name: "message-key", Value: "8"}, {Name: "Content-ID", Value: "1"}, {Name: "Content-Type", Value: "a/b"}}},
 			"message-key: 8\nContent-ID: 1\nContent-Type: a/b\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
 		},
-		"and not by what would be a header that readers refuse": {
+		"nor keys too long for a header": {
 			feed.Record{Time: at, Tombstone: true, Key: bytes.Repeat([]byte(" "), longestKey/3+1), Header: feed.Header{{Name: "Content-ID", Value: "1"}, {Name: "Content-Type", Value: "a/b"}}},
 			"Content-ID: 1\nContent-Type: a/b\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\nOperation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
 		},
@@ -109,7 +108,7 @@ func TestEntities(t *testing.T) {
 			"content-id: 1\nX: a\nContent-Length: 3\nx: b\nLast-Modified: Fri, 02 Jan 2026 08:25:00 GMT\n" +
 				"Operation-Type: http-equiv=PATCH\nContent-Type: a/b\nContent-Transfer-Encoding: base64\nX: a\n\nxyz",
 		},
-		"what buses and feedbridge add stays behind, and what they escaped comes back": {
+		"headers of buses and feedbridge are removed, and escaped ones restored": {
 			feed.Record{Time: at, Header: append(message.Header("orders", feed.Entity{
 				ID: "1", Op: feed.Delete, Modified: at, Page: "http://x/1",
 				Header: feed.Header{{Name: "Content-Type", Value: "a/b"}, {Name: "Nats-Rollup", Value: "all"}, {Name: "Status", Value: "5"}},
@@ -117,7 +116,7 @@ func TestEntities(t *testing.T) {
 			"Content-Type: a/b\nNats-Rollup: all\nStatus: 5\nContent-ID: 1\nLast-Modified: Fri, 02 Jan 2026 08:25:33 GMT\n" +
 				"Operation-Type: http-equiv=DELETE\nContent-Length: 0\n\n",
 		},
-		"what would break a page": {
+		"headers that would break a page": {
 			feed.Record{Time: at, Header: feed.Header{
 				{Name: "A", Value: "b\r\n\r\n--x"},
 				{Name: "B C", Value: "d"},
@@ -339,7 +338,7 @@ func TestBoundary(t *testing.T) {
 }
 
 // Readers refuse a part whose header is larger than 64 KiB, and would read no further.
-// Kafka has no such limit. What a part cannot hold is left out: the largest fields
+// Kafka has no such limit. Fields that a part cannot hold are left out: the largest fields
 // first, but those that readers need last.
 func TestHeadersThatReadersRefuse(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 
 var (
 	// errGone reports that a page was there, or may have been, and is not any more.
-	errGone = errors.New("it is gone")
+	errGone = errors.New("the page is gone")
 	// errMoved reports that retention took messages, or the topic was recreated, each
 	// time that a page was read.
 	errMoved = errors.New("the topic changes faster than it can be read")

@@ -44,7 +44,8 @@ func gather(t *testing.T, connections int, edit ...func(*Config)) crowd {
 	return c
 }
 
-// outcome is what a client got; the status is 0 if it was cut off before it had all.
+// outcome holds the answer that a client got. The status is 0 if it was disconnected before
+// the end.
 type outcome struct {
 	status     int
 	retryAfter string
@@ -78,8 +79,8 @@ func (c crowd) read(conn net.Conn, pause time.Duration) outcome {
 	return outcome{resp.StatusCode, resp.Header.Get("Retry-After")}
 }
 
-// When all places are taken, the slowest client makes room. One that keeps the pace
-// stays, and so does a slow one that nobody wants the place of.
+// When all slots are taken, the slowest client is disconnected. A client that is fast
+// enough stays, and so does a slow one while no other client waits.
 func TestTheSlowestMakesRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +108,7 @@ func TestTheSlowestMakesRoom(t *testing.T) {
 	})
 }
 
-// Whoever has asked for all that it wants makes room too, and who asks for nothing.
+// An idle client is disconnected too, also if it has never sent a request.
 func TestTheIdleMakeRoom(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]string{"idle": "GET /feeds/orders/x HTTP/1.1\r\nHost: x\r\n\r\n", "silent": "", "unfinished": "GET /"} {
@@ -139,9 +140,9 @@ func TestTheIdleMakeRoom(t *testing.T) {
 	}
 }
 
-// A page that is not held in memory is sent to few at a time. The slow among them
-// make room, and if there are none the next one is told to come again.
-func TestStreamsAreForThoseWhoKeepThePace(t *testing.T) {
+// A page that is not cached is sent to few clients at a time. The slow ones are
+// disconnected; if there are none, the next client gets 503.
+func TestSlowStreamsAreDisconnected(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		pause time.Duration
@@ -195,8 +196,8 @@ func (w *wholeWrites) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// What is in memory is not copied for each client.
-func TestHeldPagesAreSentAsTheyAre(t *testing.T) {
+// A cached page is not copied for each client.
+func TestCachedPagesAreSentUncopied(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
 	topic.add(messageOf("m", feed.Put, noon, strings.Repeat("x", 100_000)))

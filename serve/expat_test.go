@@ -25,7 +25,7 @@ func python(t *testing.T, modules string) string {
 }
 
 // expatErrors parses documents with expat, in the way that feedparser and Python's
-// SAX do it, and returns what is wrong with each.
+// SAX do it, and returns the error of each.
 func expatErrors(t *testing.T, docs []string) (errs []string) {
 	t.Helper()
 	const program = `
@@ -45,7 +45,7 @@ json.dump(out, sys.stdout)`
 	return errs
 }
 
-// pieces are what hostile and broken bodies are put together of.
+// pieces are combined into hostile and broken bodies.
 var pieces = []string{
 	"<?p&x?>", "<?p x?>", "<?xml version='1.0'?>", "<?XML x?>", "<?b:c x?>", "<?p?>", "<?p &#1;?>",
 	"<a>", "</a>", "<a/>", "<b c='1'>", "</b>", "<b c='1'd='2'/>", "<b c='<'/>", "<b c=\"'\n\t>\"/>", "<b c='&quot;&#10;'/>", "<b c='&#0;'/>", "<b c='1' c='2'/>",

@@ -43,21 +43,21 @@ func serveTopic(t tester, topic *memoryTopic, edit ...func(*Config)) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.builder.testOnlyIdle = true // topics count what is read
+	f.builder.testOnlyIdle = true // topics count the messages that are read
 	return &served{f, topic, &log}
 }
 
 func sized(n int) func(*Config) { return func(c *Config) { c.PageSize = n } }
 
-// got is what was answered.
+// got is an answer.
 type got struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// ask asks for a path under the feed's, or for a URL. It does not wait for what
-// is known of the topic to be renewed.
+// ask asks for a path under the feed's, or for a URL. It does not wait until the cached
+// span of the topic is renewed.
 func (s *served) ask(t tester, method, path string, fields ...string) got {
 	t.Helper()
 	s.builder.topic.mu.Lock()
@@ -349,7 +349,7 @@ func TestPages(t *testing.T) {
 		topic.trim(1)
 		s.get(t, "/pages/e0-3-1").want(t, 410)
 	})
-	t.Run("a page for each position, the first of them gone", func(t *testing.T) {
+	t.Run("a page for each position, the first page deleted", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
 		topic.numbered(3)
@@ -412,11 +412,11 @@ func TestPages(t *testing.T) {
 			{func(c *Config) { c.Name = "Orders" }, `name: "Orders" must be of lower case letters, digits and -`},
 			{func(c *Config) { c.Format = "json" }, `format: invalid value "json": want one of datareplication, atom, rss`},
 			{func(c *Config) { c.PublicURL = "shop.example" }, `public_url: "shop.example" must be an http or https URL`},
-			{func(c *Config) { c.PublicURL = "http://x/a;b" }, `public_url: "http://x/a;b" must not have any of`},
+			{func(c *Config) { c.PublicURL = "http://x/a;b" }, `public_url: "http://x/a;b" must not contain any of`},
 			{func(c *Config) { c.Auth = Auth{Bearer: "x", Username: "y", Password: "z"} }, "auth: bearer and basic exclude each other"},
-			{func(c *Config) { c.Auth.Username = "y" }, "auth.basic: wants both"},
+			{func(c *Config) { c.Auth.Username = "y" }, "auth.basic: set both"},
 			{func(c *Config) { c.Snapshot.Keys = -1 }, "snapshot.keys: must not be negative"},
-			{func(c *Config) { c.Snapshot.Every, c.Format = 1, Atom }, "snapshot: is for feeds of the format datareplication alone"},
+			{func(c *Config) { c.Snapshot.Every, c.Format = 1, Atom }, "snapshot: is only for feeds of the format datareplication"},
 		} {
 			cfg := Config{Name: "orders"}
 			test.edit(&cfg)
@@ -436,8 +436,8 @@ func TestPagesInTurn(t *testing.T) {
 		end  func(*memoryTopic)
 		read int
 	}{
-		// The first page has one in front that nobody knows, and both look a message
-		// behind themselves.
+		// The page before the first one is unknown, and both pages read one message after
+		// their end.
 		"": {func(topic *memoryTopic) { close(topic.slow) }, 3 + 3 + 1 + 3 + 1},
 		"the first one fails": {func(topic *memoryTopic) {
 			topic.mu.Lock()

@@ -84,7 +84,7 @@ func (w *watchedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// ReadFrom is what [http.ServeContent] sends by.
+// ReadFrom implements [io.ReaderFrom], which [http.ServeContent] uses to send a body.
 func (w *watchedWriter) ReadFrom(from io.Reader) (int64, error) {
 	if some, ok := from.(*io.LimitedReader); ok {
 		if held, ok := some.R.(*bytes.Reader); ok && int64(held.Len()) <= some.N {
@@ -94,13 +94,13 @@ func (w *watchedWriter) ReadFrom(from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{w.ResponseWriter}, from, make([]byte, connlimit.Chunk/2))
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the underlying writer, for [http.ResponseController].
 func (w *watchedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (f *handler) serveFeed(w http.ResponseWriter, r *http.Request) error {
 	if !f.cfg.Auth.authorizes(r) {
 		w.Header().Set("WWW-Authenticate", f.cfg.Auth.challenge())
-		return newAnswer(http.StatusUnauthorized, "This feed is for those who have its credentials.")
+		return newAnswer(http.StatusUnauthorized, "This feed requires credentials.")
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

@@ -116,7 +116,7 @@ func TestHTTP(t *testing.T) {
 		topic.trim(3)
 		look("/pages/e0-3-2", "no prev link")
 	})
-	t.Run("If-Modified-Since tells nothing of a page that may change within its second", func(t *testing.T) {
+	t.Run("If-Modified-Since proves nothing for a page that may change within its second", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
 		topic.numbered(4)
@@ -341,7 +341,7 @@ func TestRetentionStrikesWhileAPageIsRead(t *testing.T) {
 				t.Errorf("from %d on: got %s", first, g.ids())
 			}
 		default:
-			// What is read without its beginning is never served.
+			// A page that was read without its beginning is never served.
 			if g.status == 200 && g.ids() != "m6 m7 m8" {
 				t.Errorf("from %d on: got %s", first, g.ids())
 			}
@@ -429,8 +429,9 @@ func TestManyClientsAskTheBusOnce(t *testing.T) {
 	}
 }
 
-// Who asked first may leave. The others get what was begun for it.
-func TestWhoAskedFirstLeaves(t *testing.T) {
+// The client that asked first may disconnect. The others get the page whose build it
+// started.
+func TestFirstClientDisconnects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		topic := newTopic()
@@ -484,7 +485,7 @@ func TestNewestPageIsNotKnownByItsTime(t *testing.T) {
 
 // Ranges of a page that is read while it is sent are had one at a time: several
 // would be read by a goroutine that outlives the request.
-func TestRangesOfAPageThatIsNotHeld(t *testing.T) {
+func TestRangesOfAPageThatIsNotCached(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
 	topic.numbered(4)
@@ -566,7 +567,7 @@ func TestRetentionStrikesWhileAPageIsSent(t *testing.T) {
 }
 
 // Whoever leaves before there is an answer has not got any, and is not counted.
-func TestWhoLeavesBeforeTheAnswer(t *testing.T) {
+func TestClientDisconnectsBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		topic := newTopic()

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// listFor is how long the list waits for the buses. People do not wait longer,
-	// and look for the bus that does not answer.
+	// listFor limits how long the list waits for the buses. A person does not wait longer,
+	// and the list shows which bus does not answer.
 	listFor = 2 * time.Second
 )
 

@@ -83,10 +83,14 @@ func TestTopicOfKafka(t *testing.T) {
 	if newest := s.get(t, "/latest"); strings.Count(newest.body, "http-equiv=DELETE") != 1 {
 		t.Errorf("the tombstone is no DELETE: %s", newest.body)
 	}
+	// Three of the ten transactions were aborted, and each has a marker.
+	if view, err := f.View(t.Context()); err != nil || view.exact || view.length != 30 {
+		t.Errorf("the list has %d entities (exact: %v), %v, want 30 positions", view.length, view.exact, err)
+	}
 }
 
-// A tombstone says by its record's key alone what it deletes. A snapshot does not have
-// that, and readers of the feed are told.
+// Only the record key shows which record a tombstone deletes. A snapshot does not have the
+// key. Readers of the feed get it in Message-Key.
 func TestTombstonesOfKafka(t *testing.T) {
 	t.Parallel()
 	cluster, conn := startKafka(t)
@@ -126,7 +130,7 @@ func TestTombstonesOfKafka(t *testing.T) {
 			"header:Message-Key",
 			"\xff3 \xff4", "%00a b %00a b c z",
 		},
-		"what comes behind it": {
+		"messages after it": {
 			[]kgo.Record{record("a", `{"id":"a"}`), record("a", ""), record("a", `{"id":"a","n":2}`)},
 			"/id",
 			`{"id":"a","n":2}`, "a a a z",
@@ -147,8 +151,8 @@ func TestTombstonesOfKafka(t *testing.T) {
 			wantState(t, conn.Log(topic, 0), test.key, test.want, test.names)
 		})
 	}
-	// What feedbridge writes says by its own headers what it is, but its tombstones
-	// have lost their bodies.
+	// The headers of feedbridge's messages identify the entity, but its tombstones have no
+	// bodies.
 	t.Run("of feedbridge's own", func(t *testing.T) {
 		t.Parallel()
 		sink := conn.Sink(kafka.Topic{Feed: "orders", Name: "orders", Key: "/id", Options: kafka.Options{Create: true, Partitions: 1, Delete: kafka.DeleteTombstone, MissingKey: kafka.KeyStop}})
@@ -157,11 +161,11 @@ func TestTombstonesOfKafka(t *testing.T) {
 		}
 		for i, e := range []feed.Entity{{Op: feed.Put, Body: []byte(`{"id":"a"}`)}, {Op: feed.Put, Body: []byte(`{"id":"b"}`)}, {Op: feed.Delete, Body: []byte(`{"id":"a"}`)}} {
 			e.ID, e.Modified = fmt.Sprintf("%d@x", i), later(i)
-			if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(e.ID)}); err != nil {
+			if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(e.ID)}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		// They are of this second: so is the snapshot's end.
+		// They have the time of this second, as the snapshot's end has.
 		last := record("z", "in the last second")
 		last.Topic, last.Timestamp = "orders", time.Now().Add(time.Second)
 		if err := client.ProduceSync(t.Context(), &last).FirstErr(); err != nil {
@@ -202,7 +206,7 @@ func wantState(t *testing.T, log Log, key kafka.Key, bodies, names string) {
 	if got != bodies {
 		t.Errorf("the snapshot has %q, want %q", got, bodies)
 	}
-	// Nobody can mend a tombstone of what was never PUT.
+	// A tombstone without a PUT cannot be matched with anything.
 	if view, err := f.View(t.Context()); err != nil || view.Unmatched != 0 {
 		t.Errorf("got %+v, %v", view, err)
 	}
@@ -226,8 +230,8 @@ func wantState(t *testing.T, log Log, key kafka.Key, bodies, names string) {
 	}
 }
 
-// stateOfTombstones returns what a snapshot has of a topic that our sink wrote with
-// tombstones: order-1 and order-2 of a customer were put, and order-1 deleted.
+// stateOfTombstones returns the snapshot of a topic that our sink wrote with tombstones:
+// order-1 and order-2 of a customer were put, and order-1 deleted.
 func stateOfTombstones(t *testing.T, snapshotKey, topicKey kafka.Key, versions bool) string {
 	t.Helper()
 	cluster, conn := startKafka(t)
@@ -250,7 +254,7 @@ func stateOfTombstones(t *testing.T, snapshotKey, topicKey kafka.Key, versions b
 		}
 		e.Modified = later(i)
 		e.Header = feed.Header{{Name: "Content-ID", Value: e.ID}}
-		if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(fmt.Sprint(i))}); err != nil {
+		if err := sink.Commit(t.Context(), []feed.Entity{e}, checkpoint.Checkpoint{Feed: "orders", Cursor: feed.Cursor(fmt.Sprint(i))}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

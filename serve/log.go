@@ -19,14 +19,7 @@ type Log interface {
 	// beyond the end of the last Span. It is read as far as it is ranged over. An
 	// error is the last thing that it yields.
 	Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error]
-}
-
-// A Counter is a Log that knows how many records a topic has without reading them. For
-// a topic without a Counter the list of feeds shows the number of its positions, as an
-// upper bound: Kafka does not report how many positions hold the markers of
-// transactions and aborted records, and the count of a checkpoint includes entities that
-// retention has removed.
-type Counter interface {
-	// Count returns how many records the topic has now.
-	Count(ctx context.Context) (uint64, error)
+	// Count returns how many records the topic has now. ok is false if that is not known
+	// without reading them.
+	Count(ctx context.Context) (n uint64, ok bool, err error)
 }

@@ -109,8 +109,8 @@ func linkFields(base string, p *page, span feed.Span) []string {
 	return list
 }
 
-// AppendPart implements [snapshot.Part].
-func (e *entity) AppendPart(b []byte, boundary string) []byte {
+// appendPart appends the entity as a part of a page of a snapshot.
+func (e *entity) appendPart(b []byte, boundary string) []byte {
 	return multipart{}.appendEntity(b, &page{boundary: boundary}, e)
 }
 

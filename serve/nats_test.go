@@ -41,7 +41,7 @@ func startNATS(t testing.TB) (url string, conn *nats.Conn) {
 	return server.URL(), conn
 }
 
-// What the sink has written is served as the feed that it was.
+// A topic that the sink has written is served as the original feed.
 func TestTopicOfNATS(t *testing.T) {
 	t.Parallel()
 	url, conn := startNATS(t)
@@ -70,7 +70,7 @@ func TestTopicOfNATS(t *testing.T) {
 	want := ""
 	for n := range 6 {
 		cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor(fmt.Sprint(n))}
-		if err := sink.Commit(t.Context(), entities(n*20, n*20+20), cp); err != nil {
+		if err := sink.Commit(t.Context(), entities(n*20, n*20+20), cp, nil); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 20 {
@@ -89,7 +89,7 @@ func TestTopicOfNATS(t *testing.T) {
 		t.Errorf("the list has %d entities (exact: %v), %v", view.length, view.exact, err)
 	}
 
-	// A stream of somebody else, which is deleted and made anew.
+	// A stream of another program, which is deleted and created again.
 	js := jetStream(t, url)
 	for epoch := range 2 {
 		// In memory, because a server may still be removing the files of a
@@ -129,8 +129,9 @@ func TestTopicOfNATS(t *testing.T) {
 	}
 }
 
-// What was taken from the front of a stream is gone, on every copy, whatever the stream
-// and its limits look like afterwards. A page never comes back with less on it.
+// Messages that were deleted from the front of a stream are gone on every copy, whatever
+// the stream and its limits are afterwards. A page is never served again with fewer
+// messages.
 func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 	t.Parallel()
 	type topic struct {
@@ -194,14 +195,14 @@ func TestPagesThatNATSHasLostStayGone(t *testing.T) {
 					n++
 				}
 				cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor(fmt.Sprint(n))}
-				if err := sink.Commit(t.Context(), list, cp); err != nil {
+				if err := sink.Commit(t.Context(), list, cp, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 			var first *served
 			var states []string
-			// The page with the positions 30 to 39. Copies look at it that know what was
-			// there before, and that do not.
+			// The page with the positions 30 to 39. It is requested from copies that know
+			// the deleted messages, and from copies that do not.
 			look := func() {
 				f, err := New(Config{Name: "orders", PageSize: 10}, conn.Log("orders", ""))
 				if err != nil {
@@ -280,7 +281,7 @@ func TestLatestBehindCommitsWithoutEntities(t *testing.T) {
 	cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication"}
 	for n := range 201 {
 		cp.Cursor = feed.Cursor(fmt.Sprint(n))
-		if err := sink.Commit(t.Context(), list, cp); err != nil {
+		if err := sink.Commit(t.Context(), list, cp, nil); err != nil {
 			t.Fatal(err)
 		}
 		cp.Count, list = entities, nil

@@ -67,12 +67,12 @@ type page struct {
 	packed []byte
 	// tag is the hash of the body, which the ETag consists of.
 	tag string
-	// entities is how many there are. A page that has none is not served.
+	// entities counts the entities of the page. A page without any is not served.
 	entities int
 	// modified is the time of the last entity.
 	modified time.Time
 	boundary string // of a multipart page
-	// linked is whether the links are in the body.
+	// linked reports whether the links are in the body.
 	linked bool
 	// from is the page that a subscription document begins with.
 	from uint64
@@ -153,7 +153,8 @@ func (p *page) relations() [][2]string {
 	return list
 }
 
-// updated is when a document was changed last: when it got its last entry.
+// updated returns the time of the document's last change, which is the time of its last
+// entry.
 func (p *page) updated() time.Time {
 	if p.entities == 0 {
 		return time.Unix(0, 0).UTC()

@@ -15,17 +15,17 @@ import (
 const DefaultCacheSize = 64 << 20
 
 const (
-	// builds is how many pages are made at a time. Each takes up to twice the
-	// largest page that is held.
+	// builds limits the number of pages that are built at a time. Each takes up to twice
+	// the memory of the largest page that is cached.
 	builds = 4
-	// streams is how many pages that are not held are sent at a time. Each takes
-	// one message, and one reading of the topic.
+	// streams limits the number of pages that are sent without being cached at a time. Each
+	// takes the memory of one message, and one reader of the topic.
 	streams = 8
-	// streamWait is how long others wait for one of them to end. Clients that ask
+	// streamWait limits how long a request waits for one of them to end. Clients that ask
 	// again get further than clients that keep waiting.
 	streamWait = 10 * time.Second
-	// streamPatience is how long such a client may keep the server waiting while
-	// others wait.
+	// streamPatience limits how long such a client may keep the server waiting while others
+	// wait.
 	streamPatience = 2 * time.Second
 )
 

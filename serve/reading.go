@@ -35,7 +35,7 @@ type reading struct {
 	// the end of each entity, in a format that has the newest first.
 	b    []byte
 	ends []int
-	// versions has what each entity of a document is a version of.
+	// versions holds, for each entity of a document, the entry of which it is a version.
 	versions []version
 	whole    bool
 	hash     hash.Hash
@@ -162,7 +162,8 @@ func (r *reading) finishPage() {
 	p.body = append(p.body, tail...)
 }
 
-// slack is how much more a page may take than it has, besides an eighth of it.
+// slack is the memory that a page may leave unused, in bytes, besides an eighth of its
+// size.
 const slack = 1 << 10
 
 // bodyChunks returns the parts of the body in order. A document has the newest entry first.

@@ -19,8 +19,8 @@ import (
 // fails where that one fails. It takes pages one after the other.
 type reference struct {
 	url string
-	// With an id it starts behind that entity, with a time alone at the first
-	// entity of that time or later, and else at the beginning.
+	// With an ID it starts after that entity, with only a time at the first entity of that
+	// time or later, and otherwise at the beginning.
 	at time.Time
 	id string
 }
@@ -32,15 +32,15 @@ type aPage struct {
 	boundary         string
 }
 
-// aPart is what it makes of a part.
+// aPart is a part as the reference parses it.
 type aPart struct {
 	id, op, contentType string
 	modified            time.Time
 	body                string
 }
 
-// entities crawls back to the page where to start, walks on from there, and leaves
-// out what it does not want.
+// entities crawls back to the start page, reads on from there, and leaves out the entities
+// before the start.
 func (r reference) entities() (got []aPart, err error) {
 	p, _, err := r.request(http.MethodHead, r.url)
 	start := ""
@@ -157,9 +157,9 @@ func rfc1123(s string) (t time.Time, err error) {
 	return t, err
 }
 
-// partsOf cuts a page at its delimiters, at whose end no blank may stand. Where a
-// header ends at the delimiter, without the line end that a body begins behind, the
-// next part is taken for the body.
+// partsOf cuts a page at its delimiters, which must not end with blanks. Where a header
+// ends at the delimiter, without the line end that a body begins behind, the next part is
+// taken for the body.
 func partsOf(page []byte, boundary string) (parts []aPart, err error) {
 	delimiter := []byte("--" + boundary)
 	rest, ok := bytes.CutPrefix(page, delimiter)
@@ -212,9 +212,9 @@ func cutLineEnd(b []byte) ([]byte, bool) {
 	return bytes.CutPrefix(bytes.TrimPrefix(b, []byte("\r")), []byte("\n"))
 }
 
-// What is served is read by the reference's ways of reading: from the beginning,
-// from a time, and behind an entity that is not on the oldest page. (On that it
-// cannot start, whoever serves it.)
+// A served feed is read in all ways that the reference has: from the beginning, from a
+// time, and behind an entity that is not on the oldest page. (The reference cannot start on
+// that page with any server.)
 func TestReference(t *testing.T) {
 	t.Parallel()
 	site, topic := newSite(t), newTopic()

@@ -44,8 +44,8 @@ import (
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
-// creation is how long the writer of a topic may take to create it, if it starts
-// together with the server.
+// creation is the time that the writer of a topic has to create it, if it starts together
+// with the server.
 const creation = 5 * time.Second
 
 // Feed is one topic that is served. Any number of goroutines may use it.
@@ -118,7 +118,7 @@ func (f *Feed) Run(ctx context.Context) {
 // the newest of each entry.
 func (f *Feed) Entities(ctx context.Context, leftOut func()) (iter.Seq2[feed.Entity, error], error) {
 	if f.cfg.isLinked() {
-		return nil, errors.New("readers of Atom and RSS do not get every message, but the newest of each entry, so there is no order to compare; serve the topic as datareplication, too, and compare that")
+		return nil, errors.New("readers of Atom and RSS get only the newest version of each entry, so there is no order to compare; serve the topic as datareplication, too, and compare that")
 	}
 	newest, err := f.builder.newestPage(ctx)
 	if err != nil || newest == nil {

@@ -20,25 +20,25 @@ import (
 // [connlimit.Chunk] in [connlimit.WriteTimeout] and no other client waits for its
 // slot.
 const (
-	// DefaultConnections is how many clients may be connected at a time.
+	// DefaultConnections limits the number of clients connected at a time.
 	DefaultConnections = 4096
 
-	// patience is how long a client may keep the server waiting while others wait
-	// for its connection.
+	// patience limits how long a client may keep the server waiting while others wait for
+	// its connection.
 	patience = 2 * time.Second
 
 	headerFor   = 10 * time.Second
 	idleFor     = 2 * time.Minute
 	headerBytes = 16 << 10
-	// grace is how long requests may go on after the end of Serve's context.
+	// grace limits how long requests may continue after the end of Serve's context.
 	grace = 5 * time.Second
 )
 
 // ServerOptions describe a server.
 type ServerOptions struct {
-	// Connections is how many clients may be connected at a time. For one more, the
-	// slowest or longest idle one is cut off; while there is no such, it waits.
-	// Default 4096.
+	// Connections limits the number of clients connected at a time. For one more, the
+	// slowest or longest idle one is disconnected. If none is slow or idle, the new client
+	// waits. Default 4096.
 	Connections int
 	// TLS has the server's certificate; nil serves without.
 	TLS *tls.Config

@@ -144,7 +144,7 @@ func TestListedFirstPageIsServed(t *testing.T) {
 
 // Those who have the credentials of a feed see it too, and links lead to where
 // readers find the feeds.
-func TestListForThoseWhoKnow(t *testing.T) {
+func TestListForClientsWithCredentials(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
 	topic.numbered(4)
@@ -174,8 +174,7 @@ func TestListForThoseWhoKnow(t *testing.T) {
 	}
 }
 
-// What cannot be read is told when the server starts, and not when the first reader
-// asks.
+// A topic that cannot be read is logged when the server starts, not at the first request.
 func TestServerLooksAtTheStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -238,7 +237,7 @@ func TestServerStopsWhileItWaitsForTheTopic(t *testing.T) {
 }
 
 // Who does not wait for the list does not decide what others see.
-func TestWhoLeavesTheList(t *testing.T) {
+func TestClientOfTheListDisconnects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		topic := newTopic()
@@ -263,8 +262,8 @@ func TestWhoLeavesTheList(t *testing.T) {
 	})
 }
 
-// A client that takes what it asked for slowly, but takes it, gets all of it. One
-// that takes nothing is cut off.
+// A client that reads its answer slowly gets all of it. A client that reads nothing is
+// disconnected.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -512,7 +511,7 @@ func TestTLS(t *testing.T) {
 
 // A page that is larger than a sixteenth of the memory is not held, though there is
 // room for it.
-func TestLargePageIsNotHeld(t *testing.T) {
+func TestLargePageIsNotCached(t *testing.T) {
 	t.Parallel()
 	memory := NewPageCache(160_000)
 	s := serveTopic(t, sampleTopic(200), sized(40), func(c *Config) { c.Memory = memory })
@@ -528,8 +527,8 @@ func TestLargePageIsNotHeld(t *testing.T) {
 	}
 }
 
-// What a page is made in is as large as the page before it was, and is not held if the
-// page is smaller.
+// A page is built in a buffer of the size of the page before it. The buffer is not kept if
+// the page is smaller.
 func TestPageTakesLittleMoreThanItHas(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()

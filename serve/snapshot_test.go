@@ -28,7 +28,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
-// byKey takes what stands in a body in front of a colon for its key.
+// byKey takes the text before the colon in a body as its key.
 func byKey(_ feed.Header, body []byte) (string, bool) {
 	key, _, ok := strings.Cut(string(body), ":")
 	return key, ok
@@ -112,8 +112,8 @@ func (s *served) load(t tester) loaded {
 	return in
 }
 
-// state is what entities make, by key: the bodies of the newest PUT and of what was
-// patched since.
+// state returns the state that entities produce, by key: the bodies of the newest PUT and
+// of the PATCHes after it.
 func state(entities []feed.Entity) map[string]string {
 	made := map[string]string{}
 	for _, e := range entities {
@@ -189,8 +189,8 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		one := s.load(t)
-		// The next one takes its place when it is whole, and leaves it to those who
-		// are in the middle of it.
+		// The next one replaces it when it is complete. Clients that are reading the old
+		// one can finish.
 		topic.numbered(1)
 		topic.set(func() {
 			topic.during = func() {
@@ -223,7 +223,7 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 			t.Errorf("a kill would leave %v, %v", files, err)
 		}
 	})
-	t.Run("the topic is made anew meanwhile", func(t *testing.T) {
+	t.Run("the topic is created again meanwhile", func(t *testing.T) {
 		t.Parallel()
 		topic := newTopic()
 		topic.numbered(3)
@@ -252,8 +252,8 @@ func TestSnapshotIsSeenWhenItIsWhole(t *testing.T) {
 			return in
 		}
 		one := empty()
-		// Nor is there anything in front of the first second that has messages, and the
-		// snapshot stays what it is, whatever retention takes.
+		// Nor is there anything before the first second with messages. The snapshot stays
+		// the same, whatever retention deletes.
 		topic := s.topic
 		for i := range 3 {
 			topic.add(messageOf(fmt.Sprint(i), feed.Put, noon, "x"))
@@ -380,7 +380,7 @@ func TestSnapshotsAreRenewed(t *testing.T) {
 	})
 }
 
-// A topic may be missing for long, or the bus away. That is told once.
+// A topic may be missing for a long time, or the bus may be away. That is logged once.
 func TestSnapshotsThatCannotBeBuilt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -439,9 +439,9 @@ func TestSnapshotsAreBuiltInTurn(t *testing.T) {
 	})
 }
 
-// TestSnapshotsAreTheSame draws a topic and what may befall it. What one copy of a
-// server has built at a moment, another has too, however much later it was started
-// and whatever came meanwhile; and nothing that is different has the same URL.
+// TestSnapshotsAreTheSame draws a topic and events. A snapshot that one copy of a server
+// has built at a moment, another copy builds too, however much later it starts and whatever
+// was published meanwhile; and nothing that is different has the same URL.
 func TestSnapshotsAreTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -457,7 +457,7 @@ func TestSnapshotsAreTheSame(t *testing.T) {
 				topic.add(r)
 			}
 		}
-		urls := map[string]string{} // what was answered there
+		urls := map[string]string{} // the answers
 		offer := func(s *served) (latest string) {
 			latest = s.get(t, "/snapshots/latest").want(t, 302).header.Get("Location")
 			for _, o := range s.snapshots.All() {
@@ -526,8 +526,8 @@ func TestSnapshotsAreTheSame(t *testing.T) {
 	})
 }
 
-// Who is in the middle of a snapshot when the server is restarted, or asks another
-// copy of it, is told to wait as long as it may come, and no longer.
+// A client that is reading a snapshot when the server is restarted, or that asks another
+// copy, gets 503 as long as the snapshot may still be built.
 func TestSnapshotThatIsNotThereYet(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
@@ -598,7 +598,7 @@ func TestSnapshotThatIsNotThereYet(t *testing.T) {
 	s.get(t, "/snapshots/e9-99-abc").want(t, 410) // of a topic that was there before
 }
 
-// A snapshot stays if retention takes only what was not in it.
+// A snapshot stays if retention deletes only messages that it does not have.
 func TestSnapshotsAndRetention(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
@@ -625,9 +625,9 @@ func TestSnapshotsAndRetention(t *testing.T) {
 	s.get(t, all.index.Pages[0]).want(t, 200)
 }
 
-// What a snapshot is made of is what is on the pages of the feed, from wherever it
-// is read: times that run back and IDs that repeat are treated there by what stands
-// before them, on the page in front too.
+// A snapshot has the entities of the feed's pages, from wherever it is read. There the
+// handling of times that run back and of repeated IDs depends on the entities before them,
+// also on the page before.
 func TestSnapshotsAreMadeOfTheFeed(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
@@ -653,7 +653,9 @@ func TestSnapshotsAreMadeOfTheFeed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				all = append(all, feed.Entity{ID: e.Part.(*entity).id, Op: e.Op, Modified: e.Modified, Body: e.Body})
+				_, part, _ := strings.Cut(string(e.AppendPart(nil, "b")), "Content-ID: ")
+				id, _, _ := strings.Cut(part, "\r\n")
+				all = append(all, feed.Entity{ID: id, Op: e.Op, Modified: e.Modified, Body: e.Body})
 				positions = append(positions, e.Position)
 			}
 			return all, positions
@@ -672,7 +674,7 @@ func TestSnapshotsAreMadeOfTheFeed(t *testing.T) {
 }
 
 // In a feed of events no message has the Content-ID of another, so by that key nothing
-// is changed or deleted by anything. Whoever serves it is told.
+// is changed or deleted by anything. A warning is logged.
 func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 	t.Parallel()
 	const warning = "set snapshot.key"
@@ -683,19 +685,19 @@ func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 		first uint64
 		want  string // in the log; empty if there is to be no warning
 	}{
-		"by the Content-ID":               {"Pa Pb Ca Db Cb", true, 100, 0, "patches=2 deletes=1 matching=0"},
-		"by their keys":                   {"Pa Pb Ca Db", false, 100, 0, ""},
-		"nothing but PUTs":                {"Pa Pa Pa", true, 100, 0, ""},
-		"nothing was ever PUT":            {"Ca Db Da", false, 100, 0, "patches=1 deletes=2 matching=0"},
-		"deleted twice, and patched then": {"Pa Da Da Ca", false, 100, 0, ""},
-		"some are of nothing":             {"Pa Ca Cb", false, 100, 0, "patches=1 deletes=0 matching=1"},
-		"some are of what retention took": {"Pb Pa Ca Cb Db", false, 100, 1, ""},
-		"retention, and none is of a PUT": {"Px Pa Pb Ca Db", true, 100, 1, "patches=1 deletes=1 matching=0"},
-		"what was deleted is forgotten":   {"Pa Da Pb Db Pc Dc Da Ca", false, 2, 0, ""},
-		"but not that there was no PUT":   {"Pa Pb Pc Pd Da Cb", true, 2, 0, "patches="},
-		"of many keys, all of a PUT":      {"Pa Pb Pc Pd Pe Pf Ca Cb Cc Cd Ce Cf Da Db Dc", false, 2, 0, ""},
-		"of many keys, some of nothing":   {"Pa Pb Pc Pd Pe Pf Cu Cv Cw Cx Cy Cz", false, 2, 0, "patches=6 deletes=0 matching=0"},
-		"before there are many keys":      {"Cu Cv Cw Cx Cy Cz Pa Pb Pc Pd Pe Pf", false, 2, 0, "patches=1 deletes=0 matching=0"},
+		"by the Content-ID":                      {"Pa Pb Ca Db Cb", true, 100, 0, "patches=2 deletes=1 matching=0"},
+		"by their keys":                          {"Pa Pb Ca Db", false, 100, 0, ""},
+		"nothing but PUTs":                       {"Pa Pa Pa", true, 100, 0, ""},
+		"nothing was ever PUT":                   {"Ca Db Da", false, 100, 0, "patches=1 deletes=2 matching=0"},
+		"deleted twice, and patched then":        {"Pa Da Da Ca", false, 100, 0, ""},
+		"some are of nothing":                    {"Pa Ca Cb", false, 100, 0, "patches=1 deletes=0 matching=1"},
+		"some have a PUT that retention deleted": {"Pb Pa Ca Cb Db", false, 100, 1, ""},
+		"retention, and none is of a PUT":        {"Px Pa Pb Ca Db", true, 100, 1, "patches=1 deletes=1 matching=0"},
+		"deleted keys are dropped":               {"Pa Da Pb Db Pc Dc Da Ca", false, 2, 0, ""},
+		"but not that there was no PUT":          {"Pa Pb Pc Pd Da Cb", true, 2, 0, "patches="},
+		"of many keys, all of a PUT":             {"Pa Pb Pc Pd Pe Pf Ca Cb Cc Cd Ce Cf Da Db Dc", false, 2, 0, ""},
+		"of many keys, some of nothing":          {"Pa Pb Pc Pd Pe Pf Cu Cv Cw Cx Cy Cz", false, 2, 0, "patches=6 deletes=0 matching=0"},
+		"before there are many keys":             {"Cu Cv Cw Cx Cy Cz Pa Pb Pc Pd Pe Pf", false, 2, 0, "patches=1 deletes=0 matching=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -725,9 +727,9 @@ func TestSnapshotByKeysThatAreNotRight(t *testing.T) {
 	}
 }
 
-// TestTombstonesInSnapshots draws a topic whose records have keys, which need not be
-// those that messages go by. A tombstone deletes what was PUT under its record's key,
-// unless it says itself what it is about; however few keys are held in memory.
+// TestTombstonesInSnapshots draws a topic whose records have keys, which may differ from
+// the snapshot's keys. A tombstone deletes the PUTs under its record's key, unless it
+// identifies its entity itself, however few keys are held in memory.
 func TestTombstonesInSnapshots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -757,7 +759,7 @@ func TestTombstonesInSnapshots(t *testing.T) {
 					r.Body, r.Tombstone = nil, true
 					r.Header = append(r.Header, feed.Field{Name: "X-Key", Value: key})
 					delete(things, key)
-				case 2: // a message like any other, which does not say of what it is
+				case 2: // a message like any other, without the snapshot's key
 					r.Body = nil
 				case 3:
 					delete(things, key)
@@ -791,8 +793,8 @@ func TestTombstonesInSnapshots(t *testing.T) {
 	})
 }
 
-// Most of what tombstones delete has keys that are gone through at another time than
-// those that the tombstones would have themselves.
+// Most deleted keys are read in another pass than the keys that the tombstones themselves
+// would have.
 func TestTombstonesOfManyKeys(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
@@ -819,8 +821,8 @@ func TestTombstonesOfManyKeys(t *testing.T) {
 	}
 }
 
-// A snapshot and the feed behind it are divided by time. That it runs back by more than
-// pages make good is told.
+// A snapshot and the feed behind it are divided by time. If time runs back by more than a
+// page can correct, a warning is logged.
 func TestSnapshotOfATopicWhoseTimesRunBack(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -851,7 +853,7 @@ func TestSnapshotOfATopicWhoseTimesRunBack(t *testing.T) {
 }
 
 // A snapshot is gone with the topic that it is of, and the new topic has its own soon.
-func TestSnapshotsOfATopicThatGoes(t *testing.T) {
+func TestSnapshotsOfADeletedTopic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		topic := newTopic()
@@ -914,9 +916,9 @@ func TestSnapshotBoundaries(t *testing.T) {
 }
 
 // TestSnapshotAndFeed draws a topic with a snapshot somewhere in between, whose
-// messages may be late, come twice, and have IDs that others had. Who loads the
-// snapshot, and the feed from when it was created, has the same state as who reads
-// all of the feed, and the same entities.
+// messages may be late, come twice, and have IDs that others had. A client that loads the
+// snapshot, and the feed from when it was created, has the same state as who reads all of
+// the feed, and the same entities.
 func TestSnapshotAndFeed(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
@@ -1036,7 +1038,7 @@ func TestSnapshotAndFeed(t *testing.T) {
 }
 
 // Versions share their Content-IDs, and the records are keyed by customer, for the
-// partitions: a tombstone deletes what it says that it does.
+// partitions: a tombstone deletes only the entity that it names.
 func TestTombstoneOfOneOfManyUnderARecordKey(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()

@@ -49,7 +49,7 @@ func (t snapshotTopic) Entities(ctx context.Context, span feed.Span, from, to ui
 			}
 			out = snapshot.Entity{
 				Position: e.position, ID: own, Op: e.op, Modified: e.modified, Header: e.header, Body: e.body,
-				Key: r.Key, Tombstone: r.Tombstone, Part: &e,
+				Key: r.Key, Tombstone: r.Tombstone, AppendPart: e.appendPart,
 			}
 			out.HasID = e.headerValue(message.ContentID) != ""
 			if t.pages.cfg.Snapshot.Key != nil && r.Key != nil {

@@ -67,7 +67,7 @@ func (s *snapshotHandler) serveSnapshot(w http.ResponseWriter, r *http.Request, 
 		return errGone
 	case pending:
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
-		return newAnswer(http.StatusServiceUnavailable, "This snapshot is not there yet, and may be being built.")
+		return newAnswer(http.StatusServiceUnavailable, "This snapshot does not exist yet; perhaps it is being built.")
 	case at == nil:
 		return newAnswer(http.StatusGone, "This snapshot is gone: there are newer ones. The newest is at %s/snapshots/latest.", s.cfg.feedURL())
 	case ofPage && (err != nil || k < 0 || k >= at.Pages() || strconv.Itoa(k) != number):

@@ -156,6 +156,6 @@ func (c *spanCache) previousPage(ctx context.Context, id pageID, span feed.Span)
 	return 0, false, nil
 }
 
-// busFor is how long the bus may take for one request, such as a page of large
+// busFor limits the time that the bus has for one request, such as a page of large
 // messages. The Log itself detects earlier that the bus does not answer.
 const busFor = 2 * time.Minute

@@ -13,12 +13,12 @@ import (
 	"github.com/feedbridge/feedbridge/message"
 )
 
-// memoryTopic is a topic that tests fill, cut, break and make anew.
+// memoryTopic is a topic that tests fill, cut, break and create again.
 type memoryTopic struct {
 	mu      sync.Mutex
 	records []feed.Record // in the order of their positions
 	span    feed.Span
-	made    int // how often it was made anew
+	made    int // how often it was created again
 	gone    bool
 	away    bool
 	spans   int
@@ -28,7 +28,7 @@ type memoryTopic struct {
 	during func()
 	// slow holds readings up until it is closed.
 	slow chan struct{}
-	// failing is how many readings fail.
+	// failing counts the readings that will fail.
 	failing int
 }
 
@@ -108,12 +108,10 @@ func (t *memoryTopic) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.
 	}
 }
 
-var _ Counter = (*memoryTopic)(nil)
-
-func (t *memoryTopic) Count(context.Context) (uint64, error) {
+func (t *memoryTopic) Count(context.Context) (uint64, bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return uint64(len(t.records)), nil
+	return uint64(len(t.records)), true, nil
 }
 
 // add appends a message.
@@ -133,7 +131,7 @@ func (t *memoryTopic) skip(n uint64) {
 	t.span.End += n
 }
 
-// trim has retention take what lies in front of a position.
+// trim deletes the messages before a position, as retention does.
 func (t *memoryTopic) trim(first uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +139,7 @@ func (t *memoryTopic) trim(first uint64) {
 	t.records = slices.DeleteFunc(t.records, func(r feed.Record) bool { return r.Position < first })
 }
 
-// renew makes the topic anew, without messages.
+// renew creates the topic again, without messages.
 func (t *memoryTopic) renew() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +153,7 @@ func (t *memoryTopic) set(change func()) {
 	change()
 }
 
-// noon is when the bus took the first message of tests.
+// noon is the time at which the bus stored the first message of tests.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // messageOf returns a message as feedbridge writes it.

@@ -72,7 +72,7 @@ func (n *node) says(space, local string) string {
 	return ""
 }
 
-// wrongs are sentences about what a document must not be.
+// wrongs collects the rules that a document breaks.
 type wrongs []string
 
 func (w *wrongs) add(format string, args ...any) { *w = append(*w, fmt.Sprintf(format, args...)) }
@@ -230,8 +230,8 @@ func (w *wrongs) channelOf(n *node) *node {
 	return channel
 }
 
-// The W3C's validator cannot be had as a package. This checks what the
-// specifications demand of every document, and what they say of links.
+// The W3C's validator is not available as a package. This checks the requirements of the
+// specifications for every document and for links.
 func TestDocumentsAreValid(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()

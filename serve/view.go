@@ -9,25 +9,25 @@ import (
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
-// viewFor is how long a view of a topic is reused.
+// viewFor is the time for which a view of a topic is cached.
 const viewFor = time.Second
 
-// View is what operators and readers see of a feed without reading it.
+// View summarizes a served feed for operators and for the list of feeds.
 type View struct {
-	// Span is which positions the topic has; with gaps, perhaps.
+	// Span holds the range of positions of the topic, which may have gaps.
 	Span feed.Span
-	// Newest is when the bus took the newest message; zero if there is none.
+	// Newest holds the time when the bus stored the newest message, zero if there is none.
 	Newest time.Time
 	// Snapshot is the ID of the newest snapshot, "" if there is none or nothing in it,
 	// and Created the time that it is of.
 	Snapshot string
 	Created  time.Time
-	// Unmatched is how many PATCHes and DELETEs it leaves out because nothing was PUT
-	// with their keys, which may not be the right ones.
+	// Unmatched counts the PATCHes and DELETEs that it leaves out because nothing was PUT
+	// with their keys. Perhaps the configured key is wrong.
 	Unmatched int
 
-	// length is how many messages there are if exact is set, and otherwise how many
-	// positions, from the first message that is known of.
+	// length counts the messages if exact is set, and otherwise the positions from the
+	// first known message on.
 	length uint64
 	exact  bool
 	oldest string // the oldest page, "" if there is none
@@ -97,11 +97,12 @@ func (v *viewer) readView(ctx context.Context) (View, error) {
 	if ok && span.First == 0 {
 		view.length = span.End - position
 	}
-	if counter, can := v.topic.log.(Counter); can {
-		if view.length, err = counter.Count(ctx); err != nil {
-			return View{}, err
-		}
-		view.exact = true
+	count, exact, err := v.topic.log.Count(ctx)
+	if err != nil {
+		return View{}, err
+	}
+	if exact {
+		view.length, view.exact = count, true
 	}
 	if oldest := id.withNumber(position / id.size); ok && (!v.cfg.isLinked() || oldest.endPosition() <= span.End) {
 		view.oldest = oldest.String()

@@ -49,22 +49,20 @@ func (o *Oversize) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Source reads a feed. Next returns the batch after a cursor. A [Gate] filters a Source, and
-// is one itself.
+// A Source reads a feed. It is used by one goroutine at a time.
 type Source interface {
+	// Next returns the batch after a cursor.
 	Next(ctx context.Context, after feed.Cursor) (feed.Batch, error)
-}
-
-// A LimitedSource is a Source that can return the beginning of a batch as a batch of its
-// own, with the cursor behind it.
-type LimitedSource interface {
-	Source
-	// NextUpTo is Next with at most n entities in the batch, where n is 1 or more. It may
-	// follow a Next from the same cursor, whose batch is dropped then.
+	// NextUpTo is Next with at most n entities in the batch, where n is 1 or more, and the
+	// cursor behind them. It may follow a Next from the same cursor, whose batch is dropped
+	// then.
 	NextUpTo(ctx context.Context, after feed.Cursor, n int) (feed.Batch, error)
+	// Release drops large state that only saves work. It is not called during Next, and
+	// Next may be called again after it.
+	Release()
 }
 
-// A Gate is a source that filters the batches of another one: it leaves out entities that the
+// A Gate filters the batches of a Source: it leaves out entities that the
 // topic holds already, and entities that the bus does not take. All of its fields must be set
 // except Oversize and Redact.
 //
@@ -92,9 +90,7 @@ type Gate struct {
 // duplicates.
 //
 // An entity that the bus does not take is an error at the call at which it would be the
-// first of its batch. Those before it are returned first, if the source is a
-// [LimitedSource]; otherwise the whole batch is withheld, because there is no cursor to
-// commit its beginning with.
+// first of its batch. Those before it are returned first.
 func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	b, err := g.Source.Next(ctx, after)
 	if err != nil {
@@ -103,12 +99,11 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 	b.Entities = g.redactPages(b.Entities)
 	tooLarge, fit, unfit := g.checkSizes(b.Entities)
 	for unfit != nil {
-		limited, ok := g.Source.(LimitedSource)
-		if fit == 0 || !ok {
+		if fit == 0 {
 			return feed.Batch{}, unfit
 		}
 		most := fit
-		if b, err = limited.NextUpTo(ctx, after, most); err != nil {
+		if b, err = g.Source.NextUpTo(ctx, after, most); err != nil {
 			return b, err
 		}
 		b.Entities = g.redactPages(b.Entities)
@@ -136,12 +131,8 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 	return b, nil
 }
 
-// Release makes the source drop its memory of the feed, if it can.
-func (g *Gate) Release() {
-	if r, ok := g.Source.(interface{ Release() }); ok {
-		r.Release()
-	}
-}
+// Release releases the source.
+func (g *Gate) Release() { g.Source.Release() }
 
 // redactPages returns the entities with the secrets of their pages hidden. It is called
 // before the sizes are checked, because a page is part of the message. The slice belongs

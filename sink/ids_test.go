@@ -16,7 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-// naive is what IDs does, with lists.
+// naive does the same as IDs, with lists.
 type naive struct {
 	window    int
 	permanent []string

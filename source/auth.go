@@ -58,8 +58,8 @@ func (c *credentials) setHeaders(ctx context.Context, header http.Header) (*cred
 	return used, nil
 }
 
-// secrets returns what was sent to a server and must not show in what that server
-// writes.
+// secrets returns the secrets that were sent to a server and must not appear in texts of
+// that server.
 func (c *credentials) secrets(sent http.Header) (secrets []string) {
 	for name := range sent {
 		if _, ours := c.headers[name]; !ours && name != "Authorization" {
@@ -73,8 +73,8 @@ func (c *credentials) secrets(sent http.Header) (secrets []string) {
 	return secrets
 }
 
-// readSecret returns value, or what the file has now, if one is named. key is what the
-// configuration calls the file.
+// readSecret returns value, or the present content of the file if one is named. key is the
+// configuration key of the file.
 func readSecret(value credential.Secret, key, file string) (credential.Secret, error) {
 	s, err := credential.ReadTrimmed(value, key, file)
 	switch {

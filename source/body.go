@@ -23,7 +23,7 @@ const (
 )
 
 // drainTimeout ends a drain. Nobody sees it: the connection is given up.
-var drainTimeout = &timeoutError{what: "the rest of the body did not come", limit: drainTime}
+var drainTimeout = &timeoutError{what: "the rest of the body did not arrive", limit: drainTime}
 
 // body is a response's body as the caller reads it: decoded, limited before
 // and after that, and with a deadline for each read. Its errors name the request.

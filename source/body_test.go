@@ -113,7 +113,7 @@ func TestPageLimit(t *testing.T) {
 		case 'g': // packed small
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(packed(text))
-		case 'w': // members that say nothing, so large on the wire alone
+		case 'w': // members without content, so large only on the wire
 			w.Header().Set("Content-Encoding", "gzip")
 			_ = http.NewResponseController(w).Flush()
 			_, _ = w.Write(bytes.Repeat(packed("x"), size))

@@ -22,10 +22,10 @@ const (
 	// maxWait bounds a Retry-After, so that a typing error does not stop a feed for
 	// good.
 	maxWait = time.Hour
-	// maxExcerpt is how much of an error's body is shown, in characters. More is
+	// maxExcerpt limits the part of an error's body that is shown, in characters. More is
 	// read, so that no secret is cut in half before it is masked.
 	maxExcerpt = 200
-	// readExcerpt is how much is read for it.
+	// readExcerpt limits the part that is read for it, in bytes.
 	readExcerpt = 4 << 10
 )
 
@@ -131,23 +131,21 @@ func (c *call) toResponse(r Request) (*Response, error) {
 		c.closeCall()
 		return res, nil
 	case res.Status == http.StatusNotModified:
-		return nil, c.failWithStatus("the request had no condition")
+		return nil, c.failWithStatus(StatusError{note: "the request had no condition"})
 	case res.Status == http.StatusUnauthorized && c.token != nil && !c.token.Fresh:
 		// The next request shows whether the token was at fault.
 		c.client.credentials.tokens.Drop(c.token)
-		err := c.failWithStatus("the token was dropped: the next request has a new one")
-		err.transient = true
-		return nil, err
+		return nil, c.failWithStatus(StatusError{note: "the token was dropped: the next request has a new one", transient: true})
 	case res.Status == http.StatusUnauthorized, res.Status == http.StatusForbidden:
 		if c.token != nil {
 			c.client.credentials.tokens.Drop(c.token)
 		}
 		if !c.client.atOrigin(c.request.URL) {
-			return nil, c.failWithStatus("auth and headers are not sent there: it is not the origin of the feed")
+			return nil, c.failWithStatus(StatusError{note: "auth and headers are not sent there: it is not the origin of the feed"})
 		}
-		return nil, c.failWithStatus("check auth and headers of the feed")
+		return nil, c.failWithStatus(StatusError{note: "check auth and headers of the feed"})
 	}
-	return nil, c.failWithStatus("")
+	return nil, c.failWithStatus(StatusError{})
 }
 
 // isGzip reports whether the body is compressed by gzip.
@@ -162,12 +160,10 @@ func (c *call) isGzip() (bool, error) {
 	}
 }
 
-// failWithStatus ends the call with an error that names the status.
-func (c *call) failWithStatus(note string) *StatusError {
-	err := &StatusError{
-		Method: c.request.Method, URL: c.client.redact.URL(c.request.URL.String()), Status: c.response.StatusCode, note: note,
-		Wait: retryAfter(c.response.Header, c.date),
-	}
+// failWithStatus ends the call with err, after it has set the exported fields.
+func (c *call) failWithStatus(err StatusError) error {
+	err.Method, err.URL, err.Status = c.request.Method, c.client.redact.URL(c.request.URL.String()), c.response.StatusCode
+	err.Wait = retryAfter(c.response.Header, c.date)
 	packed, unreadable := c.isGzip()
 	c.deadline.startWait(drainTimeout)
 	body := newBody(c, packed, nil)
@@ -176,7 +172,7 @@ func (c *call) failWithStatus(note string) *StatusError {
 		err.Excerpt = excerptBody(c.client.redact, string(text), c.client.credentials.secrets(c.request.Header)...)
 	}
 	_ = body.Close()
-	return err
+	return feed.RetryAfter(&err, err.Wait)
 }
 
 func isText(contentType string) bool {

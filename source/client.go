@@ -6,7 +6,7 @@
 //
 // It never repeats a request. Its caller backs off after an error: errors report
 // whether a person has to act ([feed.ErrPermanent]) and how long to wait at least
-// (RetryAfter).
+// ([feed.RetryDelay]).
 package source
 
 import (
@@ -132,11 +132,10 @@ type Request struct {
 // the request allows it.
 type Response struct {
 	Status int
-	// Header is as received. Its Content-Length and Content-Encoding are
-	// those of the body on the wire.
+	// Header holds the header as it was received. Its Content-Length and Content-Encoding
+	// describe the body on the wire.
 	Header http.Header
-	// URL is where the answer came from, after redirects. It is what relative
-	// links start from.
+	// URL is the URL of the answer, after redirects. It is the base of relative links.
 	URL *url.URL
 	// Moved reports that there were redirects, all of them permanent (301, 308).
 	Moved bool
@@ -183,7 +182,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 			moved = false
 		}
 		if redirects == c.cfg.Limits.Redirects {
-			return nil, answer.failWithStatus(fmt.Sprintf("after %d redirects in a row (limits.redirects); check where the url leads: a loop, or a login page", redirects))
+			return nil, answer.failWithStatus(StatusError{note: fmt.Sprintf("after %d redirects in a row (limits.redirects); check where the url leads: a loop, or a login page", redirects)})
 		}
 		answer.closeCall()
 		next, err := u.Parse(location)
@@ -214,9 +213,9 @@ func (c *Client) checkHost(from, to *url.URL) error {
 	case to.Hostname() == "":
 		return refuse("the URL has no host")
 	case to.User != nil:
-		return refuse("links and redirects must not contain credentials; the provider has to mend them")
+		return refuse("links and redirects must not contain credentials; ask the provider to fix them")
 	case to.Scheme == "http" && (from.Scheme == "https" || c.origin.Scheme == "https"):
-		return refuse("the way from https back to http is refused; the provider has to mend its links")
+		return refuse("a redirect or link from https back to http is refused; ask the provider to fix it")
 	case c.atOrigin(to) || c.allowsHost(to):
 		return nil
 	case to.Scheme == "https" && strings.EqualFold(to.Hostname(), c.origin.Hostname()):

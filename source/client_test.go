@@ -159,7 +159,7 @@ func TestBadStatus(t *testing.T) {
 	}{
 		"case 84: 404 with its URL":                   {"GET", "/404", true, []string{"GET " + url + "/404: 404 Not Found", `{"detail": "no \x00\x1b[31msuch\xff page éé`, "…", "; check the url"}},
 		"case 84: 410":                                {"GET", "/410", true, []string{"410 Gone; check the url"}},
-		"case 85: 500 without a binary body":          {"GET", "/500", false, []string{"500 Internal Server Error; if it stays so, the provider has to mend it"}},
+		"case 85: 500 without a binary body":          {"GET", "/500", false, []string{"500 Internal Server Error; if this persists, ask the provider to fix it"}},
 		"case 85: 503 with a compressed text":         {"GET", "/503", false, []string{"503 Service Unavailable", `"the shop is closed"`}},
 		"case 88: 405 to HEAD":                        {"HEAD", "/405", true, []string{"HEAD " + url + "/405: 405 Method Not Allowed"}},
 		"case 90: 206 without a range":                {"GET", "/206", true, []string{"206 Partial Content; feedbridge cannot use this answer"}},

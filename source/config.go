@@ -89,7 +89,7 @@ type Limits struct {
 	Header int64 `yaml:"header"`
 	// Entity is the largest entity, in bytes, body and headers. Default 8 MiB.
 	Entity int64 `yaml:"entity"`
-	// Redirects is how many redirects in a row are followed. Default 5; zero
+	// Redirects limits the number of redirects in a row that are followed. Default 5; zero
 	// follows none.
 	Redirects int `yaml:"redirects"`
 	// Rate is the number of requests a second to one host, over all feeds of

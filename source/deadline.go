@@ -63,8 +63,8 @@ func (d *deadline) endRequest() {
 	d.cancel(nil)
 }
 
-// endReason is why the request was ended from this side: a timeout of ours, or
-// the end of the caller's context. It is nil if it was not.
+// endReason returns the reason why this side ended the request: one of our timeouts, or the
+// end of the caller's context. It returns nil if this side did not end it.
 func (d *deadline) endReason() error {
 	if late, ok := errors.AsType[*timeoutError](context.Cause(d.ctx)); ok {
 		return late

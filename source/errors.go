@@ -30,8 +30,8 @@ type StatusError struct {
 	Method string
 	URL    string // without credentials
 	Status int
-	// Wait is how long the upstream has asked to be left alone, at most an
-	// hour; zero if it did not ask.
+	// Wait is the time that the upstream has asked to wait before the next request, at most
+	// an hour, zero if it did not ask. It is also the error's [feed.RetryDelay].
 	Wait time.Duration
 	// Excerpt is the start of a textual body, in one line.
 	Excerpt string
@@ -70,9 +70,9 @@ func statusCure(status int) string {
 	case status == http.StatusTooManyRequests:
 		return "if it happens often, raise every or lower limits.rate"
 	case isTransientStatus(status):
-		return "if it stays so, the provider has to mend it"
+		return "if this persists, ask the provider to fix it"
 	case status < 400:
-		return "feedbridge cannot use this answer; check the url, and what stands between here and the provider"
+		return "feedbridge cannot use this answer; check the url, and proxies between here and the provider"
 	}
 	return "check the url and headers of the feed against what the provider documents"
 }
@@ -82,9 +82,6 @@ func statusCure(status int) string {
 func (e *StatusError) Is(target error) bool {
 	return target == feed.ErrPermanent && !e.transient && !isTransientStatus(e.Status)
 }
-
-// RetryAfter is Wait.
-func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
 func isTransientStatus(status int) bool {
 	switch status {
@@ -120,13 +117,13 @@ func explainTransport(err error, limits Limits) error {
 		return feed.Permanent(fmt.Errorf("the server's certificate is not valid for this host or this day; the provider has to renew it, or the url names another host: %w", err))
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return feed.Permanent(fmt.Errorf("the server does not speak TLS on this port; should the url start with http:// instead: %w", err))
+		return feed.Permanent(fmt.Errorf("the server does not speak TLS on this port; perhaps the url must start with http:// instead: %w", err))
 	}
 	// The refusal comes after the handshake, so HTTP/2 may only see that the
 	// connection is gone, and has no value for that.
 	op, ok := errors.AsType[*net.OpError](err)
 	if ok && op.Op == "remote error" || strings.Contains(err.Error(), "client conn could not be established") {
-		return fmt.Errorf("the server refused the TLS connection; it may want another client certificate in auth.tls: %w", err)
+		return fmt.Errorf("the server refused the TLS connection; it may require another client certificate in auth.tls: %w", err)
 	}
 	// net/http has no values for the last two, only texts (HTTP/1 and HTTP/2).
 	switch text := err.Error(); {
@@ -134,7 +131,7 @@ func explainTransport(err error, limits Limits) error {
 		return fmt.Errorf("nothing accepts connections there; check the host and port of the url, and whether the server runs: %w", err)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		// Not io.EOF itself, which a reader would take for a good end.
-		return fmt.Errorf("the server closed the connection before it had answered; if it stays so, the server or a proxy before it is at fault: %w", io.ErrUnexpectedEOF)
+		return fmt.Errorf("the server closed the connection before it had answered; if this persists, the server or a proxy in front of it is at fault: %w", io.ErrUnexpectedEOF)
 	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):
 		return tooLarge("the header of the response has more than %d bytes (limits.header); raise it if that is right", limits.Header)
 	}

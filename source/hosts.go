@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/feedbridge/feedbridge/feed"
 )
 
 // Hosts is shared by the clients of a process, so that a thousand feeds of one host are
@@ -55,10 +57,10 @@ func (h *Hosts) checkPause(ctx context.Context, host string, perSecond float64) 
 	h.mu.Unlock()
 
 	if left > 0 {
-		return &pausedError{host, left}
+		return feed.RetryAfter(fmt.Errorf("not requested: %s asked to wait another %v (Retry-After)", host, left.Round(100*time.Millisecond)), left)
 	}
 	if err := limiter.Wait(ctx); err != nil {
-		return fmt.Errorf("waiting for a turn within %v requests a second (limits.rate): %w", perSecond, err)
+		return fmt.Errorf("waiting for the rate limit of %v requests a second (limits.rate): %w", perSecond, err)
 	}
 	return nil
 }
@@ -75,20 +77,6 @@ func (h *Hosts) pauseHost(host string, d time.Duration) {
 		h.pauses[host] = until
 	}
 }
-
-// pausedError is the error for a request that was not made because its host has asked,
-// in answer to an earlier one, for a pause.
-type pausedError struct {
-	host string
-	wait time.Duration
-}
-
-func (e *pausedError) Error() string {
-	return fmt.Sprintf("not asked: %s wants no requests for another %v (Retry-After)", e.host, e.wait.Round(100*time.Millisecond))
-}
-
-// RetryAfter returns the rest of the pause.
-func (e *pausedError) RetryAfter() time.Duration { return e.wait }
 
 // hostPort is u's host and port in the one form that hosts are compared in.
 func hostPort(u *url.URL) string {

@@ -1,27 +1,20 @@
 package source_test
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source"
 )
 
 func wantWait(t *testing.T, err error, want time.Duration) {
 	t.Helper()
-	later, ok := errors.AsType[interface {
-		error
-		RetryAfter() time.Duration
-	}](err)
-	if !ok {
-		t.Fatalf("error %v has no RetryAfter", err)
-	}
-	if got := later.RetryAfter(); got != want {
-		t.Errorf("RetryAfter = %v, want %v", got, want)
+	if got := feed.RetryDelay(err); got != want {
+		t.Errorf("RetryDelay of %v is %v, want %v", err, got, want)
 	}
 }
 
@@ -93,7 +86,7 @@ func TestPause(t *testing.T) {
 
 		time.Sleep(20 * time.Second)
 		_, _, err = get(t, two, "http://SHOP.example.com:80/other")
-		wantError(t, err, false, "GET http://SHOP.example.com:80/other: not asked: shop.example.com:80 wants no requests for another 40s")
+		wantError(t, err, false, "GET http://SHOP.example.com:80/other: not requested: shop.example.com:80 asked to wait another 40s")
 		wantWait(t, err, 40*time.Second)
 		if n := asked.Load(); n != 2 {
 			t.Errorf("case 85: the host was asked during its pause")
@@ -136,7 +129,7 @@ func TestShorterPauseEndsNoLongerOne(t *testing.T) {
 		wantWait(t, <-late, time.Second)
 		time.Sleep(10 * time.Second)
 		_, _, err = get(t, c, feedURL)
-		wantError(t, err, false, "not asked: shop.example.com:80 wants no requests")
+		wantError(t, err, false, "not requested: shop.example.com:80 asked to wait")
 	})
 }
 

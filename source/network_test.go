@@ -138,8 +138,8 @@ func trust(t *testing.T, server *httptest.Server) func(*source.Config) {
 	return func(c *source.Config) { c.Auth.TLS.CAFile = file }
 }
 
-// tlsServer shows what it was spoken to with: the protocol, and whether there
-// was a client certificate.
+// tlsServer answers with the protocol of the request, and whether there was a client
+// certificate.
 func tlsServer(t *testing.T, want tls.ClientAuthType) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -183,7 +183,7 @@ func TestTLS(t *testing.T) {
 		url := serve(t, func(http.ResponseWriter, *http.Request) {})
 		url = strings.Replace(url, "http:", "https:", 1)
 		_, _, err := get(t, newClient(t, url), url)
-		wantError(t, err, true, "does not speak TLS", "should the url start with http")
+		wantError(t, err, true, "does not speak TLS", "perhaps the url must start with http")
 	})
 	certificate := server.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
 // newTokens returns the tokens of auth.oauth2.
 func newTokens(cfg Config, transport http.RoundTripper) *credential.Tokens {
 	settings := cfg.Auth.OAuth2
-	late := &timeoutError{"no token came", cfg.Timeouts.Connect + cfg.Timeouts.Header, "timeouts.connect and timeouts.header", "check auth.oauth2.token_url, and the firewalls on the way"}
+	late := &timeoutError{"no token arrived", cfg.Timeouts.Connect + cfg.Timeouts.Header, "timeouts.connect and timeouts.header", "check auth.oauth2.token_url, and the firewalls on the way"}
 	return credential.NewTokens(credential.ClientCredentials{
 		TokenURL: settings.TokenURL, ClientID: settings.ClientID, Scopes: settings.Scopes,
 		Secret: func() (credential.Secret, error) {
@@ -48,7 +49,7 @@ func explainToken(err error, settings OAuth2, limits Limits, redact *safetext.Re
 		} else if !isTransientStatus(status.Status) {
 			status.note = "check auth.oauth2.token_url"
 		}
-		return fmt.Errorf("%s: %w", what, status)
+		return feed.RetryAfter(fmt.Errorf("%s: %w", what, status), status.Wait)
 	}
 	return fmt.Errorf("%s: POST %s: %w", what, redact.URL(settings.TokenURL), explainTransport(failed.Err, limits))
 }

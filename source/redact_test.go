@@ -12,7 +12,7 @@ import (
 )
 
 // Errors hide the parameters that the user has named, in the URL of the request, in
-// those that redirects lead to, and in what the server writes.
+// those that redirects lead to, and in texts of the server.
 func TestErrorsHideTheParametersOfTheUser(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {

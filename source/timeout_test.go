@@ -166,8 +166,8 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// wantTimeout checks that err is a timeout, and that nobody will take it for
-// the end of the caller's context.
+// wantTimeout checks that err is a timeout, and that it does not look like the end of the
+// caller's context.
 func wantTimeout(t *testing.T, err error) {
 	t.Helper()
 	var late interface{ Timeout() bool }

@@ -10,9 +10,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// idlePerHost is how many connections to one host are kept for the next poll.
-// A thousand feeds that are polled every ten seconds have a handful of requests
-// under way at any time.
+// idlePerHost limits the idle connections to one host that are kept for the next poll. A
+// thousand feeds that are polled every ten seconds have a handful of requests under way at
+// any time.
 const idlePerHost = 16
 
 // transportKey has the settings in which transports differ. Clients that agree

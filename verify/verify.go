@@ -10,8 +10,8 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// DefaultWindow is how far ahead [Compare] looks by default, in entities
-// of each stream. An entity takes about 500 bytes.
+// DefaultWindow is the default number of entities of each stream that [Compare] looks
+// ahead. An entity takes about 500 bytes.
 const DefaultWindow = 10_000
 
 // Kind is the way in which the second stream differs from the first.
@@ -51,7 +51,7 @@ type Summary struct {
 	Extra     int `json:"extra"`
 	Reordered int `json:"reordered"`
 	Different int `json:"different"`
-	// Complete is whether both streams were compared to their ends.
+	// Complete reports whether both streams were compared to their ends.
 	Complete bool `json:"complete"`
 }
 

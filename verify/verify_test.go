@@ -327,8 +327,8 @@ func TestEditsAreReportedAsJustThat(t *testing.T) {
 	})
 }
 
-// TestAnyTwoStreams wants of any two streams, whatever is in them, that the
-// report explains the difference: what is left without it is the same.
+// TestAnyTwoStreams compares any two streams and wants that the report explains the
+// difference: without the reported entities both are the same.
 func TestAnyTwoStreams(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

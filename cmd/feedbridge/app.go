@@ -28,7 +28,9 @@ type app struct {
 	in      io.Reader
 	out     io.Writer
 	err     io.Writer
-	file    string // -c
+	file    string   // -c
+	set     []string // --set
+	admin   adminFlags
 	// redact hides the secrets of URLs in output. Until a configuration is loaded it is
 	// nil, and hides parameters with the usual names only.
 	redact *safetext.Redactor

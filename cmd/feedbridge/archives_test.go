@@ -12,7 +12,7 @@ import (
 // document: /feed has the newest, and links to /archive/N lead back.
 type archives struct {
 	size, entries int
-	// slow is how long each answer takes.
+	// slow is the time that each answer takes.
 	slow time.Duration
 }
 
@@ -48,7 +48,7 @@ func (a archives) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, `</feed>`)
 }
 
-// at is when an entry was updated.
+// at returns the time when an entry was updated.
 func (a archives) at(i int) string {
 	return time.Date(2020, 1, 1, 0, 0, i, 0, time.UTC).Format(time.RFC3339)
 }

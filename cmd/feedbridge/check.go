@@ -12,14 +12,15 @@ import (
 	"github.com/feedbridge/feedbridge/daemon"
 )
 
+// checkCommand returns the command "check", which tries the configuration and its connections.
 func checkCommand(a *app) *cobra.Command {
 	var connect, asJSON bool
 	cmd := a.configurable(&cobra.Command{
 		Use:   "check",
-		Short: "Validate the configuration and print it resolved, secrets masked",
+		Short: "Validate the configuration and print it with all defaults",
 		Long: `Check validates the configuration, from the file and the environment, and
-prints it with every default filled in and secrets masked. All errors are
-reported at once, and it exits with 2 if there is one.
+prints it with all defaults and with secrets as ***. It reports all errors at
+once, and exits with 2 if there are any.
 
 With --connect it also tries every bus, feed and topic, without publishing or
 creating anything, and exits with 1 unless all of them work.`,
@@ -28,7 +29,7 @@ creating anything, and exits with 1 unless all of them work.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := checked{}
-			cfg, err := a.loadConfig("")
+			cfg, err := a.loadConfig("", "")
 			if err == nil {
 				found.OK = true
 				found.Configuration, err = cfg.YAML()

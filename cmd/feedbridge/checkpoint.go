@@ -12,10 +12,11 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
+// checkpointCommand returns the command "checkpoint", the parent of "show", "set" and "reset".
 func checkpointCommand(a *app) *cobra.Command {
 	return commandGroup("checkpoint", "Show and move the stored position of a feed",
 		`Checkpoint shows and moves the position up to which a feed has been published.
-The position is stored on the bus, beside the entities. A daemon may be running: it
+The position is stored on the bus, with the entities. The daemon may be running: it
 continues at the new position within half a minute, or within 5 minutes if the
 feed is halted.`,
 		checkpointShowCommand(a), checkpointSetCommand(a), checkpointResetCommand(a))
@@ -25,7 +26,7 @@ feed is halted.`,
 type topic struct {
 	config.Feed
 	feed  string // its name
-	store daemon.CheckpointStore
+	store *daemon.CheckpointStore
 	log   *slog.Logger
 	close func()
 	// redact hides the secrets of URLs in errors.

@@ -19,19 +19,23 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
+// checkpointSetCommand returns the command "checkpoint set", which moves the cursor of a feed.
 func checkpointSetCommand(a *app) *cobra.Command {
 	var yes bool
 	cmd := a.configurable(&cobra.Command{
 		Use:   "set FEED POSITION",
-		Short: "Move the position of a feed",
-		Long: `Set makes reading go on at POSITION: beginning, now,
-2026-01-01T00:00:00Z, in datareplication feeds id:<content-id>@<time> (behind
-that entity) or snapshot:<url of its index>, or the cursor that 'checkpoint show
---json' has printed. It shows what will happen and asks, unless --yes is given.
+		Short: "Set the position of a feed",
+		Long: `Set sets the position from which a feed is read. POSITION is one of
+  beginning, now, or a time such as 2026-01-01T00:00:00Z
+  id:<content-id>@<time>      after that entity; only in datareplication feeds
+  snapshot:<url of its index> a snapshot; only in datareplication feeds
+  a cursor from the output of 'checkpoint show --json'
+The command shows the effect and asks, unless --yes is given.
 
-Moving back publishes nothing twice as far as the topic's newest IDs reach
-(dedupe_window), and in Atom and RSS nothing that the topic has as it is now;
-moving forward leaves entities out of the topic for good.`,
+After a move back, entities that the topic has are not published again: in Atom
+and RSS all that are unchanged, in datareplication feeds those among the newest
+dedupe_window entities. After a move forward, the skipped entities are never
+published.`,
 		Example:           `  feedbridge checkpoint set -c feedbridge.yaml orders 2026-01-01T00:00:00Z`,
 		Args:              exactArgs("FEED", "POSITION"),
 		ValidArgsFunction: a.completeFeeds,
@@ -46,14 +50,14 @@ moving forward leaves entities out of the topic for good.`,
 	return cmd
 }
 
+// checkpointResetCommand returns the command "checkpoint reset", which moves the cursor of a feed to its configured start.
 func checkpointResetCommand(a *app) *cobra.Command {
 	var yes bool
 	cmd := a.configurable(&cobra.Command{
 		Use:   "reset FEED",
-		Short: "Forget the position of a feed, so that it is read from its configured start",
-		Long: `Reset makes reading go on at the start that is configured for the feed. The
-topic keeps what it holds. It shows what will happen and asks, unless --yes is
-given.`,
+		Short: "Set the position of a feed to its configured start",
+		Long: `Reset sets the position of a feed to its configured start. The topic keeps its
+messages. The command shows the effect and asks, unless --yes is given.`,
 		Args:              exactArgs("FEED"),
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,9 +113,11 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 			return err
 		}
 	}
-	err = overwrite(ctx, t.store, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
-		// A daemon may have published since the checkpoint was shown.
-		return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: daemon.WriterName(), Moved: time.Now()}
+	err = retryConflicts(ctx, func() error {
+		return t.store.Overwrite(ctx, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
+			// A daemon may have published since the checkpoint was shown.
+			return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: daemon.WriterName(), Moved: time.Now()}
+		})
 	})
 	if err != nil {
 		return err
@@ -120,16 +126,17 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 	return p.err
 }
 
-// overwriteFor is how long overwrite retries while a daemon publishes at the same time.
-const overwriteFor = time.Minute
-
-// overwrite stores what next returns for the checkpoint. It retries if a daemon commits at
+// conflictsFor is how long a write of a checkpoint is retried while a daemon publishes at
 // the same time.
-func overwrite(ctx context.Context, s daemon.CheckpointStore, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error {
-	end := time.NewTimer(overwriteFor)
+const conflictsFor = time.Minute
+
+// retryConflicts calls write, which writes a checkpoint, again while its error is a conflict
+// with a daemon that commits at the same time.
+func retryConflicts(ctx context.Context, write func() error) error {
+	end := time.NewTimer(conflictsFor)
 	defer end.Stop()
 	for {
-		err := s.Overwrite(ctx, next)
+		err := write()
 		if !errors.Is(err, checkpoint.ErrConflict) {
 			return err
 		}

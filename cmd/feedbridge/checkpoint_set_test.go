@@ -13,7 +13,6 @@ import (
 
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/checkpoint"
-	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
@@ -28,7 +27,7 @@ func (f asked) Read(p []byte) (int, error) {
 }
 
 // A daemon publishes while the command waits for the answer. These entities count.
-func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
+func TestCheckpointIsMovedWhileTheFeedIsPublished(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(t *testing.T) (daemon bridge.Sink, environ []string){
 		"NATS": func(t *testing.T) (bridge.Sink, []string) {
@@ -59,7 +58,7 @@ func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
 				t.Fatal(err)
 			}
 			publish := func(from, to int) {
-				if err := daemon.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)); err != nil {
+				if err := daemon.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to), nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -84,39 +83,34 @@ func TestPlaceIsMovedWhileTheFeedIsPublished(t *testing.T) {
 	}
 }
 
-// busy is a checkpoint beside a daemon that commits before the move does, so many times.
-type busy struct {
-	daemon.CheckpointStore
-	times int
-}
-
-func (b *busy) Overwrite(_ context.Context, next func(checkpoint.Checkpoint) checkpoint.Checkpoint) error {
-	next(checkpoint.Checkpoint{})
-	if b.times--; b.times >= 0 {
-		return fmt.Errorf("overwrite: %w", checkpoint.ErrConflict)
-	}
-	return nil
-}
-
-func TestPlaceIsMovedBesideABusyDaemon(t *testing.T) {
+func TestCheckpointIsMovedBesideABusyDaemon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		next := func(cp checkpoint.Checkpoint) checkpoint.Checkpoint { asked++; return cp }
-		if err := overwrite(t.Context(), &busy{times: 5}, next); err != nil || asked != 6 {
-			t.Errorf("after %d attempts: %v", asked, err)
+		attempts := 0
+		// A daemon commits before the first conflicts moves do.
+		write := func(conflicts int) func() error {
+			attempts = 0
+			return func() error {
+				if attempts++; attempts <= conflicts {
+					return fmt.Errorf("overwrite: %w", checkpoint.ErrConflict)
+				}
+				return nil
+			}
+		}
+		if err := retryConflicts(t.Context(), write(5)); err != nil || attempts != 6 {
+			t.Errorf("after %d attempts: %v", attempts, err)
 		}
 		began := time.Now()
-		err := overwrite(t.Context(), &busy{times: 1e9}, next)
+		err := retryConflicts(t.Context(), write(1e9))
 		if !errors.Is(err, errUnchanged) || !errors.Is(err, checkpoint.ErrConflict) {
 			t.Errorf("got %v, want that nothing was changed", err)
 		}
-		if took := time.Since(began); took < overwriteFor || took > 2*overwriteFor {
-			t.Errorf("it gave up after %v, want %v", took, overwriteFor)
+		if took := time.Since(began); took < conflictsFor || took > 2*conflictsFor {
+			t.Errorf("it gave up after %v, want %v", took, conflictsFor)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := overwrite(ctx, &busy{times: 1e9}, next); !errors.Is(err, errUnchanged) {
+		if err := retryConflicts(ctx, write(1e9)); !errors.Is(err, errUnchanged) {
 			t.Errorf("got %v, want that nothing was changed", err)
 		}
 	})

@@ -12,11 +12,12 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 )
 
+// checkpointShowCommand returns the command "checkpoint show", which prints the checkpoints of feeds.
 func checkpointShowCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := a.configurable(&cobra.Command{
 		Use:               "show FEED",
-		Short:             "Show how far a feed has been published",
+		Short:             "Show the stored position of a feed",
 		Args:              exactArgs("FEED"),
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,8 +61,8 @@ func newPosition(cp checkpoint.Checkpoint, f config.Feed) checkpointReport {
 		Topic: f.To.Topic, Bus: f.To.Bus, Feed: cp.Feed, Source: cp.Source,
 		Entities: cp.Count, At: cp.At, Writer: cp.Writer, GoesOn: cursorText(cp.Source, cp.Cursor, f.Start), Cursor: string(cp.Cursor),
 	}
-	if place, err := daemon.DescribeCursor(cp.Source, cp.Cursor); err == nil {
-		p.Place = place
+	if info, err := daemon.DescribeCursor(cp.Source, cp.Cursor); err == nil {
+		p.Place = info
 	}
 	return p
 }

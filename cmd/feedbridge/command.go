@@ -11,12 +11,13 @@ func newRootCommand(a *app) *cobra.Command {
 	// Commands are listed in the order in which they are added.
 	cobra.EnableCommandSorting = false
 	root := commandGroup("feedbridge", "Copy HTTP feeds to message topics, each entity once and in order",
-		`feedbridge polls HTTP feeds and puts what is new in them onto NATS JetStream or
-Kafka as ordered messages: for each feed its topic holds exactly the feed's
-entities, in order, each once, after any crash and on any number of copies.
+		`feedbridge polls HTTP feeds and publishes each new entity as a message to NATS
+JetStream or Kafka. The topic of a feed has exactly the feed's entities, in
+order, each once, after any crash and on any number of copies of the program.
 
-Start with 'feedbridge demo', which needs nothing, or 'feedbridge run URL'.`,
+Start with 'feedbridge demo', which needs no other program, or 'feedbridge run URL'.`,
 		runCommand(a), demoCommand(a), tailCommand(a), inspectCommand(a), verifyCommand(a), checkCommand(a),
+		statusCommand(a),
 		checkpointCommand(a), configCommand(a), completionCommand(a), versionCommand(a))
 	root.SilenceErrors = true
 	root.SilenceUsage = true
@@ -29,10 +30,11 @@ Start with 'feedbridge demo', which needs nothing, or 'feedbridge run URL'.`,
 	return root
 }
 
+// helpCommand returns the command "help", which prints the help of a command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "help [COMMAND]",
-		Short:  "Say more about a command",
+		Short:  "Describe a command",
 		Hidden: true, // the usage text names --help
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
@@ -67,7 +69,7 @@ func printUsage(cmd *cobra.Command) error {
 	}
 	p.printLine("\nFlags:\n%s", ownText(strings.TrimRight(cmd.LocalFlags().FlagUsages(), "\n")))
 	if cmd.HasAvailableSubCommands() {
-		p.printLine("\n'%s COMMAND --help' says more about a command.", cmd.CommandPath())
+		p.printLine("\n'%s COMMAND --help' describes a command.", cmd.CommandPath())
 	}
 	return p.err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// completionCommand returns the command "completion", which prints a completion script for a shell.
 func completionCommand(a *app) *cobra.Command {
 	shells := map[string]func(*cobra.Command) error{
 		"bash":       func(root *cobra.Command) error { return root.GenBashCompletionV2(a.out, true) },
@@ -19,8 +20,8 @@ func completionCommand(a *app) *cobra.Command {
 	names := slices.Sorted(maps.Keys(shells))
 	return &cobra.Command{
 		Use:   "completion SHELL",
-		Short: "Print what makes a shell complete commands, flags and feeds",
-		Long: `Completion prints a script that makes a shell complete the commands and flags of
+		Short: "Print the completion script for a shell",
+		Long: `Completion prints a script with which a shell completes the commands and flags of
 feedbridge, and the names of configured feeds. SHELL is ` + strings.Join(names[:len(names)-1], ", ") + ` or ` + names[len(names)-1] + `.`,
 		Example: `  source <(feedbridge completion bash)
   feedbridge completion fish > ~/.config/fish/completions/feedbridge.fish`,

@@ -6,8 +6,9 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 )
 
+// configCommand returns the command "config", the parent of "schema".
 func configCommand(a *app) *cobra.Command {
-	return commandGroup("config", "Describe what a configuration may have", "", &cobra.Command{
+	return commandGroup("config", "Print the schema of the configuration", "", &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration file",
 		Long: `Schema prints the JSON Schema of the configuration file, for editors and for

@@ -27,29 +27,29 @@ func cursorText(kind string, c feed.Cursor, start datareplication.Start) string 
 	if len(c) == 0 {
 		return "at the configured start (" + start.String() + ")"
 	}
-	place, err := daemon.DescribeCursor(kind, c)
+	info, err := daemon.DescribeCursor(kind, c)
 	if err != nil {
 		return "at a position that cannot be described: " + err.Error()
 	}
-	switch p := place.(type) {
-	case syndication.Place:
+	switch p := info.(type) {
+	case syndication.CursorInfo:
 		return syndicationText(p)
-	case datareplication.Place:
+	case datareplication.CursorInfo:
 		switch {
 		case p.Snapshot != "":
 			return "at " + p.Snapshot
 		case p.Searching != "":
-			return "at " + p.Searching + ", which has yet to be found"
+			return "at " + p.Searching + ", which is still being searched for"
 		case p.Last == "":
-			return fmt.Sprintf("in front of entity %d of %s", p.Index, p.Page)
+			return fmt.Sprintf("before entity %d of %s", p.Index, p.Page)
 		}
-		return fmt.Sprintf("after %s of %s, in front of entity %d of %s",
+		return fmt.Sprintf("after %s of %s, before entity %d of %s",
 			p.Last, time.Unix(p.Modified, 0).UTC().Format(time.RFC3339), p.Index, p.Page)
 	}
 	return "at a position that cannot be described"
 }
 
-func syndicationText(p syndication.Place) string {
+func syndicationText(p syndication.CursorInfo) string {
 	switch {
 	case p.Start != "":
 		return "at the start (" + p.Start + ")"
@@ -58,11 +58,11 @@ func syndicationText(p syndication.Place) string {
 	case p.Publishing:
 		return fmt.Sprintf("in the middle of a document (%s, %s)", p.Format, p.Dialect)
 	case p.Dialect == "":
-		return "with the whole of the feed"
+		return "with the whole feed"
 	}
-	text := fmt.Sprintf("with what the next poll finds changed (%s, %s", p.Format, p.Dialect)
+	text := fmt.Sprintf("with the changes that the next poll finds (%s, %s", p.Format, p.Dialect)
 	if p.Archives > 0 {
-		text += fmt.Sprintf(", behind %s", withNoun(p.Archives, "older document", "older documents"))
+		text += fmt.Sprintf(", after %s", withNoun(p.Archives, "older document", "older documents"))
 	}
 	if n := len(p.Gaps); n > 0 {
 		text += fmt.Sprintf(", %s missing", withNoun(n, "archive is", "archives are"))

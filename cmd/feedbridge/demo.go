@@ -17,14 +17,16 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
+// demoCommand returns the command "demo", which copies and serves a sample feed.
 func demoCommand(a *app) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a growing sample feed, a bus, the bridge between them, and the way back",
-		Long: `Demo serves a sample feed over HTTP that keeps growing (the orders of a shop),
-runs a JetStream server, copies the feed to the topic "orders", and serves the
-topic as a feed again. It needs nothing but itself. Ctrl-C ends it; another run continues where this one stopped.`,
+		Short: "Run a sample feed, a NATS server, and the bridge between them",
+		Long: `Demo serves a growing sample feed over HTTP (the orders of a shop), runs a NATS
+server, copies the feed to the topic "orders", and serves the topic as a feed
+again. No other program is needed. Ctrl-C ends it; the next run continues where
+this one stopped.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), a, dir) },
 	}

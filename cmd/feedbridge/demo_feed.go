@@ -18,7 +18,7 @@ import (
 
 const (
 	demoPageSize = 100
-	// demoBacklog is how many entities the sample feed has when it is created.
+	// demoBacklog is the number of entities of a new sample feed.
 	demoBacklog = 2500
 	// demoInterval is the time from one entity to the next.
 	demoInterval = 400 * time.Millisecond
@@ -29,7 +29,7 @@ const (
 	demoBusPort    = 4222
 	demoStatusPort = 9321
 	demoServePort  = 8080
-	// maxDemos is how many demos have ports of their own.
+	// maxDemos is the number of demos that have ports of their own.
 	maxDemos = 20
 
 	demoFile = "demo.json"
@@ -37,8 +37,8 @@ const (
 
 // demoState is stored beside the bus, so that a second run of the demo serves the same feed.
 type demoState struct {
-	// Birth is when the feed had demoBacklog entities. Since then it grows with the
-	// clock, whether it is served or not.
+	// Birth holds the time when the feed had demoBacklog entities. Since then it grows with
+	// the clock, whether it is served or not.
 	Birth time.Time `json:"birth"`
 	// Listen is the address of the feed, which is part of its pages' URLs: at
 	// another address they would be other pages.

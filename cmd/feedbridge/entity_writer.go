@@ -28,15 +28,21 @@ func newEntityWriter(w io.Writer) *entityWriter {
 
 func (w *entityWriter) writeEntities(entities []feed.Entity) error {
 	for i := range entities {
-		w.buffer.Reset()
-		if err := w.encoder.Encode(newEntityLine(&entities[i])); err != nil {
-			return err
-		}
-		if _, err := w.w.Write(safetext.JSON(w.buffer.Bytes())); err != nil {
+		if err := w.writeLine(newEntityLine(&entities[i])); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeLine writes v, which is JSON with one line.
+func (w *entityWriter) writeLine(v any) error {
+	w.buffer.Reset()
+	if err := w.encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.w.Write(safetext.JSON(w.buffer.Bytes()))
+	return err
 }
 
 // entityLine is an entity as tail prints it. The body is text if it is UTF-8,

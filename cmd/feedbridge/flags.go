@@ -35,7 +35,7 @@ func (f *startFlag) String() string {
 type formatFlag struct{ format config.Format }
 
 func (f *formatFlag) addTo(cmd *cobra.Command) {
-	cmd.Flags().Var(f, "format", "datareplication, atom or rss; default auto, or what the\nconfiguration says")
+	cmd.Flags().Var(f, "format", "datareplication, atom or rss; default auto, or the\nformat in the configuration")
 }
 
 // applyTo returns the feed with the format of the flag, if that is set.

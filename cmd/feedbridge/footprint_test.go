@@ -99,7 +99,7 @@ func freeAddress(tb testing.TB) string {
 	return addr
 }
 
-// published is how many entities the program has published; 0 if it does not
+// published returns the number of entities that the program has published; 0 if it does not
 // answer yet.
 func published(b testing.TB, url string) int {
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, nil)

@@ -18,19 +18,20 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication"
 )
 
+// inspectCommand returns the command "inspect", which reads a feed and reports its violations.
 func inspectCommand(a *app) *cobra.Command {
 	var asJSON bool
 	var format formatFlag
 	cmd := a.configurable(&cobra.Command{
 		Use:   "inspect URL|FEED",
-		Short: "Crawl a feed; report its shape and what breaks its specification",
-		Long: `Inspect reads a feed from its oldest page to its newest one and reports what it
-is, how large, and every breach of its specification with the evidence. It
-publishes nothing. FEED is the name of a feed in the configuration. URL may be
-the index of a snapshot, which is read alone then.
+		Short: "Read a whole feed and report its type, its size and its violations",
+		Long: `Inspect reads a feed from its oldest page to its newest and reports its type, its
+size, and every violation of its specification with the evidence. It publishes
+nothing. FEED is the name of a feed in the configuration. URL may be the index of
+a snapshot; then only the snapshot is read.
 
-It exits with 0 if it got to the end of the feed, whatever it found, and with 1
-if it did not.`,
+It exits with 0 if it reached the end of the feed, also if it found violations,
+and with 1 if it did not.`,
 		Example: `  feedbridge inspect https://shop.example.com/feed/latest
   feedbridge inspect --json -c feedbridge.yaml orders | jq '.violations[].kind'`,
 		Args:              exactArgs("URL or FEED"),

@@ -59,7 +59,7 @@ type evidence struct {
 	Detail string `json:"detail"`
 }
 
-// maxExamples is how many violations of a kind are shown with their evidence.
+// maxExamples limits the number of violations of a kind that are shown with their evidence.
 const maxExamples = 5
 
 func newReport(url string, format config.Format) *feedReport {
@@ -84,9 +84,9 @@ func (r *feedReport) addEntity(e *feed.Entity) {
 }
 
 // setFormat records the format and the dialect that were detected.
-func (r *feedReport) setFormat(format string, place any) {
+func (r *feedReport) setFormat(format string, info any) {
 	r.Format = format
-	if p, ok := place.(syndication.Place); ok {
+	if p, ok := info.(syndication.CursorInfo); ok {
 		r.Dialect, r.Archives, r.Gaps = p.Dialect, p.Archives, p.Gaps
 	}
 }
@@ -99,7 +99,7 @@ var shapes = map[syndication.Dialect]string{
 	syndication.Snapshots:       "a chain of the feed's past documents, by links this and prev",
 	syndication.Incremental:     "a part of the feed; the rest cannot be reached",
 	syndication.Paged:           "paged: links lead to other pages, which change; entries may be missed",
-	syndication.Window:          "a window: the newest entries alone",
+	syndication.Window:          "a window: only the newest entries",
 }
 
 // addViolation counts a violation, and keeps the first of each kind as examples.

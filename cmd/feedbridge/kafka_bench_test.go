@@ -181,7 +181,7 @@ func benchBody(i int) []byte {
 	return body.Bytes()[:kafkaBenchBody:kafkaBenchBody]
 }
 
-// copied is what became of a copy.
+// copied is the result of a copy.
 type copied struct {
 	rate         float64
 	bytes        int64
@@ -219,7 +219,7 @@ func (k *kafkaBench) newTopic() string {
 	return topic
 }
 
-// rate is how many entities a second the topic has got, which is deleted then.
+// rate returns the entities per second that the topic has received, and deletes the topic.
 func (k *kafkaBench) rate(topic string) float64 {
 	k.b.Helper()
 	ends, err := k.admin.ListCommittedOffsets(k.b.Context(), topic)

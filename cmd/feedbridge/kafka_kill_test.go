@@ -16,8 +16,8 @@ import (
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
-// kafkaKillPage is how many entities are on a page. Pages are small, so that much of the time
-// is spent in commits.
+// kafkaKillPage is the number of entities on a page. Pages are small, so that much of the
+// time is spent in commits.
 const kafkaKillPage = 50
 
 // The real program is killed twenty times, at random, while it copies a feed of

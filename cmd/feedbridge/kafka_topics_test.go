@@ -20,8 +20,8 @@ import (
 const (
 	keyedKeys = 50
 	keyedPage = 100
-	// keyedLater is how many entities come after the program was killed: each has
-	// a key of its own.
+	// keyedLater is the number of entities that follow after the program was killed: each
+	// has a key of its own.
 	keyedLater = 20
 )
 

@@ -147,8 +147,8 @@ type killing struct {
 	feedURL string
 	natsURL string
 	server  *exec.Cmd
-	// length is that of the feed, id the ID of an entity by its place, and
-	// options are variables for the feed.
+	// length is the length of the feed, id the ID of an entity by its number, and options
+	// are variables for the feed.
 	length  uint64
 	id      func(i int) string
 	options []string
@@ -235,7 +235,7 @@ func (k *killing) pause(least, most int) {
 	}
 }
 
-// published is how many messages the topic has.
+// published returns the number of messages in the topic.
 func (k *killing) published() uint64 {
 	nc, err := nats.Connect(k.natsURL, nats.Timeout(patience))
 	if err != nil {

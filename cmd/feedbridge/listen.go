@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// localhost returns the address of a port on the loopback interface.
 func localhost(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func listenTCP(ctx context.Context, addr string) (net.Listener, error) {

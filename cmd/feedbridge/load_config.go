@@ -18,8 +18,9 @@ import (
 // configurable adds the flag that names the configuration file to a command.
 func (a *app) configurable(cmd *cobra.Command) *cobra.Command {
 	const flag = "config"
-	cmd.Flags().StringVarP(&a.file, flag, "c", a.getenv("FEEDBRIDGE_CONFIG"), "the configuration `FILE`, also $FEEDBRIDGE_CONFIG; beside it,\nFEEDBRIDGE_... variables set any key")
+	cmd.Flags().StringVarP(&a.file, flag, "c", a.getenv("FEEDBRIDGE_CONFIG"), "the configuration `FILE`; default $FEEDBRIDGE_CONFIG.\nVariables FEEDBRIDGE_... can set any key")
 	_ = cmd.MarkFlagFilename(flag, "yaml", "yml") // the flag is there
+	cmd.Flags().StringArrayVar(&a.set, "set", nil, "set a `KEY=VALUE` of the configuration, such as\nfeeds.orders.every=30s; may be repeated")
 	return cmd
 }
 
@@ -37,9 +38,10 @@ func (a *app) getenv(name string) string {
 // line names it: a daemon must not depend on the directory it was started in.
 const defaultFile = "feedbridge.yaml"
 
-// loadConfig reads the configuration that the command line and the environment name.
-func (a *app) loadConfig(url string) (*config.Config, error) {
-	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, URL: url})
+// loadConfig reads the configuration that the command line and the environment name, and with
+// a URL adds its feed, which goes to topic, or to the default topic if that is empty.
+func (a *app) loadConfig(url, topic string) (*config.Config, error) {
+	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, Set: a.set, URL: url, Topic: topic})
 	if err == nil {
 		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
 	}
@@ -62,7 +64,7 @@ func (a *app) loadConfig(url string) (*config.Config, error) {
 
 // configuredFeed returns the feed with that name, and the configuration.
 func (a *app) configuredFeed(name string) (*config.Config, config.Feed, error) {
-	cfg, err := a.loadConfig("")
+	cfg, err := a.loadConfig("", "")
 	if err != nil {
 		return nil, config.Feed{}, err
 	}
@@ -93,8 +95,11 @@ func (a *app) feedOrURL(arg string) (config.Feed, error) {
 	if a.file != "" && a.file != a.getenv("FEEDBRIDGE_CONFIG") {
 		return config.Feed{}, &usageError{errors.New("a URL and -c exclude each other: name a feed of the file, or leave out -c")}
 	}
+	if len(a.set) > 0 {
+		return config.Feed{}, &usageError{errors.New("a URL and --set exclude each other: name a configured feed, or leave out --set")}
+	}
 	bare := &app{}
-	cfg, err := bare.loadConfig(arg)
+	cfg, err := bare.loadConfig(arg, "")
 	if err != nil {
 		return config.Feed{}, err
 	}
@@ -109,7 +114,7 @@ func (a *app) completeFeeds(_ *cobra.Command, args []string, _ string) ([]cobra.
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	cfg, err := a.loadConfig("")
+	cfg, err := a.loadConfig("", "")
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -118,7 +123,7 @@ func (a *app) completeFeeds(_ *cobra.Command, args []string, _ string) ([]cobra.
 
 // loadBuses reads the configuration for its buses and served feeds. It need not have a feed.
 func (a *app) loadBuses() (*config.Config, error) {
-	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, Feedless: true})
+	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, Set: a.set, Feedless: true})
 	if err == nil {
 		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
 	}

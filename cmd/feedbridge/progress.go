@@ -110,7 +110,7 @@ func (p *progress) stateText(now time.Time) string {
 	case p.settled && !p.more:
 		return "caught up"
 	case p.settled && p.entities == 0:
-		return "looking for the place to start at"
+		return "searching the position to start at"
 	case !p.reached.IsZero() && behind > 0:
 		return "lag " + behind.Round(time.Second).String()
 	}

@@ -19,7 +19,7 @@ func batch(modified time.Time, more bool, pages ...string) feed.Batch {
 	return b
 }
 
-func TestProgressTellsWhatTheFeedIsDoing(t *testing.T) {
+func TestProgressShowsTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &progress{feeds: 1}
 		want := func(line string) {
@@ -37,7 +37,7 @@ func TestProgressTellsWhatTheFeedIsDoing(t *testing.T) {
 		enter(bridge.Reading, 500, 0)
 		want("0 pages  0 entities  (500 in all)  0.0 MB  0.0/s  reading")
 		p.Settled(feed.Batch{More: true}, 0)
-		want("0 pages  0 entities  (500 in all)  0.0 MB  0.0/s  looking for the place to start at")
+		want("0 pages  0 entities  (500 in all)  0.0 MB  0.0/s  searching the position to start at")
 		p.Settled(batch(noon, true, "a", "a"), 0)
 		want("1 page  2 entities  (502 in all)  0.0 MB  2.0/s  lag 1m30s")
 		p.Settled(batch(noon, true, "a", "b", "b"), 0)

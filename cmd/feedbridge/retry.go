@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/retry"
 	"github.com/feedbridge/feedbridge/serve"
@@ -18,7 +17,7 @@ const (
 	// Waits between tries double from the first to the second.
 	minRetry = 500 * time.Millisecond
 	maxRetry = 15 * time.Second
-	// firstLimit is for how long is retried before anything has succeeded: nothing
+	// firstLimit limits the retries before the first success. It is short because nothing
 	// would be lost, and the address may be misspelt.
 	firstLimit = 5 * time.Second
 )
@@ -42,10 +41,7 @@ func (t *retrier) waitForRetry(ctx context.Context, err error) bool {
 	if t.since.IsZero() {
 		t.since, t.backoff = time.Now(), retry.Backoff{Min: minRetry, Max: maxRetry}
 	}
-	wait, limit := t.backoff.Next(), t.limit
-	if later, ok := errors.AsType[bridge.RetryLater](err); ok {
-		wait = max(wait, later.RetryAfter())
-	}
+	wait, limit := max(t.backoff.Next(), feed.RetryDelay(err)), t.limit
 	if !t.begun {
 		limit = min(limit, firstLimit)
 	}

@@ -17,14 +17,13 @@ import (
 
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
-	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/datareplication/sample"
 )
 
 func TestRetrier(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the feed is away")
-	busy := &source.StatusError{Status: http.StatusServiceUnavailable, Wait: 7 * time.Second}
+	busy := feed.RetryAfter(errors.New("the feed is busy"), 7*time.Second)
 	for _, tt := range []struct {
 		name  string
 		limit time.Duration

@@ -1,22 +1,29 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/feedbridge/feedbridge/daemon"
 )
 
+// runCommand returns the command "run", which runs the daemon.
 func runCommand(a *app) *cobra.Command {
-	return a.configurable(&cobra.Command{
+	var topic string
+	cmd := a.configurable(&cobra.Command{
 		Use:   "run [URL]",
 		Short: "Copy feeds until stopped",
 		Long: `Run copies every configured feed to its topic until it is stopped. SIGTERM or
-Ctrl-C lets the commits in flight finish; a second one does not.
+Ctrl-C stops reading and waits for the commits in flight; a second one does not wait.
 
-With a URL and nothing else, that feed goes into an embedded JetStream server,
-which keeps its data in ./feedbridge-data and listens on 127.0.0.1:4222.`,
+With only a URL, that feed is copied to a NATS server inside feedbridge, which
+stores its data in ./feedbridge-data and listens on 127.0.0.1:4222. Its topic has
+a name made from the URL, or the name that --topic gives.`,
 		Example: `  feedbridge run https://shop.example.com/feed/latest
+  feedbridge run --topic orders https://shop.example.com/feed/latest
   feedbridge run -c feedbridge.yaml
+  feedbridge run -c feedbridge.yaml --set log.level=debug
   FEEDBRIDGE_FEEDS_ORDERS_URL=https://shop.example.com/feed/latest feedbridge run`,
 		Args: optionalArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -24,7 +31,10 @@ which keeps its data in ./feedbridge-data and listens on 127.0.0.1:4222.`,
 			if len(args) > 0 {
 				url = args[0]
 			}
-			cfg, err := a.loadConfig(url)
+			if topic != "" && url == "" {
+				return &usageError{errors.New("--topic is for the feed of a URL; configured feeds have feeds.NAME.to.topic")}
+			}
+			cfg, err := a.loadConfig(url, topic)
 			if err != nil {
 				return err
 			}
@@ -37,4 +47,6 @@ which keeps its data in ./feedbridge-data and listens on 127.0.0.1:4222.`,
 			return daemon.Run(cmd.Context(), cfg, opts)
 		},
 	})
+	cmd.Flags().StringVar(&topic, "topic", "", "the `NAME` of the topic for the feed of URL")
+	return cmd
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs the scripts in testdata/script, which use the program as people do. A script
-// has the commands of testscript, those of the program, and these:
+// TestScripts runs the scripts in testdata/script, which use the program on the command line. A
+// script has the commands of testscript, those of the program, and these:
 //
 //	upstream VAR LENGTH         serve a feed of that length; VAR gets its URL, and
 //	                            VAR_ADDR its host and port
@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// patience is how long a script waits for a condition, on a busy machine.
+// patience limits how long a script waits for a condition, on a busy machine.
 const patience = time.Minute
 
 // stage is the environment of a script. A script runs in one goroutine.

@@ -94,14 +94,14 @@ type stateTopic struct {
 	t         *testing.T
 	client    *kgo.Client
 	published int
-	// overlap is how many messages of the topic come from the feed, though they are
-	// older than the snapshot or as old.
+	// overlap is the number of messages of the topic that come from the feed, though they
+	// are older than the snapshot or as old.
 	overlap int
 }
 
 func (s *stateTopic) id(i int) string { return fmt.Sprintf("%d@shop", i) }
 
-// message is what message i is about, and whether it deletes that.
+// message returns the thing that message i is about, and whether it deletes the thing.
 func (s *stateTopic) message(i int) (key int, deletes bool) {
 	r := rand.New(rand.NewPCG(7, uint64(i)))
 	return r.IntN(4000), r.IntN(8) == 0

@@ -21,7 +21,7 @@ type statusLine struct {
 	line string     // as it is on the terminal
 }
 
-// refresh is how often the line is drawn.
+// refresh is the interval at which the line is drawn.
 const refresh = 200 * time.Millisecond
 
 func newStatusLine(w io.Writer) *statusLine {

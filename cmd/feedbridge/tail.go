@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,25 +16,46 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
+// tailCommand returns the command "tail", which prints the entities of a feed.
 func tailCommand(a *app) *cobra.Command {
 	var (
 		from   startFlag
 		format formatFlag
-		follow bool
 		limit  limitFlag
+		topic  topicTail
 	)
 	cmd := a.configurable(&cobra.Command{
-		Use:   "tail URL|FEED",
-		Short: "Print a feed's entities as JSON lines; publishes nothing",
-		Long: `Tail prints the entities of a feed, one JSON object a line, up to the end that
-the feed has now. It publishes nothing and stores nothing. FEED is the name of a
-feed in the configuration, whose headers and credentials are used then.`,
+		Use:   "tail URL|FEED | tail --topic TOPIC",
+		Short: "Print a feed's entities, or a topic's messages, as JSON lines",
+		Long: `Tail prints the entities of a feed, one JSON object per line, up to the present
+end of the feed. It publishes nothing and stores nothing. FEED is the name of a
+feed in the configuration; its headers and credentials are used.
+
+With --topic it prints the messages of a topic on a bus of the configuration in
+the same form, with their positions and the time at which the bus stored them.`,
 		Example: `  feedbridge tail https://shop.example.com/feed/latest
-  feedbridge tail --from now --follow https://shop.example.com/feed/latest
-  feedbridge tail --from 2026-01-01T00:00:00Z --limit 10 -c feedbridge.yaml orders`,
-		Args:              exactArgs("URL or FEED"),
+  feedbridge tail --from now --follow --every 5s https://shop.example.com/feed/latest
+  feedbridge tail --from 2026-01-01T00:00:00Z --limit 10 -c feedbridge.yaml orders
+  feedbridge tail -c feedbridge.yaml --topic orders --from now --follow`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if topic.topic == "" {
+				return exactArgs("URL or FEED")(cmd, args)
+			}
+			return exactArgs()(cmd, args)
+		},
 		ValidArgsFunction: a.completeFeeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if topic.every < 0 || topic.every > 0 && topic.every < shortestEvery {
+				return &usageError{fmt.Errorf("--every must be at least %s", shortestEvery)}
+			}
+			if topic.topic != "" {
+				topic.from, topic.limit = from, int(limit)
+				topic.every = cmp.Or(topic.every, time.Second)
+				return topic.printTopic(cmd.Context(), a)
+			}
+			if topic.bus != "" || topic.partition != -1 {
+				return &usageError{errors.New("--bus and --partition are for --topic")}
+			}
 			f, err := a.feedOrURL(args[0])
 			if err != nil {
 				return err
@@ -39,15 +63,23 @@ feed in the configuration, whose headers and credentials are used then.`,
 			if from.set {
 				f.Start = from.Start
 			}
-			return tailFeed(cmd.Context(), a, format.applyTo(f), follow, int(limit))
+			f.Every = cmp.Or(topic.every, f.Every)
+			return tailFeed(cmd.Context(), a, format.applyTo(f), topic.follow, int(limit))
 		},
 	})
-	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z,\nid:<content-id>@<time>, or snapshot:<url>; default the feed's own start")
+	cmd.Flags().Var(&from, "from", "where to start: beginning, now, 2026-01-01T00:00:00Z, and of a\nfeed id:<content-id>@<time> or snapshot:<url>; default the\nfeed's own start, and the beginning of a topic")
 	format.addTo(cmd)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue at the end, and poll for more")
-	cmd.Flags().VarP(&limit, "limit", "n", "print that many entities at most")
+	cmd.Flags().BoolVarP(&topic.follow, "follow", "f", false, "continue at the end, and poll for more")
+	cmd.Flags().DurationVar(&topic.every, "every", 0, "with --follow, the time between polls; default the feed's own,\nand 1s of a topic")
+	cmd.Flags().VarP(&limit, "limit", "n", "print at most that many entities")
+	cmd.Flags().StringVar(&topic.topic, "topic", "", "print the messages of this `TOPIC`")
+	cmd.Flags().StringVar(&topic.bus, "bus", "", "the `BUS` of the topic; default the only one that is configured")
+	cmd.Flags().IntVar(&topic.partition, "partition", -1, "one `PARTITION` of a Kafka topic; default all, one after the other")
 	return cmd
 }
+
+// shortestEvery is the shortest time between polls, as in the configuration.
+const shortestEvery = 100 * time.Millisecond
 
 // errEnough ends the reading when all requested entities are printed.
 var errEnough = errors.New("enough")

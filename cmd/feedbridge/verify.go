@@ -15,27 +15,30 @@ import (
 	"github.com/feedbridge/feedbridge/verify"
 )
 
+// verifyCommand returns the command "verify", which compares two feeds, or a feed and its topic.
 func verifyCommand(a *app) *cobra.Command {
 	v := verification{limit: 100, window: verify.DefaultWindow}
 	var asJSON bool
 	cmd := a.configurable(&cobra.Command{
 		Use:   "verify --feed URL|FEED (--feed URL|FEED | --topic TOPIC | --served NAME)",
 		Short: "Compare a feed with a topic, or with another feed",
-		Long: `Verify reads a feed and a topic, or two feeds, side by side, and reports what the
-second does not have (missing), has beside it (extra), has in another place
-(reordered), or has in another form (different, with the names of what differs).
-It changes nothing, and holds no more than a window of each, however long they
-are. FEED is the name of a feed in the configuration, which also names the bus.
+		Long: `Verify reads a feed and a topic, or two feeds, side by side. It reports entities
+that only the first has (missing), that only the second has (extra), that the
+second has at another position (reordered), and that differ in content
+(different, with the names of the fields). It changes nothing. Its memory is
+bounded by --window. FEED is the name of a feed in the configuration, which also
+has the bus of the topic.
 
---topic is for a topic that feedbridge filled from the feed: it has the feed's
-entities as they are. --served is for a topic of any program: NAME is one of
-serve.feeds in the configuration. The topic is compared as it is served, with the
-IDs and times that messages get there, and without repeated messages.
+--topic is for a topic that feedbridge filled from the feed. --served is for a
+topic that any program filled: NAME is one of serve.feeds in the configuration.
+Then the topic is compared in the form in which it is served: with the IDs and
+times that messages get there, and without repeated messages.
 
 It exits with 0 if both are the same, with 1 if they differ or one of them cannot
-be read, and with 2 if the command line or the configuration is wrong. What is
-published meanwhile may show as a difference at the end. A feed or a bus that
-does not answer for a while is asked again, at the place that was reached.`,
+be read, and with 2 if the command line or the configuration is wrong. Entities
+that are published during the comparison may be reported as differences at the
+end. If a feed or a bus fails for a while, reading is retried from the position
+that was reached.`,
 		Example: `  feedbridge verify -c feedbridge.yaml --feed orders --topic orders
   feedbridge verify -c feedbridge.yaml --feed http://127.0.0.1:8080/feeds/orders/latest --served orders
   feedbridge verify --feed https://shop.example.com/feed/latest --feed http://127.0.0.1:8080/feeds/orders/latest`,
@@ -53,12 +56,12 @@ does not answer for a while is asked again, at the place that was reached.`,
 	})
 	cmd.Flags().StringArrayVar(&v.feeds, "feed", nil, "a `FEED` to compare, by its URL or its name in the configuration")
 	cmd.Flags().StringVar(&v.topic, "topic", "", "the `TOPIC` to compare it with")
-	cmd.Flags().StringVar(&v.served, "served", "", "the feed to compare it with as its topic has it: a `NAME` of serve.feeds")
+	cmd.Flags().StringVar(&v.served, "served", "", "the served feed to compare it with, a `NAME` of serve.feeds")
 	cmd.Flags().StringVar(&v.bus, "bus", "", "the `BUS` of the topic; default the only one that is configured")
-	cmd.Flags().Var(&v.from, "from", "where feeds start, as for tail; default the feed's own start")
-	cmd.Flags().Var(&v.window, "window", "look that many entities ahead for one that is in another place")
+	cmd.Flags().Var(&v.from, "from", "where feeds start, as for tail; default the configured start")
+	cmd.Flags().Var(&v.window, "window", "search so many entities ahead for one at another position")
 	cmd.Flags().VarP(&v.limit, "limit", "n", "stop after that many differences")
-	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "how long to retry transient errors, from where the reading stopped")
+	cmd.Flags().DurationVar(&v.retryFor, "retry-for", 5*time.Minute, "how long to retry transient errors")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -75,7 +78,7 @@ type verification struct {
 }
 
 // errDiffer makes the exit code 1.
-var errDiffer = errors.New("they differ; what can be behind it, and what to do, is in operations.md under \"Comparing a feed with its topic\"")
+var errDiffer = errors.New("they differ; for causes and cures see operations.md, \"Comparing a feed with its topic\"")
 
 // runVerification compares two streams. It returns a report even if it did not reach the end,
 // and nil if it could not begin.
@@ -84,7 +87,7 @@ func runVerification(ctx context.Context, a *app, v verification) (*comparison, 
 	case len(v.feeds) == 0:
 		return nil, &usageError{errors.New("--feed is missing: want a URL, or the name of a feed in the configuration")}
 	case len(v.feeds) == 1 && v.topic == "" && v.served == "":
-		return nil, &usageError{errors.New("what to compare with is missing: want --topic, --served or another --feed")}
+		return nil, &usageError{errors.New("the second side is missing: add --topic, --served or another --feed")}
 	case len(v.feeds) > 2, len(v.feeds) == 2 && v.topic+v.served != "", v.topic != "" && v.served != "":
 		return nil, &usageError{errors.New("want one --feed with --topic or --served, or two --feed")}
 	case v.topic == "" && v.bus != "":

@@ -13,7 +13,7 @@ import (
 type comparison struct {
 	Streams [2]string `json:"streams"`
 	Error   string    `json:"error,omitempty"`
-	// Window is how far ahead a moved entity was searched for, in entities.
+	// Window holds the number of entities ahead that were searched for a moved entity.
 	Window int    `json:"window"`
 	Took   string `json:"took"`
 	verify.Summary
@@ -32,7 +32,7 @@ func (r *comparison) addRemarks(streams []stream) {
 		}
 	}
 	only := func(n int) bool { return n > 0 && n == r.Missing+r.Extra+r.Reordered+r.Different }
-	short := "%s is the same as far as it goes, and %d short. If something was published meanwhile, or is still being copied, compare again."
+	short := "%s is shorter by %d, and otherwise the same. If something was published meanwhile, or is still being copied, compare again."
 	if !r.Complete {
 		short = strings.Replace(short, "%d", "at least %d", 1)
 	}
@@ -64,10 +64,27 @@ func (r *comparison) printText(w io.Writer, redact *safetext.Redactor) error {
 	}{{verify.Missing, r.Missing}, {verify.Extra, r.Extra}, {verify.Reordered, r.Reordered}, {verify.Different, r.Different}} {
 		if found.n > 0 {
 			p.printLine("%-12s %d", found.kind, found.n)
+			r.printExamples(p, found.kind)
 		}
 	}
-	for _, d := range r.Differences {
-		p.printLine("  %s", d)
-	}
 	return p.err
+}
+
+// shownExamples is how many differences of each kind are printed as text.
+const shownExamples = 5
+
+// printExamples prints the first differences of a kind.
+func (r *comparison) printExamples(p *printer, kind verify.Kind) {
+	n := 0
+	for _, d := range r.Differences {
+		if d.Kind != kind {
+			continue
+		}
+		if n++; n <= shownExamples {
+			p.printLine("  %s", d)
+		}
+	}
+	if n > shownExamples {
+		p.printLine("  and %d more, which --json lists", n-shownExamples)
+	}
 }

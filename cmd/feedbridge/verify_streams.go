@@ -67,7 +67,7 @@ func servedStream(ctx context.Context, a *app, v verification, log *slog.Logger)
 		return stream{}, nil, err
 	}
 	if cfg.Serve == nil {
-		return stream{}, nil, &usageError{errors.New("--served names one of serve.feeds, and the configuration has none: say where it is with -c")}
+		return stream{}, nil, &usageError{errors.New("--served names one of serve.feeds, and the configuration has none: name the file with -c")}
 	}
 	served, ok := cfg.Serve.Feeds[v.served]
 	if !ok {
@@ -91,7 +91,7 @@ func servedStream(ctx context.Context, a *app, v verification, log *slog.Logger)
 		if leftOut == 0 {
 			return ""
 		}
-		return fmt.Sprintf("%s left out of the feed: what repeats one on the same page or on the page in front.", withNoun(leftOut, "message is", "messages are"))
+		return fmt.Sprintf("%s left out of the feed, because the same page or the page before has the same entity.", withNoun(leftOut, "message is", "messages are"))
 	}
 	return s, b.Close, nil
 }
@@ -108,13 +108,9 @@ func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) 
 	if err != nil {
 		return stream{}, nil, err
 	}
-	names := slices.Sorted(maps.Keys(cfg.Buses))
-	name := v.bus
-	if name == "" && len(names) == 1 {
-		name = names[0]
-	}
-	if _, ok := cfg.Buses[name]; !ok {
-		return stream{}, nil, &usageError{fmt.Errorf("want --bus with one of these: %s", strings.Join(names, ", "))}
+	name, err := chooseBus(cfg, v.bus)
+	if err != nil {
+		return stream{}, nil, err
 	}
 	b, err := daemon.OpenBus(ctx, cfg, name, log)
 	if err != nil {
@@ -130,13 +126,25 @@ func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) 
 		if foreign == 0 {
 			return ""
 		}
-		return fmt.Sprintf("%s no Content-ID, so feedbridge did not write all of it. To compare it with a feed that is served of it, name that with --served.", withNoun(foreign, "message has", "messages have"))
+		return fmt.Sprintf("%s no Content-ID, so feedbridge did not write the whole topic. To compare the topic with a feed that serves it, use --served.", withNoun(foreign, "message has", "messages have"))
 	}
 	if err != nil {
 		b.Close()
 		return stream{}, nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	return s, b.Close, nil
+}
+
+// chooseBus returns the name of a bus, or without a name that of the only one.
+func chooseBus(cfg *config.Config, name string) (string, error) {
+	names := slices.Sorted(maps.Keys(cfg.Buses))
+	if name == "" && len(names) == 1 {
+		return names[0], nil
+	}
+	if _, ok := cfg.Buses[name]; !ok {
+		return "", &usageError{fmt.Errorf("want --bus with one of these: %s", strings.Join(names, ", "))}
+	}
+	return name, nil
 }
 
 // orderedLog returns the topic. It returns an error if the topic has several partitions:

@@ -31,6 +31,8 @@ func (r records) Span(context.Context) (feed.Span, error) {
 	return feed.Span{First: 5, End: 5 + uint64(len(r.headers))}, nil
 }
 
+func (records) Count(context.Context) (uint64, bool, error) { return 0, false, nil }
+
 func (r records) Read(_ context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		for at := from; at < to; at++ {
@@ -86,10 +88,10 @@ func TestRemarks(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, first, second, want string }{
 		{"the same", "a b c", "a b c", ""},
-		{"more differences than are wanted", "a b c d e f", "a b", "The second is the same as far as it goes, and at least 3 short."},
+		{"more differences than are wanted", "a b c d e f", "a b", "The second is shorter by at least 3, and otherwise the same."},
 		{"more of them in the middle", "a b c d e f", "a e f", ""},
-		{"the second ends earlier", "a b c d", "a b", "The second is the same as far as it goes, and 2 short."},
-		{"the first does", "a b", "a b c", "The first is the same as far as it goes, and 1 short."},
+		{"the second ends earlier", "a b c d", "a b", "The second is shorter by 2, and otherwise the same."},
+		{"the first does", "a b", "a b c", "The first is shorter by 1, and otherwise the same."},
 		{"the second begins later", "a b c", "b c", ""},
 		{"the first does, and ends later", "b c d", "a b c", ""},
 		{"the second has others, too", "a b", "x a b", ""},

@@ -26,7 +26,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
-// patience is for a machine that is busy. Nothing is measured by it.
+// patience limits waits on a busy machine. Nothing is measured by it.
 const patience = 2 * time.Minute
 
 // A consumer is one example. The tools that it needs, apart from Go, are looked for by
@@ -140,7 +140,7 @@ func lines(entities []feed.Entity) []string {
 	return all
 }
 
-// A topic is what a feed is published to.
+// A topic is the destination of a feed.
 type topic struct {
 	t     *testing.T
 	sink  bridge.Sink
@@ -160,7 +160,7 @@ func (p *topic) publish(entities ...feed.Entity) {
 	p.t.Helper()
 	p.count += uint64(len(entities))
 	cp := checkpoint.Checkpoint{Feed: "orders", Source: "datareplication", Cursor: feed.Cursor("cursor"), Count: p.count, At: time.Now(), Writer: "test"}
-	if err := p.sink.Commit(p.t.Context(), entities, cp); err != nil {
+	if err := p.sink.Commit(p.t.Context(), entities, cp, nil); err != nil {
 		p.t.Fatal(err)
 	}
 }

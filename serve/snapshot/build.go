@@ -63,11 +63,11 @@ func (b *builder) buildSnapshot(ctx context.Context, span feed.Span, end uint64,
 		err = ErrMoved
 	}
 	if all.late > 0 && err == nil {
-		b.Log.Warn("the times of a topic with snapshots run back by more than a page; what is late may be in neither a snapshot nor the feed behind it; "+
-			"have the bus date messages, on Kafka by message.timestamp.type=LogAppendTime", "messages", all.late)
+		b.Log.Warn("the times of a topic with snapshots run back by more than a page; a late message may be neither in a snapshot nor in the feed after it; "+
+			"let the bus set the times of messages, on Kafka with message.timestamp.type=LogAppendTime", "messages", all.late)
 	}
 	if built.Unmatched = all.unmatched(span); built.Unmatched > 0 && err == nil {
-		b.Log.Warn("a snapshot leaves out PATCHes and DELETEs of what was never PUT; set snapshot.key to what they have in common with their PUT",
+		b.Log.Warn("a snapshot leaves out PATCHes and DELETEs that have no PUT; set snapshot.key to a value that they share with their PUT",
 			"id", built.ID, "patches", all.patches, "deletes", all.deletes, "matching", all.matching)
 	}
 	return built, err

@@ -23,12 +23,12 @@ type Config struct {
 	// the ID is always the key. A tombstone without such a key deletes everything that
 	// was PUT in a record with the tombstone's record key.
 	Key func(header feed.Header, body []byte) (key string, ok bool)
-	// Keys is how many keys are held in memory at a time. A topic with more is read
-	// more often than twice. Default 200,000, about 16 MiB.
+	// Keys limits the number of keys in memory at a time. A topic with more is read more
+	// than twice. Default 200,000, about 16 MiB.
 	Keys int
 	// PageBytes is about how large the bodies on a page are together. Default 1 MB.
 	PageBytes int
-	// Dir is where snapshots are kept while they are served. Default: the system's
+	// Dir is the directory of the snapshots that are served. Default: the system's
 	// directory for temporary files.
 	Dir string
 }
@@ -80,20 +80,15 @@ type Entity struct {
 	// record has no value.
 	Key       []byte
 	Tombstone bool
-	// Part writes the entity.
-	Part Part
-}
-
-// Part writes an entity as a part of a page.
-type Part interface {
-	// AppendPart appends the part, which begins with "--", the boundary and a line end.
-	AppendPart(b []byte, boundary string) []byte
+	// AppendPart appends the entity as a part of a page, which begins with "--", the
+	// boundary and a line end.
+	AppendPart func(b []byte, boundary string) []byte
 }
 
 // Options describe a Store.
 type Options struct {
 	Config
-	// PageSize is how many entities a page has at most.
+	// PageSize limits the number of entities on a page.
 	PageSize int
 	// Turn is held while a snapshot is built, because that takes memory for its keys
 	// and the moments of all feeds are the same.

@@ -40,7 +40,7 @@ func (c *Config) entityKeys(e *Entity) (key, record hash128, erases bool) {
 // one. Of a topic with more keys than are held at a time it counts only some.
 type matches struct {
 	patches, deletes, matching int
-	// late is how many entities of the feed are older than one before them.
+	// late counts the entities of the feed that are older than one before them.
 	late int
 }
 
@@ -76,7 +76,7 @@ type living struct {
 	// they have not been applied yet. Applying them takes a pass over all puts, so many
 	// are applied at once.
 	erased map[hash128]uint64
-	// forgetful is whether deleted keys are removed from puts at once. Then a second
+	// forgetful reports whether deleted keys are removed from puts at once. Then a second
 	// DELETE of a key is not counted as matching.
 	forgetful bool
 }

@@ -23,7 +23,7 @@ type Snapshot struct {
 	Created time.Time
 	// Span is the topic's span when the build began.
 	Span feed.Span
-	// Unmatched is how many PATCHes and DELETEs have a key without a PUT.
+	// Unmatched counts the PATCHes and DELETEs whose key has no PUT.
 	Unmatched int
 
 	pages   []page
@@ -31,7 +31,7 @@ type Snapshot struct {
 	file    *os.File     // nil once it was dropped
 }
 
-// page is where a page is in the file.
+// page holds the position of a page in the file.
 type page struct {
 	from, to int64
 	modified time.Time

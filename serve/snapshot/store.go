@@ -9,13 +9,14 @@ import (
 )
 
 const (
-	// kept is how many snapshots a Store keeps: the newest, and the one before it,
-	// which readers may be in the middle of.
+	// kept is the number of snapshots that a Store keeps: the newest, and the one before
+	// it, because clients may still be reading that.
 	kept = 2
-	// Settled is how long after its moment a snapshot is built. By then, messages
-	// that the bus took before the moment can be read, on clocks that differ by as much.
+	// Settled is the time from a snapshot's moment until it is built. By then all messages
+	// that the bus stored before the moment can be read, if clocks differ by no more than
+	// that.
 	Settled = 10 * time.Second
-	// Retry is when a snapshot that could not be built is tried again.
+	// Retry is the time after which a failed build of a snapshot is retried.
 	Retry = time.Minute
 )
 
@@ -27,7 +28,7 @@ type Store struct {
 
 	mu   sync.Mutex  // protects list and complete
 	list []*Snapshot // the newest first
-	// complete is whether list is as it would be without a restart.
+	// complete reports whether list is as it would be without a restart.
 	complete bool
 }
 

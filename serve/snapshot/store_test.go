@@ -27,18 +27,14 @@ func (n numbers) Entities(_ context.Context, _ feed.Span, from, to uint64) iter.
 	return func(yield func(*Entity, error) bool) {
 		for i := from; i < min(to, uint64(n)); i++ {
 			e := &Entity{Position: i, ID: strconv.FormatUint(i, 10), HasID: true, Op: feed.Put, Modified: start.Add(time.Duration(i) * time.Second)}
-			e.Part = body(e.ID)
+			e.AppendPart = func(to []byte, boundary string) []byte {
+				return append(to, "--"+boundary+"\r\n\r\n"+e.ID+"\r\n"...)
+			}
 			if !yield(e, nil) {
 				return
 			}
 		}
 	}
-}
-
-type body string
-
-func (b body) AppendPart(to []byte, boundary string) []byte {
-	return append(to, "--"+boundary+"\r\n\r\n"+string(b)+"\r\n"...)
 }
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -34,7 +34,7 @@ func (w *writer) addEntity(e *Entity) error {
 		}
 	}
 	w.parts, w.size = append(w.parts, len(w.b)), w.size+len(e.Body)
-	w.b = e.Part.AppendPart(w.b, noBoundary)
+	w.b = e.AppendPart(w.b, noBoundary)
 	if w.page.modified.Before(e.Modified) {
 		w.page.modified = e.Modified
 	}

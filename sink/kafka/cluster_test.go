@@ -113,7 +113,7 @@ func resume(t testing.TB, s *kafka.Sink) checkpoint.Checkpoint {
 
 func commit(t testing.TB, s *kafka.Sink, from, to int) {
 	t.Helper()
-	if err := s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)); err != nil {
+	if err := s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to), nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -219,7 +219,7 @@ var nextPort atomic.Int64
 
 func init() { nextPort.Store(15_000 + rand.Int64N(4_000)) }
 
-// freePort is for a broker that is away for a time.
+// freePort returns a port for a broker that is stopped for a time.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {

@@ -21,8 +21,8 @@ const (
 )
 
 // Commit appends entities and stores cp in one transaction. It takes at most
-// three times the configured timeout.
-func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+// three times the configured timeout. It sends nothing ahead of its commit, and ignores next.
+func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	// After an error from here on, it is unknown whether the commit took place until Resume has
 	// read the topic.
 	ready := s.ready
@@ -101,7 +101,11 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	own := record[0].Offset
 	// 4.
 	if n := transactions.connections.changes.Load(); n != s.confirmed {
-		if err := store.confirmNewest(ctx, own); err != nil {
+		feeds, err := store.readBelow(ctx, own)
+		if err != nil {
+			return err
+		}
+		if err := store.mayFollow(feeds); err != nil {
 			return err
 		}
 		s.confirmed = n
@@ -115,7 +119,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	store.newest = storedCheckpoint{offset: own, data: record[0].Value, ends: ends}
 	s.hadCheckpoint = true
 	s.dedupe.committed(store.newest)
-	s.hung.afterCommit(ctx, written)
+	s.hung.afterCommit(written)
 	return nil
 }
 

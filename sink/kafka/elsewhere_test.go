@@ -28,7 +28,7 @@ func TestCheckpointLiesInAnotherPartition(t *testing.T) {
 	b := connect(t, configFor(c)).Sink(busy)
 	resume(t, b)
 	for i := range 5 {
-		if err := b.Commit(t.Context(), sinktest.Entities(i*10, 10), sinktest.At(i*10+10)); err != nil {
+		if err := b.Commit(t.Context(), sinktest.Entities(i*10, 10), sinktest.At(i*10+10), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestCheckpointLiesInAnotherPartition(t *testing.T) {
 		}
 		commit(t, s, 5+n, 6+n)
 	}
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(10)), false, checkpoint.ErrConflict)
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(10), nil), false, checkpoint.ErrConflict)
 	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(3))); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestALookThatIsToldNothingFencesNobody(t *testing.T) {
 	begin(t, c, "other", beside(t, c))
 	_, err := connect(t, cfg).Sink(orders()).Resume(t.Context())
 	wantError(t, err, false, nil, "is held back by")
-	if err := s.Commit(t.Context(), sinktest.Entities(10, 10), sinktest.At(20)); err != nil {
+	if err := s.Commit(t.Context(), sinktest.Entities(10, 10), sinktest.At(20), nil); err != nil {
 		t.Errorf("the living copy was fenced by a look: %v", err)
 	}
 }
@@ -123,7 +123,7 @@ func TestCommitBeginsDuringALook(t *testing.T) {
 	commit(t, living, 0, 2)
 	held, release := hold(c, kmsg.EndTxn, func(kmsg.Request) bool { return true })
 	committed, resumed := make(chan error, 1), make(chan error, 1)
-	go func() { committed <- living.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)) }()
+	go func() { committed <- living.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil) }()
 	<-held
 
 	_, adm := admin(t, c)
@@ -162,7 +162,8 @@ func TestCommitBeginsDuringALook(t *testing.T) {
 	wantFeed(t, idle, 4)
 }
 
-// tell makes the cluster answer with f's state of a transactional id, unless f returns nil.
+// tell makes the cluster answer with the state of a transactional ID that f returns, unless
+// f returns nil.
 func tell(c *kfake.Cluster, f func(id string) *kadm.DescribedTransaction) {
 	c.ControlKey(int16(kmsg.DescribeTransactions), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()

@@ -23,7 +23,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// transactionalID is that of orders.
+// transactionalID is the transactional ID of the topic orders.
 const transactionalID = "feedbridge.shop.orders/orders"
 
 func TestAnswerToACommitIsLostOnce(t *testing.T) {
@@ -49,8 +49,8 @@ func TestAnswerToACommitIsLostForGood(t *testing.T) {
 	resume(t, s)
 	commit(t, s, 0, 2)
 	w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "has not resumed since its last error")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "commit")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "has not resumed since its last error")
 	w.losing(nil)
 	// The commit has taken place, and only the checkpoint shows it.
 	if cp := resume(t, s); cp.Count != 4 {
@@ -73,7 +73,7 @@ func TestCallerCancelsWhileTheTransactionEnds(t *testing.T) {
 		time.Sleep(200 * time.Millisecond) // for a client that stops waiting
 		return nil, nil, false
 	})
-	if err := s.Commit(ctx, sinktest.Entities(2, 2), sinktest.At(4)); err != nil || ctx.Err() == nil {
+	if err := s.Commit(ctx, sinktest.Entities(2, 2), sinktest.At(4), nil); err != nil || ctx.Err() == nil {
 		t.Fatalf("the commit returned %v, and the caller has cancelled: %v", err, ctx.Err())
 	}
 	commit(t, s, 4, 5)
@@ -97,7 +97,7 @@ func TestAnswerToACommitIsLostAndNobodyTells(t *testing.T) {
 		}
 		return key == kmsg.EndTxn || key == kmsg.DescribeTransactions
 	})
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "commit")
 	if n := taken.Load(); n > 0 {
 		t.Errorf("the id was taken %d times", n)
 	}
@@ -149,10 +149,10 @@ func TestConfirmedCommitIsGoneAndAnotherCopyHasGoneOn(t *testing.T) {
 			commit(t, s, 2, 6)
 			resume(t, other)
 			// Other entities than those that are gone, as the feed has them by now.
-			if err := other.Commit(t.Context(), sinktest.Entities(100, to-2), sinktest.At(to)); err != nil {
+			if err := other.Commit(t.Context(), sinktest.Entities(100, to-2), sinktest.At(to), nil); err != nil {
 				t.Fatal(err)
 			}
-			wantError(t, s.Commit(t.Context(), sinktest.Entities(6, 1), sinktest.At(7)), false, checkpoint.ErrConflict)
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(6, 1), sinktest.At(7), nil), false, checkpoint.ErrConflict)
 			if cp := resume(t, s); cp.Count != uint64(to) {
 				t.Errorf("checkpoint %+v, want that of the other copy", cp)
 			}
@@ -265,7 +265,7 @@ func TestCommitFails(t *testing.T) {
 				resume(t, s)
 				commit(t, s, 0, 2)
 				h := c.Fault(fault)
-				wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
+				wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "commit")
 				if h.Hits() == 0 {
 					t.Error("the fault was not met")
 				}
@@ -303,7 +303,7 @@ func TestAbortLeavesAnotherCopyAlone(t *testing.T) {
 			commit(t, s, 0, 2)
 			theirs := begin(t, c, transactionalID, &kgo.Record{Topic: "shop.orders", Value: []byte("under way")})
 			w.losing(func(key kmsg.Key) bool { return key == kmsg.AddPartitionsToTxn || key == kmsg.Produce })
-			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "commit")
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "commit")
 			w.losing(nil)
 			if err := theirs.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
 				t.Errorf("the other copy has lost its transaction: %v", err)
@@ -390,6 +390,49 @@ func TestLeaderMovesWhileManyAskForOffsets(t *testing.T) {
 	wantError(t, err, false, nil, "resume")
 }
 
+// The feeds of a cluster go on while a broker is frozen that leads no partition of theirs. kadm
+// lists the offsets of all partitions of a topic, so it would wait for each broker that leads
+// one of the checkpoint topic.
+func TestFeedDependsOnTheLeadersOfItsPartitionsOnly(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(2))
+	s := connect(t, configFor(c)).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 1)
+	own := beside(t, c)
+	for p := range int32(12) {
+		leader := int32(1)
+		if p == own.Partition {
+			leader = 0
+		}
+		if err := c.MoveTopicPartition(own.Topic, p, leader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.MoveTopicPartition("shop.orders", 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, 1, 2) // learns the leaders
+	s.AwaitEnd(t)
+	var asked atomic.Int64
+	c.ControlKey(kmsg.ListOffsets.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if c.CurrentNode() == 1 {
+			asked.Add(1)
+		}
+		return nil, nil, false
+	})
+	resume(t, s)
+	commit(t, s, 2, 3)
+	s.AwaitEnd(t)
+	commit(t, s, 3, 4)
+	s.AwaitEnd(t)
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the other broker was asked for offsets %d times", n)
+	}
+	wantFeed(t, s, 4)
+}
+
 // hold stops the first such request at the broker until it is let go.
 func hold(c *kfake.Cluster, key kmsg.Key, which func(kmsg.Request) bool) (held <-chan struct{}, release func()) {
 	arrived, gate := make(chan struct{}), make(chan struct{})
@@ -420,7 +463,7 @@ func TestCommitThatArrivesAfterItsSuccessorIsRefused(t *testing.T) {
 			commit(t, s, 0, 2)
 			held, release := hold(c, kmsg.EndTxn, func(r kmsg.Request) bool { return r.(*kmsg.EndTxnRequest).Commit })
 			failed := make(chan error, 1)
-			go func() { failed <- s.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
+			go func() { failed <- s.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5), nil) }()
 			<-held
 			is := checkpoint.ErrConflict
 			if patience < quick.Timeout {
@@ -453,7 +496,7 @@ func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 	resume(t, other)
 	held, release := hold(c, kmsg.InitProducerID, takes(transactionalID))
 	failed := make(chan error, 1)
-	go func() { failed <- other.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5)) }()
+	go func() { failed <- other.Commit(t.Context(), sinktest.Entities(900, 3), sinktest.At(5), nil) }()
 	<-held
 	commit(t, s, 2, 4)
 	release()
@@ -468,7 +511,7 @@ func TestCommitTakesPlaceBetweenTheLookAndTheFence(t *testing.T) {
 	wantFeed(t, other, 5)
 }
 
-// takes is for requests that initialize a transactional id.
+// takes reports whether a request initializes a transactional ID.
 func takes(id string) func(kmsg.Request) bool {
 	return func(r kmsg.Request) bool { return *r.(*kmsg.InitProducerIDRequest).TransactionalID == id }
 }
@@ -499,7 +542,7 @@ func TestCommitAsksWhetherTheLastOneIsEnded(t *testing.T) {
 	}
 	// If the outcome is unknown, it does not begin.
 	silence := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeProducers}, Err: kerr.NotLeaderForPartition, Count: -1})
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(11)), false, nil, "NOT_LEADER")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(900, 1), sinktest.At(11), nil), false, nil, "NOT_LEADER")
 	silence.Remove()
 	if err := theirs.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
 		t.Fatal(err)
@@ -531,7 +574,7 @@ func TestCommitWaitsForTheMarkersOfTheLastOne(t *testing.T) {
 		return resp, nil, true
 	})
 	// It never ends here.
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, nil, "is not ended in all partitions")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5), nil), false, nil, "is not ended in all partitions")
 	if asked < 4 {
 		t.Errorf("it asked %d times, want more than 3", asked)
 	}
@@ -587,7 +630,7 @@ func TestClientsThatCommitAreClosed(t *testing.T) {
 	commit(t, s, 3, 4)
 	large := sinktest.Entities(4, 1)
 	large[0].Body = make([]byte, 2<<20)
-	wantError(t, s.Commit(t.Context(), large, sinktest.At(5)), true, sink.ErrTooLarge)
+	wantError(t, s.Commit(t.Context(), large, sinktest.At(5), nil), true, sink.ErrTooLarge)
 	want(0, "after a commit that failed")
 	if err := s.Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(4))); err != nil {
 		t.Fatal(err)
@@ -660,7 +703,7 @@ func TestTransactionOfAnotherProgramHoldsTheCheckpointsBack(t *testing.T) {
 	theirs := begin(t, c, "someone's", beside(t, c))
 	// Nobody can see this commit until theirs has ended.
 	commit(t, living, 2, 4)
-	wantError(t, idle.Commit(t.Context(), sinktest.Entities(900, 2), sinktest.At(4)), false, nil,
+	wantError(t, idle.Commit(t.Context(), sinktest.Entities(900, 2), sinktest.At(4), nil), false, nil,
 		"of feedbridge.checkpoints is held back by a transaction of \"someone's\"")
 	_, err := idle.Resume(t.Context())
 	wantError(t, err, false, nil, "is held back by a transaction of \"someone's\"", "at its transaction timeout")
@@ -754,7 +797,7 @@ func TestCheckpointIsTooLarge(t *testing.T) {
 			large := sinktest.At(2)
 			large.Cursor = make([]byte, test.size)
 			_, _ = rand.NewChaCha8([32]byte{}).Read(large.Cursor) // which never fails, and cannot be compressed
-			err := s.Commit(t.Context(), sinktest.Entities(0, 2), large)
+			err := s.Commit(t.Context(), sinktest.Entities(0, 2), large, nil)
 			wantError(t, err, true, nil, append(test.want, "the checkpoint is too large: it has ")...)
 			if errors.Is(err, sink.ErrTooLarge) {
 				t.Errorf("%v is about an entity", err)

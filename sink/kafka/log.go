@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/sink"
 )
 
 // Log reads a partition of a topic back, including messages of other programs. The position of
@@ -40,9 +41,8 @@ type Log struct {
 	checked time.Time  // when the topic was last found to be fit
 	fit     kadm.TopicID
 	found   foundTopic
-	// rest is kept for a reader that continues where the last Read ended, until expiry fires.
-	rest   rest
-	expiry *time.Timer
+
+	kept sink.Kept[rest] // of the last Read
 }
 
 // foundTopic is the newest description of the topic.
@@ -176,6 +176,11 @@ func (l *Log) fetchSpan(ctx context.Context) (_ feed.Span, ok bool) {
 // up the caller's time.
 const fetchSpanTimeout = time.Second
 
+// Count reports that the number of messages is not known without reading them: Kafka does not
+// report how many offsets hold the markers of transactions and aborted records, and the count of
+// a checkpoint includes entities that retention has deleted. It implements serve.Log.
+func (l *Log) Count(context.Context) (n uint64, ok bool, err error) { return 0, false, nil }
+
 // Read returns the committed messages from offset from up to offset to, which is at most the
 // end of the partition's span. It holds at most about 1000 of them at once, 1 MiB as stored in
 // the cluster, or a few MiB in memory; and at least one batch, which is decompressed whole. If
@@ -185,8 +190,8 @@ func (l *Log) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, 
 	return func(yield func(feed.Record, error) bool) {
 		d, recalled, err := l.cachedTopic(ctx)
 		r := reader{client: l.client, topic: l.topic, partition: l.partition, known: &d, recalled: recalled}
+		had, continues := l.takeRest(d.ID, int64(from))
 		for next := int64(from); err == nil && next < int64(to); {
-			had, continues := l.restFrom(d.ID, next)
 			switch {
 			case had.to > next:
 			case continues:
@@ -239,7 +244,8 @@ const (
 )
 
 // keepRest keeps r for the next page, if it is not too large, and the topic has an id, so that
-// it is not confused with one that is created again.
+// it is not confused with one that is created again. An iterator that serve keeps open up to the
+// end of the topic was not faster: docs/architecture.md has the figures.
 func (l *Log) keepRest(r rest) {
 	if r.id == (kadm.TopicID{}) {
 		return
@@ -247,31 +253,16 @@ func (l *Log) keepRest(r rest) {
 	if r.bytes > maxRestBytes {
 		r = rest{id: r.id, from: r.from, to: r.from}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.rest = r
-	if l.expiry == nil {
-		l.expiry = time.AfterFunc(restLifetime, func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.rest = rest{}
-		})
-	}
-	l.expiry.Reset(restLifetime)
+	l.kept.Put(r, restLifetime, func(rest) {})
 }
 
-// restFrom returns the kept records from an offset on. continues reports whether a reader at
+// takeRest returns the kept records from an offset on. continues reports whether a reader at
 // that offset continues where the last Read ended.
-func (l *Log) restFrom(id kadm.TopicID, from int64) (_ rest, continues bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := l.rest
-	if r.id != id || id == (kadm.TopicID{}) || from < r.from || from > r.to {
-		return rest{}, false
-	}
+func (l *Log) takeRest(id kadm.TopicID, from int64) (_ rest, continues bool) {
+	r, continues := l.kept.Take(func(r rest) bool { return r.id == id && r.from <= from && from <= r.to })
 	i := sort.Search(len(r.records), func(i int) bool { return r.records[i].Offset >= from })
 	r.from, r.records = from, r.records[i:]
-	return r, true
+	return r, continues
 }
 
 // recordsPerLoad is about how many records are read at once.

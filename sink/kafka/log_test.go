@@ -423,9 +423,9 @@ func produceBatch(t *testing.T, c *kfake.Cluster, bodies ...string) {
 	}
 }
 
-// A page takes from the cluster about what it needs, however well it compresses. Sequential
-// readers get their pages from larger fetches, and no record is fetched twice, even if a reader
-// looks behind the page and stops.
+// A page fetches about as much as it needs from the cluster, however well it compresses.
+// Sequential readers get their pages from larger fetches, and no record is fetched twice, even
+// if a reader looks behind the page and stops.
 func TestPagesAreFetchedOnce(t *testing.T) {
 	t.Parallel()
 	const batches, size, page = 60, 90, 30
@@ -671,7 +671,7 @@ func BenchmarkLog(b *testing.B) {
 		for i := range entities {
 			entities[i].Body = bytes.Repeat([]byte("x"), 1024)
 		}
-		if err := s.Commit(b.Context(), entities, sinktest.At(n+size)); err != nil {
+		if err := s.Commit(b.Context(), entities, sinktest.At(n+size), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -68,7 +68,7 @@ func TestTopicHasLostMessages(t *testing.T) {
 			resume(t, s)
 			commit(t, s, 20, 40)
 			// The partitions that this one does not write to are still known.
-			if err := s.Commit(t.Context(), nil, sinktest.At(40)); err != nil {
+			if err := s.Commit(t.Context(), nil, sinktest.At(40), nil); err != nil {
 				t.Fatal(err)
 			}
 			c.Close()
@@ -104,7 +104,7 @@ func TestTopicHasLostMessages(t *testing.T) {
 }
 
 // The topic loses its newest messages while a copy is between two commits, or between Resume and
-// its first commit. What the copy would write next must not hide that.
+// its first commit. The next commit of the copy must not hide that.
 func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ first, late bool }{
@@ -150,7 +150,7 @@ func TestTopicLosesMessagesOfARunningCopy(t *testing.T) {
 					return resp, nil, resp != nil
 				})
 			}
-			err := s.Commit(t.Context(), sinktest.Entities(40, 60), sinktest.At(100))
+			err := s.Commit(t.Context(), sinktest.Entities(40, 60), sinktest.At(100), nil)
 			if test.late {
 				wantError(t, err, true, checkpoint.ErrLost, "partition 0 ends at offset ")
 				stale.Store(false)
@@ -262,11 +262,11 @@ func sameOffset(t *testing.T, further bool) {
 	if further {
 		// The feed goes on with others than those that were lost.
 		n = 6
-		if err := other.Commit(t.Context(), sinktest.Entities(100, 3), sinktest.At(n)); err != nil {
+		if err := other.Commit(t.Context(), sinktest.Entities(100, 3), sinktest.At(n), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantError(t, idle.Commit(t.Context(), sinktest.Entities(4, 2), sinktest.At(6)), false, checkpoint.ErrConflict)
+	wantError(t, idle.Commit(t.Context(), sinktest.Entities(4, 2), sinktest.At(6), nil), false, checkpoint.ErrConflict)
 	if cp := resume(t, idle); cp.Count != uint64(n) {
 		t.Errorf("checkpoint %+v, want the other copy's", cp)
 	}
@@ -352,7 +352,7 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 			c = startCluster(t, kfake.DataDir(dir), kfake.Ports(port))
 			// Without entities, for a topic that is shorter is noticed before the checkpoint.
 			for range 2 {
-				if err := s.Commit(t.Context(), nil, sinktest.At(4)); err != nil {
+				if err := s.Commit(t.Context(), nil, sinktest.At(4), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -366,8 +366,8 @@ func TestCopyThatCommittedLastDoesNotGoOnAfterALoss(t *testing.T) {
 				resume(t, other)
 				commit(t, other, 2, n)
 			}
-			// A commit that waited for what is lost would end with its timeout instead.
-			wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5)), false, checkpoint.ErrConflict)
+			// A commit that waited for the lost records would end with its timeout instead.
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(4, 1), sinktest.At(5), nil), false, checkpoint.ErrConflict)
 			if cp := resume(t, s); cp.Count != uint64(n) {
 				t.Fatalf("checkpoint %+v, want that of %d entities", cp, n)
 			}

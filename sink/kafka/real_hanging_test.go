@@ -86,7 +86,7 @@ func TestRealNoCommitJoinsATransactionThatHangs(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(large[0].Body) // which never fails
 	alter(t, b, topic.Name, "max.message.bytes", "10000", large[0].Body)
 	s.Doubt() // that record is none of its own, so it has not missed it
-	wantError(t, s.Commit(t.Context(), large, sinktest.At(5)), false, nil, "is not ended in all partitions")
+	wantError(t, s.Commit(t.Context(), large, sinktest.At(5), nil), false, nil, "is not ended in all partitions")
 	// The forged records do not include the checkpoint of the hung transaction.
 	if cp := resume(t, s); cp.Count != 3 {
 		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
@@ -116,7 +116,7 @@ func TestRealNoCommitPublishesWhatHangs(t *testing.T) {
 	if _, _, err := kafkaClient(t, b.Addr(), kgo.TransactionalID(h.id)).ProducerID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, other.Commit(t.Context(), sinktest.Entities(3, 2), sinktest.At(5)), false, nil, "is held back by a transaction of \""+h.id)
+	wantError(t, other.Commit(t.Context(), sinktest.Entities(3, 2), sinktest.At(5), nil), false, nil, "is held back by a transaction of \""+h.id)
 	if cp := resume(t, other); cp.Count != 3 {
 		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
 	}

@@ -16,12 +16,6 @@ import (
 	"github.com/feedbridge/feedbridge/sink/kafka"
 )
 
-// hourError is an error after which a bridge would wait for an hour.
-type hourError struct{ error }
-
-func (e hourError) Unwrap() error           { return e.error }
-func (hourError) RetryAfter() time.Duration { return time.Hour }
-
 // hourSink is a sink whose first error makes a bridge wait for an hour.
 type hourSink struct {
 	*kafka.Sink
@@ -31,7 +25,7 @@ type hourSink struct {
 func (s *hourSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	cp, err := s.Sink.Resume(ctx)
 	if err != nil && !s.failed {
-		s.failed, err = true, hourError{err}
+		s.failed, err = true, feed.RetryAfter(err, time.Hour)
 	}
 	return cp, err
 }
@@ -140,3 +134,5 @@ func (three) Next(_ context.Context, after feed.Cursor) (feed.Batch, error) {
 	}
 	return feed.Batch{Entities: sinktest.Entities(0, 3), Cursor: feed.Cursor("3")}, nil
 }
+
+func (three) Release() {}

@@ -144,7 +144,7 @@ func TestStaleCopyDoesNotCommitWhileADeposedLeaderAnswers(t *testing.T) {
 					t.Fatalf("checkpoint %+v, want the one that the deposed leader knows", cp)
 				}
 			}
-			wantError(t, other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5)), false, checkpoint.ErrConflict)
+			wantError(t, other.Commit(t.Context(), sinktest.Entities(2, 3), sinktest.At(5), nil), false, checkpoint.ErrConflict)
 			if stale() == 0 {
 				t.Error("no stale answer was given")
 			}
@@ -200,7 +200,7 @@ func TestManyFeedsTakeOverAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for _, s := range sinks {
 		group.Go(func() {
-			if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); err != nil {
+			if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -226,7 +226,7 @@ func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
 	resume(t, s)
 	held, release := hold(c, kmsg.Produce, writes(c, checkpoints))
 	ended := make(chan error, 2)
-	commit := func(s *kafka.Sink) { ended <- s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) }
+	commit := func(s *kafka.Sink) { ended <- s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil) }
 	go commit(slow)
 	<-held
 	initialized := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Observe: true, Count: -1})
@@ -244,7 +244,7 @@ func TestCopyStandsByWhileACommitWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// writes is for requests that write to a topic.
+// writes reports whether a request writes to a topic.
 func writes(c *kfake.Cluster, topic string) func(kmsg.Request) bool {
 	id := c.TopicInfo(topic).TopicID
 	return func(r kmsg.Request) bool {
@@ -268,9 +268,9 @@ func TestSlowCommitLosesItsTurn(t *testing.T) {
 	held, release := hold(c, kmsg.Produce, writes(c, "shop.returns"))
 	defer release()
 	ended := make(chan error, 1)
-	go func() { ended <- slow.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)) }()
+	go func() { ended <- slow.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil) }()
 	<-held
-	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); err != nil {
+	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); err != nil {
 		t.Error(err)
 	}
 	select {

@@ -13,8 +13,8 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// sent returns a function that says how many messages were sent to the topic's
-// subject, stored or not.
+// sent returns a function that returns the number of messages sent to the topic's subject,
+// stored or not.
 func sent(t *testing.T, url string) func() int {
 	t.Helper()
 	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
@@ -45,13 +45,13 @@ func sent(t *testing.T, url string) func() int {
 func commitAhead(t *testing.T, s *nats.Sink, entities []feed.Entity, to, ahead int) []feed.Entity {
 	t.Helper()
 	next := sinktest.Entities(to, ahead-to)
-	if err := s.CommitStaging(t.Context(), entities, sinktest.At(to), func() []feed.Entity { return next }); err != nil {
+	if err := s.Commit(t.Context(), entities, sinktest.At(to), func() []feed.Entity { return next }); err != nil {
 		t.Fatal(err)
 	}
 	return next
 }
 
-func TestWhatWasSentAheadIsNotSentAgain(t *testing.T) {
+func TestEntitiesThatWereSentAheadAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	conn := connect(t, nats.Config{URL: server.URL()})
@@ -59,7 +59,7 @@ func TestWhatWasSentAheadIsNotSentAgain(t *testing.T) {
 	resume(t, s)
 	messages := sent(t, server.URL())
 	next := commitAhead(t, s, sinktest.Entities(0, 3), 3, 10)
-	if err := s.Commit(t.Context(), next, sinktest.At(10)); err != nil {
+	if err := s.Commit(t.Context(), next, sinktest.At(10), nil); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, 10)
@@ -69,21 +69,39 @@ func TestWhatWasSentAheadIsNotSentAgain(t *testing.T) {
 	}
 }
 
+// A server that was restarted has dropped what was sent ahead. A Resume forgets it, so that the
+// next commit does not rely on it.
+func TestWhatWasSentAheadIsForgottenByAResume(t *testing.T) {
+	t.Parallel()
+	dir, listen := t.TempDir(), freeAddress(t)
+	server := startServer(t, dir, listen)
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, s)
+	next := commitAhead(t, s, sinktest.Entities(0, 3), 3, 10)
+	server.Close()
+	startServer(t, dir, listen)
+	resumeAgain(t, s)
+	if err := s.Commit(t.Context(), next, sinktest.At(10), nil); err != nil {
+		t.Fatal(err)
+	}
+	wantFeed(t, s, 10)
+}
+
 // A server that takes few batches at a time drops those beyond without a word,
 // and a commit that relies on one fails. Sending ahead must not make that last.
-func TestNothingIsSentAheadForAWhileAfterACommitFailed(t *testing.T) {
+func TestNothingIsSentAheadSoonAfterAFailedCommit(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	s, other := connect(t, nats.Config{URL: server.URL()}).Sink(orders()), connect(t, nats.Config{URL: server.URL()}).Sink(orders())
 	resume(t, s)
 	resume(t, other)
 	commit(t, other, 0, 2)
-	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2)); !errors.Is(err, checkpoint.ErrConflict) {
+	if err := s.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil); !errors.Is(err, checkpoint.ErrConflict) {
 		t.Fatalf("commit of a stale writer: %v", err)
 	}
 	resume(t, s)
 	asked := false
-	err := s.CommitStaging(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), func() []feed.Entity {
+	err := s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), func() []feed.Entity {
 		asked = true
 		return nil
 	})
@@ -92,15 +110,15 @@ func TestNothingIsSentAheadForAWhileAfterACommitFailed(t *testing.T) {
 	}
 }
 
-// A server has few batches under way at once, and what is sent ahead is under way
-// for long. With many sinks on one stream nothing is.
+// A server allows few open batches at once, and entities that are sent ahead keep a batch
+// open for long. So with many sinks on one stream nothing is sent ahead.
 func TestManySinksOfOneStreamSendNothingAhead(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	conn := connect(t, nats.Config{URL: server.URL()})
 	asks := func(s *nats.Sink) (asked bool) {
 		resume(t, s)
-		err := s.CommitStaging(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), func() []feed.Entity {
+		err := s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), func() []feed.Entity {
 			asked = true
 			return nil
 		})
@@ -126,7 +144,7 @@ func TestManySinksOfOneStreamSendNothingAhead(t *testing.T) {
 	asked := false
 	cp := resume(t, last)
 	cp.Count++
-	err := last.CommitStaging(t.Context(), sinktest.Entities(1, 1), cp, func() []feed.Entity {
+	err := last.Commit(t.Context(), sinktest.Entities(1, 1), cp, func() []feed.Entity {
 		asked = true
 		return nil
 	})
@@ -158,7 +176,7 @@ func TestSentAheadAfterTheCommit(t *testing.T) {
 	for i := range commits {
 		commitAhead(t, s, sinktest.Entities(i*n, n), (i+1)*n, (i+2)*n)
 	}
-	// What is sent on the same connection afterwards arrives afterwards.
+	// Later messages on the same connection arrive later.
 	if err := s.Log().Conn().Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func BenchmarkCommit(b *testing.B) {
 			resume(b, s)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.Commit(b.Context(), entities, sinktest.At(n)); err != nil {
+				if err := s.Commit(b.Context(), entities, sinktest.At(n), nil); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -23,7 +23,8 @@ type client struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	sessions *sessionTracker
-	// consumerTTL is how long the server keeps the consumer of a reader that is gone.
+	// consumerTTL is the time for which the server keeps the consumer of a reader that is
+	// gone.
 	consumerTTL time.Duration
 }
 

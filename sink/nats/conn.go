@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,44 +48,13 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	}
 	servers := strings.Join(shown, ", ")
 	sessions := newSessionTracker(servers, cfg.credentialKeys(), log)
-	opts = append(opts, sessions.handlers()...)
-	opts = append(opts,
-		nats.Name("feedbridge"),
-		nats.Timeout(cfg.Timeout),
-		nats.FlusherTimeout(cfg.Timeout),
-		nats.RetryOnFailedConnect(true),
-		nats.MaxReconnects(-1),
-		// A password that is refused today may be corrected tomorrow.
-		nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(500*time.Millisecond),
-		nats.ReconnectJitter(500*time.Millisecond, time.Second),
-		// Do not buffer messages while there is no connection: their senders have
-		// returned an error by the time there is one again.
-		nats.ReconnectBufSize(-1),
-	)
-	type result struct {
-		nc  *nats.Conn
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		nc, err := nats.Connect(cfg.URL, opts...)
-		done <- result{nc, err}
-	}()
-	var nc *nats.Conn
-	select {
-	case r := <-done:
-		if r.err != nil {
-			return nil, feed.Permanent(fmt.Errorf("nats: %s: %w", servers, r.err))
-		}
-		nc = r.nc
-	case <-ctx.Done():
-		go func() {
-			if r := <-done; r.nc != nil {
-				r.nc.Close()
-			}
-		}()
-		return nil, context.Cause(ctx)
+	opts = slices.Concat(opts, sessions.handlers(), connectionOptions(cfg.Timeout))
+	nc, err := connectServer(ctx, cfg.URL, opts)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, err
+	case err != nil:
+		return nil, feed.Permanent(fmt.Errorf("nats: %s: %w", servers, err))
 	}
 	js, err := jetstream.NewWithAPIPrefix(nc, cfg.apiPrefix())
 	if err != nil {
@@ -101,6 +71,49 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 		},
 		sinks: newSinkCounts(),
 	}, nil
+}
+
+// connectionOptions returns the options of all connections.
+func connectionOptions(timeout time.Duration) []nats.Option {
+	return []nats.Option{
+		nats.Name("feedbridge"),
+		nats.Timeout(timeout),
+		nats.FlusherTimeout(timeout),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		// A password that is refused today may be corrected tomorrow.
+		nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(500 * time.Millisecond),
+		nats.ReconnectJitter(500*time.Millisecond, time.Second),
+		// Do not buffer messages while there is no connection: their senders have
+		// returned an error by the time there is one again.
+		nats.ReconnectBufSize(-1),
+	}
+}
+
+// connectServer is [nats.Connect]. If ctx ends first, it returns the cause of that, and the
+// connection is closed when there is one.
+func connectServer(ctx context.Context, url string, opts []nats.Option) (*nats.Conn, error) {
+	type result struct {
+		nc  *nats.Conn
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		nc, err := nats.Connect(url, opts...)
+		done <- result{nc, err}
+	}()
+	select {
+	case r := <-done:
+		return r.nc, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-done; r.nc != nil {
+				r.nc.Close()
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
 }
 
 // Close closes the connection. Requests and commits of the sinks that are in flight fail.

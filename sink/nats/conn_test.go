@@ -60,35 +60,35 @@ func writeFile(t *testing.T, text string) string {
 	return file
 }
 
-func TestConnectFailsForWhatNoRetryCures(t *testing.T) {
+func TestConnectReportsPermanentErrors(t *testing.T) {
 	t.Parallel()
 	const url = "nats://127.0.0.1:1"
 	for name, test := range map[string]struct {
 		config nats.Config
 		want   string
 	}{
-		"no URL":                {nats.Config{}, "url: is missing"},
-		"malformed URL":         {nats.Config{URL: "nats://host:port"}, "url: one of the URLs cannot be read: invalid port"},
-		"malformed secret URL":  {nats.Config{URL: "nats://me:hunter%2@host"}, "are the special characters of its password escaped?"},
-		"scheme":                {nats.Config{URL: "http://me:hunter2@host"}, "url: http://host: the scheme must be nats, tls, ws or wss"},
-		"no host":               {nats.Config{URL: "nats://:4222"}, "has no host"},
-		"mixed schemes":         {nats.Config{URL: "ws://a,nats://b"}, "ws:// and wss:// cannot be mixed"},
-		"two ways":              {nats.Config{URL: url, Token: "hunter2", NKeyFile: "x"}, "nkey_file, token: exclude each other: keep one"},
-		"two passwords":         {nats.Config{URL: url, Username: "me", Password: "hunter2", PasswordFile: "x"}, "password, password_file: exclude each other"},
-		"password of nobody":    {nats.Config{URL: url, Password: "hunter2"}, "username: is missing beside the password"},
-		"half a certificate":    {nats.Config{URL: url, TLS: nats.TLS{CertFile: "x"}}, "tls: cert_file and key_file need each other"},
-		"inbox":                 {nats.Config{URL: url, InboxPrefix: "a.>"}, `inbox_prefix: "a.>" is not the start of a subject`},
-		"two APIs":              {nats.Config{URL: url, Domain: "hub", APIPrefix: "JS"}, "domain, api_prefix: exclude each other: keep one"},
-		"domain":                {nats.Config{URL: url, Domain: "hub.eu"}, `domain: "hub.eu" is not the name of a JetStream domain`},
-		"prefix":                {nats.Config{URL: url, APIPrefix: "JS.>"}, `api_prefix: "JS.>" is not the start of a subject`},
-		"timeout":               {nats.Config{URL: url, Timeout: -1}, "timeout: must be more than zero"},
-		"no credentials file":   {nats.Config{URL: url, CredentialsFile: "/not/there.creds"}, "credentials_file: open /not/there.creds: no such file or directory"},
-		"no credentials in it":  {nats.Config{URL: url, CredentialsFile: writeFile(t, "hunter2")}, "has no user"},
-		"no nkey file":          {nats.Config{URL: url, NKeyFile: "/not/there.nk"}, "nkey_file: "},
-		"no password file":      {nats.Config{URL: url, Username: "me", PasswordFile: "/not/there"}, "password_file: open /not/there: no such file or directory"},
-		"empty token file":      {nats.Config{URL: url, TokenFile: writeFile(t, "\n")}, "token_file: "},
-		"no authorities":        {nats.Config{URL: url, TLS: nats.TLS{CAFile: "/not/there.pem"}}, "tls.ca_file: "},
-		"no client certificate": {nats.Config{URL: url, TLS: nats.TLS{CertFile: "/not/a", KeyFile: "/not/b"}}, "tls.cert_file, tls.key_file: "},
+		"no URL":                    {nats.Config{}, "url: is missing"},
+		"malformed URL":             {nats.Config{URL: "nats://host:port"}, "url: one of the URLs cannot be read: invalid port"},
+		"malformed secret URL":      {nats.Config{URL: "nats://me:hunter%2@host"}, "are the special characters of its password escaped?"},
+		"scheme":                    {nats.Config{URL: "http://me:hunter2@host"}, "url: http://host: the scheme must be nats, tls, ws or wss"},
+		"no host":                   {nats.Config{URL: "nats://:4222"}, "has no host"},
+		"mixed schemes":             {nats.Config{URL: "ws://a,nats://b"}, "ws:// and wss:// cannot be mixed"},
+		"two ways":                  {nats.Config{URL: url, Token: "hunter2", NKeyFile: "x"}, "nkey_file, token: exclude each other: keep one"},
+		"two passwords":             {nats.Config{URL: url, Username: "me", Password: "hunter2", PasswordFile: "x"}, "password, password_file: exclude each other"},
+		"a password without a user": {nats.Config{URL: url, Password: "hunter2"}, "username: is missing beside the password"},
+		"half a certificate":        {nats.Config{URL: url, TLS: nats.TLS{CertFile: "x"}}, "tls: cert_file and key_file need each other"},
+		"inbox":                     {nats.Config{URL: url, InboxPrefix: "a.>"}, `inbox_prefix: "a.>" is not the start of a subject`},
+		"two APIs":                  {nats.Config{URL: url, Domain: "hub", APIPrefix: "JS"}, "domain, api_prefix: exclude each other: keep one"},
+		"domain":                    {nats.Config{URL: url, Domain: "hub.eu"}, `domain: "hub.eu" is not the name of a JetStream domain`},
+		"prefix":                    {nats.Config{URL: url, APIPrefix: "JS.>"}, `api_prefix: "JS.>" is not the start of a subject`},
+		"timeout":                   {nats.Config{URL: url, Timeout: -1}, "timeout: must be more than zero"},
+		"no credentials file":       {nats.Config{URL: url, CredentialsFile: "/not/there.creds"}, "credentials_file: open /not/there.creds: no such file or directory"},
+		"no credentials in it":      {nats.Config{URL: url, CredentialsFile: writeFile(t, "hunter2")}, "has no user"},
+		"no nkey file":              {nats.Config{URL: url, NKeyFile: "/not/there.nk"}, "nkey_file: "},
+		"no password file":          {nats.Config{URL: url, Username: "me", PasswordFile: "/not/there"}, "password_file: open /not/there: no such file or directory"},
+		"empty token file":          {nats.Config{URL: url, TokenFile: writeFile(t, "\n")}, "token_file: "},
+		"no authorities":            {nats.Config{URL: url, TLS: nats.TLS{CAFile: "/not/there.pem"}}, "tls.ca_file: "},
+		"no client certificate":     {nats.Config{URL: url, TLS: nats.TLS{CertFile: "/not/a", KeyFile: "/not/b"}}, "tls.cert_file, tls.key_file: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,8 +101,8 @@ func TestConnectFailsForWhatNoRetryCures(t *testing.T) {
 	}
 }
 
-// What follows a line break in a subject is a command of the NATS protocol. A value
-// from a file or an environment variable easily ends with one.
+// Text after a line break in a subject is a command of the NATS protocol. A value from a
+// file or an environment variable easily ends with one.
 func TestNoControlCharacterReachesASubject(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"hub\n", "hub\r\nPUB a 0\r\n", "\x00hub", "h\x7fub", "h\u0085ub", "h\u00a0ub", "h ub", "h\tub", "h*ub", "hub>"} {
@@ -141,7 +141,7 @@ func TestValidateTopic(t *testing.T) {
 	}
 }
 
-func TestProofOfWhoConnects(t *testing.T) {
+func TestProofOfIdentity(t *testing.T) {
 	t.Parallel()
 	user, err := nkeys.CreateUser()
 	if err != nil {
@@ -256,16 +256,16 @@ func TestUserMayNotPublish(t *testing.T) {
 	c := connect(t, nats.Config{URL: s.ClientURL(), Username: "me", Password: "right"})
 	sink := c.Sink(orders())
 	resume(t, sink)
-	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
+	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
 	wantError(t, err, true, nil, `Permissions Violation for Publish to "shop.orders"`)
-	// What was denied once does not color later errors.
+	// An earlier denial does not change later errors.
 	resume(t, sink)
 	other := c.Sink(orders())
 	resume(t, other)
-	if err := other.Commit(t.Context(), nil, sinktest.At(0)); err != nil {
+	if err := other.Commit(t.Context(), nil, sinktest.At(0), nil); err != nil {
 		t.Error(err)
 	}
-	wantError(t, sink.Commit(t.Context(), nil, sinktest.At(0)), false, checkpoint.ErrConflict)
+	wantError(t, sink.Commit(t.Context(), nil, sinktest.At(0), nil), false, checkpoint.ErrConflict)
 }
 
 func TestInboxPrefix(t *testing.T) {
@@ -290,7 +290,7 @@ func TestClosedConnection(t *testing.T) {
 	s := c.Sink(orders())
 	resume(t, s)
 	c.Close()
-	if err := s.Commit(t.Context(), nil, sinktest.At(0)); err == nil || errors.Is(err, feed.ErrPermanent) {
+	if err := s.Commit(t.Context(), nil, sinktest.At(0), nil); err == nil || errors.Is(err, feed.ErrPermanent) {
 		t.Errorf("commit: %v", err)
 	}
 	_, err := s.Resume(t.Context())

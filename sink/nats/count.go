@@ -7,9 +7,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Count returns how many messages the subject has in its stream now. It implements
-// serve.Counter.
-func (l *Log) Count(ctx context.Context) (n uint64, err error) {
+// Count returns how many messages the subject has in its stream now; ok is true. It implements
+// serve.Log.
+func (l *Log) Count(ctx context.Context) (n uint64, ok bool, err error) {
 	err = l.withStream(ctx, func(ctx context.Context, _ *session, stream string) error {
 		return l.client.retryRequest(ctx, func(ctx context.Context) error {
 			s, err := l.client.js.Stream(ctx, stream)
@@ -28,7 +28,7 @@ func (l *Log) Count(ctx context.Context) (n uint64, err error) {
 		})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("count the messages: %w", err)
+		return 0, false, fmt.Errorf("count the messages: %w", err)
 	}
-	return n, nil
+	return n, true, nil
 }

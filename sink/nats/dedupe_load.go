@@ -26,7 +26,7 @@ type dedupeLoader struct {
 
 // topicState is the state of a topic in which this process saw it last.
 type topicState struct {
-	// created is when the stream was created.
+	// created holds the time when the stream was created.
 	created time.Time
 	// checkpoint is the newest checkpoint that was read or stored; nil if the topic had none.
 	checkpoint *storedMessage
@@ -35,7 +35,7 @@ type topicState struct {
 	complete bool
 	// newest is the newest entity whose ID was loaded or committed.
 	newest identity
-	// moved is when a person had last moved the checkpoint.
+	// moved holds the time when a person had last moved the checkpoint.
 	moved time.Time
 }
 

@@ -20,9 +20,8 @@ import (
 
 const noMessage = `{"error": {"code": 404, "err_code": 10037, "description": "no message found"}}`
 
-// runScript runs a server without JetStream and answers what is asked on a
-// subject: each time with the next answer, with the last from then on. There is
-// a stream that fits.
+// runScript runs a server without JetStream and answers requests to a subject: each with
+// the next answer, and all later ones with the last answer. There is a suitable stream.
 func runScript(t *testing.T, answers map[string][]string) (url string) {
 	t.Helper()
 	s := runServer(t, &server.Options{})
@@ -77,10 +76,10 @@ func TestServerAcknowledgesWithoutBatch(t *testing.T) {
 	})
 	sink := connect(t, nats.Config{URL: url}).Sink(orders())
 	resume(t, sink)
-	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2))
+	err := sink.Commit(t.Context(), sinktest.Entities(0, 2), sinktest.At(2), nil)
 	wantError(t, err, true, nil, "this server has no atomic batches", "make every server of the cluster 2.12 or newer")
 	resume(t, sink)
-	if err := sink.Commit(t.Context(), nil, sinktest.At(0)); err != nil {
+	if err := sink.Commit(t.Context(), nil, sinktest.At(0), nil); err != nil {
 		t.Errorf("a checkpoint alone needs no batch: %v", err)
 	}
 }
@@ -111,7 +110,7 @@ func TestServerIsTooOld(t *testing.T) {
 	wantError(t, c.Check(t.Context()), false, nil, "no answer from NATS")
 }
 
-// greet is as much of a server as answers to a client's connect.
+// greet is a server that only answers a client's connect.
 func greet(conn net.Conn) {
 	defer conn.Close()
 	fmt.Fprint(conn, `INFO {"server_id":"x","version":"2.11.17","headers":true,"max_payload":1048576}`+"\r\n")

@@ -17,7 +17,7 @@
 // age limit. A commit without entities is the checkpoint as a plain message.
 //
 // While the server stores a batch, the sink sends it the next one without its last message, if
-// the caller knows the next entities ([Sink.CommitStaging]). So neither waits for the other.
+// the caller knows the next entities ([Sink.Commit]). So neither waits for the other.
 // The server drops a staged batch after 10 s without a message.
 //
 // # Details

@@ -52,7 +52,7 @@ var cures = map[jetstream.ErrorCode]string{
 	codeMemoryResources:  "raise the server's JetStream limits",
 	codeStorageResources: "raise the server's JetStream limits",
 	codeMessageTooLarge:  "that is the checkpoint: raise max_msg_size with 'nats stream edit %s --max-msg-size', or max_payload of the server",
-	codeSealed:           "a sealed stream takes no messages for ever; give the feed another one",
+	codeSealed:           "a sealed stream accepts no messages; give the feed another one",
 	codeRollup:           "run 'nats stream edit %s --allow-rollup'",
 	codeTTLInvalid:       "is this NATS server of version 2.12 or newer?",
 	codeReplicas:         "lower stream.replicas, or use a cluster",

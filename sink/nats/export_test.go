@@ -19,10 +19,12 @@ func (c *Conn) Received() uint64 { return c.client.nc.Stats().InBytes }
 func (l *Log) Conn() *Conn { return &Conn{client: l.client, sinks: newSinkCounts()} }
 
 // Kept reports whether a reader is kept for the next Read.
-func (l *Log) Kept() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.kept != nil
+func (l *Log) Kept() (is bool) {
+	l.kept.Take(func(*reader) bool {
+		is = true
+		return false
+	})
+	return is
 }
 
 // ReadInPulls reads the subject from its first message, in pulls of so many bytes, and

@@ -15,7 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// eventually waits until what is so. Each try has the effect of waiting.
+// eventually waits until is returns true. The error of a timeout has what.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -31,7 +31,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// lastSequence is that of the topic's stream.
+// lastSequence returns the last sequence of the topic's stream.
 func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), "shop_orders")
@@ -53,14 +53,14 @@ func TestAnswerOfACommitIsLost(t *testing.T) {
 	before := lastSequence(t, js)
 	p.set(true)
 	done := make(chan error, 1)
-	go func() { done <- s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7)) }()
+	go func() { done <- s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7), nil) }()
 	eventually(t, "the commit arrives", func() bool { return lastSequence(t, js) > before })
 	p.cut()
 	// The error comes with the loss of the connection, not with a timeout.
 	wantError(t, <-done, false, nil, "the connection to NATS was lost")
 	p.set(false)
 
-	if err := s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7)); err == nil {
+	if err := s.Commit(t.Context(), sinktest.Entities(3, 4), sinktest.At(7), nil); err == nil {
 		t.Error("a commit without a resume is not refused")
 	}
 	eventually(t, "the sink resumes", func() bool {
@@ -94,13 +94,13 @@ func lateCommit(t *testing.T) (late, other *nats.Sink, arrive func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	failed := make(chan error, 1)
-	go func() { failed <- late.Commit(ctx, sinktest.Entities(2, 3), sinktest.At(5)) }()
+	go func() { failed <- late.Commit(ctx, sinktest.Entities(2, 3), sinktest.At(5), nil) }()
 	eventually(t, "the commit is on its way", func() bool { return p.keeps("Nats-Batch-Commit: 1") })
 	cancel()
 	wantError(t, <-failed, false, context.Canceled)
 	return late, other, func() {
 		p.release()
-		// What is said on the same connection afterwards arrives afterwards.
+		// Later messages on the same connection arrive later.
 		if err := conn.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestCommitArrivesAfterAnotherWriterLooked(t *testing.T) {
 	late, other, arrive := lateCommit(t)
 	resume(t, other)
 	arrive()
-	err := other.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3))
+	err := other.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil)
 	wantError(t, err, false, checkpoint.ErrConflict)
 	if cp := resume(t, other); cp.Count != 5 {
 		t.Errorf("checkpoint %+v, want that of the late commit", cp)
@@ -145,8 +145,8 @@ func TestConnectionIsRenewedBetweenResumeAndCommit(t *testing.T) {
 	eventually(t, "the connection is lost", func() bool { return conn.Check(t.Context()) != nil })
 	eventually(t, "there is another one", func() bool { return conn.Check(t.Context()) == nil })
 	// It may be with a server of another version.
-	err := s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1))
-	wantError(t, err, false, nil, "the connection to NATS is a new one since the sink resumed")
+	err := s.Commit(t.Context(), sinktest.Entities(0, 1), sinktest.At(1), nil)
+	wantError(t, err, false, nil, "the connection to NATS was made after the sink resumed")
 	resume(t, s)
 	commit(t, s, 0, 1)
 }

@@ -46,8 +46,8 @@ const confirmAfter = time.Second
 // A fence is the condition of a commit: the newest checkpoint of the topic.
 type fence struct {
 	checkpoint *storedMessage // nil if the topic has none
-	// proved is when the read that returned the checkpoint began, or when the commit that
-	// stored it was sent.
+	// proved holds the time when the read that returned the checkpoint began, or when the
+	// commit that stored it was sent.
 	proved time.Time
 }
 

@@ -28,10 +28,10 @@ func move(t *testing.T, s *nats.Sink, to int) {
 	}
 }
 
-// Checkpoints take sequences, too, so a topic may begin anywhere in its stream. What is
-// missing in front of it is no loss as long as its first entity is there, and else it
-// is, whatever the limits are now.
-func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
+// Checkpoints take sequences, too, so a topic may begin anywhere in its stream. Missing
+// sequences before it are no loss as long as its first entity exists. Otherwise they are,
+// whatever the limits are now.
+func TestLogReportsWhetherTheFirstEntityExists(t *testing.T) {
 	t.Parallel()
 	type topic struct {
 		s    *nats.Sink
@@ -78,22 +78,22 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 		}, 0},
 		"the first was sent ahead": {func(t *testing.T, b topic) {
 			next := commitAhead(t, b.s, nil, 0, 3)
-			if err := b.s.Commit(t.Context(), next, sinktest.At(3)); err != nil {
+			if err := b.s.Commit(t.Context(), next, sinktest.At(3), nil); err != nil {
 				t.Fatal(err)
 			}
 		}, 0},
-		"a person has moved the place before it": {func(t *testing.T, b topic) {
+		"a person has moved the checkpoint before it": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			move(t, b.s, 0)
 			resume(t, b.s)
 			commit(t, b.s, 0, 3)
 		}, 0},
-		"a person has set the place in the beginning": {func(t *testing.T, b topic) {
+		"a person has set the checkpoint at the beginning": {func(t *testing.T, b topic) {
 			move(t, b.s, 0)
 			resume(t, b.s)
 			commit(t, b.s, 0, 3)
 		}, 0},
-		"a person has moved the place behind it": {func(t *testing.T, b topic) {
+		"a person has moved the checkpoint after it": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			commit(t, b.s, 0, 3)
 			move(t, b.s, 0)
@@ -133,7 +133,7 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 		}, 4},
 		"the first batch is purged, and the second was sent ahead": {func(t *testing.T, b topic) {
 			next := commitAhead(t, b.s, sinktest.Entities(0, 3), 3, 6)
-			if err := b.s.Commit(t.Context(), next, sinktest.At(6)); err != nil {
+			if err := b.s.Commit(t.Context(), next, sinktest.At(6), nil); err != nil {
 				t.Fatal(err)
 			}
 			purged(t, b, 5)
@@ -142,7 +142,7 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 			late := b.more()
 			resume(t, late)
 			commit(t, b.s, 0, 3)
-			if err := late.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3)); !errors.Is(err, checkpoint.ErrConflict) {
+			if err := late.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil); !errors.Is(err, checkpoint.ErrConflict) {
 				t.Fatalf("a stale writer: %v", err)
 			}
 			resume(t, late)
@@ -165,7 +165,7 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 			for n, size := range []int{10, 10, 80_000, 10, 10, 40_000} { // 1, 3, 5, 7, 9, 11
 				e := sinktest.Entities(n, 1)
 				e[0].Body = bytes.Repeat([]byte("x"), size)
-				if err := b.s.Commit(t.Context(), e, sinktest.At(n+1)); err != nil {
+				if err := b.s.Commit(t.Context(), e, sinktest.At(n+1), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -191,7 +191,7 @@ func TestLogTellsWhetherTheFirstEntityIsThere(t *testing.T) {
 			commit(t, b.s, 0, 3)
 			purged(t, b, 3)
 		}, 3},
-		"there was one that no checkpoint knows of, and a person has moved the place": {func(t *testing.T, b topic) {
+		"there was one without a checkpoint, and a person has moved the checkpoint": {func(t *testing.T, b topic) {
 			commit(t, b.s, 0, 0)
 			publish(t, b.js, "shop.orders", "x")
 			move(t, b.s, 0) // 3
@@ -274,9 +274,9 @@ func TestLogOfTwoTopicsInOneStream(t *testing.T) {
 	want(5, 11)
 }
 
-// What a limit has taken is gone for who has seen it, also where nobody who comes later
-// can tell: others' messages do not say which of them was the first.
-func TestLogRemembersWhatWasTaken(t *testing.T) {
+// A copy that has seen messages reports their deletion by a limit, also where a later copy
+// cannot detect it: messages of other programs do not show which of them was the first.
+func TestLogRemembersDeletedMessages(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	js := admin(t, server.URL())
@@ -295,7 +295,7 @@ func TestLogRemembersWhatWasTaken(t *testing.T) {
 	if now := spanOf(t, log); before.First != 4 || now != before {
 		t.Errorf("positions %+v after %+v, want 4 on", now, before)
 	}
-	// It is of no matter for another stream.
+	// Another stream is not affected.
 	if err := js.DeleteStream(t.Context(), "SHOP"); err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +363,7 @@ func TestLogOfAMirrorOfATopic(t *testing.T) {
 	}
 }
 
-func TestLogRemembersThatAllWasTaken(t *testing.T) {
+func TestLogRemembersThatAllMessagesWereDeleted(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	js := admin(t, server.URL())

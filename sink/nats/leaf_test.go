@@ -124,7 +124,7 @@ func TestLeafNodeHasTheStreamToo(t *testing.T) {
 	resume(t, s)
 	h.Shutdown()
 	h.WaitForShutdown()
-	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
+	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil)
 	wantError(t, err, true, nil, `JetStream domain "leaf" acknowledged a commit for domain hub`)
 }
 
@@ -141,7 +141,7 @@ func TestHubHasTheStreamToo(t *testing.T) {
 			if err := admin(t, leaf).DeleteStream(t.Context(), "shop_orders"); err != nil {
 				t.Fatal(err)
 			}
-			err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
+			err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil)
 			wantError(t, err, true, nil, `JetStream domain "hub" acknowledged a commit for`, "delete the subject there")
 		})
 	}
@@ -176,7 +176,7 @@ func TestHubLosesItsTailBehindALeafNode(t *testing.T) {
 	commit(t, other, 2, 3)
 	commit(t, other, 3, 4) // the checkpoint is 7 again
 	s.Rest()
-	err := s.Commit(t.Context(), sinktest.Entities(5, 2), sinktest.At(7))
+	err := s.Commit(t.Context(), sinktest.Entities(5, 2), sinktest.At(7), nil)
 	wantError(t, err, false, checkpoint.ErrConflict)
 	if cp := resume(t, s); cp.Count != 4 {
 		t.Errorf("checkpoint %+v, want count 4", cp)

@@ -82,7 +82,7 @@ func TestServerCannotWrite(t *testing.T) {
 	if err := os.WriteFile(batches, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3))
+	err := s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), nil)
 	wantError(t, err, false, nil, "the server has dropped the batch: its disk is full (see its log), its leader has changed, or it has too many batches at once")
 	if err := os.Remove(batches); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestServerCannotWrite(t *testing.T) {
 }
 
 // A server that runs into a limit of the account in the middle of a batch has stored its
-// beginning, without the checkpoint. What is there is known when the feed is read again.
+// beginning, without the checkpoint. Its entities are known when the feed is read again.
 func TestAccountLimitTearsABatch(t *testing.T) {
 	t.Parallel()
 	const first, more = 200, 600
@@ -113,11 +113,11 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 		return entities
 	}
 	resume(t, s)
-	if err := s.Commit(t.Context(), withBodies(0, first), sinktest.At(first)); err != nil {
+	if err := s.Commit(t.Context(), withBodies(0, first), sinktest.At(first), nil); err != nil {
 		t.Fatal(err)
 	}
 	// There is no answer.
-	err := s.Commit(t.Context(), withBodies(first, more), sinktest.At(more))
+	err := s.Commit(t.Context(), withBodies(first, more), sinktest.At(more), nil)
 	wantError(t, err, false, nil, "no answer from NATS")
 	if cp := resume(t, s); cp.Count != first {
 		t.Fatalf("checkpoint %+v, want count %d", cp, first)
@@ -132,7 +132,7 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 		t.Fatalf("%d entities are known: the batch was not torn, or nobody noticed", held)
 	}
 
-	err = s.Commit(t.Context(), withBodies(held, more), sinktest.At(more))
+	err = s.Commit(t.Context(), withBodies(held, more), sinktest.At(more), nil)
 	wantError(t, err, true, nil, "raise the account's JetStream limits")
 	claims.Limits.DiskStorage = -1
 	o.publish(claims)
@@ -142,7 +142,7 @@ func TestAccountLimitTearsABatch(t *testing.T) {
 	}
 	server.UpdateAccountClaims(known, claims)
 	resume(t, s)
-	if err := s.Commit(t.Context(), withBodies(held, more), sinktest.At(more)); err != nil {
+	if err := s.Commit(t.Context(), withBodies(held, more), sinktest.At(more), nil); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, more)
@@ -166,7 +166,7 @@ func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
 		entities[i].Body = make([]byte, 500)
 	}
 	resume(t, s)
-	wantError(t, s.Commit(t.Context(), entities, sinktest.At(n)), false, nil, "no answer from NATS")
+	wantError(t, s.Commit(t.Context(), entities, sinktest.At(n), nil), false, nil, "no answer from NATS")
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint reset orders'")
 
@@ -188,7 +188,7 @@ func TestAccountLimitTearsTheFirstBatch(t *testing.T) {
 	if held == 0 || held == n {
 		t.Fatalf("%d entities are known: the batch was not torn, or nobody noticed", held)
 	}
-	if err := s.Commit(t.Context(), entities[held:], sinktest.At(n)); err != nil {
+	if err := s.Commit(t.Context(), entities[held:], sinktest.At(n), nil); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, n)

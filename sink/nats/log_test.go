@@ -51,7 +51,7 @@ func publish(t *testing.T, js jetstream.JetStream, subject string, bodies ...str
 	}
 }
 
-// wantNoReaders checks that nothing is left of those who have read.
+// wantNoReaders checks that no consumer of a reader is left.
 func wantNoReaders(t *testing.T, js jetstream.JetStream, stream string) {
 	t.Helper()
 	eventually(t, "no consumer is left", func() bool {
@@ -121,7 +121,7 @@ func TestLogOfATopicThatOthersWrote(t *testing.T) {
 	}
 }
 
-func TestLogTellsWhetherLimitsHaveTakenMessages(t *testing.T) {
+func TestLogReportsMessagesDeletedByLimits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		limit func(*jetstream.StreamConfig)
@@ -151,8 +151,9 @@ func TestLogTellsWhetherLimitsHaveTakenMessages(t *testing.T) {
 	}
 }
 
-// What the limits have taken of others is no loss, and lets no page go.
-func TestLimitsTakeOthersMessages(t *testing.T) {
+// Messages of other subjects that limits have deleted are no loss, and no page disappears
+// with them.
+func TestLimitsDeleteMessagesOfOtherSubjects(t *testing.T) {
 	t.Parallel()
 	never := natsgo.Header{"Nats-TTL": {"never"}}
 	for name, test := range map[string]struct {
@@ -162,10 +163,10 @@ func TestLimitsTakeOthersMessages(t *testing.T) {
 		first    uint64
 	}{
 		"some of others' in front of ours": {jetstream.StreamConfig{Subjects: []string{"orders", "carts"}, MaxMsgs: 6}, "ccccccoco", nil, 4},
-		"what never expires stays in front of what does": {
+		"messages that never expire are before messages that do": {
 			jetstream.StreamConfig{Subjects: []string{"orders", "carts"}, MaxAge: time.Hour, AllowMsgTTL: true}, "occooo", jetstream.WithPurgeKeep(2), 5,
 		},
-		"nobody says that ours in front was the first": {
+		"it is unknown whether our oldest message was the first": {
 			jetstream.StreamConfig{Subjects: []string{"orders", "_feedbridge.orders"}}, "_ooo", jetstream.WithPurgeSequence(2), 2,
 		},
 		"checkpoints in the beginning, which is no 1": {
@@ -211,8 +212,9 @@ func TestLimitsTakeOthersMessages(t *testing.T) {
 	}
 }
 
-// What a person takes from the front of a stream is as gone as what limits take.
-func TestLogTellsWhatWasTakenByHand(t *testing.T) {
+// Messages that a person deletes from the front of a stream are gone like those that limits
+// delete.
+func TestLogReportsMessagesDeletedByHand(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		stream jetstream.StreamConfig
@@ -527,7 +529,7 @@ func TestLogHoldsLittleOfALongTopic(t *testing.T) {
 	if got := conn.Received() - before; got > 6<<20 {
 		t.Errorf("the first record of many took %d bytes", got)
 	}
-	// One may be larger than what is held otherwise.
+	// One message may be larger than the usual limit of the buffer.
 	publish(t, js, "shop.orders", strings.Repeat("x", 6<<20), "last")
 	if n := len(records(t, log, 1, end+2)); n != 22 {
 		t.Errorf("%d records, want 22", n)
@@ -573,8 +575,8 @@ func TestTopicGrowsWhileItsEndIsRead(t *testing.T) {
 	}
 }
 
-// Some of what a page should have goes while it is read, also what was known to be
-// behind the page.
+// Some messages of a page are deleted while it is read, also the one that was known to be
+// after the page.
 func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
 	t.Parallel()
 	for name, short := range map[string]uint64{"to the end": 0, "to a message that was there": 500} {
@@ -604,7 +606,7 @@ func TestMessagesAreDeletedWhileALogIsRead(t *testing.T) {
 
 // Somebody may take a message from the consumer, or the way from the server may lose
 // it.
-// A server says why it has not sent all that it was asked for, but not if it stops
+// A server gives the reason why it has not sent all requested messages, but not if it stops
 // where a message ends.
 func TestPullEndsWithAMessage(t *testing.T) {
 	t.Parallel()
@@ -675,7 +677,7 @@ func counted(t *testing.T, js jetstream.JetStream, subject string) func() int {
 	}
 	n := 0
 	return func() int {
-		// What was asked before this is answered has come before it.
+		// Earlier requests have arrived before the answer to this one.
 		if _, err := js.AccountInfo(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -704,7 +706,7 @@ func readPage(t *testing.T, log *nats.Log, from, to, end uint64) (page []feed.Re
 	return page
 }
 
-// The server makes a consumer for who reads page after page, and not for each page.
+// The server creates one consumer for a sequential reader, not one for each page.
 func TestReaderGoesOnWithItsConsumer(t *testing.T) {
 	t.Parallel()
 	s, js, _ := open(t, orders())
@@ -750,8 +752,7 @@ func between(all []feed.Record, from, to uint64) (some []feed.Record) {
 	return some
 }
 
-// What was sent for a page that nobody has read yet belongs to the stream that is
-// gone.
+// Messages sent for a page that was not read yet belong to the deleted stream.
 func TestReaderDoesNotGoOnInAnotherStream(t *testing.T) {
 	t.Parallel()
 	js, conn := shop(t)
@@ -804,7 +805,7 @@ func TestReaderGoesOnWithoutItsConsumer(t *testing.T) {
 	}
 }
 
-// What a consumer had under way when the connection was lost never comes.
+// Messages that were in flight when the connection was lost never arrive.
 func TestReaderDoesNotGoOnOverAnotherConnection(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
@@ -844,7 +845,7 @@ func TestReaderDoesNotGoOnOverAnotherConnection(t *testing.T) {
 	}
 }
 
-// What is kept for the next page is little.
+// Little is buffered for the next page.
 func TestReaderOfLargeMessagesKeepsNone(t *testing.T) {
 	t.Parallel()
 	js, conn := shop(t)
@@ -889,8 +890,8 @@ func TestServerRestartsWhileALogIsRead(t *testing.T) {
 	}
 }
 
-// What a stream has lost shows in its state, and the oldest message is looked for
-// only then: the server has to read it from its disk.
+// The state of a stream shows whether messages were deleted. Only then the oldest message
+// is requested, because the server has to read it from its disk.
 func TestOldestMessageIsAskedForWhenSomethingIsGone(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
@@ -932,7 +933,7 @@ func BenchmarkLog(b *testing.B) {
 		for i := range entities {
 			entities[i].Body = bytes.Repeat([]byte("x"), 1024)
 		}
-		if err := s.Commit(b.Context(), entities, sinktest.At(n+size)); err != nil {
+		if err := s.Commit(b.Context(), entities, sinktest.At(n+size), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// starts tells where in the stream each reading begins from now on.
+// starts reports the sequence at which each later reading of the stream begins.
 func starts(t *testing.T, url string) (next func() []uint64) {
 	t.Helper()
 	nc, err := natsgo.Connect(url, natsgo.Timeout(time.Minute))
@@ -33,7 +33,7 @@ func starts(t *testing.T, url string) (next func() []uint64) {
 	}
 	return func() (all []uint64) {
 		t.Helper()
-		// What was asked before this is here when its answer is.
+		// Earlier requests have arrived when this one is answered.
 		if err := nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func starts(t *testing.T, url string) (next func() []uint64) {
 	}
 }
 
-func TestWhatIsReadOfATopic(t *testing.T) {
+func TestReadsOfATopicWithMarks(t *testing.T) {
 	t.Parallel()
 	marked := func(from, n int) []feed.Entity {
 		entities := sinktest.Entities(from, n)
@@ -88,7 +88,7 @@ func TestWhatIsReadOfATopic(t *testing.T) {
 				}
 			}
 			resume(t, s)
-			if err := s.Commit(t.Context(), test.entities(0, 100), sinktest.At(100)); err != nil {
+			if err := s.Commit(t.Context(), test.entities(0, 100), sinktest.At(100), nil); err != nil {
 				t.Fatal(err)
 			}
 			resume(t, s)
@@ -100,7 +100,7 @@ func TestWhatIsReadOfATopic(t *testing.T) {
 			}
 			resume(t, fresh)
 			want("by another that has read it", nil)
-			if err := s.Commit(t.Context(), test.entities(100, 5), sinktest.At(105)); err != nil {
+			if err := s.Commit(t.Context(), test.entities(100, 5), sinktest.At(105), nil); err != nil {
 				t.Fatal(err)
 			}
 			resume(t, fresh)
@@ -134,11 +134,11 @@ func TestSinkFarBehindReadsAllMarksOnce(t *testing.T) {
 		want[entities[i].ID] = entities[i].Mark
 	}
 	resume(t, s)
-	if err := s.Commit(t.Context(), entities[:3], sinktest.At(3)); err != nil {
+	if err := s.Commit(t.Context(), entities[:3], sinktest.At(3), nil); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, other)
-	if err := other.Commit(t.Context(), entities[3:], sinktest.At(403)); err != nil {
+	if err := other.Commit(t.Context(), entities[3:], sinktest.At(403), nil); err != nil {
 		t.Fatal(err)
 	}
 	next := starts(t, server.URL())
@@ -167,7 +167,7 @@ func TestLoadOfMarksEndsEarly(t *testing.T) {
 		want[entities[i].ID] = entities[i].Mark
 	}
 	resume(t, s)
-	if err := s.Commit(t.Context(), entities, sinktest.At(n)); err != nil {
+	if err := s.Commit(t.Context(), entities, sinktest.At(n), nil); err != nil {
 		t.Fatal(err)
 	}
 	p := runProxy(t, strings.TrimPrefix(server.URL(), "nats://"))

@@ -33,7 +33,7 @@ type storedMessage struct {
 	Sequence uint64 `json:"seq"`
 	Header   []byte `json:"hdrs"`
 	Data     []byte `json:"data"`
-	// Time is when the server stored it.
+	// Time holds the time when the server stored it.
 	Time time.Time `json:"time"`
 }
 

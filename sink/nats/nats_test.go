@@ -23,9 +23,9 @@ import (
 )
 
 var (
-	_ bridge.Stager   = (*nats.Sink)(nil)
-	_ sinktest.Stager = (*nats.Sink)(nil)
-	_ sinktest.Log    = (*nats.Log)(nil)
+	_ bridge.Sink   = (*nats.Sink)(nil)
+	_ sinktest.Sink = (*nats.Sink)(nil)
+	_ sinktest.Log  = (*nats.Log)(nil)
 )
 
 var silent = slog.New(slog.DiscardHandler)
@@ -81,7 +81,7 @@ func resume(t testing.TB, s *nats.Sink) checkpoint.Checkpoint {
 
 func commit(t testing.TB, s *nats.Sink, from, to int) {
 	t.Helper()
-	if err := s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to)); err != nil {
+	if err := s.Commit(t.Context(), sinktest.Entities(from, to-from), sinktest.At(to), nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -112,7 +112,7 @@ func spanOf(t testing.TB, log *nats.Log) feed.Span {
 	return span
 }
 
-// records returns what a topic has from one position on and before another.
+// records returns the messages of a topic from one position to before another.
 func records(t testing.TB, log *nats.Log, from, to uint64) []feed.Record {
 	t.Helper()
 	var all []feed.Record
@@ -173,8 +173,8 @@ func conform(t *testing.T, url string, replicas int) {
 }
 
 // known waits until every server of a cluster knows that a stream has the
-// topic's subjects; until then a commit fails as if there were none. What it
-// publishes meets the fence.
+// topic's subjects; until then a commit fails as if there were none. Its message is refused
+// by the fence.
 func known(t *testing.T, urls, subject string) {
 	t.Helper()
 	for url := range strings.SplitSeq(urls, ",") {
@@ -218,7 +218,7 @@ func copyOn(ctx context.Context, s *nats.Sink, n, step int, committed func(int))
 	for i < n {
 		i += len(entities)
 		next := sinktest.Entities(i, min(step, n-i))
-		if err := s.CommitStaging(ctx, entities, sinktest.At(i), func() []feed.Entity { return next }); err != nil {
+		if err := s.Commit(ctx, entities, sinktest.At(i), func() []feed.Entity { return next }); err != nil {
 			return err
 		}
 		entities = next

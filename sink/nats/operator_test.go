@@ -13,7 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// operator is who signs the accounts that a server trusts, as in nsc.
+// operator signs the accounts that a server trusts, as in nsc.
 type operator struct {
 	t        *testing.T
 	key      nkeys.KeyPair
@@ -115,7 +115,7 @@ func TestCredentialsFile(t *testing.T) {
 	}{
 		"of the account":                {credentials(t, shop, asIs), ""},
 		"expired":                       {credentials(t, shop, expired), refused},
-		"of an account of nobody":       {credentials(t, stranger, asIs), refused},
+		"of an unknown account":         {credentials(t, stranger, asIs), refused},
 		"of an account with no streams": {credentials(t, small, asIs), "JetStream is off for this account on NATS at " + s.ClientURL()},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestCredentialsFile(t *testing.T) {
 	}
 }
 
-// Credentials that live for a short time are renewed by whoever gives them out.
+// Credentials with a short lifetime are renewed by their issuer.
 func TestRenewedCredentialsAreTakenUp(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t)

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// proxy stands between clients and a server, and breaks what passes.
+// proxy forwards connections between clients and a server, and can break them.
 type proxy struct {
 	listener net.Listener
 	server   string
 
 	mu    sync.Mutex
 	conns []net.Conn
-	// mute drops what the server says.
+	// mute drops the server's output.
 	mute bool
 	// only, while more than 0, is how many bytes of it pass before that.
 	only int
@@ -103,7 +103,7 @@ func (p *proxy) set(mute bool) {
 	p.mute, p.only = mute, 0
 }
 
-// muteAfter drops what the server says after so many bytes.
+// muteAfter drops the server's output after a number of bytes.
 func (p *proxy) muteAfter(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *proxy) keepBack() {
 	p.kept = map[net.Conn][]byte{}
 }
 
-// keeps says whether what is kept back has a text.
+// keeps reports whether the withheld bytes contain a text.
 func (p *proxy) keeps(text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *proxy) keeps(text string) bool {
 	return false
 }
 
-// release lets go what was kept back.
+// release sends the withheld bytes.
 func (p *proxy) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -178,7 +178,7 @@ func (p *publisher) parseAck(data []byte, id string, n int) (sequence uint64, er
 	case ack.Error != nil:
 		return 0, apiError(ack.Error, stream)
 	case ack.Stream != stream:
-		return 0, feed.Permanent(fmt.Errorf("stream %s acknowledged a commit for %s; which of them has the subject %s?",
+		return 0, feed.Permanent(fmt.Errorf("stream %s acknowledged a commit for %s; find out which of them has the subject %s",
 			ack.Stream, stream, subject))
 	case ack.Domain != p.domain:
 		return 0, feed.Permanent(fmt.Errorf("JetStream domain %q acknowledged a commit for domain %s: it has a stream with the subject %s, too; delete the subject there",
@@ -187,7 +187,7 @@ func (p *publisher) parseAck(data []byte, id string, n int) (sequence uint64, er
 		return 0, errors.New("NATS acknowledged without a sequence")
 	case id != "" && (ack.Batch != id || ack.Count != n):
 		// A server that knows no batches has stored each message by itself.
-		return 0, feed.Permanent(fmt.Errorf("NATS acknowledged %d messages as batch %q in place of %d as %q: this server has no atomic batches, "+
+		return 0, feed.Permanent(fmt.Errorf("NATS acknowledged %d messages as batch %q instead of %d as %q: this server has no atomic batches, "+
 			"and the topic may now hold part of a commit; make every server of the cluster 2.%d or newer", ack.Count, ack.Batch, n, id, minor))
 	}
 	return ack.Sequence, nil

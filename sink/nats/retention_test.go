@@ -23,7 +23,7 @@ func TestRetentionLimits(t *testing.T) {
 		"age":                {func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, []string{"max_age 1h0m0s"}},
 		"number and size":    {func(c *jetstream.StreamConfig) { c.MaxMsgs, c.MaxBytes = 10, 1000 }, []string{"max_msgs 10", "max_bytes 1000"}},
 		"number per subject": {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, []string{"max_msgs_per_subject 5"}},
-		"what is new":        {func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 10, jetstream.DiscardNew }, nil},
+		"new messages":       {func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 10, jetstream.DiscardNew }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := fitting()

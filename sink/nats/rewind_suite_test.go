@@ -11,8 +11,9 @@ import (
 
 // The stream returns to an earlier state, in two ways. If sinks are connected to the
 // server that is restarted, they lose their connection. If they are connected to a leaf
-// node, they keep it, as in a cluster whose stream is on another node. (JetStream alone
-// cannot be restarted in a server with clients: nats-server 2.15.2 has a data race there.)
+// node, they keep it, as in a cluster whose stream is on another node. (JetStream cannot be
+// restarted without its server while clients are connected: nats-server 2.15.2 has a data
+// race there.)
 func TestSinkConformsAfterARewind(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) (config nats.Config, backup func(*testing.T) (restore func())){

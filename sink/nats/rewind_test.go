@@ -115,7 +115,7 @@ func wantHeld(t *testing.T, s *nats.Sink, n, held int) {
 
 // The bus loses its tail, and another copy publishes it again in smaller commits and
 // stops half-way: the stream is longer than before, and holds fewer entities. A copy that
-// took what it remembers for held would drop the rest as duplicates.
+// trusted its memory would drop the rest as duplicates.
 func TestLostTailIsFilledInSmallerCommits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -197,8 +197,8 @@ func TestLostTailIsFilledWithOtherEntities(t *testing.T) {
 	other := r.open()
 	resume(t, other)
 	cp := sinktest.At(20)
-	cp.Cursor = []byte("another place")
-	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), cp); err != nil {
+	cp.Cursor = []byte("another position")
+	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), cp, nil); err != nil {
 		t.Fatal(err)
 	}
 	resumeAgain(t, s)
@@ -241,7 +241,7 @@ func TestMessageBehindTheCheckpointIsLost(t *testing.T) {
 }
 
 // While a copy is idle its stream is replaced, and the newest checkpoint has the very
-// sequence that the copy knows. The server compares sequences alone.
+// sequence that the copy knows. The server compares only sequences.
 func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 	t.Parallel()
 	for name, entities := range map[string][]feed.Entity{
@@ -265,7 +265,7 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 				t.Fatalf("the checkpoint has the sequence %d, want 7", last)
 			}
 			s.Rest()
-			err := s.Commit(t.Context(), entities, sinktest.At(5+len(entities)))
+			err := s.Commit(t.Context(), entities, sinktest.At(5+len(entities)), nil)
 			wantError(t, err, false, checkpoint.ErrConflict, "its checkpoint differs from the one that was read")
 			if cp := resume(t, s); cp.Count != 4 {
 				t.Errorf("checkpoint %+v, want count 4", cp)
@@ -276,7 +276,8 @@ func TestAnotherCheckpointHasTheSameSequence(t *testing.T) {
 	}
 }
 
-// The comparison finds what was read, and what the copy has stored itself.
+// The comparison finds both a checkpoint that was read and one that the copy has stored
+// itself.
 func TestCommitAfterAPause(t *testing.T) {
 	t.Parallel()
 	s, _, more := open(t, orders())
@@ -284,7 +285,7 @@ func TestCommitAfterAPause(t *testing.T) {
 	commit(t, s, 0, 2)
 	s.Rest() // with its own, of a batch
 	commit(t, s, 2, 2)
-	s.Rest() // with its own, which was alone
+	s.Rest() // with its own checkpoint, in a commit without entities
 	commit(t, s, 2, 3)
 	s = more()
 	resume(t, s)
@@ -306,7 +307,7 @@ func TestCheckpointThatWasSeenIsGone(t *testing.T) {
 	}{
 		"a shared stream was purged":                                      {shared, seeByCommit, purgeAll},
 		"a shared stream was purged after another copy had written to it": {shared, seeByResume, purgeAll},
-		"a stream was deleted and created anew": {alone, seeByCommit, func(t *testing.T, js jetstream.JetStream) {
+		"a stream was deleted and created again": {alone, seeByCommit, func(t *testing.T, js jetstream.JetStream) {
 			if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
 				t.Fatal(err)
 			}

@@ -61,9 +61,9 @@ func runCluster(t testing.TB) (servers []*server.Server, urls string) {
 	return servers, strings.Join(clients, ",")
 }
 
-// nextPort is where the search for a free port goes on. Ports below 32768 are not
-// handed out by the system, so nobody gets one while no server has it: no other
-// listener, and no client that tries to reach the server.
+// nextPort is the next port to try. The system does not assign ports below 32768, so no
+// other program gets one while no server has it: no other listener, and no client that
+// tries to reach the server.
 var nextPort atomic.Int64
 
 func init() { nextPort.Store(10_000 + rand.Int64N(4_000)) }
@@ -81,5 +81,5 @@ func freePort(t testing.TB) int {
 	return 0
 }
 
-// freeAddress is for a server that is away for a time.
+// freeAddress returns an address for a server that is stopped for a time.
 func freeAddress(t testing.TB) string { return fmt.Sprintf("127.0.0.1:%d", freePort(t)) }

@@ -26,8 +26,8 @@ type Sink struct {
 	staging     *staging
 	dedupe      *dedupeLoader
 
-	// session is that of the last Resume; nil if there was none since the last error. The
-	// fields after it are valid while it lasts.
+	// session holds the session that the last Resume began, nil if there was none since the
+	// last error. The fields after it are valid while it lasts.
 	session *session
 	// staged is the batch that was sent ahead for the next commit; nil if there is none. It
 	// was sent in session.
@@ -120,15 +120,11 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 // Commit appends entities, at most [MaxEntities], and stores cp in one atomic
 // batch. It waits for the acknowledgement for three times the configured
 // timeout.
-func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	return s.CommitStaging(ctx, entities, cp, nil)
-}
-
-// CommitStaging is [Sink.Commit]. While the server stores the batch, CommitStaging sends it
-// the entities that next returns, as the beginning of another batch. The server stages
-// them, and the commit that follows only adds its checkpoint, which has the
-// fence. A nil next returns none.
-func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+//
+// While the server stores the batch, Commit sends it the entities that next returns, as the
+// beginning of another batch. The server stages them, and the commit that follows only adds
+// its checkpoint, which has the fence. A nil next returns none.
+func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	// After an error from here on it is unknown whether the commit is stored, until Resume
 	// has read the checkpoint. So there is no session unless the commit succeeds.
 	ses, staged, first := s.session, s.staged, s.first
@@ -139,11 +135,11 @@ func (s *Sink) CommitStaging(ctx context.Context, entities []feed.Entity, cp che
 	case ses == nil:
 		return errors.New("commit: the sink has not resumed since its last error")
 	case len(entities) > MaxEntities:
-		return feed.Permanent(fmt.Errorf("commit: %d entities, and a batch takes %d", len(entities), MaxEntities))
+		return feed.Permanent(fmt.Errorf("commit: %d entities are too many: a batch takes at most %d", len(entities), MaxEntities))
 	case err != nil:
 		return fmt.Errorf("commit: %w", err)
 	case current != ses:
-		return errors.New("commit: the connection to NATS is a new one since the sink resumed")
+		return errors.New("commit: the connection to NATS was made after the sink resumed")
 	}
 	explainer := newExplainer(s.client.nc, s.client.cfg, s.client.servers)
 	ctx, release := ses.bindContext(ctx)

@@ -62,7 +62,7 @@ func TestTopicHasMessagesAndNoCheckpoint(t *testing.T) {
 			for _, s := range []*nats.Sink{s, more()} {
 				_, err := s.Resume(t.Context())
 				wantError(t, err, true, checkpoint.ErrMissing, "'feedbridge checkpoint set orders'", "'feedbridge checkpoint reset orders'")
-				if err := s.Commit(t.Context(), nil, sinktest.At(1)); err == nil {
+				if err := s.Commit(t.Context(), nil, sinktest.At(1), nil); err == nil {
 					t.Error("a commit after a resume that failed is not refused")
 				}
 			}
@@ -125,8 +125,8 @@ func TestOverwriteFencesWhoeverResumedBefore(t *testing.T) {
 	if err := more().Overwrite(t.Context(), sinktest.MoveTo(sinktest.At(1))); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, checkpoint.ErrConflict)
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3)), false, nil, "has not resumed since its last error")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil), false, checkpoint.ErrConflict)
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 1), sinktest.At(3), nil), false, nil, "has not resumed since its last error")
 	if cp := resume(t, s); cp.Count != 1 {
 		t.Errorf("checkpoint %+v, want the one that was set", cp)
 	}
@@ -138,10 +138,10 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 		shared bool
 		opts   []jetstream.StreamPurgeOpt
 	}{
-		"the stream":                   {},
-		"the subject":                  {opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
-		"the subject, others keep on":  {shared: true, opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
-		"the stream, as others see it": {shared: true},
+		"the stream":  {},
+		"the subject": {opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
+		"the subject, while other subjects keep messages": {shared: true, opts: []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject("shop.orders")}},
+		"the stream, with other subjects":                 {shared: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,8 +170,7 @@ func TestTopicIsPurgedAndStartedOver(t *testing.T) {
 	}
 }
 
-// share makes the stream of the orders one that carts lie in too, and puts one
-// there.
+// share adds the subject of carts to the stream of the orders, and publishes a cart.
 func share(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	config := fitting()
@@ -198,7 +197,7 @@ func TestStreamIsReplacedByAnotherThatIsLonger(t *testing.T) {
 	}
 	other := more()
 	resume(t, other)
-	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), sinktest.At(10)); err != nil {
+	if err := other.Commit(t.Context(), sinktest.Entities(100, 10), sinktest.At(10), nil); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, s)
@@ -261,7 +260,7 @@ func TestResumeReadsOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
-func TestNewSinkReadsTheWindowAlone(t *testing.T) {
+func TestNewSinkReadsOnlyTheWindow(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	js := admin(t, server.URL())
@@ -345,7 +344,7 @@ func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
 	s, js, _ := open(t, orders())
 	e := sinktest.Entities(0, 1)
 	e[0].Body = bytes.Repeat([]byte("x"), 10)
-	if err := s.Commit(t.Context(), e, sinktest.At(1)); err != nil {
+	if err := s.Commit(t.Context(), e, sinktest.At(1), nil); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := js.Stream(t.Context(), "shop_orders")
@@ -362,7 +361,7 @@ func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
 		"Operation-Type":  "http-equiv=PUT",
 		"Feedbridge-Feed": "orders",
 		"Feedbridge-Page": "http://feed.example.com/1",
-		"Nats-Msg-Id":     "", // the server would drop what it takes for a duplicate
+		"Nats-Msg-Id":     "", // the server would drop a supposed duplicate
 	} {
 		if got := msg.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -380,14 +379,14 @@ func TestMessageHasTheHeadersOfTheEntityAndOurs(t *testing.T) {
 func TestCommitOfMoreThanABatchTakes(t *testing.T) {
 	t.Parallel()
 	s, _, _ := open(t, orders())
-	err := s.Commit(t.Context(), make([]feed.Entity, nats.MaxEntities+1), sinktest.At(1000))
-	wantError(t, err, true, nil, "1000 entities, and a batch takes 999")
+	err := s.Commit(t.Context(), make([]feed.Entity, nats.MaxEntities+1), sinktest.At(1000), nil)
+	wantError(t, err, true, nil, "1000 entities are too many: a batch takes at most 999")
 }
 
 // A person purges the topic while a sink knows its IDs, something new is
-// published, and the person starts the feed over: what is gone is published
-// again, though the checkpoint counts on and the stream's first message is old.
-func TestIDsAreForgottenWhenAPersonMovesThePlace(t *testing.T) {
+// published, and the person starts the feed over: the deleted entities are published again,
+// though the checkpoint counts on and the stream's first message is old.
+func TestIDsAreDroppedWhenTheCheckpointIsMoved(t *testing.T) {
 	t.Parallel()
 	s, js, more := open(t, orders())
 	resume(t, s)

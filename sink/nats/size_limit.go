@@ -56,11 +56,11 @@ func (l *sizeLimit) checkEntity(h feed.Header, body int) error {
 		size += len(h[i].Name) + len(": \r\n") + len(h[i].Value)
 	}
 	if size > maxHeader {
-		return fmt.Errorf("%w: its headers have %d bytes and NATS takes %d", sink.ErrTooLarge, size, maxHeader)
+		return fmt.Errorf("%w: its headers have %d bytes and NATS accepts %d", sink.ErrTooLarge, size, maxHeader)
 	}
 	size += body
 	if limit := l.bytes.Load(); limit > 0 && int64(size) > limit {
-		return fmt.Errorf("%w: it has %d bytes with its headers and NATS takes %d; raise max_payload in the server's configuration, "+
+		return fmt.Errorf("%w: it has %d bytes with its headers and NATS accepts %d; raise max_payload in the server's configuration, "+
 			"and the stream's --max-msg-size if it has one", sink.ErrTooLarge, size, limit)
 	}
 	return nil

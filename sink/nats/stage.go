@@ -53,7 +53,7 @@ func (c *sinkCounts) allowStaging(stream string) bool {
 type staging struct {
 	publisher *publisher
 	sinks     *sinkCounts
-	// failed is when a commit failed last.
+	// failed holds the time of the last failed commit.
 	failed time.Time
 }
 

@@ -155,11 +155,11 @@ func (s *streamChecker) findProblems(c jetstream.StreamConfig) []string {
 	edit := "run 'nats stream edit " + c.Name + " "
 	for _, source := range c.Sources {
 		subjects := s.sourcedSubjects(source)
-		add(len(subjects) > 0, "it takes messages from stream %s, which may be of %s; give the feed a stream of its own, or limit the source to other subjects "+
+		add(len(subjects) > 0, "it copies messages from stream %s, which may be of %s; give the feed a stream of its own, or limit the source to other subjects "+
 			"with a filter", source.Name, strings.Join(subjects, " and "))
 	}
-	add(c.Mirror != nil, "it is a mirror, which takes no messages; give the feed a stream of its own")
-	add(c.Sealed, "it is sealed for ever; give the feed another stream")
+	add(c.Mirror != nil, "it is a mirror, which accepts no messages; give the feed a stream of its own")
+	add(c.Sealed, "it is sealed; give the feed another stream")
 	add(c.Retention != jetstream.LimitsPolicy, "its retention is %s, which deletes the checkpoint; give the feed another stream, with --retention limits",
 		strings.ToLower(c.Retention.String()))
 	var missing []string
@@ -172,14 +172,14 @@ func (s *streamChecker) findProblems(c jetstream.StreamConfig) []string {
 		strings.Join(append(c.Subjects, missing...), ","))
 	add(!c.AllowAtomicPublish, "it allows no atomic batches; %s--allow-batch'", edit)
 	add(!c.AllowRollup, "it allows no roll-ups; %s--allow-rollup'", edit)
-	add(c.DenyPurge, "it denies purging, and so roll-ups, for ever; give the feed another stream, without --deny-purge")
+	add(c.DenyPurge, "it denies purging, and so roll-ups, and that cannot be changed; give the feed another stream, without --deny-purge")
 	add(!c.AllowMsgTTL, "it allows no TTL per message; %s--allow-msg-ttl'", edit)
 	add(c.NoAck, "it does not acknowledge; %s--ack'", edit)
 	add(c.SubjectTransform != nil, "it transforms subjects; %s--no-transform'", edit)
 	add(c.AllowMsgCounter, "it is a counter; give the feed another stream")
 	add(c.MaxMsgSize > 0 && c.MaxMsgSize < leastMessage, "its max_msg_size of %d bytes is too small for a checkpoint; %s--max-msg-size=-1'", c.MaxMsgSize, edit)
 	payload := s.client.nc.MaxPayload()
-	add(payload > 0 && payload < leastMessage, "the server's max_payload of %d bytes is too small for a checkpoint; raise it to %d at least", payload, leastMessage)
+	add(payload > 0 && payload < leastMessage, "the server's max_payload of %d bytes is too small for a checkpoint; raise it to at least %d", payload, leastMessage)
 	// Only in a stream without other subjects is the checkpoint always among the newest
 	// messages.
 	add(!s.topic.ownsAll(c.Subjects) && c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0),

@@ -12,7 +12,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink/nats"
 )
 
-// fitting is the configuration of a stream that holds shop.orders alone.
+// fitting is the configuration of a stream that has only shop.orders.
 func fitting() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: "shop_orders", Subjects: []string{"shop.orders", "_feedbridge.shop.orders"},
@@ -39,7 +39,7 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 		},
 		"no purging": {
 			func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true },
-			[]string{"it denies purging, and so roll-ups, for ever; give the feed another stream, without --deny-purge"},
+			[]string{"it denies purging, and so roll-ups, and that cannot be changed; give the feed another stream, without --deny-purge"},
 		},
 		"interest retention": {
 			func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
@@ -71,18 +71,18 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 			func(c *jetstream.StreamConfig) {
 				*c = jetstream.StreamConfig{Name: "shop_orders", Mirror: &jetstream.StreamSource{Name: "elsewhere"}}
 			},
-			[]string{"it is a mirror, which takes no messages", "it does not have shop.orders and _feedbridge.shop.orders"},
+			[]string{"it is a mirror, which accepts no messages", "it does not have shop.orders and _feedbridge.shop.orders"},
 		},
 		"a source of everything": {
 			func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "elsewhere"}} },
-			[]string{"it takes messages from stream elsewhere, which may be of shop.orders and _feedbridge.shop.orders; " +
+			[]string{"it copies messages from stream elsewhere, which may be of shop.orders and _feedbridge.shop.orders; " +
 				"give the feed a stream of its own, or limit the source to other subjects with a filter"},
 		},
 		"a source of the topic": {
 			func(c *jetstream.StreamConfig) {
 				c.Sources = []*jetstream.StreamSource{{Name: "elsewhere", FilterSubject: "shop.carts"}, {Name: "another", FilterSubject: "shop.*"}}
 			},
-			[]string{"it takes messages from stream another, which may be of shop.orders;"},
+			[]string{"it copies messages from stream another, which may be of shop.orders;"},
 		},
 		"a source that is transformed to the topic": {
 			func(c *jetstream.StreamConfig) {
@@ -90,23 +90,23 @@ func TestStreamThatDoesNotFit(t *testing.T) {
 					{Source: "a.*", Destination: "shop.{{wildcard(1)}}"},
 				}}}
 			},
-			[]string{"it takes messages from stream elsewhere, which may be of shop.orders;"},
+			[]string{"it copies messages from stream elsewhere, which may be of shop.orders;"},
 		},
 		"a source with a filter that is written as a transform": {
 			func(c *jetstream.StreamConfig) {
 				c.Sources = []*jetstream.StreamSource{{Name: "elsewhere", SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "_feedbridge.>"}}}}
 			},
-			[]string{"it takes messages from stream elsewhere, which may be of _feedbridge.shop.orders;"},
+			[]string{"it copies messages from stream elsewhere, which may be of _feedbridge.shop.orders;"},
 		},
 		"sealed": {
 			func(c *jetstream.StreamConfig) { c.Sealed = true },
-			[]string{"it is sealed for ever"},
+			[]string{"it is sealed"},
 		},
 		"messages that are too small": {
 			func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1023 },
 			[]string{"its max_msg_size of 1023 bytes is too small for a checkpoint; run 'nats stream edit shop_orders --max-msg-size=-1'"},
 		},
-		"others push the checkpoint out": {
+		"messages of other subjects push the checkpoint out": {
 			func(c *jetstream.StreamConfig) { c.Subjects, c.MaxMsgs = append(c.Subjects, "shop.carts"), 1000 },
 			[]string{"it takes other subjects, too, and discards its oldest messages, which may be the checkpoint"},
 		},
@@ -256,7 +256,7 @@ func TestLimitsOnStreamsAndConsumers(t *testing.T) {
 	})
 }
 
-func TestStreamIsFullAndDiscardsWhatIsNew(t *testing.T) {
+func TestStreamIsFullAndDiscardsNewMessages(t *testing.T) {
 	t.Parallel()
 	server := runServer(t, &server.Options{JetStream: true})
 	config := fitting()
@@ -267,7 +267,7 @@ func TestStreamIsFullAndDiscardsWhatIsNew(t *testing.T) {
 	s := connect(t, nats.Config{URL: server.ClientURL()}).Sink(orders())
 	resume(t, s)
 	commit(t, s, 0, 5)
-	err := s.Commit(t.Context(), sinktest.Entities(5, 20), sinktest.At(25))
+	err := s.Commit(t.Context(), sinktest.Entities(5, 20), sinktest.At(25), nil)
 	wantError(t, err, true, nil, "maximum messages exceeded", "raise its limits, and do not purge it")
 	if cp := resume(t, s); cp.Count != 5 {
 		t.Errorf("checkpoint %+v, want count 5", cp)
@@ -275,7 +275,7 @@ func TestStreamIsFullAndDiscardsWhatIsNew(t *testing.T) {
 	wantFeed(t, s, 5)
 }
 
-func TestStreamLosesItsFitnessWhileItIsWrittenTo(t *testing.T) {
+func TestStreamIsReconfiguredWhileItIsWrittenTo(t *testing.T) {
 	t.Parallel()
 	server := runServer(t, &server.Options{JetStream: true})
 	js := admin(t, server.ClientURL())
@@ -286,7 +286,7 @@ func TestStreamLosesItsFitnessWhileItIsWrittenTo(t *testing.T) {
 	}{
 		"atomic batches": {"a", func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false }, "run 'nats stream edit a --allow-batch'"},
 		"roll-ups":       {"b", func(c *jetstream.StreamConfig) { c.AllowRollup = false }, "run 'nats stream edit b --allow-rollup'"},
-		"sealed":         {"c", func(c *jetstream.StreamConfig) { c.Sealed = true }, "a sealed stream takes no messages"},
+		"sealed":         {"c", func(c *jetstream.StreamConfig) { c.Sealed = true }, "a sealed stream accepts no messages"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			topic := nats.Topic{Feed: "orders", Subject: test.topic, Stream: nats.Stream{Create: true}}
@@ -302,13 +302,13 @@ func TestStreamLosesItsFitnessWhileItIsWrittenTo(t *testing.T) {
 			if _, err := js.UpdateStream(t.Context(), config); err != nil {
 				t.Fatal(err)
 			}
-			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), true, nil, test.want)
+			wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), true, nil, test.want)
 			wantFeed(t, s, 2)
 		})
 	}
 }
 
-func TestStreamThatIsGoneIsNotCreatedAnewByItself(t *testing.T) {
+func TestDeletedStreamIsNotCreatedAgain(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, t.TempDir(), "127.0.0.1:0")
 	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
@@ -318,7 +318,7 @@ func TestStreamThatIsGoneIsNotCreatedAnewByItself(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "shop_orders"); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream shop_orders does not answer")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "stream shop_orders does not answer")
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
 	// The way out that it names.
@@ -345,7 +345,7 @@ func TestStreamIsGoneAtACommitAfterAPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Rest()
-	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4)), false, nil, "stream not found (NATS error 10059)")
+	wantError(t, s.Commit(t.Context(), sinktest.Entities(2, 2), sinktest.At(4), nil), false, nil, "stream not found (NATS error 10059)")
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, checkpoint.ErrMissing, "stream shop_orders is gone", "'feedbridge checkpoint reset orders'")
 }

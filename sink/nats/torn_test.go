@@ -54,7 +54,7 @@ func TestEntitiesBehindTheCheckpointAreKnown(t *testing.T) {
 	if survivors == 0 || survivors == torn {
 		t.Fatalf("%d of the %d entities of the batch are known: it was not cut in half, or nobody noticed", survivors, torn)
 	}
-	// What the gate lets through makes the topic whole again.
+	// The entities that pass the gate complete the topic.
 	commit(t, s, whole+survivors, whole+torn)
 	wantFeed(t, s, whole+torn)
 }

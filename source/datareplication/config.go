@@ -11,7 +11,7 @@ const Kind = "datareplication"
 type Config struct {
 	// Config configures the HTTP client.
 	source.Config `yaml:",inline"`
-	// Start is where reading starts when the topic has no checkpoint.
+	// Start selects the first entity to read when the topic has no checkpoint.
 	Start Start `yaml:"start"`
 	// Gap is the policy for a cursor whose position is no longer in the feed.
 	Gap Gap `yaml:"gap"`

@@ -11,9 +11,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// maxStoredID is how long a Content-ID in a cursor may be, in bytes of JSON. A
-// longer one, up to the 64 KiB that a part's header may have, is stored as
-// storedID returns it.
+// maxStoredID limits the length of a Content-ID in a cursor, in bytes of JSON. A longer
+// one, up to the 64 KiB that a part's header may have, is stored as storedID returns it.
 const maxStoredID = 140
 
 // storedID returns the form of a Content-ID that a cursor holds: the ID itself,

@@ -75,9 +75,8 @@ func TestCrawl(t *testing.T) {
 		},
 		{
 			// The specification has an option to warn and take all for the
-			// first subscription. Here that is what a time always does: a
-			// young feed has no older page to prove itself with, and the
-			// violation says so.
+			// first subscription. Here a time always does that: a young feed has no older
+			// page as proof, which the violation reports.
 			name: "case 13: nothing on the feed is as old as the time", pages: []string{"a@5 b@6"}, start: startAt(5),
 			want: "a b", violations: []string{NotOldEnough},
 		},
@@ -141,8 +140,8 @@ func TestCrawl(t *testing.T) {
 			edit: func(s *site) { s.pages["/2"].next = "/2" }, want: "a b c", err: Loop,
 		},
 		{
-			// There is no strict mode: to stop would help nobody, for what
-			// follows is the same.
+			// There is no strict mode: a stop would not help, because the rest of the feed
+			// stays the same.
 			name: "case 25: prev is not the page that next came from", pages: []string{"a@1", "b@2", "c@3", "d@4"},
 			edit: func(s *site) { s.pages["/3"].prev = "/1" }, want: "a b c d",
 			violations: []string{LinksAsymmetric, LinksAsymmetric}, // on the way back, and forward
@@ -312,8 +311,7 @@ func TestPolls(t *testing.T) {
 	})
 	t.Run("case 24: a circle within one second", func(t *testing.T) {
 		t.Parallel()
-		// The times tell nothing here, so that one more round is read. The
-		// gate leaves it out.
+		// The times decide nothing here, so one more round is read. The gate leaves it out.
 		s := newSite("a@1", "b@1", "c@1")
 		s.pages["/2"].next = "/0"
 		r := readOn(t, s.source(t), nil)

@@ -35,9 +35,9 @@ type cursor struct {
 	Empty int `json:"empty,omitempty"`
 	// Digest is over the first Index entities of Page, in hex.
 	Digest digest `json:"digest,omitempty"`
-	// ETag is that of Page when all of it had been read, and Full the time of
-	// that, in Unix seconds. It is kept across restarts because an ETag is
-	// trusted for a limited time only (see trustETag).
+	// ETag holds the ETag of Page when all of it had been read. Full holds the time of that
+	// read, in Unix seconds. It is stored because an ETag is trusted for a limited time
+	// only (see trustETag).
 	ETag string `json:"etag,omitempty"`
 	Full int64  `json:"full,omitempty"`
 
@@ -102,18 +102,23 @@ func decodeCursor(c feed.Cursor) (cursor, error) {
 	if sr := cur.Search; sr != nil && sr.WholeSkip != nil {
 		sr.Skip, sr.WholeSkip = hashIDs(sr.WholeSkip).lastHashes(maxTies+1), nil
 	}
+	return cur, cur.validate()
+}
+
+// validate returns an error unless the cursor has a known version and names a position.
+func (cur cursor) validate() error {
 	switch sr, sn := cur.Search, cur.Snapshot; {
 	case cur.Version != cursorVersion && cur.Version != snapshotVersion:
-		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads versions up to %d", cur.Version, snapshotVersion))
+		return feed.Permanent(fmt.Errorf("the cursor has version %d and this program reads versions up to %d", cur.Version, snapshotVersion))
 	case (sn != nil) != (cur.Version == snapshotVersion),
 		sn != nil && (sr == nil || sn.Index == "" || sn.ID != "" && sr.From == nil || sn.Page < 0 || sn.Entity < 0 || sn.ID == "" && sn.Page+sn.Entity > 0):
-		return cursor{}, feed.Permanent(errors.New("the cursor names no place in a snapshot"))
+		return feed.Permanent(errors.New("the cursor has no position in a snapshot"))
 	case cur.Page == "" && (sr == nil || cur.Index > 0), cur.Index < 0, cur.Empty < 0, cur.Index > 0 && cur.Last == "":
-		return cursor{}, feed.Permanent(errors.New("the cursor names no place"))
+		return feed.Permanent(errors.New("the cursor has no position"))
 	case sr != nil && sr.ID != "" && sr.From == nil:
-		return cursor{}, feed.Permanent(fmt.Errorf("the cursor has no time for the entity %s that it looks for", sr.ID))
+		return feed.Permanent(fmt.Errorf("the cursor has no time for the entity %s that it looks for", sr.ID))
 	}
-	return cur, nil
+	return nil
 }
 
 // startCursor returns the cursor for a configured start.
@@ -226,8 +231,8 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Place is a readable form of a cursor.
-type Place struct {
+// CursorInfo describes a cursor in a readable form.
+type CursorInfo struct {
 	// Reading goes on before the entity with that index, from 0, of the page with that URL.
 	Page  string `json:"page,omitempty"`
 	Index int    `json:"index"`
@@ -242,12 +247,12 @@ type Place struct {
 }
 
 // Describe returns the readable form of a cursor of this source.
-func Describe(c feed.Cursor) (Place, error) {
+func Describe(c feed.Cursor) (CursorInfo, error) {
 	cur, err := decodeCursor(c)
 	if err != nil {
-		return Place{}, err
+		return CursorInfo{}, err
 	}
-	p := Place{Page: cur.Page, Index: cur.Index, Last: cur.Last, Modified: cur.Modified}
+	p := CursorInfo{Page: cur.Page, Index: cur.Index, Last: cur.Last, Modified: cur.Modified}
 	switch {
 	case cur.Snapshot != nil:
 		p.Snapshot = cur.Snapshot.String()

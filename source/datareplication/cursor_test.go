@@ -17,8 +17,8 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// storedCursors are cursors as they were stored. What a released version wrote
-// must be read for ever, so they are added to and never changed.
+// storedCursors are cursors as they were stored. Cursors of released versions must stay
+// readable, so the list grows and is never changed.
 var storedCursors = map[string]string{
 	"in a page, with whole IDs": `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"1f","last":"<b@shop>","modified":1696474802,"ties":["<a@shop>"]}`,
 	"at the end":                `{"v":1,"page":"https://shop.example.com/feed/7","index":2,"digest":"ffffffffffffffff","etag":"\"x\"","last":"b","modified":1696474802}`,
@@ -63,7 +63,7 @@ func TestStoredCursors(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	t.Parallel()
-	tests := map[string]Place{
+	tests := map[string]CursorInfo{
 		"in a page":       {Page: "https://shop.example.com/feed/7", Index: 2, Last: "<b@shop>", Modified: 1696474802},
 		"on the way back": {Searching: "the entity after b of 2023-10-05T03:00:02Z"},
 		"behind a gap":    {Searching: "the first entity since 2023-10-05T03:00:02Z"},

@@ -9,9 +9,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// gapPatience is how long the position must be missing before reading goes on after the gap,
-// if the configuration allows that. A server that is being restarted may lack its own
-// pages for a while.
+// gapPatience is the time for which the position must be missing before reading continues
+// after the gap, if the configuration allows that. A server that is being restarted may lack
+// its own pages for a while.
 const gapPatience = time.Minute
 
 // gapHandler searches the feed for a lost position, and applies the gap policy if the feed
@@ -44,7 +44,7 @@ func (g *gapHandler) recoverPosition(ctx context.Context, cur cursor, l *lostPos
 	default:
 		sr = &seek{} // nothing has been read yet
 	}
-	g.r.log.Warn("the place where reading goes on is lost; looking for it", "place", sr.String(), "reason", l)
+	g.r.log.Warn("the position of the cursor is no longer in the feed; searching for it", "place", sr.String(), "reason", l)
 	w, err := g.findPosition(ctx, cursor{Search: sr, Gap: cur.Gap, Owed: cur.Owed})
 	if again, ok := errors.AsType[*lostPosition](err); ok {
 		again.forGood = false // the result of a search is always confirmed
@@ -95,16 +95,16 @@ func (g *gapHandler) handleGap(cur cursor, l *lostPosition) (feed.Batch, error) 
 	}
 	switch {
 	case g.r.cfg.Gap == GapHalt:
-		return feed.Batch{}, feed.Permanent(fmt.Errorf("entities may be missing from the feed: %w; nothing is published until the place is there again, "+
-			"or gap is set to %s or %s, or 'feedbridge checkpoint set' names another place", &l.violation, GapResume, GapRestart))
+		return feed.Batch{}, feed.Permanent(fmt.Errorf("entities may be missing from the feed: %w; nothing is published until the position is there again, "+
+			"or gap is set to %s or %s, or 'feedbridge checkpoint set' names another position", &l.violation, GapResume, GapRestart))
 	case cur.Search != nil && cur.Search.Gap, cur.Search == nil && cur.Last != "" && cur.Gap == cur.Last:
-		return feed.Batch{}, feed.Permanent(fmt.Errorf("entities may be missing from the feed, and going on behind the gap does not work either: %w", &l.violation))
+		return feed.Batch{}, feed.Permanent(fmt.Errorf("entities may be missing from the feed, and reading after the gap does not work either: %w", &l.violation))
 	case left > 0:
-		return feed.Batch{}, fmt.Errorf("entities may be missing from the feed: %w; if that stays so, reading goes on behind them in %v (gap: %s)",
+		return feed.Batch{}, fmt.Errorf("entities may be missing from the feed: %w; if this persists, reading continues after them in %v (gap: %s)",
 			&l.violation, left.Round(time.Second), g.r.cfg.Gap)
 	}
 	sr := g.seekBehindGap(cur)
-	g.r.log.Error("entities may be missing from the feed; going on as configured", "gap", string(g.r.cfg.Gap), "from", sr.String(), "reason", l)
+	g.r.log.Error("entities may be missing from the feed; continuing as configured", "gap", string(g.r.cfg.Gap), "from", sr.String(), "reason", l)
 	next := cursor{Search: sr, Gap: cur.Last}
 	return feed.Batch{Cursor: next.encodeCursor(), More: true, Violations: []feed.Violation{l.violation}}, nil
 }
@@ -115,12 +115,12 @@ func (g *gapHandler) handleReplaced(cur cursor, l *lostPosition, left time.Durat
 	switch {
 	case g.r.cfg.Gap == GapHalt:
 		return feed.Batch{}, feed.Permanent(fmt.Errorf("the rest of the snapshot cannot be read: %w; nothing is published until it is there again, "+
-			"or gap is set to %s or %s, which both read the snapshot that is there now, or the feed is given another topic, in which it starts over", &l.violation, GapResume, GapRestart))
+			"or gap is set to %s or %s, which both read the present snapshot, or the feed gets another topic, in which it starts over", &l.violation, GapResume, GapRestart))
 	case left > 0:
-		return feed.Batch{}, fmt.Errorf("the rest of the snapshot cannot be read: %w; if that stays so, the one that is there now is read in %v (gap: %s)",
+		return feed.Batch{}, fmt.Errorf("the rest of the snapshot cannot be read: %w; if this persists, the present snapshot is read in %v (gap: %s)",
 			&l.violation, left.Round(time.Second), g.r.cfg.Gap)
 	}
-	g.r.log.Error("the snapshot was replaced while it was read; reading the one that is there now", "gap", string(g.r.cfg.Gap), "snapshot", cur.Snapshot.String(), "reason", l)
+	g.r.log.Error("the snapshot was replaced while it was read; reading the present one", "gap", string(g.r.cfg.Gap), "snapshot", cur.Snapshot.String(), "reason", l)
 	again := cur.Snapshot.restarted()
 	cur.Snapshot = &again
 	return feed.Batch{Cursor: cur.encodeCursor(), More: true, Violations: []feed.Violation{l.violation}}, nil

@@ -12,9 +12,9 @@ import (
 	"github.com/feedbridge/feedbridge/internal/testkit/httpfault"
 )
 
-// TestLostPlaces reads a feed of five entities to its third, changes the feed
+// TestLostPositions reads a feed of five entities to its third, changes the feed
 // and wants the other two, from the same source and from a fresh one.
-func TestLostPlaces(t *testing.T) {
+func TestLostPositions(t *testing.T) {
 	t.Parallel()
 	rename := func(s *site) {
 		pages := map[string]*sheet{}
@@ -123,7 +123,7 @@ func TestLostPlaces(t *testing.T) {
 	}
 }
 
-// split writes the entities behind page /1 of TestLostPlaces on pages of one.
+// split writes the entities behind page /1 of TestLostPositions on pages of one.
 func (s *site) split() {
 	s.pages["/1"].next = "/2"
 	s.pages["/2"] = &sheet{self: "/2", prev: "/1", next: "/3", at: 2, entities: []string{"b@2"}}
@@ -178,7 +178,7 @@ func TestChangedContentsAreReportedOnce(t *testing.T) {
 		r = readOn(t, src, r.cursor)
 		r.want(t, next)
 		r.wantViolations(t)
-		if next == "" { // what the page is like now is known
+		if next == "" { // the present state of the page is known
 			s.wantRequests(t, "HEAD /0")
 		}
 	}
@@ -249,7 +249,7 @@ func TestPagesVanishOnTheWayBack(t *testing.T) {
 	})
 }
 
-// TestGaps reads a feed, has it lose what was read last, and more, and goes on
+// TestGaps reads a feed, removes the last entities that were read, and more, and continues
 // as configured.
 func TestGaps(t *testing.T) {
 	t.Parallel()

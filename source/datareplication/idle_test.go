@@ -23,8 +23,8 @@ func elapsed(n int) func(http.Header) {
 	}
 }
 
-// TestIdlePolls counts what a poll costs that finds nothing, and makes sure
-// that it finds what there is.
+// TestIdlePolls counts the requests of a poll that finds nothing, and checks that polls
+// find new entities.
 func TestIdlePolls(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -87,8 +87,8 @@ func TestIdlePolls(t *testing.T) {
 						s.wantRequests(t, poll.requests...)
 					}
 				}
-				// What is added to the same second is found, by a page that
-				// is polled and by one that was told to be the same.
+				// Entities added within the same second are found, with or without "not
+				// modified" before.
 				if s.noLength {
 					s.write("/1", "d@4") // the same second would take the hour
 				} else {
@@ -249,9 +249,9 @@ func samePosition(t *testing.T, a, b feed.Cursor) bool {
 }
 
 // TestTrustOutlivesRestarts restarts the reader more often than a page is
-// trusted for. What a server hides behind "not modified" has to be found within
-// the hour all the same, and idle polls may not move the cursor more often than
-// the page is read in full.
+// trusted for. Entities that a server hides behind "not modified" must still be found
+// within the hour, and idle polls may not move the cursor more often than the page is read
+// in full.
 func TestTrustOutlivesRestarts(t *testing.T) {
 	t.Parallel()
 	const polls, every = 40, 10 * time.Minute

@@ -35,9 +35,9 @@ func answerFrom(old *site) httpfault.Fault {
 	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) { old.answer(w, r) }
 }
 
-// TestOneOldAnswer has one answer come from a replica that lags: everywhere
-// where reading meets what is newer than that. The source must neither report
-// the position as lost nor count a violation, and go on when it asks again.
+// TestOneOldAnswer lets one answer come from a replica that lags, at each point where
+// reading meets newer pages. The source must neither report the position as lost nor count
+// a violation, and go on when it asks again.
 func TestOneOldAnswer(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -148,9 +148,9 @@ func TestOneOldAnswer(t *testing.T) {
 	})
 }
 
-// TestOneOldAnswerBehindAGap has a feed read on behind a gap as configured. A page
-// that is missing in one answer must not be taken for the end of what is left of
-// the feed: what is older would be left out in silence.
+// TestOneOldAnswerBehindAGap reads a feed after a gap as configured. A page that is missing
+// in one answer must not be taken for the end of the remaining feed: older entities would
+// be left out in silence.
 func TestOneOldAnswerBehindAGap(t *testing.T) {
 	t.Parallel()
 	for _, missing := range []int{1, 100} { // answers

@@ -10,7 +10,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 )
 
-var _ sink.LimitedSource = (*Source)(nil)
+var _ sink.Source = (*Source)(nil)
 
 // All entities before one that the bus does not take are published, and reading continues
 // with that one when the bus takes it. It makes no difference where it is.

@@ -20,10 +20,10 @@ type Memory interface {
 
 // errNoMemory reports that an entity must wait for the next batch, because there is no
 // memory for it.
-var errNoMemory = errors.New("there is no memory for another entity")
+var errNoMemory = errors.New("no memory is left for another entity")
 
-// reservation counts the bytes that are reserved for a batch. It implements page.Memory for
-// the page of the batch.
+// reservation counts the bytes that are reserved for a batch. The [page.Reader] of
+// the batch calls reserve and free.
 type reservation struct {
 	memory Memory // nil for no bound
 	used   int64
@@ -33,8 +33,8 @@ type reservation struct {
 	wait bool
 }
 
-// Reserve is that of [page.Memory].
-func (r *reservation) Reserve(n int, grows bool) error {
+// reserve reserves n bytes more. See [page.Reader].
+func (r *reservation) reserve(n int, grows bool) error {
 	switch {
 	case r.memory == nil:
 		return nil
@@ -51,8 +51,8 @@ func (r *reservation) Reserve(n int, grows bool) error {
 	return nil
 }
 
-// Free is that of [page.Memory].
-func (r *reservation) Free(n int) {
+// free takes back the reservation of n bytes.
+func (r *reservation) free(n int) {
 	if r.memory != nil && n > 0 {
 		r.memory.Free(int64(n))
 		r.used -= int64(n)
@@ -61,4 +61,4 @@ func (r *reservation) Free(n int) {
 
 // freeSince frees all but the first used bytes, after the entities that were read since have
 // been dropped.
-func (r *reservation) freeSince(used int64) { r.Free(int(r.used - used)) }
+func (r *reservation) freeSince(used int64) { r.free(int(r.used - used)) }

@@ -118,7 +118,7 @@ func (s *slowTopic) Resume(context.Context) (checkpoint.Checkpoint, error) {
 	return s.cp, nil
 }
 
-func (s *slowTopic) Commit(_ context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
+func (s *slowTopic) Commit(_ context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, _ func() []feed.Entity) error {
 	time.Sleep(time.Second)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (ignoringObserver) Polled(feed.Batch, error, time.Duration) {}
 func (ignoringObserver) Settled(feed.Batch, time.Duration)       {}
 func (ignoringObserver) Entered(bridge.Status)                   {}
 
-// bridgeFrom copies what the handler serves to a topic, until the test ends.
+// bridgeFrom copies the handler's feed to a topic, until the test ends.
 func bridgeFrom(t *testing.T, h http.Handler, budget *bridge.Budget) *slowTopic {
 	t.Helper()
 	topic := &slowTopic{}
@@ -191,8 +191,8 @@ func TestManyFeedsKeepTheBudget(t *testing.T) {
 	const (
 		feeds = 40
 		total = 8 << 20
-		// perFeed is what a feed may hold without budget: a buffer, the beginning of an
-		// entity, and a connection with both of its ends.
+		// perFeed is the memory that a feed may hold without budget: a buffer, the
+		// beginning of an entity, and a connection with both of its ends.
 		perFeed = 300 << 10
 	)
 	for _, test := range []struct {

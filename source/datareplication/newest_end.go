@@ -3,9 +3,9 @@ package datareplication
 import "time"
 
 const (
-	// trustETag is how long "not modified" is trusted after the page was read in full, by
-	// whichever process. Some servers have ETags that do not change with the page, by
-	// which users lost data, or with its links.
+	// trustETag is the time for which "not modified" is trusted after any process has read
+	// the page in full. On some servers the ETag does not change when the page changes, or
+	// when only its links change. Users have lost data that way.
 	trustETag = time.Hour
 	// strongAge is the age, by the server's clock, from which the Last-Modified of a page proves
 	// that no entity was added later in the same second. RFC 9110 (8.8.2.2) suggests one or

@@ -110,7 +110,7 @@ func (w *pageWalk) checkLoop(ctx context.Context, p *openPage, came string) erro
 	next := p.Next
 	for n := 0; next != "" && n < headsPerCall; n++ {
 		if next == came {
-			return newBreach(Loop, came, "the next links lead in a circle by way of %s", p.Self)
+			return newBreach(Loop, came, "the next links form a circle through %s", p.Self)
 		}
 		h, err := w.r.pages.requestHead(ctx, next)
 		switch {
@@ -162,9 +162,9 @@ func (w *pageWalk) skipRead(ctx context.Context, p *openPage) error {
 func (w *pageWalk) asLostPosition(err error) error {
 	switch page := w.cur.Page; {
 	case isGone(err):
-		return newLostPosition(PageGone, page, "the page where reading goes on is gone: %v", err)
+		return newLostPosition(PageGone, page, "the next page to read is gone: %v", err)
 	case page == w.named && w.r.pages.refused(err, page):
-		return newLostPosition(PageGone, page, "the page where reading goes on is out of reach: %v", err).forCertain()
+		return newLostPosition(PageGone, page, "the next page to read is out of reach: %v", err).forCertain()
 	}
 	return err
 }

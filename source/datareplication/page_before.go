@@ -28,7 +28,7 @@ func (w *pageWalk) checkPageBefore(ctx context.Context, p *openPage, first *feed
 	case gone:
 		// Feeds lose their oldest pages. The links and times of the rest of this feed
 		// continue the position.
-		r.log.Info("the page before the position is gone; going on by the links", "page", p.Self, "gone", before)
+		r.log.Info("the page before the position is gone; following the links instead", "page", p.Self, "gone", before)
 	case err != nil:
 		return err
 	case !found:

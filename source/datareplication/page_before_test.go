@@ -25,10 +25,10 @@ func atPageStart(t tester, r reading, path string) (feed.Cursor, int) {
 	return nil, 0
 }
 
-// TestFeedIsMadeAnew replaces a feed by another one under the same URLs while
-// reading rests at the start of a page, of which nothing tells whether it is still
-// the page that it was.
-func TestFeedIsMadeAnew(t *testing.T) {
+// TestFeedIsReplaced replaces a feed by another one under the same URLs while
+// the cursor is at the start of a page, where nothing shows whether it is still the same
+// page.
+func TestFeedIsReplaced(t *testing.T) {
 	t.Parallel()
 	feedOf := func(name string, at int) (pages []string, ids []string) {
 		for page := range 3 {
@@ -78,9 +78,9 @@ func TestFeedIsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestFeedIsMadeAnewInAnOutage replaces a feed by another one while its server is
+// TestFeedIsReplacedDuringAnOutage replaces a feed by another one while its server is
 // away for a few seconds, and reading is between two pages.
-func TestFeedIsMadeAnewInAnOutage(t *testing.T) {
+func TestFeedIsReplacedDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite("a@1", "b@2")
@@ -101,9 +101,9 @@ func TestFeedIsMadeAnewInAnOutage(t *testing.T) {
 	})
 }
 
-// TestFeedIsMadeAnewBetweenPolls replaces a feed by another one between two polls of
+// TestFeedIsReplacedBetweenPolls replaces a feed by another one between two polls of
 // an empty newest page, while the server answers all requests.
-func TestFeedIsMadeAnewBetweenPolls(t *testing.T) {
+func TestFeedIsReplacedBetweenPolls(t *testing.T) {
 	t.Parallel()
 	for _, polls := range []int{1, 5} {
 		t.Run(fmt.Sprintf("after %d polls", polls), func(t *testing.T) {

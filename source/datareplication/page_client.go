@@ -20,7 +20,7 @@ const (
 	// newestEvery is the interval of requests for the time of the newest page, while older
 	// pages are read.
 	newestEvery = 30 * time.Second
-	// newestTimeout is how long reading waits for the answer to such a request.
+	// newestTimeout limits how long reading waits for the answer to such a request.
 	newestTimeout = 2 * time.Second
 )
 
@@ -111,9 +111,17 @@ func (c *pageClient) requestPage(ctx context.Context, url, etag string) (*openPa
 		etag:     resp.Header.Get("ETag"),
 		date:     resp.Date,
 		body:     resp.Body,
-		parts:    page.NewReader(resp.Body, header.Boundary, header.Self, int(c.maxEntity)),
+		parts:    c.newPartReader(resp.Body, header.Boundary, header.Self),
 		reserved: &c.reserved,
 	}, nil
+}
+
+// newPartReader returns a reader of the parts of a page, which reserves its memory for the
+// batch that is being read.
+func (c *pageClient) newPartReader(body io.Reader, boundary, name string) *page.Reader {
+	parts := page.NewReader(body, boundary, name, c.maxEntity)
+	parts.Reserve, parts.Free = c.reserved.reserve, c.reserved.free
+	return parts
 }
 
 // errPageEnd reports that a page has no more entities.
@@ -136,7 +144,6 @@ func (p *openPage) nextEntity(ctx context.Context, wait bool) (feed.Entity, []fe
 func (p *openPage) nextPart(ctx context.Context, wait bool) (page.Part, error) {
 	p.reserved.ctx, p.reserved.wait = ctx, wait
 	defer func() { p.reserved.ctx = nil }()
-	p.parts.Memory = p.reserved
 	next, err := p.parts.Next()
 	if err == io.EOF { //nolint:errorlint // only the bare value is a good end
 		err = errPageEnd

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// provenFor is how long a page that was read to its end proves the position at the start
-// of the next page. The end of the page is read again after a longer pause, an error or a
-// restart, and after reading has reached the end of the feed.
+// provenFor is the time for which a page that was read to its end proves the position at
+// the start of the next page. The end of the page is read again after a longer pause, an
+// error or a restart, and after reading has reached the end of the feed.
 const provenFor = time.Minute
 
 // pageEnd is the end of a page. It proves the position at the start of the next page.

@@ -103,22 +103,12 @@ func (w *pageWalk) readPages(ctx context.Context) error {
 		w.recordEnd(p)
 		r.closePage()
 		kept = false
-		next := p.Next
-		if next == "" {
+		if p.Next == "" {
 			w.recordFullRead(p)
 			return w.endOfFeed()
 		}
-		if next == w.cur.Page || next == p.Self || w.trail.closesLoop(next) {
-			return newBreach(Loop, p.Self, "the next links lead in a circle by way of %s", next)
-		}
-		if w.cur.Index == 0 && w.cur.Empty >= maxEmptyPages {
-			return newBreach(TooManyEmptyPages, p.Self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
-		}
-		proven := w.cur.Index > 0 || r.proven.provesPosition(&w.cur)
-		w.cur.startNextPage(p.Self, next)
-		w.moved = true
-		if proven {
-			r.proven = endBefore(&w.cur)
+		if err := w.startNextPage(p.Self, p.Next); err != nil {
+			return err
 		}
 		r.pages.updateNewest(ctx)
 		if pages++; len(w.entities) > 0 || w.cur.Search != nil || pages == pagesPerCall {
@@ -126,6 +116,23 @@ func (w *pageWalk) readPages(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// startNextPage moves the cursor from the end of the page self to the start of the page next.
+func (w *pageWalk) startNextPage(self, next string) error {
+	if next == w.cur.Page || next == self || w.trail.closesLoop(next) {
+		return newBreach(Loop, self, "the next links form a circle through %s", next)
+	}
+	if w.cur.Index == 0 && w.cur.Empty >= maxEmptyPages {
+		return newBreach(TooManyEmptyPages, self, "%d pages before it are empty, and so is this one, whose next link leads to %s", w.cur.Empty, next)
+	}
+	proven := w.cur.Index > 0 || w.r.proven.provesPosition(&w.cur)
+	w.cur.startNextPage(self, next)
+	w.moved = true
+	if proven {
+		w.r.proven = endBefore(&w.cur)
+	}
+	return nil
 }
 
 // takeEntities adds entities of the page to the batch until the page ends or the batch is

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// feedReader holds what a Source keeps between calls of Next to save requests and to delay
-// reports. It has no other effect: a reader without any of it reads the same entities.
+// feedReader holds the state of a Source between calls of Next. It saves requests and
+// delays reports. It has no other effect: a reader without any of it reads the same
+// entities.
 type feedReader struct {
 	cfg   Config
 	pages *pageClient
@@ -17,7 +18,7 @@ type feedReader struct {
 
 	// open is the page that is being read, if its end has not been reached.
 	open *openPage
-	// index is that of the snapshot that is being read.
+	// index holds the index of the snapshot that is being read.
 	index *index
 	// newestEnd has the validators of the newest page.
 	newestEnd newestEnd

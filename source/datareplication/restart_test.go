@@ -35,7 +35,7 @@ func TestRestartAnywhere(t *testing.T) {
 	}
 }
 
-// world is a feed that changes, and what has been read of it.
+// world is a feed that changes, with the entities that have been read.
 type world struct {
 	*site
 	bubble  *testing.T
@@ -73,8 +73,8 @@ func TestEveryHistoryIsExact(t *testing.T) {
 }
 
 // TestEverySnapshotIsExact does so with a snapshot that was made while the feed
-// grew, and wants what has not changed since, in the snapshot's order, and then
-// the feed from there on.
+// grew, and wants the entities that have not changed since, in the snapshot's order, and
+// then the feed from there on.
 func TestEverySnapshotIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -247,8 +247,8 @@ func (w *world) trim() {
 	}
 }
 
-// forget drops the marks whose place is not behind more than n entities: what
-// they would lead to is not there any more.
+// forget drops the marks with no more than n entities before them, because the feed no
+// longer has their entities.
 func (w *world) forget(n int) {
 	w.marks = slices.DeleteFunc(w.marks, func(m mark) bool { return m.count <= n })
 }
@@ -287,7 +287,7 @@ func (w *world) fail() {
 // freeze has a replica stop following the site.
 func (w *world) freeze() { w.frozen = w.replica() }
 
-// lag has that replica answer one of the next requests.
+// lag makes that replica answer one of the next requests.
 func (w *world) lag() {
 	if w.frozen == nil {
 		return
@@ -310,7 +310,7 @@ func (w *world) restart() {
 
 func (w *world) next() { w.advance() }
 
-// advance calls Next once and says whether there is, or may be, more to read.
+// advance calls Next once and reports whether there is, or may be, more to read.
 func (w *world) advance() bool {
 	b, err := w.src.Next(w.bubble.Context(), w.cursor)
 	if err != nil {

@@ -29,7 +29,7 @@ func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *si
 		case err != nil && n > 0 && limit > 0 && !errors.Is(err, feed.ErrPermanent):
 			return "", nil // the next call gets the same error, or can go on
 		case err != nil && n == 0 && sr.Back != "" && r.pages.refused(err, sr.Back):
-			return "", newLostPosition(PageGone, sr.Back, "the page to look at next is out of reach: %v", err).forCertain()
+			return "", newLostPosition(PageGone, sr.Back, "the next page to search is out of reach: %v", err).forCertain()
 		case err != nil:
 			return "", err
 		case sr.Newer == "":
@@ -53,7 +53,7 @@ func (r *feedReader) seekBack(ctx context.Context, sr *seek, limit int, seen *si
 			sr.Oldest = true
 			return page.Self, nil
 		case page.Prev == page.Self || sr.Trail.closesLoop(page.Prev):
-			return "", newBreach(Loop, page.Self, "the prev links lead in a circle by way of %s", page.Prev)
+			return "", newBreach(Loop, page.Self, "the prev links form a circle through %s", page.Prev)
 		}
 		sr.Newer, sr.NewerTime, sr.Back = page.Self, page.Modified.Unix(), page.Prev
 	}

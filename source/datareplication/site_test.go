@@ -33,7 +33,7 @@ type site struct {
 	latest string // path of the page that the entry point serves; "" for none
 	log    []string
 	header func(http.Header) // edits every answer's
-	// What is left out of answers.
+	// The fields that answers lack.
 	noETag, noLength bool
 	// stills are the snapshots, by ID. The index of the one called still is at
 	// /snapshot; if named, that redirects to its own URL.
@@ -53,7 +53,7 @@ type sheet struct {
 	entities         []string // "id@seconds"
 }
 
-// dawn is when the feeds of these tests begin.
+// dawn is the time of the first entity of these tests.
 var dawn = time.Date(2023, 10, 5, 3, 0, 0, 0, time.UTC)
 
 func second(n int) time.Time { return dawn.Add(time.Duration(n) * time.Second) }
@@ -112,8 +112,8 @@ func splitEntity(e string) (id string, at int) {
 	return id, at
 }
 
-// remove takes a page away. The one behind it becomes the oldest page. It is
-// for edit, or for a site that nobody reads yet.
+// remove takes a page away. The page after it becomes the oldest page. Use it in edit, or
+// before the site is read.
 func (s *site) remove(path string) {
 	if p := s.pages[s.pages[path].next]; p != nil {
 		p.prev = ""
@@ -121,7 +121,7 @@ func (s *site) remove(path string) {
 	delete(s.pages, path)
 }
 
-// edit changes the site while it serves nobody.
+// edit changes the site while it serves no request.
 func (s *site) edit(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +289,7 @@ func (s *site) Close() error {
 
 func (s *site) Addr() net.Addr { return &net.UnixAddr{Name: "site"} }
 
-// tester is what tests and properties have in common.
+// tester is the part of testing.TB that properties have, too.
 type tester interface {
 	Helper()
 	Error(args ...any)
@@ -352,7 +352,7 @@ func withHeader(l string) func(*Config) {
 	return func(cfg *Config) { cfg.Headers = append(cfg.Headers, credential.Secret(l)) }
 }
 
-// reading is what a row of calls of Next has returned.
+// reading is the result of a row of calls of Next.
 type reading struct {
 	ids        []string
 	violations []string // kinds
@@ -363,8 +363,8 @@ type reading struct {
 	err        error // what ended it; nil at the end of the feed
 }
 
-// maxIdleMoves is how often in a row a source may move the cursor without an
-// entity. Tests whose way is longer count for themselves.
+// maxIdleMoves limits how often in a row a source moves the cursor without an entity. Tests
+// whose way is longer count for themselves.
 const maxIdleMoves = 300
 
 type nexter interface {
@@ -429,7 +429,7 @@ func readSure(t tester, s nexter, from feed.Cursor) reading {
 	}
 }
 
-// unsure reports whether err says that the answer may be an old one.
+// unsure reports whether err means that the answer may be an old one.
 func unsure(err error) bool {
 	_, ok := errors.AsType[*UnconfirmedError](err)
 	return ok
@@ -496,7 +496,7 @@ func (s *site) wantRequests(t tester, want ...string) {
 }
 
 // page is the page of a cursor.
-func placeOf(t tester, c feed.Cursor) Place {
+func placeOf(t tester, c feed.Cursor) CursorInfo {
 	t.Helper()
 	p, err := Describe(c)
 	if err != nil {

@@ -34,7 +34,7 @@ func (r *feedReader) readSnapshot(ctx context.Context, cur cursor) (feed.Batch, 
 		return feed.Batch{}, err
 	}
 	if w.sn.Ready && w.sn.Page == len(ix.pages) {
-		r.log.Info("the snapshot has been read; going on with the feed", "snapshot", w.sn.ID, "entities", w.sn.Published, "from", w.cur.Search.String())
+		r.log.Info("the snapshot has been read; continuing with the feed", "snapshot", w.sn.ID, "entities", w.sn.Published, "from", w.cur.Search.String())
 		r.index, w.cur.Snapshot = nil, nil
 	}
 	return feed.Batch{Entities: w.entities, Cursor: w.cur.encodeCursor(), More: true, Violations: w.seen}, nil
@@ -186,7 +186,7 @@ func (w *snapshotWalk) openPage(ctx context.Context, at string) error {
 	r.open = &openPage{
 		head:     head{Header: page.Header{Self: at, Boundary: boundary}},
 		body:     resp.Body,
-		parts:    page.NewReader(resp.Body, boundary, page.Name(resp.URL), int(r.cfg.Limits.Entity)),
+		parts:    r.pages.newPartReader(resp.Body, boundary, page.Name(resp.URL)),
 		reserved: &r.pages.reserved,
 	}
 	if err := w.skipRead(ctx, r.open); err != nil {

@@ -21,9 +21,9 @@ const (
 	// longestAddress is the largest number of bytes of the URL of an index, of the URL of
 	// one of its pages, and of the id of a snapshot.
 	longestAddress = 8 << 10
-	// startMargin is how long before the creation of a snapshot reading of the feed starts. The
-	// times of snapshots and of entities may come from different clocks, and entities are
-	// put on a page some time after their Last-Modified.
+	// startMargin is the time before the creation of a snapshot at which reading of the feed
+	// starts. The times of snapshots and of entities may come from different clocks, and
+	// entities are put on a page some time after their Last-Modified.
 	startMargin = time.Minute
 )
 
@@ -44,11 +44,11 @@ type index struct {
 func (ix *index) pageURL(n int) (string, error) {
 	ref, err := url.Parse(ix.pages[n])
 	if err != nil {
-		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot is %q, which is no URL", n, shorten(ix.pages[n]))
+		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot is %q, which is not a URL", n, shorten(ix.pages[n]))
 	}
 	at := ix.base.ResolveReference(ref).String()
 	if len(at) > longestAddress {
-		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, where %d are the most: %s", n, len(at), longestAddress, shorten(at))
+		return "", newBreach(BadIndex, page.Name(ix.base), "page %d in the index of the snapshot has a URL of %d bytes, and the limit is %d: %s", n, len(at), longestAddress, shorten(at))
 	}
 	return at, nil
 }
@@ -99,9 +99,9 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 	case doc.ID == nil || *doc.ID == "":
 		return nil, newBreach(BadIndex, name, "the index of the snapshot has no id")
 	case len(*doc.ID) > longestAddress:
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has an id of %d bytes, where %d are the most", len(*doc.ID), longestAddress)
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has an id of %d bytes, and the limit is %d", len(*doc.ID), longestAddress)
 	case doc.Created == nil:
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has no createdAt, so the place in the feed that goes with it cannot be told")
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has no createdAt, so it is unknown where to continue in the feed after the snapshot")
 	case doc.Pages == nil:
 		return nil, newBreach(BadIndex, name, "the index of the snapshot has no pages; one that is empty has an empty list")
 	}
@@ -111,7 +111,7 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 	}
 	ix := &index{url: resp.URL.String(), id: *doc.ID, created: created.UTC(), latest: resp.Date, base: resp.URL}
 	if len(ix.url) > longestAddress {
-		return nil, newBreach(BadIndex, name, "the index of the snapshot has a URL of %d bytes, where %d are the most", len(ix.url), longestAddress)
+		return nil, newBreach(BadIndex, name, "the index of the snapshot has a URL of %d bytes, and the limit is %d", len(ix.url), longestAddress)
 	}
 	twice, relative := make(map[[sha256.Size]byte]bool, len(doc.Pages)), false
 	for i, link := range doc.Pages {
@@ -120,7 +120,7 @@ func readIndex(ctx context.Context, client *source.Client, at string, seen *sigh
 		}
 		ref, err := url.Parse(*link)
 		if err != nil {
-			return nil, newBreach(BadIndex, name, "page %d in the index of the snapshot is %q, which is no URL", i, shorten(*link))
+			return nil, newBreach(BadIndex, name, "page %d in the index of the snapshot is %q, which is not a URL", i, shorten(*link))
 		}
 		if !ref.IsAbs() && !relative {
 			relative = true

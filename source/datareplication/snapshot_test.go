@@ -72,7 +72,7 @@ func TestSnapshot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := placeOf(t, cursor); got != (Place{Snapshot: "the snapshot " + snapshotIndex}) {
+		if got := placeOf(t, cursor); got != (CursorInfo{Snapshot: "the snapshot " + snapshotIndex}) {
 			t.Errorf("got %+v", got)
 		}
 		s := newStill()
@@ -104,8 +104,8 @@ func TestSnapshot(t *testing.T) {
 		s.offer("s1", startAt(290))
 		readOn(t, s.source(t, fromSnapshot(t)), nil).want(t, "e f g")
 	})
-	// They are read, and it is counted. There is no mode that refuses them: what they
-	// mean is beyond doubt, and who wants to hear of it has an alert on violations.
+	// They are read, and it is counted. There is no mode that refuses them: their meaning
+	// is clear, and an alert on violations can report them.
 	for name, relative := range map[string]string{"case 133: relative URLs of pages": "s1/", "case 133: URLs without a host": "/snapshot/s1/", "case 133: URLs without a scheme": "//feed.example/snapshot/s1/"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,9 +162,9 @@ func TestSnapshot(t *testing.T) {
 		}
 		s.wantRequests(t, "GET /snapshot", "HEAD /latest", "HEAD /2", "HEAD /1", "GET /snapshot/s1/0", "GET /snapshot/s1/1", "GET /snapshot/s1/2")
 	})
-	// The pages behind it are not collected meanwhile: they would stand before it in
-	// the topic, and a place in the snapshot would be one on each of its pages. It is
-	// read on there when the page is.
+	// The pages after it are not read meanwhile: they would come before it in the topic,
+	// and a position in the snapshot would be one on each of its pages. Reading continues
+	// when the page is there.
 	t.Run("case 135: a page that is missing", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestSnapshot(t *testing.T) {
 	})
 	t.Run("case 136: what entities of feeds have and those of snapshots need not", func(t *testing.T) {
 		t.Parallel()
-		for range 2 { // what is made up is the same each time
+		for range 2 { // generated values are the same each time
 			s := newStill()
 			spoil := httpfault.Edit(func(_ http.Header, body []byte) []byte {
 				for _, line := range []string{
@@ -228,10 +228,10 @@ func TestBadSnapshotIndexes(t *testing.T) {
 		"case 130: nothing":         {``, "not the index"},
 		"case 130: null":            {`null`, "no id"},
 		"a page twice":              {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": [` + page + `, ` + page + `]}`, "twice"},
-		"a page that is no URL":     {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["http://a b/"]}`, "no URL"},
+		"a page that is no URL":     {`{"id": "s1", "createdAt": "2023-10-05T03:04:50Z", "pages": ["http://a b/"]}`, "not a URL"},
 		"HTML":                      {`<html><body>Please log in.</body></html>`, `"text/html"`},
 		"case 130: an array":        {`[]`, "not the index"},
-		"case 130: the pages alone": {`[` + page + `]`, "check that the URL behind snapshot:"},
+		"case 130: the pages alone": {`[` + page + `]`, "check that the URL after snapshot:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -401,7 +401,7 @@ func TestSnapshotIsReplaced(t *testing.T) {
 		s := newStill()
 		cursor := begin(t, s, 0)
 		// The feed goes on from the first one's creation, so a is not read: it
-		// was deleted, and whoever has it hears of that.
+		// was deleted, and a consumer that has it gets the delete.
 		readOn(t, s.source(t, fromSnapshot(t)), cursor).want(t, "c e f g h")
 	})
 	t.Run("one that goes on under its own URL", func(t *testing.T) {
@@ -514,7 +514,7 @@ func TestSnapshotAndFeedOverlap(t *testing.T) {
 	t.Parallel()
 	t.Run("case 140: the second of the creation", func(t *testing.T) {
 		t.Parallel()
-		// The snapshot is of 290.7 s. It has b of that second, and not c.
+		// The snapshot has the time 290.7 s. It has b of that second, and not c.
 		s := newSite("a@0", "b@290 c@290 d@291")
 		s.offer("s1", second(290).Add(700*time.Millisecond).Format(time.RFC3339Nano), "a@0 b@290")
 		readOn(t, s.source(t, fromSnapshot(t)), nil).want(t, "a b c d")

@@ -145,7 +145,7 @@ func (s *Source) readAt(ctx context.Context, cur cursor, after feed.Cursor) (fee
 	case err != nil:
 		return feed.Batch{}, err
 	case start == "":
-		r.log.Info("looking for the place to start at", "place", sr.String(), "at", sr.Back)
+		r.log.Info("searching the position to start at", "place", sr.String(), "at", sr.Back)
 		return feed.Batch{Cursor: cur.encodeCursor(), More: true, Violations: seen}, nil
 	}
 	cur.Page = start

@@ -8,8 +8,8 @@ import (
 	"github.com/feedbridge/feedbridge/source"
 )
 
-// Start is where the reading of a feed starts when there is no checkpoint yet.
-// The zero Start is the beginning of the feed.
+// Start selects the first entity to read when a feed has no checkpoint yet. The zero Start
+// is the beginning of the feed.
 type Start struct {
 	// Now starts behind the newest entity that there is at the first poll.
 	Now bool

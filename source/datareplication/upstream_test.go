@@ -30,8 +30,8 @@ var (
 	_ sink.Source   = (*Source)(nil)
 )
 
-// gated returns a source as a bridge has it: behind the gate that leaves out
-// what the topic holds.
+// gated returns a source as a bridge has it: after the gate, which leaves out entities that
+// the topic has.
 func gated(src *Source) *sink.Gate {
 	return &sink.Gate{
 		Source: src, IDs: sink.NewIDs(0), Log: slog.New(slog.DiscardHandler),
@@ -44,7 +44,7 @@ func TestRepeatedIDs(t *testing.T) {
 	t.Run("case 67: an ID that the feed has twice", func(t *testing.T) {
 		t.Parallel()
 		pages := []string{"a@1 b@1 a@1", "b@2 c@2"}
-		// The source hands out what the feed has.
+		// The source returns the entities of the feed.
 		readOn(t, newSite(pages...).source(t), nil).want(t, "a b a b c")
 		r := readOn(t, gated(newSite(pages...).source(t)), nil)
 		r.want(t, "a b c")
@@ -70,8 +70,8 @@ func TestRepeatedIDs(t *testing.T) {
 	})
 }
 
-// TestBrokenPages breaks pages in every place, in every way, and wants what is
-// whole, then an error, and the rest, nothing twice, once the page is whole.
+// TestBrokenPages breaks pages at every point and in every way. It wants the complete
+// entities, then an error, and when the page is complete the rest, each once.
 func TestBrokenPages(t *testing.T) {
 	t.Parallel()
 	intact := string((&sheet{entities: []string{"b@2", "c@3", "d@3"}}).render())
@@ -223,8 +223,7 @@ func TestUpstreamFails(t *testing.T) {
 			time.Sleep(39 * time.Second)
 			early := readOn(t, src, r.cursor)
 			early.wantError(t, false, "", "Retry-After")
-			var later bridge.RetryLater
-			if !errors.As(early.err, &later) || later.RetryAfter() != time.Second {
+			if feed.RetryDelay(early.err) != time.Second {
 				t.Errorf("error %v does not say when to try again", early.err)
 			}
 			s.wantRequests(t)
@@ -257,7 +256,7 @@ func TestUpstreamFails(t *testing.T) {
 	})
 }
 
-// garbage answers with what is no HTTP.
+// garbage answers with bytes that are not HTTP.
 func garbage(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

@@ -42,12 +42,12 @@ func violation(kind, page, format string, args ...any) feed.Violation {
 
 // newBreach returns the error about a breach that stops the reading, with its cure.
 func newBreach(kind, page, format string, args ...any) error {
-	cure := "nothing behind it is published until the provider has mended it"
+	cure := "nothing after it is published until the provider has fixed it"
 	switch kind {
 	case TooManyEmptyPages:
-		cure = "nothing behind it is published until the provider has mended it, or 'feedbridge checkpoint set' names a position behind the empty pages"
+		cure = "nothing after it is published until the provider has fixed it, or 'feedbridge checkpoint set' names a position after the empty pages"
 	case BadIndex:
-		cure = "check that the URL behind snapshot: is that of an index; if it is, the provider has to mend it"
+		cure = "check that the URL after snapshot: is the URL of an index; if it is, ask the provider to fix it"
 	}
 	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
 }

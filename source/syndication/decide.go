@@ -103,25 +103,28 @@ func (s *decider) publishDecision(cur *cursor, d *document, it *item) feed.Opera
 		return feed.Put
 	case d.dialect == Snapshots && !d.old:
 		return feed.Put // the newer document counts, and they come in order
-	}
-	stale := func() feed.Operation {
+	case d.isOutdated(m, c, was, trusted(m.document)):
 		d.seen.addViolation(StaleDropped, d.url, "entry %s is older than what is published of it", feedxml.Excerpt(it.ID))
 		return ""
 	}
-	before := trusted(m.document)
-	switch {
-	case c != 0 && was != 0 && c > was:
-		return feed.Put
-	case c != 0 && was != 0 && c < was:
-		return stale()
-	case d.updated != 0 && before != 0 && d.updated > before && !d.old:
-		return feed.Put
-	case d.updated != 0 && before != 0 && d.updated < before:
-		return stale()
-	case d.old && m.page != hashKey(d.url).pageNumber():
-		return stale() // it precedes the published version, and does not follow it
-	}
 	return feed.Put
+}
+
+// isOutdated reports whether an entry of the document is older than the published version of
+// it. Its date is updated, and was that of the published version; the documents that the two
+// are from decide if these dates do not. before is the date of the document that the published
+// version is from. A date that is not known is 0.
+func (d *document) isOutdated(published fingerprint, updated, was, before instant) bool {
+	switch {
+	case updated != 0 && was != 0 && updated != was:
+		return updated < was
+	case d.updated != 0 && before != 0 && d.updated > before && !d.old:
+		return false
+	case d.updated != 0 && before != 0 && d.updated < before:
+		return true
+	}
+	// An older document precedes the published version, and does not follow it.
+	return d.old && published.page != hashKey(d.url).pageNumber()
 }
 
 func (s *decider) decideTombstone(d *document, it *item, m fingerprint, held bool) feed.Operation {

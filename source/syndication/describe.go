@@ -8,8 +8,8 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication/feedxml"
 )
 
-// Place is a cursor put into words, for people.
-type Place struct {
+// CursorInfo describes a cursor in a readable form.
+type CursorInfo struct {
 	// Dialect and Format are the detected properties of the feed.
 	Dialect Dialect        `json:"dialect,omitempty"`
 	Format  feedxml.Format `json:"format,omitempty"`
@@ -37,15 +37,15 @@ type Place struct {
 }
 
 // Lacks returns how many archives are missing, and how many deletes are held back.
-func (p Place) Lacks() (gaps, deletes int) { return len(p.Gaps), p.HeldDeletes }
+func (p CursorInfo) Lacks() (gaps, deletes int) { return len(p.Gaps), p.HeldDeletes }
 
 // Describe returns the place that a cursor of this source means.
-func Describe(c feed.Cursor) (Place, error) {
+func Describe(c feed.Cursor) (CursorInfo, error) {
 	cur, err := decodeCursor(c, Start{})
 	if err != nil {
-		return Place{}, err
+		return CursorInfo{}, err
 	}
-	p := Place{
+	p := CursorInfo{
 		Dialect: cur.Dialect, Format: cur.Format, Start: cur.Start, URL: cur.URL,
 		Archives: len(cur.Archives) / archiveBytes, Newest: cur.Newest,
 		Publishing: cur.Doc != nil, DeletesHeld: cur.Held != nil, Page: cur.Tail,

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -209,12 +208,11 @@ func TestManners(t *testing.T) {
 		u.fault("/feed", status(410), status(410, "Retry-After", "60"))
 		r := u.read(t)
 		for range 2 {
-			var later bridge.RetryLater
 			err := r.poll()
 			if !errors.Is(err, feed.ErrPermanent) || !strings.Contains(err.Error(), "gone for good") {
 				t.Errorf("error %v", err)
 			}
-			if !errors.As(err, &later) || later.RetryAfter() != 24*time.Hour {
+			if feed.RetryDelay(err) != 24*time.Hour {
 				t.Errorf("error %v is not one to wait a day for", err)
 			}
 			time.Sleep(24 * time.Hour)

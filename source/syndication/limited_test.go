@@ -11,7 +11,7 @@ import (
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
 
-var _ sink.LimitedSource = (*syndication.Source)(nil)
+var _ sink.Source = (*syndication.Source)(nil)
 
 // All entities before one that the bus does not take are published, and reading continues
 // with that one when the bus takes it.

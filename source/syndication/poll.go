@@ -33,7 +33,9 @@ func (p poller) readSubscription(ctx context.Context, now time.Time) (*document,
 		return p.readSubscription(ctx, now)
 	}
 	if ok && status.Status == http.StatusGone {
-		return nil, &goneError{err}
+		// Not to ask at all would take a person to start again a feed whose server has said
+		// so by mistake.
+		return nil, feed.RetryAfter(fmt.Errorf("the feed is gone for good, its provider says; take it out of the configuration. It is asked for once a day, and after a restart: %w", err), 24*time.Hour)
 	}
 	if err != nil {
 		return nil, p.unreadable(err)
@@ -60,19 +62,6 @@ func (p poller) unreadable(err error) error {
 	}
 	return feed.Permanent(fmt.Errorf("the document could not be read %d times in a row, so its provider has to act: %w", p.s.unread, err))
 }
-
-// goneError reports that the feed has ended: 410, which providers send on purpose.
-type goneError struct{ err error }
-
-func (e *goneError) Error() string {
-	return "the feed is gone for good, its provider says; take it out of the configuration. It is asked for once a day, and after a restart: " + e.err.Error()
-}
-
-func (e *goneError) Unwrap() error { return e.err }
-
-// RetryAfter is a day. Not to ask at all would take a person to start again a feed
-// whose server has said so by mistake.
-func (e *goneError) RetryAfter() time.Duration { return 24 * time.Hour }
 
 // keepValidators records an answer without a document.
 func (p poller) keepValidators(d *document) {

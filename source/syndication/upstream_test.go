@@ -359,7 +359,7 @@ func (r *reader) wantRequests(paths string) {
 	}
 }
 
-func (r *reader) place() syndication.Place {
+func (r *reader) place() syndication.CursorInfo {
 	r.t.Helper()
 	p, err := syndication.Describe(r.cursor)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// startTimeout is for a JVM on a busy machine.
+	// startTimeout limits the start of a broker. It allows for a JVM on a busy machine.
 	startTimeout = 2 * time.Minute
 	stopTimeout  = time.Minute
-	// tailSize is how much of a broker's log a failed test prints, in bytes.
+	// tailSize limits the part of a broker's log that a failed test prints, in bytes.
 	tailSize = 8 << 10
 )
 

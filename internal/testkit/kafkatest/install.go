@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// installTimeout is for the first use, which downloads some 100 MB.
+// installTimeout limits the first use, which downloads some 100 MB.
 const installTimeout = 10 * time.Minute
 
 // errMissing reports that this machine lacks a program that is needed to run Kafka.
@@ -27,7 +27,7 @@ var errMissing = errors.New("this test runs a real Kafka")
 //go:embed testdata/pom.xml
 var pom []byte
 
-// version is that of Kafka.
+// version is the version of Kafka.
 var version = string(regexp.MustCompile(`<kafka\.version>(.*)</`).FindSubmatch(pom)[1])
 
 // kit has the files that a broker is started with.

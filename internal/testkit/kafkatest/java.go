@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// javaTimeout is for one run of a Java program.
+// javaTimeout limits one run of a Java program.
 const javaTimeout = 5 * time.Minute
 
 //go:embed testdata/*.java

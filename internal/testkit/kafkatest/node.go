@@ -24,7 +24,7 @@ func Install() (missing string, err error) {
 
 // Node describes one node of a cluster. The caller runs it.
 type Node struct {
-	// ID is that of the broker and of the controller.
+	// ID is the node ID, of the broker and of the controller.
 	ID int
 	// Dir gets server.properties.
 	Dir string

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// clusterID is that of all brokers: each is a cluster for itself.
+// clusterID is the same for all brokers, each of which is a cluster of its own.
 const clusterID = "ZmVlZGJyaWRnZS10ZXN0cw"
 
 // jvm returns a command that runs a class, or a source file, of the kit.

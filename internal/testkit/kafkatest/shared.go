@@ -83,9 +83,9 @@ func startShared() (*Broker, error) {
 	return launch(context.Background(), k, shared.dir, apply(nil))
 }
 
-// required is whether a machine without Kafka fails the tests. It is taken out of
-// the environment: a feedbridge that a test runs would refuse a variable of its
-// own prefix that it does not know.
+// required reports whether tests fail on a machine without Kafka. It is taken out of the
+// environment: a feedbridge that a test runs would refuse a variable of its own prefix that
+// it does not know.
 var required = func() bool {
 	const name = "FEEDBRIDGE_REQUIRE_KAFKA"
 	value := os.Getenv(name)

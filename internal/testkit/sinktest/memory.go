@@ -20,10 +20,10 @@ import (
 // ErrFault is matched by the errors that a [MemorySink] returns on demand.
 var ErrFault = errors.New("fault on demand")
 
-// A Fault is how one commit fails.
+// A Fault is a way in which one commit fails.
 type Fault struct {
 	Kind Kind
-	// After is how much later than its error a Late commit arrives.
+	// After is the time from its error until a Late commit arrives.
 	After time.Duration
 }
 
@@ -71,8 +71,8 @@ type Memory struct {
 	breaches []error
 }
 
-// Guards are what protects a [Memory] from stale writers, and from those that know
-// a state of the topic that no longer exists.
+// Guards protect a [Memory] from stale writers, and from those that know a state of the
+// topic that no longer exists.
 type Guards struct {
 	// Fence refuses commits of stale writers.
 	Fence bool
@@ -100,9 +100,9 @@ type Guards struct {
 type state struct {
 	messages   []message
 	checkpoint []byte // encoded; nil if there is none
-	// sequence is that of the newest entity or checkpoint.
+	// sequence is the sequence of the newest entity or checkpoint.
 	sequence uint64
-	// end is how many messages the topic had after the commit of the checkpoint.
+	// end is the number of messages in the topic after the commit of the checkpoint.
 	end int
 }
 
@@ -159,18 +159,18 @@ func (m *Memory) LoseMessages(n int) {
 	m.state.messages = slices.Clip(m.state.messages[:max(0, len(m.state.messages)-n)])
 }
 
-// Log reads the topic back. A position is an entity's place in the order.
+// Log reads the topic back. A position is the number of an entity in the order.
 func (m *Memory) Log() MemoryLog { return MemoryLog{m} }
 
 // MemoryLog is a [Memory] to be read back.
 type MemoryLog struct{ topic *Memory }
 
-// Span returns the places.
+// Span returns the span of the positions.
 func (l MemoryLog) Span(ctx context.Context) (feed.Span, error) {
 	return feed.Span{End: uint64(len(l.topic.Entities())), Epoch: "memory"}, ctx.Err()
 }
 
-// Read returns the entities from one place on and before another, as messages.
+// Read returns the entities from one position to before another, as messages.
 func (l MemoryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Record, error] {
 	return func(yield func(feed.Record, error) bool) {
 		if err := ctx.Err(); err != nil {
@@ -264,8 +264,8 @@ type MemorySink struct {
 	resumed bool        // since the last error
 	// known is the topic as of the last Resume or Commit: the fence.
 	known state
-	// loaded is what ids was loaded from: all entities up to a sequence number, as
-	// of a checkpoint. It outlives errors.
+	// loaded is the part of the topic from which ids was loaded: all entities up to a
+	// sequence number, as of a checkpoint. It outlives errors.
 	loaded struct {
 		sequence uint64
 		count    uint64
@@ -340,13 +340,9 @@ func (s *MemorySink) load(cp checkpoint.Checkpoint) {
 	loaded.sequence, loaded.count, loaded.moved = now.sequence, cp.Count, cp.Moved
 }
 
-// Commit appends entities and stores cp, unless a fault says otherwise.
-func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
-	return s.CommitStaging(ctx, entities, cp, nil)
-}
-
-// CommitStaging is Commit, and calls ahead for the next entities.
-func (s *MemorySink) CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
+// Commit appends entities and stores cp, unless a fault says otherwise. It calls next and
+// ignores its entities.
+func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error {
 	defer s.use()()
 	if !s.resumed {
 		s.note("commit without a resume after an error or at the start")

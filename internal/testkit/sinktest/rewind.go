@@ -32,7 +32,7 @@ func backUp(t *testing.T, topic Topic, s Sink) (restore func()) {
 	return restore
 }
 
-// patience is how long a bus may take to be reachable again after a restore.
+// patience limits how long a bus takes to be reachable again after a restore.
 const patience = time.Minute
 
 // resumeRestored resumes a sink whose bus was restored, and waits until the topic can
@@ -67,7 +67,7 @@ func wait(t *testing.T, d time.Duration) {
 // connection has survived the restore.
 func wantRefused(t *testing.T, topic Topic, stale Sink, n int) {
 	t.Helper()
-	err := stale.Commit(t.Context(), Entities(500, 3), At(1000))
+	err := stale.Commit(t.Context(), Entities(500, 3), At(1000), nil)
 	if err == nil {
 		t.Error("the commit of a sink that knows a lost state of the topic is not refused")
 	}

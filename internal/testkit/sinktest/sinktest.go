@@ -18,14 +18,8 @@ import (
 // Sink is the subject of the suite: a bridge's sink, with its IDs.
 type Sink interface {
 	Resume(ctx context.Context) (checkpoint.Checkpoint, error)
-	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error
+	Commit(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
 	IDs() *sink.IDs
-}
-
-// Stager is a [Sink] that can also be tested as a bridge's Stager.
-type Stager interface {
-	Sink
-	CommitStaging(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint, next func() []feed.Entity) error
 }
 
 // Mover is a [Sink] whose checkpoint a person can move.
@@ -48,9 +42,9 @@ type Topic struct {
 	// Log reads the topic back. There may be none before the first Resume; then it
 	// says feed.ErrNoTopic.
 	Log Log
-	// MaxEntities is how many entities fit into one commit.
+	// MaxEntities limits the entities of one commit.
 	MaxEntities int
-	// Window is how many IDs without marks a sink holds at most; at least 50.
+	// Window limits the IDs without marks that a sink holds; at least 50.
 	Window int
 	// Backup takes a backup of the bus and returns a function that restores it
 	// while sinks stay open. After a restore a sink's first calls may fail with
@@ -88,7 +82,7 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"the newest mark of each ID is known to every sink", marks},
 		{"a new sink knows all marks, however many and whatever lies around them", marksOfNewSink},
 		{"a sink learns all marks that another committed, however many", marksOfOther},
-		{"a person who moves the place is given the newest checkpoint", movedFromNewest},
+		{"a person who moves the checkpoint gets the newest one", movedFromNewest},
 		{"a move and a commit at the same moment do not both take place", movedAtOnce},
 		{"entities that were sent ahead are committed once", stagedOnce},
 		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
@@ -156,7 +150,7 @@ func resume(t *testing.T, s Sink) checkpoint.Checkpoint {
 // commit commits the entities from up to to, and the checkpoint behind them.
 func commit(t *testing.T, s Sink, from, to int) {
 	t.Helper()
-	if err := s.Commit(t.Context(), Entities(from, to-from), At(to)); err != nil {
+	if err := s.Commit(t.Context(), Entities(from, to-from), At(to), nil); err != nil {
 		t.Fatalf("commit of %d to %d: %v", from, to, err)
 	}
 }

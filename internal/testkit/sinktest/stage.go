@@ -6,30 +6,20 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// openStager opens a sink that sends entities ahead, or skips the test.
-func openStager(t *testing.T, topic Topic) Stager {
-	t.Helper()
-	s, ok := topic.Open().(Stager)
-	if !ok {
-		t.Skip("this sink sends nothing ahead")
-	}
-	resume(t, s)
-	return s
-}
-
 // commitAhead commits the entities from up to to, and announces those up to
 // ahead, which it returns.
-func commitAhead(t *testing.T, s Stager, entities []feed.Entity, to, ahead int) []feed.Entity {
+func commitAhead(t *testing.T, s Sink, entities []feed.Entity, to, ahead int) []feed.Entity {
 	t.Helper()
 	next := Entities(to, ahead-to)
-	if err := s.CommitStaging(t.Context(), entities, At(to), func() []feed.Entity { return next }); err != nil {
+	if err := s.Commit(t.Context(), entities, At(to), func() []feed.Entity { return next }); err != nil {
 		t.Fatalf("commit up to %d: %v", to, err)
 	}
 	return next
 }
 
 func stagedOnce(t *testing.T, topic Topic) {
-	s := openStager(t, topic)
+	s := topic.Open()
+	resume(t, s)
 	next := commitAhead(t, s, Entities(0, 3), 3, 10)
 	wantFeed(t, topic, 3)
 	next = commitAhead(t, s, next, 10, 11)
@@ -45,7 +35,8 @@ func stagedOnce(t *testing.T, topic Topic) {
 }
 
 func stagedInVain(t *testing.T, topic Topic) {
-	s := openStager(t, topic)
+	s := topic.Open()
+	resume(t, s)
 	commitAhead(t, s, Entities(0, 2), 2, 9)
 	// Another batch than the one that was announced, after a look at the topic
 	// and without one.
@@ -53,7 +44,7 @@ func stagedInVain(t *testing.T, topic Topic) {
 	commit(t, s, 2, 4)
 	wantFeed(t, topic, 4)
 	other := func() []feed.Entity { return Entities(500, 2) }
-	if err := s.CommitStaging(t.Context(), Entities(4, 1), At(5), other); err != nil {
+	if err := s.Commit(t.Context(), Entities(4, 1), At(5), other); err != nil {
 		t.Fatal(err)
 	}
 	commit(t, s, 5, 7)
@@ -61,7 +52,7 @@ func stagedInVain(t *testing.T, topic Topic) {
 	commitAhead(t, s, Entities(7, 1), 8, 9)
 	moved := At(8)
 	moved.Cursor = []byte("elsewhere")
-	if err := s.Commit(t.Context(), nil, moved); err != nil {
+	if err := s.Commit(t.Context(), nil, moved, nil); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, topic, 8)
@@ -69,7 +60,8 @@ func stagedInVain(t *testing.T, topic Topic) {
 }
 
 func stagedStale(t *testing.T, topic Topic) {
-	s, other := openStager(t, topic), topic.Open()
+	s, other := topic.Open(), topic.Open()
+	resume(t, s)
 	next := commitAhead(t, s, Entities(0, 2), 2, 6)
 	resume(t, other)
 	commit(t, other, 2, 4)

@@ -34,7 +34,7 @@ func checkpointComesBack(t *testing.T, topic Topic) {
 	resume(t, s)
 	cp := At(1)
 	cp.Cursor = []byte("\x00\xff{\"\n")
-	if err := s.Commit(t.Context(), Entities(0, 1), cp); err != nil {
+	if err := s.Commit(t.Context(), Entities(0, 1), cp, nil); err != nil {
 		t.Fatal(err)
 	}
 	wantCheckpoint(t, resume(t, s), cp)
@@ -57,14 +57,14 @@ func moveCheckpoint(t *testing.T, topic Topic) {
 	resume(t, s)
 	moved := At(0)
 	moved.Cursor = []byte("elsewhere")
-	if err := s.Commit(t.Context(), nil, moved); err != nil {
+	if err := s.Commit(t.Context(), nil, moved, nil); err != nil {
 		t.Fatal(err)
 	}
 	wantCheckpoint(t, resume(t, topic.Open()), moved)
 	commit(t, s, 0, 3)
 	moved = At(3)
 	moved.Cursor = nil
-	if err := s.Commit(t.Context(), nil, moved); err != nil {
+	if err := s.Commit(t.Context(), nil, moved, nil); err != nil {
 		t.Fatal(err)
 	}
 	wantCheckpoint(t, resume(t, topic.Open()), moved)
@@ -76,7 +76,7 @@ func moveCheckpoint(t *testing.T, topic Topic) {
 // topic with the first n entities of the feed.
 func wantConflict(t *testing.T, topic Topic, stale Sink, entities []feed.Entity, n int) {
 	t.Helper()
-	err := stale.Commit(t.Context(), entities, At(1000))
+	err := stale.Commit(t.Context(), entities, At(1000), nil)
 	if !errors.Is(err, checkpoint.ErrConflict) {
 		t.Errorf("commit of a stale writer: %v, want ErrConflict", err)
 	}
@@ -150,7 +150,7 @@ func race(t *testing.T, topic Topic) {
 				}
 				for n < total && err == nil {
 					to := min(total, n+k+w)
-					err = s.Commit(ctx, Entities(n, to-n), At(to))
+					err = s.Commit(ctx, Entities(n, to-n), At(to), nil)
 					n = to
 				}
 				if err == nil {
@@ -214,7 +214,7 @@ func headers(t *testing.T, topic Topic) {
 	// The topic has well-known names in their canonical case, and the entity gets back
 	// those of its feed.
 	want[3].Header[0].Name, want[3].Header[2].Name = "content-id", "LAST-MODIFIED"
-	if err := s.Commit(t.Context(), want[2:], At(5)); err != nil {
+	if err := s.Commit(t.Context(), want[2:], At(5), nil); err != nil {
 		t.Fatal(err)
 	}
 	wantEntities(t, topic, want)
@@ -238,7 +238,7 @@ func bodies(t *testing.T, topic Topic) {
 	want[1].Body = []byte("\r\n\x00\xff\xfe--boundary\r\n")
 	want[2].Body = bytes.Repeat([]byte{0, 1, 2, 253, 254, 255}, 20_000)
 	want[3].Body = []byte("NATS/1.0\r\nStatus: 503\r\n\r\n")
-	if err := s.Commit(t.Context(), want, At(4)); err != nil {
+	if err := s.Commit(t.Context(), want, At(4), nil); err != nil {
 		t.Fatal(err)
 	}
 	wantEntities(t, topic, want)
@@ -312,7 +312,7 @@ func idsForgotten(t *testing.T, topic Topic) {
 	for _, e := range refused {
 		s.IDs().Add(e.ID)
 	}
-	if err := s.Commit(t.Context(), refused, At(1000)); !errors.Is(err, checkpoint.ErrConflict) {
+	if err := s.Commit(t.Context(), refused, At(1000), nil); !errors.Is(err, checkpoint.ErrConflict) {
 		t.Errorf("commit of a stale writer: %v, want ErrConflict", err)
 	}
 	resume(t, s)
@@ -327,7 +327,7 @@ func marks(t *testing.T, topic Topic) {
 	for i := range entities {
 		entities[i].Mark = "v1;" + strconv.Itoa(i)
 	}
-	if err := s.Commit(t.Context(), entities, At(3)); err != nil {
+	if err := s.Commit(t.Context(), entities, At(3), nil); err != nil {
 		t.Fatal(err)
 	}
 	resume(t, other)
@@ -374,7 +374,7 @@ func commitAll(t *testing.T, topic Topic, s Sink, n int, entities []feed.Entity)
 	t.Helper()
 	for part := range slices.Chunk(entities, min(topic.MaxEntities, 200)) {
 		n += len(part)
-		if err := s.Commit(t.Context(), part, At(n)); err != nil {
+		if err := s.Commit(t.Context(), part, At(n), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -461,7 +461,7 @@ func movedAtOnce(t *testing.T, topic Topic) {
 	back := At(0)
 	var commits error
 	moves := person.Overwrite(t.Context(), func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
-		commits = s.Commit(t.Context(), Entities(2, 3), At(5))
+		commits = s.Commit(t.Context(), Entities(2, 3), At(5), nil)
 		back.Count = old.Count
 		return back
 	})
@@ -484,7 +484,7 @@ func foreign(t *testing.T, topic Topic) {
 	resume(t, s)
 	cp := At(1)
 	cp.Feed, cp.Source = "customers", "syndication"
-	if err := s.Commit(t.Context(), Entities(0, 1), cp); err != nil {
+	if err := s.Commit(t.Context(), Entities(0, 1), cp, nil); err != nil {
 		t.Fatal(err)
 	}
 	wantCheckpoint(t, resume(t, topic.Open()), cp)
@@ -496,7 +496,7 @@ func cancelled(t *testing.T, topic Topic) {
 	commit(t, s, 0, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Commit(ctx, Entities(2, 2), At(4)); !errors.Is(err, context.Canceled) {
+	if err := s.Commit(ctx, Entities(2, 2), At(4), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("commit: %v, want that the context was cancelled", err)
 	}
 	if _, err := topic.Open().Resume(ctx); !errors.Is(err, context.Canceled) {

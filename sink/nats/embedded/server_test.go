@@ -102,7 +102,7 @@ func TestServerCannotShareItsPort(t *testing.T) {
 	start(t, dir, "127.0.0.1:0")
 }
 
-func TestServerRefusesWhatMakesNoSense(t *testing.T) {
+func TestServerRefusesInvalidConfigurations(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -113,7 +113,7 @@ func TestServerRefusesWhatMakesNoSense(t *testing.T) {
 	wantError(t, embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:nats"}, `"nats" is not a port`)
 }
 
-func TestServerListensWhereItIsTold(t *testing.T) {
+func TestServerListensAtTheConfiguredAddress(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), "127.0.0.1:0")
 	addr := strings.TrimPrefix(s.URL(), "nats://")

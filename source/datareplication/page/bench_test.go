@@ -18,8 +18,8 @@ import (
 //
 //	go test -run '^$' -bench Page -count 10 ./source/datareplication/page
 //
-// The heap is as large as that of a daemon that reads ahead. On an empty one the
-// collector, which runs every few pages then, would be most of what is measured.
+// The heap is as large as in a daemon that reads ahead. On an empty one the collector,
+// which runs every few pages then, would be most of what is measured.
 func BenchmarkPage(b *testing.B) {
 	const entities = 500
 	heap := make([]byte, 16<<20)

@@ -13,7 +13,7 @@
 //
 // The header of a part has at most 64 KiB, and a part at most the number of bytes that the
 // Reader is created with. A delimiter is followed by at most 1,024 blanks. While a part is read, it takes at
-// most twice its size in memory, and the Reader a buffer of 64 KiB besides. A [Memory]
+// most twice its size in memory, and the Reader a buffer of 64 KiB besides. Reader.Reserve
 // bounds the memory of many Readers together.
 //
 // # Errors

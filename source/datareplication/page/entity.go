@@ -32,7 +32,7 @@ func (f *Fields) Entity(p Part, page string, index int) (feed.Entity, []feed.Vio
 	}
 	modified, ok, weekdayWrong := parseDate(f.Modified)
 	if !ok {
-		return refuse(BadEntityTime, "has a Last-Modified that is no HTTP date: ", f.Modified)
+		return refuse(BadEntityTime, "has a Last-Modified that is not an HTTP date:  ", f.Modified)
 	}
 	if f.ID == "" {
 		return refuse(MissingID, "has no Content-ID", "")

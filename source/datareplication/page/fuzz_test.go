@@ -18,8 +18,8 @@ import (
 	"github.com/tomnomnom/linkheader"
 )
 
-// FuzzLinks writes a well-formed header out of what it is given, reads it back,
-// and then reads it with one byte changed. No change may lose a link silently.
+// FuzzLinks writes a well-formed header from its input, reads it back, and then reads it
+// with one byte changed. No change may lose a link silently.
 func FuzzLinks(f *testing.F) {
 	f.Add("/2", "a title", "x", uint8(0), uint16(0), byte(0))
 	f.Add("/feed,1;v=2?a=b&c=%2C", `quo"ted, \ ; rel=prev`, "prev-archive", uint8(3), uint16(20), byte('<'))
@@ -95,7 +95,7 @@ func loseNext(t *testing.T, field string, at int, char byte) {
 	}
 }
 
-// blankTarget says whether a link value may be one without a target.
+// blankTarget reports whether a link value may be one without a target.
 func blankTarget(field string) bool {
 	for value := range linkValues(field) {
 		if target, _, _ := cutTarget(value); target == "" {
@@ -146,8 +146,8 @@ func FuzzMediaType(f *testing.F) {
 	})
 }
 
-// FuzzMultipart reads what it is given as a page, and as the makings of a page
-// that mime/multipart writes.
+// FuzzMultipart reads its input as a page, and as the content of a page that mime/multipart
+// writes.
 func FuzzMultipart(f *testing.F) {
 	f.Add("b", "--b\r\nA: 1\r\n\r\nfirst\r\n--b\r\nA: 2\n\n--b--", "A", "1", uint16(20))
 	f.Add("b", "--b \nA: 1\n 2\n\n--bc\n--b--x\r\n--b\n", "Content-ID", "<x>", uint16(3))
@@ -171,8 +171,8 @@ func FuzzMultipart(f *testing.F) {
 			t.Fatalf("%q: %s", page, diff)
 		}
 
-		// Cut anywhere before the end of the closing delimiter, it is known
-		// to be cut, and what was whole is there.
+		// A page that is cut before the end of the closing delimiter is detected, and its
+		// complete parts are returned.
 		end := strings.LastIndex(page, "--"+boundary+"--") + len("--"+boundary+"--")
 		part := page[:int(cut)%end]
 		got, err := readEveryWay(t, part, boundary, 1<<20)

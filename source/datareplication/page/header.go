@@ -53,7 +53,7 @@ func ParseHeader(h http.Header, base *url.URL, wantBody bool) (Header, []feed.Vi
 	}
 	modified, ok, weekdayWrong := parseDate(value)
 	if !ok {
-		return Header{}, nil, newBreach(BadModified, page, "the page's Last-Modified %q is no HTTP date", excerptOf(value))
+		return Header{}, nil, newBreach(BadModified, page, "the page's Last-Modified %q is not an HTTP date", excerptOf(value))
 	}
 	if weekdayWrong {
 		violations = append(violations, violation(WrongWeekday, page, "the page's Last-Modified %q has the wrong weekday", excerptOf(value)))

@@ -104,7 +104,7 @@ func linkValues(field string) iter.Seq[string] {
 var (
 	errUnreadableLink = errors.New("cannot be read, and it may be a self, prev or next link")
 	errForeignAnchor  = errors.New("has an anchor, so it may be the link of another page")
-	errLinkheader     = errors.New("is read in two ways")
+	errLinkheader     = errors.New("is ambiguous, so it may be a self, prev or next link")
 )
 
 // ours matches text that may name the relation self, prev or next.
@@ -149,9 +149,11 @@ func readLink(value string) (target string, relations []string, err error) {
 	return link.URL, relations, nil
 }
 
-// guarded parses a link with linkheader. That package splits at every comma and semicolon,
-// also within <> and quotes, and drops values that it does not understand. So it gets one
-// link at a time, escaped, and its result is compared with the input.
+// guarded reads a link with the linkheader package as well, and refuses a link that the
+// package reads differently. It decides nothing else, because linkheader splits at every
+// comma and semicolon, also within <> and quotes, and drops values that it does not
+// understand. So this package splits the header and its parameters, and linkheader gets
+// one escaped link at a time.
 func guarded(target, rel string) (linkheader.Link, error) {
 	read := linkheader.Parse("<" + url.PathEscape(target) + `>; rel="` + url.PathEscape(rel) + `"`)
 	if len(read) != 1 {

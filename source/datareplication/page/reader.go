@@ -11,7 +11,7 @@ import (
 
 // ErrTruncated reports that a page ends before its closing delimiter. It is
 // transient: the next request may get the whole page.
-var ErrTruncated = fmt.Errorf("the page breaks off before its closing delimiter; it is read again, and if it stays so the provider writes broken pages: %w", io.ErrUnexpectedEOF)
+var ErrTruncated = fmt.Errorf("the page breaks off before its closing delimiter; it is read again; if this persists, the provider writes broken pages: %w", io.ErrUnexpectedEOF)
 
 const (
 	firstChunk    = 16 << 10 // bytes; small, because most polls find a few entities
@@ -61,10 +61,15 @@ type Reader struct {
 	own bool
 	// lastOwn is the size of the last part that had memory of its own.
 	lastOwn int
-	// Memory reserves the chunks, except the first one and those that follow a part
-	// with memory of its own. Nil means that there is no bound. It may be changed
-	// between calls of Next.
-	Memory  Memory
+	// Reserve is called before n bytes are allocated, except for the first chunk and for
+	// those that follow a part with memory of its own. If it fails, Next returns its error,
+	// and can be called again: nothing of the page is lost. If grows is set, the bytes
+	// take the place of fewer that hold the beginning of a large part. Those stay
+	// allocated if Reserve fails, so it should wait rather than fail. Nil reserves nothing.
+	Reserve func(n int, grows bool) error
+	// Free is called when n bytes that were reserved are no longer used. The bytes of parts
+	// that were returned are never freed. It may be nil.
+	Free    func(n int)
 	readErr error // of r, which is not read again after it
 
 	begun  bool  // the first delimiter was read
@@ -76,19 +81,7 @@ type Reader struct {
 	fields    []feed.Field // that headers are cut from
 }
 
-// Memory counts the bytes that pages take in memory.
-type Memory interface {
-	// Reserve is called before n bytes are allocated. If it fails, Next returns its
-	// error, and can be called again: nothing of the page is lost. If grows is set, the
-	// bytes take the place of fewer that hold the beginning of a large part. Those stay
-	// allocated if Reserve fails, so it should wait rather than fail.
-	Reserve(n int, grows bool) error
-	// Free is called when n bytes that were reserved are no longer used. The bytes of
-	// parts that were returned are never freed.
-	Free(n int)
-}
-
-// reserveError is an error of a Memory.
+// reserveError is an error of Reader.Reserve.
 type reserveError struct{ error }
 
 // NewReader returns a reader of the page whose body is r. The name of the page is used
@@ -110,7 +103,7 @@ func NewReader(r io.Reader, boundary, page string, maxEntity int) *Reader {
 // left unread. If the page ends without a closing delimiter, the error matches
 // [ErrTruncated]. An error of the body is returned unchanged. A malformed page gives an
 // error that matches [feed.ErrPermanent]. All of these are returned again by the next
-// call. An error of Memory is returned unchanged, and once.
+// call. An error of Reserve is returned unchanged, and once.
 func (r *Reader) Next() (Part, error) {
 	if r.err != nil {
 		return Part{}, r.err
@@ -395,8 +388,8 @@ func (r *Reader) growChunk() error {
 		// Parts are often about as large as the one before.
 		size = max(size, min(r.lastOwn+largestPadding, enough))
 	}
-	if r.Memory != nil {
-		if err := r.Memory.Reserve(size, r.own); err != nil {
+	if r.Reserve != nil {
+		if err := r.Reserve(size, r.own); err != nil {
 			return &reserveError{err}
 		}
 	}
@@ -416,8 +409,8 @@ func (r *Reader) growChunk() error {
 }
 
 func (r *Reader) freeBytes(n int) {
-	if r.Memory != nil {
-		r.Memory.Free(n)
+	if r.Free != nil {
+		r.Free(n)
 	}
 }
 

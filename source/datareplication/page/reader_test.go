@@ -164,7 +164,7 @@ func TestPartReaderRefuses(t *testing.T) {
 			t.Parallel()
 			for how, r := range readers(first+tt.rest, "b", 1000) {
 				got, err := readParts(r)
-				// Case 81: what was whole comes before the error.
+				// Case 81: the complete parts come before the error.
 				if diff := cmp.Diff([]string{"A: 1\n\nfirst"}, got); diff != "" {
 					t.Errorf("%s: %s", how, diff)
 				}
@@ -200,7 +200,7 @@ func TestPartReaderRefuses(t *testing.T) {
 	})
 }
 
-func TestPartReaderTellsTruncation(t *testing.T) {
+func TestPartReaderDetectsTruncation(t *testing.T) {
 	t.Parallel()
 	const first = "--b\r\nA: 1\r\n\r\nfirst\r\n"
 	tests := []struct {
@@ -312,7 +312,7 @@ func TestPartsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// endless is a page whose first part never ends. It counts what was read of it.
+// endless is a page whose first part never ends. It counts the bytes that were read.
 type endless struct{ read int }
 
 func (e *endless) Read(b []byte) (int, error) {

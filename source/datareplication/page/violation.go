@@ -42,12 +42,12 @@ func violation(kind, page, format string, args ...any) feed.Violation {
 
 // newBreach returns the error about a breach that stops the reading, with its cure.
 func newBreach(kind, page, format string, args ...any) error {
-	cure := "nothing behind it is published until the provider has mended it"
+	cure := "nothing after it is published until the provider has fixed it"
 	switch kind {
 	case EntityTooLarge:
-		cure = "raise limits.entity if the provider has entities so large"
+		cure = "raise limits.entity if the provider really has entities of that size"
 	case BadContentType, MissingContentType, MissingBoundary, MissingSelf:
-		cure = "check that the url is a feed's; if it is, the provider has to mend it"
+		cure = "check that the url is a feed's; if it is, ask the provider to fix it"
 	}
 	return feed.Permanent(fmt.Errorf("%w; %s", &feed.Violation{Kind: kind, Page: page, Detail: fmt.Sprintf(format, args...)}, cure))
 }

@@ -90,11 +90,11 @@ func newOrder(id string, order int, at time.Time) []byte {
 	return fmt.Appendf(b, `],"total":%d.%02d,"currency":"EUR"}`, total/100, total%100)
 }
 
-// sizedStart is when the first entity of [Sized] came to be: long enough ago
-// for a benchmark's hundred million entities to be in the past.
+// sizedStart is the time of the first entity of [Sized]. It is long enough ago for a
+// benchmark's hundred million entities to be in the past.
 var sizedStart = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// sizedPerSecond is how many entities of [Sized] share a second.
+// sizedPerSecond is the number of entities of [Sized] in each second.
 const sizedPerSecond = 4
 
 // Sized returns entities for benchmarks: PUT, with bodies of n bytes that

@@ -179,7 +179,7 @@ func (f *Feed) writeHeader(h http.Header, r *http.Request, p pageRange, packed b
 	}
 }
 
-// serverURL is what URLs on the server of a request start with.
+// serverURL returns the scheme and host with which URLs on the server of a request start.
 func serverURL(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host

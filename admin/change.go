@@ -1,0 +1,106 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/feedbridge/feedbridge/credential"
+)
+
+const (
+	// changeTimeout bounds a change. A reload waits for commits in flight.
+	changeTimeout = 5 * time.Minute
+	// changeBody is the largest body of a request for a change, in bytes.
+	changeBody = 64 << 10
+)
+
+// A Change does what a POST request asks for and returns the answer, as JSON can hold it. The
+// request was authorized. The context does not end when the client leaves, so that no change
+// is left half done; it ends after 5m. A [*ChangeError] sets the status of the answer; any
+// other error is answered with 500.
+type Change func(ctx context.Context, r *http.Request) (answer any, err error)
+
+// ChangeError is an error of a [Change] that changed nothing.
+type ChangeError struct {
+	// Status is the HTTP status of the answer.
+	Status int
+	// Errs are the errors; each has its cure.
+	Errs []error
+}
+
+func (e *ChangeError) Error() string   { return errors.Join(e.Errs...).Error() }
+func (e *ChangeError) Unwrap() []error { return e.Errs }
+
+// changeErrors is the answer to a change that failed.
+type changeErrors struct {
+	Errors []string `json:"errors"`
+}
+
+// AddChange makes the server answer POST requests for a path, which may have the wildcards of
+// [http.ServeMux]. It is called before the first request.
+//
+// A change needs the token of [Options], or comes through the Unix socket.
+func (s *Server) AddChange(path string, change Change) {
+	s.changes["POST "+path] = change
+}
+
+// serveChange answers a request for a change that came by TCP, or by the Unix socket.
+func (s *Server) serveChange(w http.ResponseWriter, r *http.Request, change Change, socket bool) {
+	if !socket && !s.authorize(w, r) {
+		return
+	}
+	// The server's timeouts are for requests that are answered at once.
+	deadlines := http.NewResponseController(w)
+	_ = deadlines.SetReadDeadline(time.Time{})
+	_ = deadlines.SetWriteDeadline(time.Time{})
+	r.Body = http.MaxBytesReader(w, r.Body, changeBody)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+	defer cancel()
+	answer, err := change(ctx, r)
+	if err == nil {
+		s.writeJSON(w, http.StatusOK, answer)
+		return
+	}
+	failed, ok := errors.AsType[*ChangeError](err)
+	if !ok {
+		failed = &ChangeError{http.StatusInternalServerError, []error{err}}
+	}
+	texts := make([]string, len(failed.Errs))
+	for i, err := range failed.Errs {
+		texts[i] = err.Error()
+	}
+	s.writeJSON(w, failed.Status, changeErrors{texts})
+}
+
+// authorize reports whether the request has the token, and answers it if not.
+func (s *Server) authorize(w http.ResponseWriter, r *http.Request) bool {
+	if s.opts.Token == nil {
+		http.Error(w, "this address is read-only; set admin.token or admin.token_file, or admin.socket, to change anything", http.StatusForbidden)
+		return false
+	}
+	token, err := s.opts.Token()
+	if err != nil {
+		s.opts.Log.Error("cannot read the token for changes", "error", err)
+		http.Error(w, "the token for changes cannot be read; the log has the reason", http.StatusServiceUnavailable)
+		return false
+	}
+	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !sameSecret(token, credential.Secret(given)) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="feedbridge"`)
+		http.Error(w, "wrong or missing token; a change needs the header Authorization: Bearer with admin.token", http.StatusUnauthorized)
+		return false
+	}
+	return true
+}
+
+// sameSecret compares in a time that depends neither on the secrets' content nor on their
+// length. An empty secret equals none.
+func sameSecret(a, b credential.Secret) bool {
+	x, y := sha256.Sum256([]byte(a.Reveal())), sha256.Sum256([]byte(b.Reveal()))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1 && a != ""
+}

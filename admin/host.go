@@ -1,0 +1,54 @@
+package admin
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// privateDomains are the ends of host names that the public DNS does not have. Kubernetes
+// services are below svc and cluster.local.
+var privateDomains = []string{".localhost", ".svc", ".cluster.local", ".internal"}
+
+// checkHost answers requests whose Host header has a name that anybody could own with 403,
+// and passes the others on to next. Otherwise a web page could read this server through the
+// browser of someone who reaches it, by a name of its own that it resolves to the server's address (DNS
+// rebinding).
+//
+// Probes and Prometheus are exempt, because what asks them may use any name: /healthz, /readyz
+// and /metrics answer all.
+func (s *Server) checkHost(next http.Handler) http.Handler {
+	exempt := []string{"/healthz", "/readyz", "/metrics"}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(exempt, r.URL.Path) && !s.knowsHost(r.Host) {
+			http.Error(w, fmt.Sprintf("the Host header has the name %q, which this server does not have; use its IP address, or add the name to admin.hosts", hostName(r.Host)), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// knowsHost reports whether a Host header has an IP address, a name that is not in the public
+// DNS, or one of Options.Hosts. Clients of HTTP/1.0 may have none; browsers always have one.
+func (s *Server) knowsHost(header string) bool {
+	name := hostName(header)
+	if _, err := netip.ParseAddr(name); err == nil || !strings.Contains(name, ".") {
+		return true
+	}
+	isPrivate := func(domain string) bool { return strings.HasSuffix(name, domain) }
+	return slices.ContainsFunc(privateDomains, isPrivate) ||
+		slices.ContainsFunc(s.opts.Hosts(), func(own string) bool { return hostName(own) == name })
+}
+
+// hostName returns the host of a Host header in lower case, without the port, the brackets of
+// an IPv6 address, and the dot at the end of an absolute name.
+func hostName(header string) string {
+	host, _, err := net.SplitHostPort(header)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(header, "["), "]")
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}

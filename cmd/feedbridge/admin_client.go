@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/credential"
+)
+
+// adminFlags are the flags of a command that talks to a running daemon.
+type adminFlags struct{ url, tokenFile string }
+
+// addAdminFlags makes a command one that talks to a running daemon, which it finds by the
+// configuration or by the flag --admin.
+func (a *app) addAdminFlags(cmd *cobra.Command) *cobra.Command {
+	a.configurable(cmd)
+	cmd.Flags().StringVar(&a.admin.url, "admin", "", "the `URL` of the daemon's admin server, such as http://127.0.0.1:9321\nor unix:/run/feedbridge.sock; default: as configured")
+	cmd.Flags().StringVar(&a.admin.tokenFile, "token-file", "", "a `FILE` with the token for changes; default: as configured")
+	_ = cmd.MarkFlagFilename("token-file") // the flag is there
+	return cmd
+}
+
+// adminClient sends requests to the admin server of a running daemon.
+type adminClient struct {
+	// at is the address for people: a URL, or unix: and a path.
+	at    string
+	base  string
+	token credential.Secret
+	http  *http.Client
+}
+
+// largestAnswer is the most bytes that are read of an answer. A status of 10,000 feeds has 20 MB.
+const largestAnswer = 256 << 20
+
+// openAdmin returns a client for the daemon that the flags or the configuration name. It makes
+// no request.
+//
+// If both a socket and an address are configured, it uses the socket, which needs no token.
+func (a *app) openAdmin() (*adminClient, error) {
+	cfg, err := config.LoadAdmin(config.Options{File: a.file, Environ: a.environ, Set: a.set})
+	if err != nil && a.admin.url == "" {
+		return nil, err
+	}
+	if a.admin.tokenFile != "" {
+		cfg.Token, cfg.TokenFile = "", a.admin.tokenFile
+	}
+	token, err := cfg.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	at := a.admin.url
+	if at == "" {
+		if at, err = adminURL(cfg); err != nil {
+			return nil, err
+		}
+	}
+	return newAdminClient(at, token)
+}
+
+// adminURL returns the URL of the configured admin server.
+func adminURL(cfg config.Admin) (string, error) {
+	if cfg.Socket != "" {
+		return "unix:" + cfg.Socket, nil
+	}
+	host, port, err := net.SplitHostPort(cfg.Listen)
+	switch {
+	case cfg.Listen == "":
+		return "", &usageError{errors.New("admin.listen is off and there is no admin.socket, so a daemon with this configuration cannot be reached; set one of them")}
+	case err == nil && port == "0":
+		return "", &usageError{errors.New("the port in admin.listen is 0, which any free one replaces; name the address with --admin")}
+	}
+	// The daemon listens on all addresses, of which this is one.
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port), nil
+}
+
+func newAdminClient(at string, token credential.Secret) (*adminClient, error) {
+	transport := &http.Transport{ResponseHeaderTimeout: 6 * time.Minute}
+	c := &adminClient{at: at, base: strings.TrimSuffix(at, "/"), token: token, http: &http.Client{
+		Transport: transport,
+		// The token is for this server only.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	u, err := url.Parse(at)
+	switch {
+	case err != nil:
+		return nil, &usageError{fmt.Errorf("invalid --admin %q: %w", at, err)}
+	case u.Scheme == "unix":
+		path := u.Path
+		if path == "" {
+			path = u.Opaque // relative
+		}
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "unix", path)
+		}
+		c.base = "http://localhost"
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, &usageError{fmt.Errorf("invalid --admin %q: want a URL such as http://127.0.0.1:9321 or unix:/run/feedbridge.sock", at)}
+	default:
+		transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
+	}
+	return c, nil
+}
+
+// get decodes the JSON at a path into answer. The path begins with a slash.
+func (c *adminClient) get(ctx context.Context, path string, answer any) error {
+	return c.do(ctx, http.MethodGet, path, answer)
+}
+
+// getReport is get for a report that has the status 503 if it is not a good one.
+func (c *adminClient) getReport(ctx context.Context, path string, answer any) error {
+	return c.do(ctx, http.MethodGet, path, answer, http.StatusServiceUnavailable)
+}
+
+// post requests a change and decodes the answer. After an error nothing was changed, unless
+// the connection was lost.
+func (c *adminClient) post(ctx context.Context, path string, answer any) error {
+	return c.do(ctx, http.MethodPost, path, answer)
+}
+
+// do sends a request and decodes the answer, which has the status 200 or an accepted one.
+func (c *adminClient) do(ctx context.Context, method, path string, answer any, accepted ...int) error {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, nil)
+	if err != nil {
+		return err
+	}
+	if c.token != "" && method != http.MethodGet {
+		req.Header.Set("Authorization", "Bearer "+c.token.Reveal())
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.explainFailure(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, largestAnswer))
+	switch {
+	case err != nil:
+		return fmt.Errorf("the daemon at %s: %w", c.at, err)
+	case resp.StatusCode != http.StatusOK && !slices.Contains(accepted, resp.StatusCode):
+		return c.responseError(resp.Status, body)
+	}
+	if err := json.Unmarshal(body, answer); err != nil {
+		return fmt.Errorf("%s answers with something else than feedbridge's admin server: %w; is the address right?", c.at, err)
+	}
+	return nil
+}
+
+// explainFailure returns the error of a request that had no response.
+func (c *adminClient) explainFailure(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // without the URL, which for a socket is not the one that was named
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
+		return fmt.Errorf("no daemon answers at %s: %w; is it running with this configuration? --admin names another address", c.at, err)
+	}
+	return fmt.Errorf("no answer from the daemon at %s: %w", c.at, err)
+}
+
+// responseError returns the error in a response: the errors of a failed change, each on a line
+// of its own, or the text of the response.
+func (c *adminClient) responseError(status string, body []byte) error {
+	var failed struct{ Errors []string }
+	if json.Unmarshal(body, &failed) == nil && len(failed.Errors) > 0 {
+		return errors.New(strings.Join(failed.Errors, "\n"))
+	}
+	return fmt.Errorf("the daemon at %s answers %s: %s", c.at, status, bytes.TrimSpace(body))
+}

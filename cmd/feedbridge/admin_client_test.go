@@ -1,0 +1,116 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const adminToken = "0123456789abcdef"
+
+func TestDaemonIsFoundByTheConfiguration(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "feedbridge.yaml")
+	tokenFile := filepath.Join(t.TempDir(), "token")
+	for path, text := range map[string]string{
+		tokenFile: adminToken + "\n",
+		// The variable is one that only the daemon has.
+		file: "admin: {listen: '0.0.0.0:9400', token_file: " + tokenFile + "}\nfeeds: {orders: {url: 'http://x/', auth: {bearer: '${ONLY_OF_THE_DAEMON}'}}}\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		situation   string
+		a           app
+		at, wantErr string
+		hasToken    bool
+	}{
+		{"nothing is configured", app{}, "http://127.0.0.1:9321", "", false},
+		{"a file with an error elsewhere", app{file: file}, "http://127.0.0.1:9400", "", true},
+		{"a variable", app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=[::]:9401"}}, "http://127.0.0.1:9401", "", false},
+		{"a socket", app{file: file, environ: []string{"FEEDBRIDGE_ADMIN_SOCKET=/run/feedbridge.sock"}}, "unix:/run/feedbridge.sock", "", true},
+		{"the flag", app{file: file, admin: adminFlags{url: "https://feedbridge.example.com"}}, "https://feedbridge.example.com", "", true},
+		{"the flag for the token", app{admin: adminFlags{tokenFile: tokenFile}}, "http://127.0.0.1:9321", "", true},
+		{"no server", app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=off"}}, "", "admin.listen is off", false},
+		{"any port", app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:0"}}, "", "name the address with --admin", false},
+		{"an error in the address", app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=x"}}, "", "FEEDBRIDGE_ADMIN_LISTEN: admin.listen: want host:port", false},
+		{"a flag that is no URL", app{admin: adminFlags{url: "127.0.0.1:9321"}}, "", "invalid --admin", false},
+		{"a token file that is missing", app{admin: adminFlags{tokenFile: file + "x"}}, "", "admin.token_file: open ", false},
+		{"a file that is no YAML", app{file: tokenFile + "x"}, "", "no such file", false},
+	} {
+		t.Run(c.situation, func(t *testing.T) {
+			t.Parallel()
+			client, err := c.a.openAdmin()
+			switch {
+			case c.wantErr != "":
+				if err == nil || !strings.Contains(err.Error(), c.wantErr) {
+					t.Errorf("got %v", err)
+				}
+			case err != nil:
+				t.Error(err)
+			case client.at != c.at || (client.token == adminToken) != c.hasToken:
+				t.Errorf("got %s, with token: %t", client.at, client.token != "")
+			}
+		})
+	}
+}
+
+func TestAdminClientExplainsErrors(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/fails":
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = w.Write([]byte(`{"errors": ["one", "two"]}`))
+		case "/read-only":
+			http.Error(w, "this address is read-only", http.StatusForbidden)
+		case "/elsewhere":
+			http.Redirect(w, r, "/answers", http.StatusTemporaryRedirect)
+		case "/html":
+			_, _ = w.Write([]byte("<html>"))
+		case "/answers":
+			_, _ = w.Write([]byte(`{"token": "` + r.Header.Get("Authorization") + `"}`))
+		}
+	}))
+	t.Cleanup(server.Close)
+	client, err := newAdminClient(server.URL+"/", adminToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/fails":     "one\ntwo",
+		"/read-only": "the daemon at " + server.URL + "/ answers 403 Forbidden: this address is read-only",
+		"/elsewhere": "the daemon at " + server.URL + "/ answers 307 Temporary Redirect: ",
+		"/html":      server.URL + "/ answers with something else than feedbridge's admin server: ",
+	} {
+		var answer any
+		if err := client.post(t.Context(), path, &answer); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+	var answer struct{ Token string }
+	if err := client.post(t.Context(), "/answers", &answer); err != nil || answer.Token != "Bearer "+adminToken {
+		t.Errorf("a change: %+v, %v", answer, err)
+	}
+	if err := client.get(t.Context(), "/answers", &answer); err != nil || answer.Token != "" {
+		t.Errorf("a look sends the token: %+v, %v", answer, err)
+	}
+	server.Close()
+	for at, want := range map[string]string{
+		server.URL: "no daemon answers at " + server.URL + ": ",
+		"unix:" + filepath.Join(t.TempDir(), "none"): "no daemon answers at unix:",
+	} {
+		gone, err := newAdminClient(at, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := gone.get(t.Context(), "/status", &answer); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "; is it running with this configuration? --admin names another address") {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+}

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/retry"
+)
+
+// watchInterval is the time between two reports of status --watch.
+const watchInterval = 2 * time.Second
+
+// statusReport has the arguments of status.
+type statusReport struct {
+	feed   string // empty for all
+	asJSON bool
+	quiet  bool
+}
+
+func statusCommand(a *app) *cobra.Command {
+	var r statusReport
+	var watch bool
+	cmd := a.addAdminFlags(&cobra.Command{
+		Use:   "status [FEED]",
+		Short: "Show what a running daemon does, and whether it is ready",
+		Long: `Status asks the admin server of a running daemon and prints its buses, its feeds
+and its served feeds, or everything about one feed. It exits with 0 if the daemon
+is ready, or FEED is not halted, and with 1 if not or if no daemon answers, so it
+is also the health check of a container: feedbridge status --quiet.`,
+		Example: `  feedbridge status -c feedbridge.yaml
+  feedbridge status -c feedbridge.yaml --watch orders
+  feedbridge status --admin http://127.0.0.1:9321 --json`,
+		Args:              optionalArg,
+		ValidArgsFunction: a.completeFeeds,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				r.feed = args[0]
+			}
+			client, err := a.openAdmin()
+			if err != nil {
+				return err
+			}
+			if watch {
+				return r.watch(cmd.Context(), a, client)
+			}
+			return r.print(cmd.Context(), a.out, a, client)
+		},
+	})
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again every two seconds, until stopped")
+	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print the JSON of the admin server")
+	cmd.Flags().BoolVarP(&r.quiet, "quiet", "q", false, "print nothing; the exit code is the answer")
+	return cmd
+}
+
+// watch prints reports until ctx ends. A daemon that does not answer is asked again.
+func (r statusReport) watch(ctx context.Context, a *app, client *adminClient) error {
+	const clearScreen = "\x1b[H\x1b[2J"
+	for {
+		var page bytes.Buffer
+		if isTerminal(a.out) {
+			page.WriteString(clearScreen)
+		}
+		if err := r.print(ctx, &page, a, client); err != nil && ctx.Err() == nil {
+			(&printer{w: &page, redact: a.redact}).printLine("%s", err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if _, err := page.WriteTo(a.out); err != nil {
+			return err
+		}
+		if retry.Sleep(ctx, watchInterval) != nil {
+			return nil
+		}
+	}
+}
+
+// print writes one report. The error says why the daemon is not ready, or the feed halted.
+func (r statusReport) print(ctx context.Context, w io.Writer, a *app, client *adminClient) error {
+	if r.quiet {
+		w = io.Discard
+	}
+	p := &printer{w: w, redact: a.redact}
+	if r.feed != "" {
+		return r.printFeed(ctx, p, client)
+	}
+	ready, err := client.getReadiness(ctx)
+	if err != nil {
+		return err
+	}
+	if !r.quiet {
+		var answer json.RawMessage
+		if err := client.get(ctx, "/status", &answer); err != nil {
+			return err
+		}
+		if err := r.printAnswer(p, answer, ready); err != nil {
+			return err
+		}
+	}
+	if !ready.Ready {
+		return fmt.Errorf("the daemon is not ready: %s", withNoun(len(ready.Reasons), "reason", "reasons"))
+	}
+	return nil
+}
+
+func (r statusReport) printAnswer(p *printer, answer json.RawMessage, ready daemonReadiness) error {
+	if r.asJSON {
+		return printReport(p.w, p.redact, answer)
+	}
+	var s daemonStatus
+	if err := json.Unmarshal(answer, &s); err != nil {
+		return err
+	}
+	s.print(p, ready)
+	return p.err
+}
+
+func (r statusReport) printFeed(ctx context.Context, p *printer, client *adminClient) error {
+	var answer json.RawMessage
+	if err := client.get(ctx, "/status/"+url.PathEscape(r.feed), &answer); err != nil {
+		return err
+	}
+	var f feedStatus
+	if err := json.Unmarshal(answer, &f); err != nil {
+		return err
+	}
+	if r.asJSON {
+		if err := printReport(p.w, p.redact, answer); err != nil {
+			return err
+		}
+	} else if f.printDetails(p, time.Now()); p.err != nil {
+		return p.err
+	}
+	if f.State == bridge.Halted {
+		return errors.New("the feed is halted")
+	}
+	return nil
+}
+
+// daemonReadiness is what status reads of /readyz.
+type daemonReadiness struct {
+	Ready   bool     `json:"ready"`
+	Reasons []string `json:"reasons"`
+}
+
+// getReadiness asks whether the daemon is ready.
+func (c *adminClient) getReadiness(ctx context.Context) (daemonReadiness, error) {
+	var ready daemonReadiness
+	err := c.getReport(ctx, "/readyz", &ready)
+	return ready, err
+}
+
+// daemonStatus is what status prints of /status. Text that is not in it is in --json.
+type daemonStatus struct {
+	Version string     `json:"version"`
+	Writer  string     `json:"writer"`
+	Started *time.Time `json:"started"`
+	Buses   []struct {
+		Bus   string `json:"bus"`
+		Kind  string `json:"kind"`
+		OK    bool   `json:"ok"`
+		Error string `json:"error"`
+	} `json:"buses"`
+	Feeds  []feedStatus `json:"feeds"`
+	Served []struct {
+		Feed        string `json:"feed"`
+		OK          bool   `json:"ok"`
+		Explanation string `json:"explanation"`
+		URL         string `json:"url"`
+	} `json:"served"`
+}
+
+// feedStatus is what status prints of a feed.
+type feedStatus struct {
+	Feed        string       `json:"feed"`
+	State       bridge.State `json:"state"`
+	Since       *time.Time   `json:"since"`
+	Explanation string       `json:"explanation"`
+	URL         string       `json:"url"`
+	Format      string       `json:"format"`
+	Bus         string       `json:"bus"`
+	Topic       string       `json:"topic"`
+	Entities    uint64       `json:"entities"`
+	Published   uint64       `json:"published"`
+	Duplicates  uint64       `json:"duplicates"`
+	Oversized   uint64       `json:"oversized"`
+	Lag         struct {
+		Seconds *float64 `json:"seconds"`
+	} `json:"lag"`
+	Cursor     json.RawMessage `json:"cursor"`
+	Violations map[string]struct {
+		Count uint64 `json:"count"`
+		Last  struct {
+			At     *time.Time `json:"at"`
+			Page   string     `json:"page"`
+			Detail string     `json:"detail"`
+		} `json:"last"`
+	} `json:"violations"`
+	LastCommit *struct {
+		At     *time.Time `json:"at"`
+		Writer string     `json:"writer"`
+	} `json:"last_commit"`
+	LastError *struct {
+		At   *time.Time `json:"at"`
+		Text string     `json:"text"`
+	} `json:"last_error"`
+	NextAttempt *time.Time `json:"next_attempt"`
+}
+
+// isTroubled reports whether a person may want to read the explanation.
+func (f *feedStatus) isTroubled() bool {
+	switch f.State {
+	case bridge.Idle, bridge.Reading, bridge.Starting, bridge.Standby:
+		return false
+	}
+	return true
+}
+
+// print prints the buses, a line for each feed, and below those in trouble the explanation.
+func (s *daemonStatus) print(p *printer, ready daemonReadiness) {
+	now := time.Now()
+	p.printLine("feedbridge %s, writer %s, started %s", s.Version, s.Writer, formatAge(s.Started, now))
+	if ready.Ready {
+		p.printLine("ready")
+	} else {
+		p.printLine("not ready:")
+		for _, reason := range ready.Reasons {
+			p.printLine("  %s", reason)
+		}
+	}
+	p.printLine("")
+	for _, b := range s.Buses {
+		if b.OK {
+			p.printLine("bus %s (%s): ok", b.Bus, b.Kind)
+		} else {
+			p.printLine("bus %s (%s): %s", b.Bus, b.Kind, b.Error)
+		}
+	}
+	if len(s.Feeds) > 0 {
+		p.printLine("")
+		s.printFeeds(p, now)
+	}
+	if len(s.Served) > 0 {
+		p.printLine("")
+	}
+	for _, f := range s.Served {
+		if f.OK {
+			p.printLine("served feed %s: ok, %s", f.Feed, f.URL)
+		} else {
+			p.printLine("served feed %s: %s", f.Feed, f.Explanation)
+		}
+	}
+}
+
+// printFeeds prints a table of the feeds. The rows are aligned before explanations are put
+// between them.
+func (s *daemonStatus) printFeeds(p *printer, now time.Time) {
+	var table bytes.Buffer
+	columns := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "FEED\tSTATE\tLAG\tENTITIES\tLAST COMMIT\tNEXT ATTEMPT\tTOPIC")
+	for i := range s.Feeds {
+		f := &s.Feeds[i]
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", f.Feed, f.State, f.lag(), f.Entities, f.committed(now), formatAge(f.NextAttempt, now), f.Topic)
+	}
+	_ = columns.Flush() // a buffer has no errors
+	for i, line := range slices.Collect(bytes.Lines(table.Bytes())) {
+		p.printLine("%s", string(bytes.TrimRight(line, " \n")))
+		if i > 0 && s.Feeds[i-1].isTroubled() {
+			p.printLine("  %s", s.Feeds[i-1].Explanation)
+		}
+	}
+}
+
+// lag returns how far the topic is behind the feed; - if that is not known.
+func (f *feedStatus) lag() string {
+	if f.Lag.Seconds == nil {
+		return "-"
+	}
+	return time.Duration(*f.Lag.Seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+// committed returns the age of the newest checkpoint.
+func (f *feedStatus) committed(now time.Time) string {
+	if f.LastCommit == nil {
+		return "-"
+	}
+	return formatAge(f.LastCommit.At, now)
+}
+
+// printDetails prints everything about a feed.
+func (f *feedStatus) printDetails(p *printer, now time.Time) {
+	p.printLine("feed           %s", f.Feed)
+	p.printLine("state          %s, since %s", string(f.State), formatAge(f.Since, now))
+	p.printLine("               %s", f.Explanation)
+	p.printLine("url            %s", f.URL)
+	p.printLine("format         %s", f.Format)
+	p.printLine("topic          %s on bus %s", f.Topic, f.Bus)
+	p.printLine("entities       %d in the topic", f.Entities)
+	p.printLine("this process   %d published, %d duplicates dropped, %d too large", f.Published, f.Duplicates, f.Oversized)
+	p.printLine("lag            %s", f.lag())
+	if f.LastCommit != nil {
+		p.printLine("last commit    %s, by %s", f.committed(now), f.LastCommit.Writer)
+	}
+	p.printLine("next attempt   %s", formatAge(f.NextAttempt, now))
+	var cursor bytes.Buffer
+	if json.Compact(&cursor, f.Cursor) == nil {
+		p.printLine("cursor         %s", cursor.String())
+	}
+	if f.LastError != nil {
+		p.printLine("last error     %s: %s", formatAge(f.LastError.At, now), f.LastError.Text)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(f.Violations)) {
+		v := f.Violations[kind]
+		p.printLine("violation      %s, %s, the last %s: %s (%s)", kind, withNoun(int(v.Count), "time", "times"), formatAge(v.Last.At, now), v.Last.Detail, v.Last.Page)
+	}
+}
+
+// formatAge returns how long ago a time was, or in how much time it will be.
+func formatAge(at *time.Time, now time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	d := now.Sub(*at).Round(time.Second)
+	switch {
+	case d < 0:
+		return "in " + (-d).String()
+	case d > 48*time.Hour:
+		return at.Local().Format(time.DateTime)
+	}
+	return d.String() + " ago"
+}
