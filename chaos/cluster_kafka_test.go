@@ -205,7 +205,12 @@ type kafkaTail struct {
 	next   int64 // where it reads on
 	n      int
 	last   string
+	moved  time.Time // when it last had nothing to read, or read something
 }
+
+// stuckTimeout is how long a consumer may read nothing of a topic that has more. A consumer
+// that has seen newer leader epochs than those of a restored backup keeps asking for them.
+const stuckTimeout = 10 * time.Second
 
 func (b *kafkaBus) tip(ctx context.Context, topic string) (int, string, error) {
 	b.mu.Lock()
@@ -215,13 +220,13 @@ func (b *kafkaBus) tip(ctx context.Context, topic string) (int, string, error) {
 		return 0, "", err
 	}
 	t := b.tails[topic]
-	if t != nil && end < t.next {
-		// The topic has lost its tail.
+	if t != nil && (end < t.next || time.Since(t.moved) > stuckTimeout) {
+		// The topic has lost its tail, or had another one in the meantime.
 		t.client.Close()
 		t = nil
 	}
 	if t == nil {
-		t = &kafkaTail{}
+		t = &kafkaTail{moved: time.Now()}
 		if t.client, err = b.consume(topic); err != nil {
 			return 0, "", err
 		}
@@ -229,7 +234,11 @@ func (b *kafkaBus) tip(ctx context.Context, topic string) (int, string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	before := t.next
 	err = t.readTo(ctx, end, func(r *kgo.Record) { t.last = contentID(r) })
+	if t.next != before || t.next == end {
+		t.moved = time.Now()
+	}
 	return t.n, t.last, err
 }
 
