@@ -208,8 +208,8 @@ type kafkaTail struct {
 	moved  time.Time // when it last had nothing to read, or read something
 }
 
-// stuckTimeout is how long a consumer may read nothing of a topic that has more. A consumer
-// that has seen newer leader epochs than those of a restored backup keeps asking for them.
+// stuckTimeout is how long a consumer may read nothing of a topic that has more. That was
+// seen, rarely, after a tail was lost or a backup was restored; a new consumer reads on.
 const stuckTimeout = 10 * time.Second
 
 func (b *kafkaBus) tip(ctx context.Context, topic string) (int, string, error) {
