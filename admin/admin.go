@@ -2,7 +2,7 @@
 // reports whether the process works, whether its feeds are fresh, how much it
 // does, and in a sentence, the present work of each feed.
 //
-//	/healthz      200 as long as the process answers
+//	/healthz      200 as long as the process answers and can read the state of every feed
 //	/readyz       200 if every bus answers that feeds are copied to, and every such feed is fresh, else 503; the body says why
 //	/metrics      Prometheus
 //	/status       JSON, a row per feed, copied or served; /status/NAME has one that is copied
@@ -122,7 +122,7 @@ const index = `feedbridge
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", textHandler(index))
-	mux.HandleFunc("GET /healthz", textHandler("ok\n"))
+	mux.HandleFunc("GET /healthz", s.serveHealth)
 	mux.HandleFunc("GET /readyz", s.serveReady)
 	mux.HandleFunc("GET /status", s.serveStatus)
 	mux.HandleFunc("GET /status/{feed}", s.serveFeed)
