@@ -18,6 +18,9 @@ entities, in order, each once, after any crash and on any number of copies.
 Start with 'feedbridge demo', which needs nothing, or 'feedbridge run URL'.`,
 		runCommand(a), demoCommand(a), tailCommand(a), inspectCommand(a), verifyCommand(a), checkCommand(a),
 		checkpointCommand(a), configCommand(a), completionCommand(a), versionCommand(a))
+	if man := manCommand(a); man != nil {
+		root.AddCommand(man)
+	}
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.CompletionOptions.DisableDefaultCmd = true
