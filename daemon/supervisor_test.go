@@ -130,7 +130,7 @@ func TestLivenessCheckAsksTheAdminServer(t *testing.T) {
 			}
 			w.WriteHeader(<-answer)
 		})}
-		defer server.Close()
+		t.Cleanup(func() { _ = server.Close() })
 		go func() { _ = server.Serve(l) }()
 		alive := newLivenessCheck(nil, l)
 		answer <- http.StatusOK
@@ -161,7 +161,7 @@ func TestDaemonReportsToSystemd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer socket.Close()
+			t.Cleanup(func() { _ = socket.Close() })
 			t.Setenv("NOTIFY_SOCKET", socket.LocalAddr().String())
 			t.Setenv("WATCHDOG_USEC", "200000")
 			cfg, err := config.Load(config.Options{Environ: []string{

@@ -80,8 +80,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(r.work)
-	return r.build(ctx, targets, stdout)
+	return errors.Join(r.build(ctx, targets, stdout), os.RemoveAll(r.work))
 }
 
 // newRelease returns a release of the commit that is checked out.

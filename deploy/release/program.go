@@ -68,7 +68,7 @@ func (p *program) compile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	for _, part := range file.Progs {
 		if part.Type == elf.PT_INTERP {
 			return errors.New("the program needs a dynamic linker: something in it uses cgo")

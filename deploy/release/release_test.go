@@ -357,7 +357,7 @@ func TestDebIsInstalledAndStarted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer socket.Close()
+		t.Cleanup(func() { _ = socket.Close() })
 		if err := os.Chmod(i.path("run/notify"), 0o777); err != nil {
 			t.Fatal(err)
 		}
