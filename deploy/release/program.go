@@ -64,7 +64,12 @@ func (p *program) compile(ctx context.Context) error {
 	if p.system != "linux" {
 		return nil
 	}
-	file, err := elf.Open(p.binary())
+	return checkStatic(p.binary())
+}
+
+// checkStatic returns an error unless a program for Linux is static and stripped.
+func checkStatic(program string) error {
+	file, err := elf.Open(program)
 	if err != nil {
 		return err
 	}

@@ -207,6 +207,21 @@ func TestWrongArguments(t *testing.T) {
 	}
 }
 
+// A program that needs a C library on the machine is no release.
+func TestProgramsAreStatic(t *testing.T) {
+	t.Parallel()
+	if err := checkStatic("/bin/sh"); err == nil || !strings.Contains(err.Error(), "needs a dynamic linker") {
+		t.Errorf("/bin/sh is static: %v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkStatic(self); err == nil {
+		t.Error("the program of this test is static and stripped")
+	}
+}
+
 func TestRPM(t *testing.T) {
 	pkg, err := rpm.Open(file(t, ".rpm"))
 	if err != nil {
