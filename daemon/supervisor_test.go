@@ -210,7 +210,7 @@ func TestDaemonReportsToSystemd(t *testing.T) {
 	}
 }
 
-func TestSystemdIsToldOfAReload(t *testing.T) {
+func TestReloadIsReportedToSystemd(t *testing.T) {
 	t.Parallel()
 	s, text := recordingSupervisor(0)
 	s.reportReloading()

@@ -67,7 +67,7 @@ func (p *program) writePackage(format string) error {
 }
 
 // installed returns the files of a package. None is in /etc: without a configuration the
-// service refuses to start, and says which file is missing.
+// service refuses to start with an error that names the missing file.
 func (p *program) installed() (files.Contents, error) {
 	var contents files.Contents
 	add := func(from, to string, mode os.FileMode) {

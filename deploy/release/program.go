@@ -38,7 +38,7 @@ func (p *program) environ() []string {
 	return append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.system, "GOARCH="+p.architecture, "GOFLAGS=-mod=readonly", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
 }
 
-// goCommand runs the go command in the repository, and returns what it prints.
+// goCommand runs the go command in the repository, and returns its output.
 func (p *program) goCommand(ctx context.Context, args ...string) ([]byte, error) {
 	return runGo(ctx, p.source, p.environ(), args...)
 }

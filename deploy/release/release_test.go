@@ -390,7 +390,7 @@ func TestDebIsInstalledAndStarted(t *testing.T) {
 		}
 		for _, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {
 			if got := next(); got != want {
-				t.Errorf("systemd is told %q, want %q", got, want)
+				t.Errorf("systemd gets %q, want %q", got, want)
 			}
 		}
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
