@@ -66,13 +66,17 @@ func (s *supervisor) feedWatchdog(ctx context.Context, alive func(ctx context.Co
 	period := s.watchdog / 4
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
+	failing := false // logged once, until it answers again
 	for {
 		switch err := withTimeout(ctx, period, alive); {
 		case ctx.Err() != nil:
 			return
+		case err != nil && failing:
 		case err != nil:
+			failing = true
 			s.log.Warn("the process does not answer itself; systemd restarts it unless it does soon", "error", err, "within", s.watchdog)
 		default:
+			failing = false
 			s.send(sdnotify.SdNotifyWatchdog)
 		}
 		select {

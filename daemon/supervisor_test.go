@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,58 +20,81 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 )
 
-// recordingSupervisor returns a supervisor whose messages and warnings go to a text.
-func recordingSupervisor(watchdog time.Duration) (*supervisor, *bytes.Buffer) {
-	var text bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+// transcript has the messages and the log of a supervisor. Any goroutine may use it.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (tr *transcript) Write(p []byte) (int, error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.text.Write(p)
+}
+
+// take returns the text since the last call.
+func (tr *transcript) take() string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	text := tr.text.String()
+	tr.text.Reset()
+	return text
+}
+
+// recordingSupervisor returns a supervisor whose messages and warnings go to a transcript.
+func recordingSupervisor(watchdog time.Duration) (*supervisor, *transcript) {
+	text := &transcript{}
+	log := slog.New(slog.NewTextHandler(text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
 		return a
 	}}))
 	return &supervisor{log: log, watchdog: watchdog, notify: func(message string) (bool, error) {
-		text.WriteString(message + "\n")
-		return true, nil
-	}}, &text
+		_, err := fmt.Fprintln(text, message)
+		return true, err
+	}}, text
 }
 
 func TestWatchdogIsFedWhileTheProcessIsAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, text := recordingSupervisor(time.Minute)
-		var health error
+		var failing atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			s.feedWatchdog(ctx, func(context.Context) error { return health })
+			s.feedWatchdog(ctx, func(context.Context) error {
+				if failing.Load() {
+					return errors.New("no answer")
+				}
+				return nil
+			})
 		}()
 		time.Sleep(50 * time.Second)
 		synctest.Wait()
-		if got := strings.Count(text.String(), "WATCHDOG=1\n"); got != 4 {
-			t.Errorf("%d signs of life in 50s, want one at the start and one every 15s: %q", got, text)
+		if got, want := text.take(), strings.Repeat("WATCHDOG=1\n", 4); got != want {
+			t.Errorf("sent %q in 50s, want one at the start and one every 15s", got)
 		}
 
-		health = errors.New("no answer")
-		text.Reset()
+		failing.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := text.String(); strings.Contains(got, "WATCHDOG") || strings.Count(got, "the process does not answer itself") != 4 || !strings.Contains(got, `error="no answer"`) {
+		if got := text.take(); strings.Contains(got, "WATCHDOG") || strings.Count(got, "the process does not answer itself") != 1 || !strings.Contains(got, `error="no answer"`) {
 			t.Errorf("a process that does not answer has sent and logged %q", got)
 		}
 
-		health = nil
-		text.Reset()
+		failing.Store(false)
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
-		if got := text.String(); got != "WATCHDOG=1\n" {
+		if got := text.take(); got != "WATCHDOG=1\n" {
 			t.Errorf("a process that answers again has sent and logged %q", got)
 		}
 
-		text.Reset()
 		cancel()
 		<-done
-		if got := text.String(); got != "" {
+		if got := text.take(); got != "" {
 			t.Errorf("at its end it has sent and logged %q", got)
 		}
 	})
@@ -96,11 +122,12 @@ func TestWatchdogIsNotFedByAProcessThatHangs(t *testing.T) {
 				})
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if strings.Contains(text.String(), "WATCHDOG") {
-					t.Errorf("sent %q", text)
+				got := text.take()
+				if strings.Contains(got, "WATCHDOG") {
+					t.Errorf("sent %q", got)
 				}
-				if heeds && !strings.Contains(text.String(), "context deadline exceeded") {
-					t.Errorf("logged %q", text)
+				if heeds && !strings.Contains(got, "context deadline exceeded") {
+					t.Errorf("logged %q", got)
 				}
 			})
 		})
@@ -111,8 +138,8 @@ func TestWatchdogIsOffUnlessSystemdWantsIt(t *testing.T) {
 	t.Parallel()
 	s, text := recordingSupervisor(0)
 	s.feedWatchdog(t.Context(), func(context.Context) error { panic("checked") })
-	if text.Len() > 0 {
-		t.Errorf("sent %q", text)
+	if got := text.take(); got != "" {
+		t.Errorf("sent %q", got)
 	}
 }
 
@@ -215,8 +242,8 @@ func TestReloadIsReportedToSystemd(t *testing.T) {
 	s, text := recordingSupervisor(0)
 	s.reportReloading()
 	s.reportReady()
-	if lines := strings.Split(text.String(), "\n"); len(lines) != 4 || !strings.HasPrefix(lines[0], "MONOTONIC_USEC=") || lines[1] != "RELOADING=1" || lines[2] != "READY=1" {
-		t.Errorf("sent %q", text)
+	if lines := strings.Split(text.take(), "\n"); len(lines) != 4 || !strings.HasPrefix(lines[0], "MONOTONIC_USEC=") || lines[1] != "RELOADING=1" || lines[2] != "READY=1" {
+		t.Errorf("sent %q", lines)
 	}
 }
 
@@ -225,7 +252,7 @@ func TestSupervisorThatCannotBeReachedIsLogged(t *testing.T) {
 	s, text := recordingSupervisor(0)
 	s.notify = func(string) (bool, error) { return false, errors.New("no such socket") }
 	s.reportReady()
-	if !strings.Contains(text.String(), `msg="cannot report the state to systemd" error="no such socket"`) {
-		t.Errorf("logged %q", text)
+	if got := text.take(); !strings.Contains(got, `msg="cannot report the state to systemd" error="no such socket"`) {
+		t.Errorf("logged %q", got)
 	}
 }
