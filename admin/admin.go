@@ -3,7 +3,7 @@
 // does, and in a sentence, the present work of each feed.
 //
 //	/             pages for people; see package page
-//	/healthz      200 as long as the process answers
+//	/healthz      200 as long as the process answers and can read the state of every feed
 //	/readyz       200 if every bus answers that feeds are copied to, and every such feed is fresh, else 503; the body says why
 //	/metrics      Prometheus
 //	/status       JSON, a row per feed, copied or served; /status/NAME has one that is copied
@@ -142,7 +142,7 @@ func (s *Server) Handler() http.Handler { return s.checkHost(s.newHandler(false)
 func (s *Server) newHandler(socket bool) http.Handler {
 	mux := http.NewServeMux()
 	s.pages.Register(mux)
-	mux.HandleFunc("GET /healthz", textHandler("ok\n"))
+	mux.HandleFunc("GET /healthz", s.serveHealth)
 	mux.HandleFunc("GET /readyz", s.serveReady)
 	mux.HandleFunc("GET /status", s.serveStatus)
 	mux.HandleFunc("GET /status/{feed}", s.serveFeed)

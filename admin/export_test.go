@@ -11,3 +11,10 @@ func (s *Server) Registry() *prometheus.Registry { return s.registry }
 
 // Pages are the status pages.
 func (s *Server) Pages() *page.Pages { return s.pages }
+
+// LockFeed holds the lock of the first feed, as a defect might, until unlock is called.
+func (s *Server) LockFeed() (unlock func()) {
+	f := s.allFeeds()[0]
+	f.mu.Lock()
+	return f.mu.Unlock
+}

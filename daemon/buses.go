@@ -58,6 +58,9 @@ type buses struct {
 // openBuses connects to all configured buses, to the embedded one by embed. A bus that
 // does not answer is not an error: the connection is retried in the background.
 func openBuses(ctx context.Context, cfg *config.Config, embed openEmbedded, log *slog.Logger) (*buses, error) {
+	if err := CheckBuild(cfg); err != nil {
+		return nil, err
+	}
 	b := &buses{conns: map[string]conn{}}
 	confs := maps.Clone(cfg.Buses)
 	for name, bus := range confs {

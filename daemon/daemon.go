@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,15 +51,16 @@ type Addresses struct {
 // is in use, or a file of a bus, a feed or a certificate cannot be read. It returns an error
 // later only if one of its servers fails.
 func Run(ctx context.Context, cfg *config.Config, o Options) error {
-	d := &daemon{cfg: cfg, log: o.Log, opts: o}
+	d := &daemon{cfg: cfg, log: o.Log, opts: o, supervisor: newSupervisor(o.Log)}
 	return d.run(ctx)
 }
 
 // daemon is a running feedbridge: its buses, feeds and servers.
 type daemon struct {
-	cfg  *config.Config
-	log  *slog.Logger
-	opts Options
+	cfg        *config.Config
+	log        *slog.Logger
+	opts       Options
+	supervisor *supervisor
 }
 
 func (d *daemon) run(ctx context.Context) error {
@@ -114,6 +116,9 @@ func (d *daemon) run(ctx context.Context) error {
 		})
 	}
 	d.announce(writer, buses, listeners, servedListener)
+	d.supervisor.reportReady()
+	// Nothing waits for its end: the check of a process that hangs may never return.
+	go d.supervisor.feedWatchdog(ctx, newLivenessCheck(adm, cmp.Or(listeners.tcp, listeners.socket)))
 
 	var work errgroup.Group
 	for _, b := range bridges {
@@ -168,6 +173,7 @@ func (d *daemon) waitForWork(ctx context.Context, work *errgroup.Group) error {
 	done := make(chan error, 1)
 	go func() { done <- work.Wait() }()
 	<-ctx.Done()
+	d.supervisor.reportStopping()
 	d.log.Info("stopping", "grace", d.cfg.Grace)
 	timer := time.NewTimer(d.cfg.Grace)
 	defer timer.Stop()

@@ -5,16 +5,34 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/sink/nats/embedded"
 )
 
 // openEmbedded returns the URL of the embedded bus, and its server if that runs in this
 // process.
 type openEmbedded func(dataDir, listen string, log *slog.Logger) (server *embedded.Server, url string, err error)
+
+// CheckBuild returns an error of the type [config.Errors] if the configuration has an embedded
+// bus and the program was built without one. Run and OpenBus return it too.
+func CheckBuild(cfg *config.Config) error {
+	var errs config.Errors
+	for _, name := range slices.Sorted(maps.Keys(cfg.Buses)) {
+		if cfg.Buses[name].Embedded != nil && !embedded.Built {
+			errs = append(errs, &config.Error{Key: "buses." + name + ".embedded", Text: embedded.ErrNotBuilt.Error()})
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs
+}
 
 func embeddedDir(dataDir string) string { return filepath.Join(dataDir, "jetstream") }
 

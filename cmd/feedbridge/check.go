@@ -31,6 +31,9 @@ creating anything, and exits with 1 unless all of them work.`,
 			found := checked{}
 			cfg, err := a.loadConfig("", "")
 			if err == nil {
+				err = daemon.CheckBuild(cfg)
+			}
+			if err == nil {
 				found.OK = true
 				found.Configuration, err = cfg.YAML()
 			}

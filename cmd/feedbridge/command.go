@@ -19,6 +19,9 @@ Start with 'feedbridge demo', which needs no other program, or 'feedbridge run U
 		runCommand(a), demoCommand(a), tailCommand(a), inspectCommand(a), verifyCommand(a), checkCommand(a),
 		statusCommand(a),
 		checkpointCommand(a), configCommand(a), completionCommand(a), versionCommand(a))
+	if man := manCommand(a); man != nil {
+		root.AddCommand(man)
+	}
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.CompletionOptions.DisableDefaultCmd = true
