@@ -40,7 +40,7 @@ func (s *Server) knowsHost(header string) bool {
 	}
 	isPrivate := func(domain string) bool { return strings.HasSuffix(name, domain) }
 	return slices.ContainsFunc(privateDomains, isPrivate) ||
-		slices.ContainsFunc(s.opts.Hosts(), func(own string) bool { return hostName(own) == name })
+		slices.ContainsFunc(s.opts.Hosts, func(own string) bool { return hostName(own) == name })
 }
 
 // hostName returns the host of a Host header in lower case, without the port, the brackets of

@@ -26,7 +26,7 @@ type feedReadiness struct {
 }
 
 func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
-	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), s.buses, s.opts.Redact)}
+	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), s.allBuses(), s.opts.Redact)}
 	now := time.Now()
 	for _, f := range s.allFeeds() {
 		r := f.copyRecord()

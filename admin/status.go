@@ -13,6 +13,7 @@ type status struct {
 	Version string         `json:"version"`
 	Started *time.Time     `json:"started"`
 	Writer  string         `json:"writer"`
+	Config  configStatus   `json:"config"`
 	Buses   []busStatus    `json:"buses"`
 	Feeds   []feedStatus   `json:"feeds"`
 	Served  []servedStatus `json:"served"`
@@ -77,7 +78,8 @@ func (s *Server) serveStatus(w http.ResponseWriter, req *http.Request) {
 		Version: s.opts.Version,
 		Started: formatTime(s.opts.Started),
 		Writer:  s.opts.Writer,
-		Buses:   checkBuses(req.Context(), s.buses, s.opts.Redact),
+		Config:  s.configStatus(),
+		Buses:   checkBuses(req.Context(), s.allBuses(), s.opts.Redact),
 		Feeds:   []feedStatus{},
 		Served:  inspectServed(req.Context(), s.allServed()),
 	}
