@@ -16,7 +16,7 @@ Kafka as ordered messages: for each feed its topic holds exactly the feed's
 entities, in order, each once, after any crash and on any number of copies.
 
 Start with 'feedbridge demo', which needs nothing, or 'feedbridge run URL'.`,
-		runCommand(a), demoCommand(a), tailCommand(a), inspectCommand(a), verifyCommand(a), checkCommand(a),
+		runCommand(a), reloadCommand(a), demoCommand(a), tailCommand(a), inspectCommand(a), verifyCommand(a), checkCommand(a),
 		checkpointCommand(a), configCommand(a), completionCommand(a), versionCommand(a))
 	root.SilenceErrors = true
 	root.SilenceUsage = true

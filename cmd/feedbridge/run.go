@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 )
 
@@ -11,7 +12,8 @@ func runCommand(a *app) *cobra.Command {
 		Use:   "run [URL]",
 		Short: "Copy feeds until stopped",
 		Long: `Run copies every configured feed to its topic until it is stopped. SIGTERM or
-Ctrl-C lets the commits in flight finish; a second one does not.
+Ctrl-C lets the commits in flight finish; a second one does not. SIGHUP, or
+'feedbridge reload', reads the configuration again.
 
 With a URL and nothing else, that feed goes into an embedded JetStream server,
 which keeps its data in ./feedbridge-data and listens on 127.0.0.1:4222.`,
@@ -30,7 +32,21 @@ which keeps its data in ./feedbridge-data and listens on 127.0.0.1:4222.`,
 			}
 			status, progress := newStatusLine(a.err), &progress{feeds: len(cfg.Feeds)}
 			defer status.showUntilStopped(progress.statusText)()
-			opts := daemon.Options{Version: programVersion(), Log: a.newLog(status, cfg.Log)}
+			log, level := a.newLeveledLog(status, cfg.Log)
+			if !daemon.IsText(cfg.Log, isTerminal(a.err)) {
+				a.log.Store(log)
+			}
+			daemon.CaptureStandardLog(log)
+			reload, stopReload := reloadSignal()
+			defer stopReload()
+			opts := daemon.Options{
+				Version: programVersion(), Log: log, Level: level, Reload: reload,
+				// The environment is that of the process. The redactor in use stays: a change of
+				// secret_parameters needs a restart.
+				Load: func() (*config.Config, error) {
+					return config.Load(config.Options{File: a.file, Environ: a.environ, URL: url})
+				},
+			}
 			if status.width != nil {
 				opts.Observer = progress
 			}
