@@ -209,8 +209,19 @@ func TestReloadRestartsOnlyWhatChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	_, url := newUpstream(t, 12)
+	var stopped atomic.Bool
+	sampleFeed := sample.New(sample.Options{PageSize: 5, Entity: sample.Sized(100)})
+	sampleFeed.SetLen(12)
+	before := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if stopped.Load() {
+			t.Error("a feed that was stopped is read")
+		}
+		sampleFeed.ServeHTTP(w, r)
+	}))
+	t.Cleanup(before.Close)
+	old := before.URL + "/feed/latest"
 	served := []string{"FEEDBRIDGE_SERVE_LISTEN=localhost:0", "FEEDBRIDGE_SERVE_FEEDS_ONE_FROM_TOPIC=kept", "FEEDBRIDGE_SERVE_FEEDS_TWO_FROM_TOPIC=changed"}
-	r := startReloadable(t, reloadableEnviron(dir, map[string][]string{"kept": {url}, "changed": {url}, "removed": {url}}, served...))
+	r := startReloadable(t, reloadableEnviron(dir, map[string][]string{"kept": {url}, "changed": {old}, "removed": {old}}, served...))
 	for _, name := range []string{"kept", "changed", "removed"} {
 		r.awaitFeed(t, name, entities(12))
 	}
@@ -218,12 +229,13 @@ func TestReloadRestartsOnlyWhatChanged(t *testing.T) {
 		t.Errorf("the served feed answers with %d", status)
 	}
 
-	now := reloadableEnviron(dir, map[string][]string{"kept": {url}, "changed": {url, "FRESHNESS=1h"}, "added": {url}},
+	now := reloadableEnviron(dir, map[string][]string{"kept": {url}, "changed": {url}, "added": {url}},
 		"FEEDBRIDGE_SERVE_LISTEN=localhost:0", "FEEDBRIDGE_SERVE_FEEDS_TWO_FROM_TOPIC=changed", "FEEDBRIDGE_SERVE_FEEDS_TWO_PAGE_SIZE=3", "FEEDBRIDGE_SERVE_FEEDS_THREE_FROM_TOPIC=added")
 	done, errs := r.reload(t, now)
 	if errs != nil {
 		t.Fatal(errs)
 	}
+	stopped.Store(true)
 	wantChanged(t, "feeds", done.Feeds, "added", "changed", "removed")
 	wantChanged(t, "served feeds", done.Served, "three", "two", "one")
 	wantChanged(t, "buses", done.Buses, "", "", "")
