@@ -36,7 +36,7 @@ type bus struct {
 }
 
 func newBus(name string, conf config.Bus, log *slog.Logger) *bus {
-	return &bus{name: name, conf: conf, files: fingerprintFiles(conf), log: log.With("bus", name), err: fmt.Errorf("bus %s: not connected yet", name)}
+	return &bus{name: name, conf: conf, files: fingerprintFiles(conf), log: slog.New(newRepeatFilter(log.Handler())).With("bus", name), err: fmt.Errorf("bus %s: not connected yet", name)}
 }
 
 // errClosed is the error of a bus that the configuration does not have any more.

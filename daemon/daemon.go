@@ -144,7 +144,7 @@ func (d *daemon) openFeeds(writer string) {
 	})
 	d.adm.AddChange("/reload", d.serveReload)
 	d.feeds = &feeds{running: map[string]*runningFeed{}, pipelines: &pipelines{
-		writer: writer, hosts: &source.Hosts{}, adm: d.adm, redact: redact, opts: d.opts,
+		writer: writer, hosts: &source.Hosts{}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), opts: d.opts,
 		reading: readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: bridge.NewBudget(d.cfg.ReadAhead.Total)},
 	}}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"strings"
 	"testing"
@@ -72,5 +73,26 @@ func TestLogFormat(t *testing.T) {
 		if log.Info("above the level"); !strings.Contains(b.String(), "above") {
 			t.Error("the level cannot be changed")
 		}
+	}
+}
+
+// Go's HTTP client writes to the standard logger, as with bytes after a response.
+func TestStandardLoggerIsCaptured(t *testing.T) { //nolint:paralleltest // the logger belongs to the process
+	out, flags := stdlog.Writer(), stdlog.Flags()
+	t.Cleanup(func() {
+		stdlog.SetOutput(out)
+		stdlog.SetFlags(flags)
+	})
+	var b bytes.Buffer
+	var redact *safetext.Redactor
+	log, _ := NewLog(&b, config.Log{Level: "info"}, false, redact.Clip)
+	CaptureStandardLog(log)
+	stdlog.Printf("Unsolicited response received on idle HTTP channel starting with %q; err=<nil>", "x\x1b")
+	var line map[string]any
+	if err := json.Unmarshal(b.Bytes(), &line); err != nil {
+		t.Fatalf("%v: %s", err, b.String())
+	}
+	if line["msg"] != "a library reports" || line["level"] != "WARN" || !strings.HasPrefix(line["text"].(string), "Unsolicited response received on idle HTTP channel") {
+		t.Errorf("got %v", line)
 	}
 }

@@ -37,7 +37,9 @@ type pipelines struct {
 	reading readAhead
 	adm     *admin.Server
 	redact  *safetext.Redactor
-	opts    Options
+	// failures logs the errors of all feeds.
+	failures *failureLog
+	opts     Options
 }
 
 // newBridge builds the bridge of a feed: the source, the gate that skips entities that the
@@ -55,7 +57,7 @@ func (p *pipelines) newBridge(name string, f config.Feed, snk *busSink) *bridge.
 		Every: f.Every, Freshness: f.Freshness,
 		Describe: sources.describe,
 	})
-	all := observers{observer}
+	all := observers{observer, p.failures.newObserver(name, f)}
 	if p.opts.Observer != nil {
 		all = append(all, p.opts.Observer)
 	}
