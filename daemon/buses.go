@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -69,7 +70,9 @@ func openBuses(ctx context.Context, cfg *config.Config, embed openEmbedded, log 
 			if err != nil {
 				return nil, err
 			}
-			b.server, bus.conf = server, config.Bus{NATS: &nats.Config{URL: url}}
+			b.server, bus.conf = server, config.Bus{NATS: &nats.Config{
+				URL: url, FullCure: fmt.Sprintf("the disk of %s is full; free some of it, and the feed goes on by itself", embeddedDir(cfg.DataDir)),
+			}}
 		}
 		b.byName[name] = bus
 	}
