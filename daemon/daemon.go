@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -180,9 +182,41 @@ func (d *daemon) announce(writer string, admin adminListeners) {
 		attrs = append(attrs, "served_feeds", len(d.cfg.Serve.Feeds), "serve", at.Feeds)
 	}
 	d.log.Info("feedbridge is up", attrs...)
+	d.announceTopics()
 	if d.opts.Started != nil {
 		d.opts.Started(at)
 	}
+}
+
+// namedTopics is how many topics of a bus a line names.
+const namedTopics = 10
+
+// announceTopics logs where messages go: a line for each bus that feeds are copied to.
+func (d *daemon) announceTopics() {
+	topics, streams := map[string][]string{}, map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(d.cfg.Feeds)) {
+		to := d.cfg.Feeds[name].To
+		topics[to.Bus] = append(topics[to.Bus], to.Topic)
+		if to.Stream != nil {
+			streams[to.Bus] = append(streams[to.Bus], nats.Topic{Subject: to.Topic, Stream: *to.Stream}.StreamName())
+		}
+	}
+	for _, bus := range slices.Sorted(maps.Keys(topics)) {
+		attrs := []any{"bus", bus, "kind", busKind(d.cfg.Buses[bus]), "feeds", len(topics[bus]), "topics", namedList(topics[bus])}
+		if len(streams[bus]) > 0 {
+			attrs = append(attrs, "streams", namedList(streams[bus]))
+		}
+		d.log.Info("feeds are copied to topics of a bus", attrs...)
+	}
+}
+
+// namedList returns the names, the first namedTopics of them if there are more.
+func namedList(names []string) string {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if more := len(names) - namedTopics; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namedTopics], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // waitForWork returns when all feeds have ended after the end of ctx, or when the grace
