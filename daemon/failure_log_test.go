@@ -42,21 +42,36 @@ func (emptySource) Next(_ context.Context, after feed.Cursor) (feed.Batch, error
 	return feed.Batch{Cursor: after}, nil
 }
 
-// logged is what a test has logged, a map for each line.
-func logged(t *testing.T, b *bytes.Buffer) (all []map[string]any) {
+// logged returns what was logged in the bubble since the last call, a map for each line.
+func logged(t *testing.T, b *logText) (all []map[string]any) {
 	t.Helper()
-	for line := range strings.Lines(b.String()) {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.text.String()) {
 		m := map[string]any{}
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, m)
 	}
-	b.Reset()
+	b.text.Reset()
 	return all
 }
 
-func newTestLog(b *bytes.Buffer) *slog.Logger {
+// logText is a log that several goroutines write.
+type logText struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (l *logText) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func newTestLog(b *logText) *slog.Logger {
 	log, _ := NewLog(b, config.Log{Level: "info"}, false, func(text string, _ int) string { return text })
 	return log
 }
@@ -74,7 +89,7 @@ func wantLine(t *testing.T, got map[string]any, want string) {
 func TestBusThatIsDownIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var b bytes.Buffer
+		var b logText
 		log := newTestLog(&b)
 		failures := newFailureLog(log)
 		var down atomic.Bool
@@ -133,7 +148,7 @@ func TestBusThatIsDownIsLoggedOnce(t *testing.T) {
 func TestFailuresWithOtherCausesAreLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var b bytes.Buffer
+		var b logText
 		failures := newFailureLog(newTestLog(&b))
 		observer := func(name string) bridge.Observer {
 			return failures.newObserver(name, config.Feed{To: config.To{Bus: "main", Topic: name}})
@@ -190,7 +205,7 @@ func TestCausesAreBounded(t *testing.T) {
 func TestRepeatedLinesOfLibraries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var b bytes.Buffer
+		var b logText
 		log := slog.New(newRepeatFilter(newTestLog(&b).Handler()))
 		main, spare := log.With("bus", "main"), log.With("bus", "spare")
 		for i := range 300 {

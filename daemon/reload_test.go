@@ -458,3 +458,42 @@ func TestMissingFileHaltsItsFeedOnly(t *testing.T) {
 func certificatePEM(server *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
+
+// A feed whose bus gets another address goes on there.
+func TestReloadConnectsToAnotherBus(t *testing.T) {
+	t.Parallel()
+	_, url := newUpstream(t, 12)
+	// The embedded buses of two other daemons.
+	var urls []string
+	for range 2 {
+		_, none := newUpstream(t, 0)
+		urls = append(urls, startReloadable(t, reloadableEnviron(t.TempDir(), map[string][]string{"none": {none}})).at.Bus)
+	}
+	dir := t.TempDir()
+	environ := func(url2 string) []string {
+		return []string{
+			"FEEDBRIDGE_BUSES_MAIN_NATS_URL=" + url2, "FEEDBRIDGE_ADMIN_LISTEN=off", "FEEDBRIDGE_ADMIN_SOCKET=" + filepath.Join(dir, "s"),
+			"FEEDBRIDGE_FEEDS_ORDERS_URL=" + url, "FEEDBRIDGE_FEEDS_ORDERS_EVERY=100ms",
+		}
+	}
+	r := startReloadable(t, environ(urls[0]))
+	r.awaitFeed(t, "orders", entities(12))
+	done, errs := r.reload(t, environ(urls[1]))
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	wantChanged(t, "buses", done.Buses, "", "main", "")
+	wantChanged(t, "feeds", done.Feeds, "", "orders", "")
+	if row := r.awaitFeed(t, "orders", entities(12)); row.Published != 12 {
+		t.Errorf("%d entities were published on the other bus", row.Published)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		status, body := r.read(t, "/readyz")
+		if status == http.StatusOK {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("/readyz: %s", body)
+		}
+	}
+}
