@@ -68,12 +68,12 @@ type Server struct {
 	registry *prometheus.Registry
 	times    histograms
 	changes  map[string]Change // by pattern; set before the first request
+	config   configHistory
 
 	mu     sync.Mutex  // protects the fields below
 	buses  []*busCheck // sorted by name
 	feeds  []*Feed     // sorted by name
 	served []*Served   // sorted by name
-	config configState
 }
 
 // New returns a Server that has no feeds yet.
@@ -81,12 +81,20 @@ func New(opts Options) *Server {
 	if opts.Connections <= 0 {
 		opts.Connections = 64
 	}
-	s := &Server{opts: opts, registry: prometheus.NewRegistry(), changes: map[string]Change{}, config: configState{loadedAt: time.Now()}}
+	s := &Server{opts: opts, registry: prometheus.NewRegistry(), changes: map[string]Change{}, config: configHistory{loadedAt: time.Now()}}
 	for _, bus := range opts.Buses {
 		s.AddBus(bus)
 	}
 	s.times = register(s.registry, s, opts.Version)
 	return s
+}
+
+// AddChange makes the server answer POST requests for a path, which may have the wildcards of
+// [http.ServeMux]. It is called before the first request.
+//
+// A change needs the token of [Options], or comes through the Unix socket.
+func (s *Server) AddChange(path string, change Change) {
+	s.changes["POST "+path] = change
 }
 
 // AddFeed returns the observer of the bridge that copies the feed. It takes the place of the
@@ -172,6 +180,10 @@ func (s *Server) RemoveBus(name string) {
 	s.buses = slices.DeleteFunc(slices.Clone(s.buses), func(b *busCheck) bool { return b.Name == name })
 }
 
+// ConfigLoaded records an attempt to load the configuration again. If err is not nil the one
+// before stays in use.
+func (s *Server) ConfigLoaded(err error) { s.config.record(err) }
+
 func (s *Server) allBuses() []*busCheck {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +199,7 @@ const index = `feedbridge
 
 // Handler serves the paths in the package comment to clients that come by TCP: to GET and
 // HEAD, and to POST with the token.
-func (s *Server) Handler() http.Handler { return s.checkHost(s.newHandler(false)) }
+func (s *Server) Handler() http.Handler { return hosts(s.opts.Hosts).checkHost(s.newHandler(false)) }
 
 // newHandler returns the handler for clients that come by TCP, or by the Unix socket. The
 // latter need no token.

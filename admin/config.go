@@ -1,32 +1,38 @@
 package admin
 
-import "time"
+import (
+	"sync"
+	"time"
 
-// configState is the configuration that is in use.
-type configState struct {
+	"github.com/feedbridge/feedbridge/safetext"
+)
+
+// configHistory is about the configuration that is in use.
+type configHistory struct {
+	mu       sync.Mutex // protects the fields below
 	loadedAt time.Time
 	// err is why a newer configuration was refused, at failedAt; nil if none was.
 	err      error
 	failedAt time.Time
 }
 
-// ConfigLoaded records an attempt to load the configuration again. If err is not nil the one
-// before stays in use.
-func (s *Server) ConfigLoaded(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.config.err = err
+// record records an attempt to load the configuration.
+func (c *configHistory) record(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
 	if err == nil {
-		s.config.loadedAt = time.Now()
+		c.loadedAt = time.Now()
 	} else {
-		s.config.failedAt = time.Now()
+		c.failedAt = time.Now()
 	}
 }
 
-func (s *Server) configState() configState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.config
+// lastAttempt returns when the configuration in use was loaded, and why a newer one was refused.
+func (c *configHistory) lastAttempt() (loadedAt time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.loadedAt, c.err
 }
 
 // configStatus is the part of /status about the configuration.
@@ -35,11 +41,12 @@ type configStatus struct {
 	Error    *errorStatus `json:"error"` // of a newer one that was refused
 }
 
-func (s *Server) configStatus() configStatus {
-	state := s.configState()
-	shown := configStatus{LoadedAt: formatTime(state.loadedAt)}
-	if state.err != nil {
-		shown.Error = &errorStatus{formatTime(state.failedAt), s.opts.Redact.Clip(state.err.Error(), longestError)}
+func (c *configHistory) status(redact *safetext.Redactor) configStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	shown := configStatus{LoadedAt: formatTime(c.loadedAt)}
+	if c.err != nil {
+		shown.Error = &errorStatus{formatTime(c.failedAt), redact.Clip(c.err.Error(), longestError)}
 	}
 	return shown
 }

@@ -108,9 +108,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, f := range inspectServed(context.Background(), c.server.allServed()) {
 		out <- prometheus.MustNewConstMetric(servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)
 	}
-	config := c.server.configState()
-	out <- prometheus.MustNewConstMetric(reloadSuccess, prometheus.GaugeValue, oneIf(config.err == nil))
-	if seconds, known := unixSeconds(config.loadedAt); known {
+	loadedAt, err := c.server.config.lastAttempt()
+	out <- prometheus.MustNewConstMetric(reloadSuccess, prometheus.GaugeValue, oneIf(err == nil))
+	if seconds, known := unixSeconds(loadedAt); known {
 		out <- prometheus.MustNewConstMetric(reloadedAt, prometheus.GaugeValue, seconds)
 	}
 	now := time.Now()

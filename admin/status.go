@@ -78,7 +78,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, req *http.Request) {
 		Version: s.opts.Version,
 		Started: formatTime(s.opts.Started),
 		Writer:  s.opts.Writer,
-		Config:  s.configStatus(),
+		Config:  s.config.status(s.opts.Redact),
 		Buses:   checkBuses(req.Context(), s.allBuses(), s.opts.Redact),
 		Feeds:   []feedStatus{},
 		Served:  inspectServed(req.Context(), s.allServed()),
