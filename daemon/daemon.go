@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -73,11 +74,11 @@ type daemon struct {
 	mu     sync.Mutex
 	ctx    context.Context // of the feeds; it ends when the daemon stops
 	cfg    *config.Config
-	buses  *buses
 	feeds  *feeds
 	served *servedFeeds
 
-	adm *admin.Server
+	buses atomic.Pointer[buses] // stored with mu held
+	adm   *admin.Server
 }
 
 func (d *daemon) run(ctx context.Context) error {
@@ -88,15 +89,16 @@ func (d *daemon) run(ctx context.Context) error {
 	defer starting()
 	d.ctx = ctx
 	d.log.Debug("connecting to the buses", "buses", len(d.cfg.Buses))
-	var err error
-	d.buses, err = openBuses(ctx, d.cfg, runEmbedded, d.log)
+	opened, err := openBuses(ctx, d.cfg, runEmbedded, d.log)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // stopped while it was waiting for a bus
 	case err != nil:
 		return err
 	}
-	defer d.buses.closeAll()
+	d.buses.Store(opened)
+	// A reload may have replaced some of them.
+	defer func() { d.buses.Load().closeAll() }()
 	listeners, err := openAdmin(d.cfg.Admin)
 	if err != nil {
 		return err
@@ -104,7 +106,7 @@ func (d *daemon) run(ctx context.Context) error {
 	defer listeners.close()
 	writer := WriterName()
 	d.openFeeds(writer)
-	if d.served, err = openServer(ctx, d.cfg.Serve, d.buses, d.adm, d.log); err != nil {
+	if d.served, err = openServer(ctx, d.cfg.Serve, opened, d.adm, d.log); err != nil {
 		return err
 	}
 	defer d.served.close()
@@ -141,7 +143,7 @@ func (d *daemon) openFeeds(writer string) {
 	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
 	d.adm = admin.New(admin.Options{
 		Version: d.opts.Version, Started: time.Now(), Writer: writer,
-		Buses: slices.Collect(maps.Values(d.buses.readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
+		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
 	})
 	d.adm.AddChange("/reload", d.serveReload)
@@ -155,7 +157,7 @@ func (d *daemon) openFeeds(writer string) {
 func (d *daemon) startFeeds() {
 	prepared := map[string]*runningFeed{}
 	for name, f := range d.cfg.Feeds {
-		prepared[name] = d.feeds.prepare(name, f, d.buses.byName[f.To.Bus])
+		prepared[name] = d.feeds.prepare(name, f, d.buses.Load().byName[f.To.Bus])
 	}
 	for name, f := range prepared {
 		d.feeds.start(d.ctx, name, f)
@@ -166,8 +168,8 @@ func (d *daemon) startFeeds() {
 func (d *daemon) announce(writer string, admin adminListeners) {
 	attrs := []any{"version", d.opts.Version, "writer", writer, "feeds", len(d.cfg.Feeds)}
 	var at Addresses
-	if d.buses.server != nil {
-		at.Bus = d.buses.server.URL()
+	if d.buses.Load().server != nil {
+		at.Bus = d.buses.Load().server.URL()
 		attrs = append(attrs, "embedded_bus", at.Bus, "data_dir", d.cfg.DataDir)
 	}
 	if admin.tcp != nil {

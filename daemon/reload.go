@@ -161,7 +161,7 @@ func needRestart(old, now *config.Config, levelCanChange bool) config.Errors {
 func (d *daemon) apply(cfg *config.Config) (*Reloaded, error) {
 	changed := d.compare(cfg)
 	// Connections that are not needed any more are closed after their feeds have ended.
-	next := &buses{byName: maps.Clone(d.buses.byName), server: d.buses.server}
+	next := &buses{byName: maps.Clone(d.buses.Load().byName), server: d.buses.Load().server}
 	var unused []*bus
 	for _, name := range changed.Buses.stopped() {
 		unused = append(unused, next.byName[name])
@@ -190,8 +190,9 @@ func (d *daemon) apply(cfg *config.Config) (*Reloaded, error) {
 		bus.close()
 	}
 	d.forget(changed)
-	before := d.buses.readinessChecks(d.cfg)
-	d.buses, d.cfg = next, cfg
+	before := d.buses.Load().readinessChecks(d.cfg)
+	d.buses.Store(next)
+	d.cfg = cfg
 	for name, check := range next.readinessChecks(cfg) {
 		if slices.Contains(changed.Buses.started(), name) || check.ServedOnly != before[name].ServedOnly {
 			d.adm.AddBus(check)
@@ -225,7 +226,7 @@ func (d *daemon) forget(changed *Reloaded) {
 func (d *daemon) compare(cfg *config.Config) *Reloaded {
 	changed := &Reloaded{}
 	changed.Buses = compareNames(d.cfg.Buses, cfg.Buses, func(name string) bool {
-		return reflect.DeepEqual(d.cfg.Buses[name], cfg.Buses[name]) && d.buses.byName[name].files == fingerprintFiles(cfg.Buses[name])
+		return reflect.DeepEqual(d.cfg.Buses[name], cfg.Buses[name]) && d.buses.Load().byName[name].files == fingerprintFiles(cfg.Buses[name])
 	})
 	busRestarted := func(name string) bool { return slices.Contains(changed.Buses.all(), name) }
 	changed.Feeds = compareNames(d.cfg.Feeds, cfg.Feeds, func(name string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -476,9 +477,10 @@ func TestReloadConnectsToAnotherBus(t *testing.T) {
 			"FEEDBRIDGE_FEEDS_ORDERS_URL=" + url, "FEEDBRIDGE_FEEDS_ORDERS_EVERY=100ms",
 		}
 	}
+	second, connections := countConnections(t, urls[1])
 	r := startReloadable(t, environ(urls[0]))
 	r.awaitFeed(t, "orders", entities(12))
-	done, errs := r.reload(t, environ(urls[1]))
+	done, errs := r.reload(t, environ(second))
 	if errs != nil {
 		t.Fatal(errs)
 	}
@@ -496,4 +498,45 @@ func TestReloadConnectsToAnotherBus(t *testing.T) {
 			t.Fatalf("/readyz: %s", body)
 		}
 	}
+	if connections.Load() == 0 {
+		t.Error("the daemon is not connected to the other bus")
+	}
+	r.stop()
+	for end := time.Now().Add(patience); connections.Load() > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a stop leaves the connection to the other bus open")
+		}
+	}
+}
+
+// countConnections returns the URL of a proxy for a bus, and the number of connections to it.
+func countConnections(t *testing.T, bus string) (url string, open *atomic.Int64) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	open = new(atomic.Int64)
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", strings.TrimPrefix(bus, "nats://"))
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			open.Add(1)
+			go func() { _, _ = io.Copy(client, server) }()
+			go func() {
+				defer open.Add(-1)
+				_, _ = io.Copy(server, client)
+				_ = errors.Join(client.Close(), server.Close())
+			}()
+		}
+	}()
+	return "nats://" + listener.Addr().String(), open
 }
