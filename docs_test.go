@@ -452,8 +452,6 @@ func TestDocumentedErrorsExist(t *testing.T) {
 			return true
 		})
 	}
-	// The bridge makes these of a state.
-	all = append(all, "feed "+string(bridge.Retrying), "feed "+string(bridge.Halted))
 	found := 0
 	for page, document := range pages(t) {
 		cells := slices.Concat(column(document, "The error says", 0), column(document, "Message", 0))

@@ -44,7 +44,7 @@ type Options struct {
 	Started time.Time
 	// Writer names this copy, as its checkpoints do.
 	Writer string
-	// Buses are asked whether they answer by /readyz and /status.
+	// Buses are asked whether they answer by /readyz and /status; see [Server.AddBus].
 	Buses []Bus
 	// Log gets the errors of the server itself.
 	Log *slog.Logger
@@ -58,24 +58,25 @@ type Options struct {
 	// Token returns the token that a change by TCP needs. It is called for each of them.
 	// Nil means that the TCP address is read-only.
 	Token func() (credential.Secret, error)
-	// Hosts returns the names that a Host header may have besides those that are not in
-	// the public DNS. Nil means none.
-	Hosts func() []string
+	// Hosts are the names that a Host header may have besides those that are not in the
+	// public DNS.
+	Hosts []string
 }
 
 // Server shows the state of a process. Its methods may be called from any
 // goroutine.
 type Server struct {
 	opts     Options
-	buses    []*busCheck
 	registry *prometheus.Registry
 	times    histograms
 	changes  map[string]Change // by pattern; set before the first request
 	pages    *page.Pages
+	config   configHistory
 
-	mu     sync.Mutex // protects feeds and served
-	feeds  []*Feed    // sorted by name
-	served []*Served  // sorted by name
+	mu     sync.Mutex  // protects the fields below
+	buses  []*busCheck // sorted by name
+	feeds  []*Feed     // sorted by name
+	served []*Served   // sorted by name
 }
 
 // New returns a Server that has no feeds yet.
@@ -83,12 +84,9 @@ func New(opts Options) *Server {
 	if opts.Connections <= 0 {
 		opts.Connections = 64
 	}
-	if opts.Hosts == nil {
-		opts.Hosts = func() []string { return nil }
-	}
-	s := &Server{opts: opts, registry: prometheus.NewRegistry(), changes: map[string]Change{}}
+	s := &Server{opts: opts, registry: prometheus.NewRegistry(), changes: map[string]Change{}, config: configHistory{loadedAt: time.Now()}}
 	for _, bus := range opts.Buses {
-		s.buses = append(s.buses, &busCheck{Bus: bus})
+		s.AddBus(bus)
 	}
 	s.times = register(s.registry, s, opts.Version)
 	s.pages = page.New(pageSource{s}, page.Options{
@@ -99,15 +97,39 @@ func New(opts Options) *Server {
 	return s
 }
 
-// AddFeed returns the observer of the bridge that copies the feed. Names are
-// unique among a Server's feeds.
+// AddChange makes the server answer POST requests for a path, which may have the wildcards of
+// [http.ServeMux]. It is called before the first request.
+//
+// A change needs the token of [Options], or comes through the Unix socket.
+func (s *Server) AddChange(path string, change Change) {
+	s.changes["POST "+path] = change
+}
+
+// AddFeed returns the observer of the bridge that copies the feed. It takes the place of the
+// feed of that name, if there is one, whose counters start again at zero.
 func (s *Server) AddFeed(opts FeedOptions) *Feed {
-	f := newFeed(opts, s.opts.Writer, s.opts.Redact, s.times)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(s.feeds, f, func(a, b *Feed) int { return cmp.Compare(a.opts.Name, b.opts.Name) })
+	i, found := slices.BinarySearchFunc(s.feeds, opts.Name, func(f *Feed, name string) int { return cmp.Compare(f.opts.Name, name) })
+	if found {
+		s.times.forgetFeed(opts.Name)
+	}
+	f := newFeed(opts, s.opts.Writer, s.opts.Redact, s.times)
+	if found {
+		// The topic is as fresh as it was.
+		f.record.freshAt = s.feeds[i].copyRecord().freshAt
+		s.feeds = slices.Delete(slices.Clone(s.feeds), i, i+1)
+	}
 	s.feeds = slices.Insert(s.feeds, i, f)
 	return f
+}
+
+// RemoveFeed removes a feed and its metrics.
+func (s *Server) RemoveFeed(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.times.forgetFeed(name)
+	s.feeds = slices.DeleteFunc(slices.Clone(s.feeds), func(f *Feed) bool { return f.opts.Name == name })
 }
 
 func (s *Server) allFeeds() []*Feed {
@@ -116,15 +138,31 @@ func (s *Server) allFeeds() []*Feed {
 	return slices.Clone(s.feeds)
 }
 
-// AddServed returns what watches a topic that is served as a feed. Names are unique
-// among them.
+// AddServed returns what watches a topic that is served as a feed. It takes the place of the
+// one of that name, if there is one.
 func (s *Server) AddServed(opts ServedOptions) *Served {
 	f := &Served{opts: opts, redact: s.opts.Redact, times: s.times}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(s.served, f, func(a, b *Served) int { return cmp.Compare(a.opts.Name, b.opts.Name) })
+	i, found := slices.BinarySearchFunc(s.served, opts.Name, func(f *Served, name string) int { return cmp.Compare(f.opts.Name, name) })
+	if found {
+		s.served[i].remove()
+		s.served = slices.Delete(slices.Clone(s.served), i, i+1)
+	}
 	s.served = slices.Insert(s.served, i, f)
 	return f
+}
+
+// RemoveServed removes a served topic and its metrics.
+func (s *Server) RemoveServed(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served = slices.DeleteFunc(slices.Clone(s.served), func(f *Served) bool {
+		if f.opts.Name == name {
+			f.remove()
+		}
+		return f.opts.Name == name
+	})
 }
 
 func (s *Server) allServed() []*Served {
@@ -133,9 +171,36 @@ func (s *Server) allServed() []*Served {
 	return slices.Clone(s.served)
 }
 
+// AddBus makes /readyz and /status ask a bus. It takes the place of the one of that name, if
+// there is one.
+func (s *Server) AddBus(bus Bus) {
+	s.RemoveBus(bus.Name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(s.buses, bus.Name, func(b *busCheck, name string) int { return cmp.Compare(b.Name, name) })
+	s.buses = slices.Insert(slices.Clone(s.buses), i, &busCheck{Bus: bus})
+}
+
+// RemoveBus removes a bus and its metrics.
+func (s *Server) RemoveBus(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buses = slices.DeleteFunc(slices.Clone(s.buses), func(b *busCheck) bool { return b.Name == name })
+}
+
+// ConfigLoaded records an attempt to load the configuration again. If err is not nil the one
+// before stays in use.
+func (s *Server) ConfigLoaded(err error) { s.config.record(err) }
+
+func (s *Server) allBuses() []*busCheck {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.buses)
+}
+
 // Handler serves the paths in the package comment to clients that come by TCP: to GET and
 // HEAD, and to POST with the token.
-func (s *Server) Handler() http.Handler { return s.checkHost(s.newHandler(false)) }
+func (s *Server) Handler() http.Handler { return hosts(s.opts.Hosts).checkHost(s.newHandler(false)) }
 
 // newHandler returns the handler for clients that come by TCP, or by the Unix socket. The
 // latter need no token.

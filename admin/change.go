@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -41,17 +42,9 @@ type changeErrors struct {
 	Errors []string `json:"errors"`
 }
 
-// AddChange makes the server answer POST requests for a path, which may have the wildcards of
-// [http.ServeMux]. It is called before the first request.
-//
-// A change needs the token of [Options], or comes through the Unix socket.
-func (s *Server) AddChange(path string, change Change) {
-	s.changes["POST "+path] = change
-}
-
 // serveChange answers a request for a change that came by TCP, or by the Unix socket.
 func (s *Server) serveChange(w http.ResponseWriter, r *http.Request, change Change, socket bool) {
-	if !socket && !s.authorize(w, r) {
+	if !socket && !(&tokenCheck{s.opts.Token, s.opts.Log}).authorize(w, r) {
 		return
 	}
 	// The server's timeouts are for requests that are answered at once.
@@ -77,15 +70,21 @@ func (s *Server) serveChange(w http.ResponseWriter, r *http.Request, change Chan
 	s.writeJSON(w, failed.Status, changeErrors{texts})
 }
 
+// tokenCheck checks the token of changes.
+type tokenCheck struct {
+	token func() (credential.Secret, error) // nil if there is none
+	log   *slog.Logger
+}
+
 // authorize reports whether the request has the token, and answers it if not.
-func (s *Server) authorize(w http.ResponseWriter, r *http.Request) bool {
-	if s.opts.Token == nil {
+func (c *tokenCheck) authorize(w http.ResponseWriter, r *http.Request) bool {
+	if c.token == nil {
 		http.Error(w, "this address is read-only; set admin.token or admin.token_file, or admin.socket, to change anything", http.StatusForbidden)
 		return false
 	}
-	token, err := s.opts.Token()
+	token, err := c.token()
 	if err != nil {
-		s.opts.Log.Error("cannot read the token for changes", "error", err)
+		c.log.Error("cannot read the token for changes", "error", err)
 		http.Error(w, "the token for changes cannot be read; the log has the reason", http.StatusServiceUnavailable)
 		return false
 	}

@@ -13,6 +13,9 @@ import (
 // services are below svc and cluster.local.
 var privateDomains = []string{".localhost", ".svc", ".cluster.local", ".internal"}
 
+// hosts are the names of the server in the public DNS.
+type hosts []string
+
 // checkHost answers requests whose Host header has a name that anybody could own with 403,
 // and passes the others on to next. Otherwise a web page could read this server through the
 // browser of someone who reaches it, by a name of its own that it resolves to the server's address (DNS
@@ -20,10 +23,10 @@ var privateDomains = []string{".localhost", ".svc", ".cluster.local", ".internal
 //
 // Probes and Prometheus are exempt, because what asks them may use any name: /healthz, /readyz
 // and /metrics answer all.
-func (s *Server) checkHost(next http.Handler) http.Handler {
+func (h hosts) checkHost(next http.Handler) http.Handler {
 	exempt := []string{"/healthz", "/readyz", "/metrics"}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !slices.Contains(exempt, r.URL.Path) && !s.knowsHost(r.Host) {
+		if !slices.Contains(exempt, r.URL.Path) && !h.contains(r.Host) {
 			http.Error(w, fmt.Sprintf("the Host header has the name %q, which this server does not have; use its IP address, or add the name to admin.hosts", hostName(r.Host)), http.StatusForbidden)
 			return
 		}
@@ -31,16 +34,16 @@ func (s *Server) checkHost(next http.Handler) http.Handler {
 	})
 }
 
-// knowsHost reports whether a Host header has an IP address, a name that is not in the public
-// DNS, or one of Options.Hosts. Clients of HTTP/1.0 may have none; browsers always have one.
-func (s *Server) knowsHost(header string) bool {
+// contains reports whether a Host header has an IP address, a name that is not in the public
+// DNS, or one of h. Clients of HTTP/1.0 may have none; browsers always have one.
+func (h hosts) contains(header string) bool {
 	name := hostName(header)
 	if _, err := netip.ParseAddr(name); err == nil || !strings.Contains(name, ".") {
 		return true
 	}
 	isPrivate := func(domain string) bool { return strings.HasSuffix(name, domain) }
 	return slices.ContainsFunc(privateDomains, isPrivate) ||
-		slices.ContainsFunc(s.opts.Hosts(), func(own string) bool { return hostName(own) == name })
+		slices.ContainsFunc(h, func(own string) bool { return hostName(own) == name })
 }
 
 // hostName returns the host of a Host header in lower case, without the port, the brackets of

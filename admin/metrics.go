@@ -52,6 +52,19 @@ func register(registry *prometheus.Registry, s *Server, version string) histogra
 	return h
 }
 
+// forgetFeed removes the series of a feed.
+func (h histograms) forgetFeed(name string) {
+	for _, vec := range []*prometheus.HistogramVec{h.requestSeconds, h.commitSeconds, h.commitEntities} {
+		vec.DeleteLabelValues(name)
+	}
+}
+
+// forgetServed removes the series of a served feed.
+func (h histograms) forgetServed(name string) {
+	h.servedSeconds.DeleteLabelValues(name)
+	h.served.DeletePartialMatch(prometheus.Labels{"feed": name})
+}
+
 // collector makes metrics from the feeds' records when they are asked for.
 type collector struct {
 	server  *Server
@@ -71,22 +84,36 @@ type metric struct {
 var busUp = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "bus_up"),
 	"1 if the bus answers and accepts the credentials, 0 if not; checked at each scrape, for 2 s at most.", []string{"bus", "kind"}, nil)
 
+var (
+	reloadSuccess = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "config_reload_success"),
+		"1 if the last attempt to load the configuration worked, 0 if it was refused and the one before is still in use.", nil, nil)
+	reloadedAt = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "config_reload_timestamp_seconds"),
+		"When the configuration in use was loaded, in Unix time.", nil, nil)
+)
+
 var servedUp = newDesc("served_up", "1 if the topic of a served feed can be read, 0 if not; checked at each scrape, for 2 s at most.")
 
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- busUp
 	descs <- servedUp
+	descs <- reloadSuccess
+	descs <- reloadedAt
 	for _, m := range c.metrics {
 		descs <- m.desc
 	}
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	for _, b := range checkBuses(context.Background(), c.server.buses, c.server.opts.Redact) {
+	for _, b := range checkBuses(context.Background(), c.server.allBuses(), c.server.opts.Redact) {
 		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, oneIf(b.OK), b.Bus.Bus, b.Kind)
 	}
 	for _, f := range inspectServed(context.Background(), c.server.allServed()) {
 		out <- prometheus.MustNewConstMetric(servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)
+	}
+	loadedAt, err := c.server.config.lastAttempt()
+	out <- prometheus.MustNewConstMetric(reloadSuccess, prometheus.GaugeValue, oneIf(err == nil))
+	if seconds, known := unixSeconds(loadedAt); known {
+		out <- prometheus.MustNewConstMetric(reloadedAt, prometheus.GaugeValue, seconds)
 	}
 	now := time.Now()
 	for _, f := range c.server.allFeeds() {

@@ -46,7 +46,7 @@ func (s *Server) AwaitFeeds() {
 
 // serveReady answers /readyz: with 200 if the process is ready, and with 503 if it is not.
 func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
-	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), s.buses, s.opts.Redact)}
+	answer := readiness{Reasons: []string{}, Feeds: []feedReadiness{}, Buses: checkBuses(req.Context(), s.allBuses(), s.opts.Redact)}
 	now := time.Now()
 	for _, f := range s.allFeeds() {
 		r := f.copyRecord()

@@ -50,15 +50,30 @@ type Served struct {
 	redact *safetext.Redactor
 	times  histograms
 
-	mu   sync.Mutex // guards last
+	mu   sync.Mutex // guards the fields below
 	last fault
+	// removed is set when the feed is not served any more. A request may still be under way.
+	removed bool
 }
 
 // Answered records a request: the status of the answer, and how long it took to its
 // last byte. It may be called from any goroutine.
 func (s *Served) Answered(status int, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.removed {
+		return // the series are gone
+	}
 	s.times.served.WithLabelValues(s.opts.Name, strconv.Itoa(status)).Inc()
 	s.times.servedSeconds.WithLabelValues(s.opts.Name).Observe(took.Seconds())
+}
+
+// remove deletes the metrics, and keeps them from coming back.
+func (s *Served) remove() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removed = true
+	s.times.forgetServed(s.opts.Name)
 }
 
 // inspectServed returns the status of all served topics, which it asks concurrently.

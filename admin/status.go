@@ -18,6 +18,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, req *http.Request) {
 		Version: s.opts.Version,
 		Started: formatTime(s.opts.Started),
 		Writer:  s.opts.Writer,
+		Config:  s.config.status(s.opts.Redact),
 		Buses:   buses,
 		Feeds:   []status.Feed{},
 		Served:  inspectServed(req.Context(), s.allServed()),

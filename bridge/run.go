@@ -98,7 +98,7 @@ type Bridge struct {
 }
 
 // Run copies until ctx ends, and returns nil after the commit in flight has ended. Errors
-// are reported to the Observer and retried without limit.
+// are reported to the Observer, which logs them, and retried without limit.
 func (b *Bridge) Run(ctx context.Context) error {
 	b.setState(Status{State: Starting})
 	defer func() { b.setState(Status{State: Stopped}) }()
@@ -266,6 +266,12 @@ func (b *Bridge) waitForRetry(ctx context.Context, s Status, d time.Duration, ea
 	return false, nil
 }
 
+// IsSinkError reports whether an error in a [Status] is one of the sink, and not of the source.
+func IsSinkError(err error) bool {
+	_, ok := errors.AsType[*sinkError](err)
+	return ok
+}
+
 func ofResume(err error) bool {
 	failed, ok := errors.AsType[*sinkError](err)
 	return ok && failed.resume
@@ -378,12 +384,8 @@ func (b *Bridge) waitAfterError(ctx context.Context, err error, reconnected <-ch
 	wait := max(backoff.After(*count), feed.RetryDelay(err))
 	b.failing = true
 	*count++
-	level := slog.LevelWarn
-	if state == Halted {
-		level = slog.LevelError
-	}
-	b.Log.Log(ctx, level, "feed "+string(state), "error", err, "attempt", b.failures+b.halts, "next_attempt_in", wait)
-	_, _ = b.waitForRetry(ctx, Status{State: state, Err: err}, wait, reconnected)
+	b.Log.Debug("the feed is tried again later", "state", string(state), "error", err, "attempt", b.failures+b.halts, "next_attempt_in", wait)
+	_, _ = b.waitForRetry(ctx, Status{State: state, Err: err, Attempt: b.failures + b.halts}, wait, reconnected)
 	select {
 	case <-reconnected:
 		// Each time the bus is reachable, even for a second, there is an attempt at once.

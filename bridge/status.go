@@ -40,6 +40,8 @@ type Status struct {
 	Checkpoint checkpoint.Checkpoint
 	// Err holds the error that made the bridge Standby, Retrying or Halted.
 	Err error
+	// Attempt is the number of failures in a row, if the bridge is Retrying or Halted.
+	Attempt int
 }
 
 // An Observer receives the events of a bridge. Its methods must not block, may be called

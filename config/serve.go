@@ -81,9 +81,9 @@ type From struct {
 type ServedAuth struct {
 	// Bearer is a token for "Authorization: Bearer".
 	Bearer credential.Secret `yaml:"bearer"`
-	// BearerFile has such a token. It is read once, at the start.
+	// BearerFile has such a token. It is read for every request.
 	BearerFile string `yaml:"bearer_file"`
 	// Basic is a user name with its password, or with a file that has it, which is
-	// read once, at the start.
+	// read for every request.
 	Basic source.Basic `yaml:"basic"`
 }

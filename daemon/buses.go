@@ -4,11 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/bridge"
@@ -39,6 +35,8 @@ type topicSink interface {
 	IDs() *sink.IDs
 	Fits(e feed.Entity) error
 	Check(ctx context.Context) error
+	// Close frees what the sink has of the connection, after the last commit.
+	Close()
 	// RetentionLimits returns the settings by which messages of the topic are deleted in time.
 	RetentionLimits(ctx context.Context) ([]string, error)
 	// Checkpoint returns the stored checkpoint.
@@ -49,55 +47,50 @@ type topicSink interface {
 	Overwrite(ctx context.Context, next func(old checkpoint.Checkpoint) checkpoint.Checkpoint) error
 }
 
-// buses are the connections to the buses that the configuration names.
+// buses are the configured buses, by name. The daemon replaces some of them when it reloads
+// the configuration.
 type buses struct {
-	conns  map[string]conn
+	byName map[string]*bus
 	server *embedded.Server // nil unless it runs in this process
 }
 
-// openBuses connects to all configured buses, to the embedded one by embed. A bus that
-// does not answer is not an error: the connection is retried in the background.
+// openBuses connects to all configured buses, to the embedded one by embed. A bus that does
+// not answer is not an error: the connection is retried in the background. Neither is one
+// whose configuration cannot be used: [bus.open] returns why.
 func openBuses(ctx context.Context, cfg *config.Config, embed openEmbedded, log *slog.Logger) (*buses, error) {
 	if err := CheckBuild(cfg); err != nil {
 		return nil, err
 	}
-	b := &buses{conns: map[string]conn{}}
-	confs := maps.Clone(cfg.Buses)
-	for name, bus := range confs {
-		if bus.Embedded == nil {
-			continue
+	b := &buses{byName: map[string]*bus{}}
+	for name, conf := range cfg.Buses {
+		bus := newBus(name, conf, log)
+		if conf.Embedded != nil {
+			server, url, err := embed(cfg.DataDir, conf.Embedded.Listen, bus.log)
+			if err != nil {
+				return nil, err
+			}
+			b.server, bus.conf = server, config.Bus{NATS: &nats.Config{
+				URL: url, FullCure: fmt.Sprintf("the disk of %s is full; free some of it, and the feed goes on by itself", embeddedDir(cfg.DataDir)),
+			}}
 		}
-		server, url, err := embed(cfg.DataDir, bus.Embedded.Listen, log.With("bus", name))
-		if err != nil {
-			return nil, err
-		}
-		b.server, confs[name] = server, config.Bus{NATS: &nats.Config{URL: url}}
+		b.byName[name] = bus
 	}
-	if err := b.connect(ctx, confs, log); err != nil {
+	b.connectAll(ctx)
+	if ctx.Err() != nil {
 		b.closeAll()
-		return nil, err
+		return nil, ctx.Err()
 	}
 	return b, nil
 }
 
-// connect connects to all buses concurrently, as each may take its timeout if nothing
-// answers.
-func (b *buses) connect(ctx context.Context, confs map[string]config.Bus, log *slog.Logger) error {
-	var connecting errgroup.Group
-	var mu sync.Mutex
-	for name, conf := range confs {
-		connecting.Go(func() error {
-			conn, err := connect(ctx, conf, log.With("bus", name))
-			if err != nil {
-				return fmt.Errorf("bus %s: %w", name, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			b.conns[name] = conn
-			return nil
-		})
+// connectAll connects to all buses concurrently, as each may take its timeout if nothing
+// answers. Errors are returned by [bus.open].
+func (b *buses) connectAll(ctx context.Context) {
+	var connecting sync.WaitGroup
+	for _, bus := range b.byName {
+		connecting.Go(func() { _, _ = bus.open(ctx) })
 	}
-	return connecting.Wait()
+	connecting.Wait()
 }
 
 func connect(ctx context.Context, conf config.Bus, log *slog.Logger) (conn, error) {
@@ -107,9 +100,9 @@ func connect(ctx context.Context, conf config.Bus, log *slog.Logger) (conn, erro
 	return nats.Connect(ctx, *conf.NATS, log)
 }
 
-// readinessChecks returns the checks of the buses for /readyz.
-func (b *buses) readinessChecks(cfg *config.Config) []admin.Bus {
-	var checks []admin.Bus
+// readinessChecks returns the checks of the buses for /readyz, by name.
+func (b *buses) readinessChecks(cfg *config.Config) map[string]admin.Bus {
+	checks := map[string]admin.Bus{}
 	copied, served := map[string]bool{}, map[string]bool{}
 	for _, f := range cfg.Feeds {
 		copied[f.To.Bus] = true
@@ -119,10 +112,10 @@ func (b *buses) readinessChecks(cfg *config.Config) []admin.Bus {
 			served[f.From.Bus] = true
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.conns)) {
-		checks = append(checks, admin.Bus{
-			Name: name, Kind: busKind(cfg.Buses[name]), ServedOnly: served[name] && !copied[name], Check: b.conns[name].Check,
-		})
+	for name, bus := range b.byName {
+		checks[name] = admin.Bus{
+			Name: name, Kind: busKind(cfg.Buses[name]), ServedOnly: served[name] && !copied[name], Check: bus.check,
+		}
 	}
 	return checks
 }
@@ -139,37 +132,20 @@ func busKind(b config.Bus) string {
 
 // closeAll closes the connections, and after them the embedded server.
 func (b *buses) closeAll() {
-	for _, conn := range b.conns {
-		conn.Close()
+	for _, bus := range b.byName {
+		bus.close()
 	}
 	if b.server != nil {
 		b.server.Close()
 	}
 }
 
-// openLog returns a topic to read.
-func (b *buses) openLog(from config.From) serve.Log {
-	if c, ok := b.conns[from.Bus].(*kafka.Conn); ok {
-		return c.Log(from.Topic, int32(from.Partition))
-	}
-	return b.conns[from.Bus].(*nats.Conn).Log(from.Topic, from.Stream)
-}
-
-// openSink returns the sink of a feed's topic, and the limits of its commits.
-func (b *buses) openSink(name string, f config.Feed) (topicSink, bridge.Limits) {
-	if c, ok := b.conns[f.To.Bus].(*kafka.Conn); ok {
-		topic := kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, Options: *f.To.Kafka}
-		return c.Sink(topic), bridge.Limits{Entities: kafka.MaxEntities, Bytes: kafka.MaxBytes}
-	}
-	topic := nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, Stream: *f.To.Stream}
-	return b.conns[f.To.Bus].(*nats.Conn).Sink(topic), bridge.Limits{Entities: nats.MaxEntities, Bytes: nats.MaxBytes}
-}
-
 // Bus is a connection to one of the configured buses, for commands. A daemon may be running
 // beside it.
 type Bus struct {
 	buses *buses
-	name  string
+	conn  conn
+	conf  config.Bus
 }
 
 // OpenBus connects to the bus of that name, which must be configured. A bus that does not
@@ -183,22 +159,23 @@ func OpenBus(ctx context.Context, cfg *config.Config, name string, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	return &Bus{b, name}, nil
+	conn, err := b.byName[name].open(ctx)
+	if err != nil {
+		b.closeAll()
+		return nil, err
+	}
+	return &Bus{b, conn, b.byName[name].conf}, nil
 }
 
 // Check returns an error unless the bus answers.
-func (b *Bus) Check(ctx context.Context) error { return b.buses.conns[b.name].Check(ctx) }
+func (b *Bus) Check(ctx context.Context) error { return b.conn.Check(ctx) }
 
 // Log returns a topic of the bus to read. The name of the bus in from is ignored.
-func (b *Bus) Log(from config.From) serve.Log {
-	from.Bus = b.name
-	return b.buses.openLog(from)
-}
+func (b *Bus) Log(from config.From) serve.Log { return newLog(b.conn, from) }
 
 // Checkpoints returns the checkpoint of a feed, whose topic must be on this bus.
 func (b *Bus) Checkpoints(feed string, f config.Feed) *CheckpointStore {
-	snk, _ := b.buses.openSink(feed, f)
-	return &CheckpointStore{snk}
+	return &CheckpointStore{newSink(b.conn, feed, f)}
 }
 
 // Close closes the connection.

@@ -225,7 +225,7 @@ func tryFeed(ctx context.Context, name string, f config.Feed, o SourceOptions, w
 		found = append(found, newConnection("snapshot of feed", name, note, err))
 	}
 	if b := working[f.To.Bus]; b != nil {
-		snk, _ := b.buses.openSink(name, f)
+		snk := newSink(b.conn, name, f)
 		found = append(found, newConnection("topic", f.To.Topic+" on bus "+f.To.Bus, "", snk.Check(ctx)))
 	}
 	return found

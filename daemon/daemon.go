@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
+	"os"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +20,7 @@ import (
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/safetext"
+	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
 )
 
@@ -29,6 +33,12 @@ type Options struct {
 	Log *slog.Logger
 	// Observer is called for all feeds, concurrently, and must not block. It may be nil.
 	Observer bridge.Observer
+	// Load reads the configuration again, for a reload. Nil means that it cannot be reloaded.
+	Load func() (*config.Config, error)
+	// Reload requests a reload with each value. It may be nil.
+	Reload <-chan os.Signal
+	// Level is the level of Log. Nil means that a reload cannot change it.
+	Level *slog.LevelVar
 	// Started is called once, when everything listens and before the first poll. It may
 	// be nil.
 	Started func(Addresses)
@@ -45,10 +55,11 @@ type Addresses struct {
 // Run runs until ctx ends, and then lets the commits in flight finish: the feeds stop
 // before the servers. It returns nil then, or an error if a commit takes longer than
 // the configured grace time. Errors of a feed or a bus while it runs are logged and
-// retried; they do not end Run.
+// retried; they do not end Run. A file of a bus or a feed that cannot be read halts the feeds
+// that need it.
 //
 // Run returns an error before the first poll if the embedded bus cannot start, an address
-// is in use, or a file of a bus, a feed or a certificate cannot be read. It returns an error
+// is in use, or the certificate of the server of feeds cannot be read. It returns an error
 // later only if one of its servers fails.
 func Run(ctx context.Context, cfg *config.Config, o Options) error {
 	d := &daemon{cfg: cfg, log: o.Log, opts: o, supervisor: newSupervisor(o.Log)}
@@ -57,97 +68,113 @@ func Run(ctx context.Context, cfg *config.Config, o Options) error {
 
 // daemon is a running feedbridge: its buses, feeds and servers.
 type daemon struct {
-	cfg        *config.Config
 	log        *slog.Logger
 	opts       Options
 	supervisor *supervisor
+
+	// mu is held while the parts below are started, changed by a reload, and stopped.
+	mu     sync.Mutex
+	ctx    context.Context // of the feeds; it ends when the daemon stops
+	cfg    *config.Config
+	feeds  *feeds
+	served *servedFeeds
+
+	buses atomic.Pointer[buses] // stored with mu held
+	adm   *admin.Server
 }
 
 func (d *daemon) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	d.mu.Lock() // until the feeds have been started
+	starting := sync.OnceFunc(d.mu.Unlock)
+	defer starting()
+	d.ctx = ctx
 	d.log.Debug("connecting to the buses", "buses", len(d.cfg.Buses))
-	buses, err := openBuses(ctx, d.cfg, runEmbedded, d.log)
+	opened, err := openBuses(ctx, d.cfg, runEmbedded, d.log)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // stopped while it was waiting for a bus
 	case err != nil:
 		return err
 	}
-	defer buses.closeAll()
+	d.buses.Store(opened)
+	// A reload may have replaced some of them.
+	defer func() { d.buses.Load().closeAll() }()
 	listeners, err := openAdmin(d.cfg.Admin)
 	if err != nil {
 		return err
 	}
 	defer listeners.close()
-
 	writer := WriterName()
-	_, connections := connectionLimits(openFiles(), 0)
-	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
-	adm := admin.New(admin.Options{
-		Version: d.opts.Version, Started: time.Now(), Writer: writer, Buses: buses.readinessChecks(d.cfg), Log: d.log, Connections: connections, Redact: redact,
-		Token: tokenReader(d.cfg.Admin), Hosts: func() []string { return d.cfg.Admin.Hosts },
-	})
-	bridges, err := d.bridges(writer, buses, adm, redact)
-	if err != nil {
+	d.openFeeds(writer)
+	if d.served, err = openServer(ctx, d.cfg.Serve, opened, d.adm, d.log); err != nil {
 		return err
 	}
-	served, servedListener, err := d.openServer(ctx, buses, adm)
-	if err != nil {
-		return err
-	}
-	if servedListener != nil {
-		defer servedListener.Close()
-	}
+	defer d.served.close()
+
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var servers errgroup.Group
-	for _, serve := range listeners.servers(adm) {
+	for _, serve := range listeners.servers(d.adm) {
 		servers.Go(func() error {
 			// Without health and metrics a failure of the feeds would go unnoticed.
 			defer cancel()
 			return serve(serving)
 		})
 	}
-	if servedListener != nil {
+	if d.served.server != nil {
 		servers.Go(func() error {
 			defer cancel()
-			return served.Serve(serving, servedListener)
+			return d.served.server.Serve(serving, d.served.listener)
 		})
 	}
-	d.announce(writer, buses, listeners, servedListener)
+	d.announce(writer, listeners)
+	d.startFeeds()
 	d.supervisor.reportReady()
 	// Nothing waits for its end: the check of a process that hangs may never return.
-	go d.supervisor.feedWatchdog(ctx, newLivenessCheck(adm, cmp.Or(listeners.tcp, listeners.socket)))
-
-	var work errgroup.Group
-	for _, b := range bridges {
-		work.Go(func() error { return b.Run(ctx) })
-	}
-	err = d.waitForWork(ctx, &work)
+	go d.supervisor.feedWatchdog(ctx, newLivenessCheck(d.adm, cmp.Or(listeners.tcp, listeners.socket)))
+	grace := d.cfg.Grace
+	starting()
+	go d.reloadOnRequest(ctx)
+	err = d.waitForWork(ctx, grace)
 	stopServing()
 	return errors.Join(err, servers.Wait())
 }
 
-// bridges builds the bridges of all feeds, in the order of the feeds' names.
-func (d *daemon) bridges(writer string, buses *buses, adm *admin.Server, redact *safetext.Redactor) ([]*bridge.Bridge, error) {
-	hosts := &source.Hosts{}
-	reading := readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: bridge.NewBudget(d.cfg.ReadAhead.Total)}
-	var bridges []*bridge.Bridge
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(d.cfg.Feeds)) {
-		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, reading, adm, redact, d.opts)
-		bridges, errs = append(bridges, b), append(errs, err)
+// openFeeds makes the admin server, and all that the feeds share.
+func (d *daemon) openFeeds(writer string) {
+	_, connections := connectionLimits(openFiles(), 0)
+	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
+	d.adm = admin.New(admin.Options{
+		Version: d.opts.Version, Started: time.Now(), Writer: writer,
+		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
+		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
+	})
+	d.adm.AddChange("/reload", d.serveReload)
+	d.feeds = &feeds{running: map[string]*runningFeed{}, pipelines: &pipelines{
+		writer: writer, hosts: &source.Hosts{}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), opts: d.opts,
+		reading: readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: bridge.NewBudget(d.cfg.ReadAhead.Total)},
+	}}
+}
+
+// startFeeds starts all configured feeds.
+func (d *daemon) startFeeds() {
+	prepared := map[string]*runningFeed{}
+	for name, f := range d.cfg.Feeds {
+		prepared[name] = d.feeds.prepare(name, f, d.buses.Load().byName[f.To.Bus])
 	}
-	return bridges, errors.Join(errs...)
+	for name, f := range prepared {
+		d.feeds.start(d.ctx, name, f)
+	}
 }
 
 // announce logs that the daemon is up and where it listens, and calls Started.
-func (d *daemon) announce(writer string, buses *buses, admin adminListeners, served net.Listener) {
+func (d *daemon) announce(writer string, admin adminListeners) {
 	attrs := []any{"version", d.opts.Version, "writer", writer, "feeds", len(d.cfg.Feeds)}
 	var at Addresses
-	if buses.server != nil {
-		at.Bus = buses.server.URL()
+	if d.buses.Load().server != nil {
+		at.Bus = d.buses.Load().server.URL()
 		attrs = append(attrs, "embedded_bus", at.Bus, "data_dir", d.cfg.DataDir)
 	}
 	if admin.tcp != nil {
@@ -157,31 +184,68 @@ func (d *daemon) announce(writer string, buses *buses, admin adminListeners, ser
 	if admin.socket != nil {
 		attrs = append(attrs, "admin_socket", admin.socket.Addr().String())
 	}
-	if served != nil {
-		at.Feeds = urlScheme(d.cfg.Serve) + "://" + served.Addr().String()
+	if d.served.listener != nil {
+		at.Feeds = urlScheme(d.cfg.Serve) + "://" + d.served.listener.Addr().String()
 		attrs = append(attrs, "served_feeds", len(d.cfg.Serve.Feeds), "serve", at.Feeds)
 	}
 	d.log.Info("feedbridge is up", attrs...)
+	d.announceTopics()
 	if d.opts.Started != nil {
 		d.opts.Started(at)
 	}
 }
 
-// waitForWork returns when all work has ended after the end of ctx, or when the grace
+// namedTopics is how many topics of a bus a line names.
+const namedTopics = 10
+
+// announceTopics logs where messages go: a line for each bus that feeds are copied to.
+func (d *daemon) announceTopics() {
+	topics, streams := map[string][]string{}, map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(d.cfg.Feeds)) {
+		to := d.cfg.Feeds[name].To
+		topics[to.Bus] = append(topics[to.Bus], to.Topic)
+		if to.Stream != nil {
+			streams[to.Bus] = append(streams[to.Bus], nats.Topic{Subject: to.Topic, Stream: *to.Stream}.StreamName())
+		}
+	}
+	for _, bus := range slices.Sorted(maps.Keys(topics)) {
+		attrs := []any{"bus", bus, "kind", busKind(d.cfg.Buses[bus]), "feeds", len(topics[bus]), "topics", namedList(topics[bus])}
+		if len(streams[bus]) > 0 {
+			attrs = append(attrs, "streams", namedList(streams[bus]))
+		}
+		d.log.Info("feeds are copied to topics of a bus", attrs...)
+	}
+}
+
+// namedList returns the names, the first namedTopics of them if there are more.
+func namedList(names []string) string {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if more := len(names) - namedTopics; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namedTopics], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// waitForWork returns when all feeds have ended after the end of ctx, or when the grace
 // time is over.
-func (d *daemon) waitForWork(ctx context.Context, work *errgroup.Group) error {
-	done := make(chan error, 1)
-	go func() { done <- work.Wait() }()
+func (d *daemon) waitForWork(ctx context.Context, grace time.Duration) error {
 	<-ctx.Done()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.mu.Lock() // a reload starts no feed any more
+		defer d.mu.Unlock()
+		d.feeds.wait()
+	}()
 	d.supervisor.reportStopping()
-	d.log.Info("stopping", "grace", d.cfg.Grace)
-	timer := time.NewTimer(d.cfg.Grace)
+	d.log.Info("stopping", "grace", grace)
+	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
-	case err := <-done:
+	case <-done:
 		d.log.Info("stopped")
-		return err
+		return nil
 	case <-timer.C:
-		return fmt.Errorf("stopped without waiting any longer: a commit was still in flight after the grace time of %v; the next start finds out whether it was stored", d.cfg.Grace)
+		return fmt.Errorf("stopped without waiting any longer: a commit was still in flight after the grace time of %v; the next start finds out whether it was stored", grace)
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/safetext"
@@ -28,49 +30,106 @@ type readAhead struct {
 	budget *bridge.Budget
 }
 
+// pipelines builds the bridges of feeds. Its fields are what all feeds share.
+type pipelines struct {
+	writer  string
+	hosts   *source.Hosts
+	reading readAhead
+	adm     *admin.Server
+	redact  *safetext.Redactor
+	// failures logs the errors of all feeds.
+	failures *failureLog
+	opts     Options
+}
+
 // newBridge builds the bridge of a feed: the source, the gate that skips entities that the
-// topic holds or the bus cannot take, and the sink.
-func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, reading readAhead, adm *admin.Server, redact *safetext.Redactor, o Options) (*bridge.Bridge, error) {
-	log := o.Log.With("feed", name)
-	snk, limits := b.openSink(name, f)
-	var observer *admin.Feed
-	share := reading.budget.Share()
-	sources, err := NewSources(f, SourceOptions{
-		Version: o.Version, IDs: snk.IDs(), Hosts: hosts, Budget: reading.budget, Memory: share, Redact: redact,
-		Observe: func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) },
-	}, log)
-	if err != nil {
-		return nil, fmt.Errorf("feed %s: %w", name, err)
-	}
-	observer = adm.AddFeed(admin.FeedOptions{
-		Name: name, URL: redact.URL(f.Source.URL), Format: string(f.Format),
+// topic holds or the bus cannot take, and the sink. It reads no file and makes no connection,
+// so it cannot fail: if something is missing, the bridge halts and tries again.
+//
+// The feed takes the place of one with the same name on the admin server.
+func (p *pipelines) newBridge(name string, f config.Feed, snk *busSink) *bridge.Bridge {
+	log := p.opts.Log.With("feed", name)
+	share := p.reading.budget.Share()
+	sources := &feedSources{feed: f}
+	observer := p.adm.AddFeed(admin.FeedOptions{
+		Name: name, URL: p.redact.URL(f.Source.URL), Format: string(f.Format),
 		Bus: f.To.Bus, Topic: f.To.Topic,
 		Every: f.Every, Freshness: f.Freshness,
-		Describe: sources.Describe, CountLacking: sources.CountLacking, DescribeSearch: sources.DescribeSearch,
+		Describe: sources.describe, CountLacking: sources.countLacking, DescribeSearch: sources.describeSearch,
 	})
-	all := observers{observer}
-	if o.Observer != nil {
-		all = append(all, o.Observer)
+	all := observers{observer, p.failures.newObserver(name, f)}
+	if p.opts.Observer != nil {
+		all = append(all, p.opts.Observer)
 	}
 	var warned sync.Once
 	return &bridge.Bridge{
-		Feed: name, Writer: writer,
+		Feed: name, Writer: p.writer,
 		Open: func(ctx context.Context, kind string) (bridge.Source, string, error) {
-			src, kind, err := sources.Open(ctx, kind)
+			opened, err := sources.open(SourceOptions{
+				Version: p.opts.Version, IDs: snk.IDs(), Hosts: p.hosts, Budget: p.reading.budget, Memory: share, Redact: p.redact,
+				Observe: func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) },
+			}, log)
+			if err != nil {
+				return nil, "", err
+			}
+			src, kind, err := opened.Open(ctx, kind)
 			if kind == syndication.Kind {
 				warned.Do(func() { warnOfRetention(ctx, snk, log) })
 			}
-			return &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log, Redact: redact}, kind, err
+			return &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log, Redact: p.redact}, kind, err
 		},
 		Sink:        snk,
-		Reconnected: b.conns[f.To.Bus].Reconnected,
+		Reconnected: snk.bus.reconnected,
 		Every:       f.Every,
-		Limits:      limits,
-		ReadAhead:   reading.feed,
+		Limits:      commitLimits(snk.bus.conf),
+		ReadAhead:   p.reading.feed,
 		Share:       share,
 		Log:         log,
 		Observer:    all,
-	}, nil
+	}
+}
+
+// feedSources are the sources of a feed, from the first time on that all of its files could be
+// read.
+type feedSources struct {
+	feed   config.Feed
+	opened atomic.Pointer[Sources]
+}
+
+// open returns the sources. It is for one goroutine at a time.
+func (s *feedSources) open(o SourceOptions, log *slog.Logger) (*Sources, error) {
+	if opened := s.opened.Load(); opened != nil {
+		return opened, nil
+	}
+	opened, err := NewSources(s.feed, o, log)
+	if err != nil {
+		return nil, feed.Permanent(err)
+	}
+	s.opened.Store(opened)
+	return opened, nil
+}
+
+// sources returns what has been opened, or sources that describe a checkpoint only.
+func (s *feedSources) sources() *Sources {
+	if opened := s.opened.Load(); opened != nil {
+		return opened
+	}
+	return &Sources{feed: s.feed}
+}
+
+// describe is [Sources.Describe].
+func (s *feedSources) describe(cp checkpoint.Checkpoint) (format string, info any) {
+	return s.sources().Describe(cp)
+}
+
+// countLacking is [Sources.CountLacking].
+func (s *feedSources) countLacking(cp checkpoint.Checkpoint) (gaps, deletes int, known bool) {
+	return s.sources().CountLacking(cp)
+}
+
+// describeSearch is [Sources.DescribeSearch].
+func (s *feedSources) describeSearch(cp checkpoint.Checkpoint) string {
+	return s.sources().DescribeSearch(cp)
 }
 
 // warnOfRetention logs a warning if the bus deletes messages of the topic in time. A source

@@ -3,55 +3,95 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
 	"strings"
 
 	"github.com/feedbridge/feedbridge/admin"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/serve"
 )
 
-// openServer returns the server of topics as feeds, and its listener; nil if none is
-// configured.
-func (d *daemon) openServer(ctx context.Context, b *buses, adm *admin.Server) (*serve.Server, net.Listener, error) {
-	cfg := d.cfg.Serve
+// servedFeeds are the topics that are served as feeds, by name, and their server. One goroutine
+// at a time uses them.
+type servedFeeds struct {
+	server   *serve.Server // nil if nothing is served
+	listener net.Listener
+	memory   *serve.PageCache
+	adm      *admin.Server
+	log      *slog.Logger
+	running  map[string]*runningServed
+}
+
+// runningServed is a topic that is being served.
+type runningServed struct {
+	cfg  config.Served
+	feed *serve.Feed
+}
+
+// openServer opens the server of topics as feeds and its listener, if one is configured.
+func openServer(ctx context.Context, cfg *config.Serve, b *buses, adm *admin.Server, log *slog.Logger) (*servedFeeds, error) {
+	s := &servedFeeds{adm: adm, log: log, running: map[string]*runningServed{}}
 	if cfg == nil {
-		return nil, nil, nil
+		return s, nil
 	}
 	connections, _ := connectionLimits(openFiles(), cfg.Connections)
 	if connections < cfg.Connections {
-		d.log.Warn("fewer clients can be connected than configured: the process may not have enough open files", "open_files", openFiles(), "serve.connections", cfg.Connections, "connections", connections)
-	}
-	server, err := newServer(cfg, connections, b, adm, d.log)
-	if err != nil {
-		return nil, nil, err
-	}
-	listener, err := listenTCP(ctx, cfg.Listen)
-	if err != nil {
-		return nil, nil, fmt.Errorf("serve feeds: %w; set serve.listen to another address", err)
-	}
-	return server, listener, nil
-}
-
-func newServer(cfg *config.Serve, connections int, b *buses, adm *admin.Server, log *slog.Logger) (*serve.Server, error) {
-	memory := serve.NewPageCache(cfg.Memory)
-	var feeds []*serve.Feed
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(cfg.Feeds)) {
-		f, err := newServed(name, cfg.Feeds[name], b.openLog(cfg.Feeds[name].From), memory, adm, log)
-		feeds, errs = append(feeds, f), append(errs, err)
+		log.Warn("fewer clients can be connected than configured: the process may not have enough open files", "open_files", openFiles(), "serve.connections", cfg.Connections, "connections", connections)
 	}
 	certificate, err := newCertificate(cfg.TLS)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	return serve.NewServer(serve.ServerOptions{Connections: connections, TLS: certificate, Log: log}, feeds...), nil
+	s.memory = serve.NewPageCache(cfg.Memory)
+	s.server = serve.NewServer(serve.ServerOptions{Connections: connections, TLS: certificate, Log: log})
+	add := map[string]*runningServed{}
+	for name, f := range cfg.Feeds {
+		if add[name], err = s.prepare(name, f, b); err != nil {
+			return nil, err
+		}
+	}
+	s.replace(nil, add)
+	if s.listener, err = listenTCP(ctx, cfg.Listen); err != nil {
+		return nil, fmt.Errorf("serve feeds: %w; set serve.listen to another address", err)
+	}
+	return s, nil
+}
+
+// prepare returns a feed that can be served. It takes the place of the feed with the same name
+// on the admin server.
+func (s *servedFeeds) prepare(name string, f config.Served, b *buses) (*runningServed, error) {
+	served, err := newServed(name, f, b.byName[f.From.Bus].openLog(f.From), s.memory, s.adm, s.log)
+	if err != nil {
+		return nil, err
+	}
+	return &runningServed{f, served}, nil
+}
+
+// replace stops to serve some feeds, and begins to serve others.
+func (s *servedFeeds) replace(remove []string, add map[string]*runningServed) {
+	if s.server == nil {
+		return
+	}
+	var removed, added []*serve.Feed
+	for _, name := range remove {
+		removed = append(removed, s.running[name].feed)
+		delete(s.running, name)
+	}
+	for name, r := range add {
+		added = append(added, r.feed)
+		s.running[name] = r
+	}
+	s.server.Replace(removed, added)
+}
+
+func (s *servedFeeds) close() {
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
 }
 
 // ServedFeed returns a topic as the feed that a daemon would serve of it, to be read
@@ -64,24 +104,34 @@ func ServedFeed(name string, f config.Served, topic serve.Log, memory int64, log
 
 // newServed returns a topic as a feed. adm shows its status, unless adm is nil.
 func newServed(name string, f config.Served, topic serve.Log, memory *serve.PageCache, adm *admin.Server, log *slog.Logger) (*serve.Feed, error) {
-	auth, err := servedAuth(f.Auth)
-	if err != nil {
-		return nil, fmt.Errorf("serve.feeds.%s.auth: %w", name, err)
-	}
 	cfg := serve.Config{
 		Name: name, Format: f.Format, PageSize: f.PageSize, PublicURL: f.PublicURL, Title: f.Title, BusTime: f.BusTime,
-		Auth: auth, Snapshot: serve.Snapshot{Every: f.Snapshot.Every, Key: f.Snapshot.Key.Find(), Dir: f.Snapshot.Dir}, Memory: memory, Log: log,
+		Snapshot: serve.Snapshot{Every: f.Snapshot.Every, Key: f.Snapshot.Key.Find(), Dir: f.Snapshot.Dir}, Memory: memory, Log: log,
+	}
+	readAuth := func() (serve.Auth, error) {
+		auth, err := servedAuth(f.Auth)
+		if err != nil {
+			err = feed.Permanent(fmt.Errorf("serve.feeds.%s.auth: %w", name, err))
+		}
+		return auth, err
+	}
+	if f.Auth != (config.ServedAuth{}) {
+		cfg.ReadAuth = readAuth
 	}
 	var served *serve.Feed
 	if adm != nil {
 		cfg.Observe = adm.AddServed(admin.ServedOptions{
 			Name: name, URL: entryOf(name, f), Format: string(f.Format), Bus: f.From.Bus, Topic: f.From.Topic, Snapshots: f.Snapshot.Every > 0,
 			Look: func(ctx context.Context) (admin.ServedTopic, error) {
+				if _, err := readAuth(); err != nil {
+					return admin.ServedTopic{}, err
+				}
 				v, err := served.View(ctx)
 				return admin.ServedTopic{Span: v.Span, Newest: v.Newest, Snapshot: v.Snapshot, Created: v.Created, Unmatched: v.Unmatched}, err
 			},
 		}).Answered
 	}
+	var err error
 	served, err = serve.New(cfg, topic)
 	return served, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 )
 
 // Auth is the credentials that a request must carry: a bearer token, or a user name
@@ -50,6 +51,30 @@ func (a Auth) authorizes(r *http.Request) bool {
 		return equalSecrets(password, a.Password) && right && ok
 	}
 	return true
+}
+
+// credentials are those of a served feed. It logs once that they cannot be read, until they can.
+type credentials struct {
+	cfg     *Config
+	missing atomic.Bool
+}
+
+// read returns the credentials of now.
+func (c *credentials) read() (Auth, error) {
+	if c.cfg.ReadAuth == nil {
+		return c.cfg.Auth, nil
+	}
+	auth, err := c.cfg.ReadAuth()
+	if err == nil && !auth.hasCredentials() {
+		err = errors.New("the credentials are empty")
+	}
+	switch was := c.missing.Swap(err != nil); {
+	case err != nil && !was:
+		c.cfg.Log.Error("the credentials of a served feed cannot be read; clients get 503", "error", err)
+	case err == nil && was:
+		c.cfg.Log.Info("the credentials of a served feed can be read again")
+	}
+	return auth, err
 }
 
 // equalSecrets compares in a time that depends on neither content nor length.

@@ -51,6 +51,9 @@ type Config struct {
 	BusTime bool
 	// Auth is the credentials of the feed. The zero Auth admits every client.
 	Auth Auth
+	// ReadAuth, if it is not nil, returns the credentials in place of Auth, for each request. They
+	// must not be the zero Auth. After an error requests are answered with 503.
+	ReadAuth func() (Auth, error)
 	// Title is the title of the feed in Atom and RSS. Default Name.
 	Title string
 	// Snapshot describes the snapshots. The zero Snapshot builds none.
@@ -127,6 +130,9 @@ func (c *Config) linkBase(r *http.Request) (string, error) {
 	return scheme + "://" + r.Host + c.feedPath(), nil
 }
 
+// isProtected reports whether clients need credentials.
+func (c *Config) isProtected() bool { return c.ReadAuth != nil || c.Auth.hasCredentials() }
+
 // isLinked reports whether a page has its links in its body, and its newest entity
 // first.
 func (c *Config) isLinked() bool { return c.Format == Atom || c.Format == RSS }
@@ -135,13 +141,13 @@ func (c *Config) isLinked() bool { return c.Format == Atom || c.Format == RSS }
 // change any more, except that its prev link goes when older pages do.
 func (c *Config) cacheControl(closed bool) string {
 	switch {
-	case !closed && c.Auth.hasCredentials():
+	case !closed && c.isProtected():
 		return "private, no-cache"
 	case !closed:
 		return "no-cache"
 	}
 	reach := "public"
-	if c.Auth.hasCredentials() {
+	if c.isProtected() {
 		reach = "private"
 	}
 	if c.isLinked() {

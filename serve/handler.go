@@ -17,10 +17,11 @@ import (
 
 // handler answers the requests for a feed.
 type handler struct {
-	cfg       *Config
-	pages     *pageBuilder
-	outage    *outage
-	snapshots *snapshotHandler
+	cfg         *Config
+	credentials *credentials
+	pages       *pageBuilder
+	outage      *outage
+	snapshots   *snapshotHandler
 }
 
 // ServeHTTP answers what asks for /feeds/NAME/….
@@ -98,8 +99,13 @@ func (w *watchedWriter) ReadFrom(from io.Reader) (int64, error) {
 func (w *watchedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (f *handler) serveFeed(w http.ResponseWriter, r *http.Request) error {
-	if !f.cfg.Auth.authorizes(r) {
-		w.Header().Set("WWW-Authenticate", f.cfg.Auth.challenge())
+	auth, err := f.credentials.read()
+	if err != nil {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+		return newAnswer(http.StatusServiceUnavailable, "The server cannot read the credentials of this feed.")
+	}
+	if !auth.authorizes(r) {
+		w.Header().Set("WWW-Authenticate", auth.challenge())
 		return newAnswer(http.StatusUnauthorized, "This feed requires credentials.")
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

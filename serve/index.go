@@ -71,8 +71,8 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	var all listed
 	var asking sync.WaitGroup
-	for _, f := range s.feeds {
-		if !f.cfg.Auth.authorizes(r) {
+	for _, f := range s.currentFeeds() {
+		if auth, err := f.credentials.read(); err != nil || !auth.authorizes(r) {
 			all.Others = true // their names are secret
 			continue
 		}

@@ -50,11 +50,12 @@ const creation = 5 * time.Second
 
 // Feed is one topic that is served. Any number of goroutines may use it.
 type Feed struct {
-	cfg       *Config
-	builder   *pageBuilder
-	handler   *handler
-	viewer    *viewer
-	snapshots *snapshot.Store // nil if the feed has none
+	cfg         *Config
+	credentials *credentials
+	builder     *pageBuilder
+	handler     *handler
+	viewer      *viewer
+	snapshots   *snapshot.Store // nil if the feed has none
 }
 
 // New returns a Feed of the topic that log reads. Its error lists all errors
@@ -83,14 +84,14 @@ func New(cfg Config, log Log) (*Feed, error) {
 	cfg.Log = cfg.Log.With("feed", cfg.Name)
 	pages := newPageBuilder(&cfg, &spanCache{log: log})
 	out := &outage{log: cfg.Log}
-	f := &Feed{cfg: &cfg, builder: pages}
+	f := &Feed{cfg: &cfg, credentials: &credentials{cfg: &cfg}, builder: pages}
 	if cfg.Snapshot.Every > 0 {
 		f.snapshots = snapshot.NewStore(snapshotTopic{pages}, snapshot.Options{
 			Config: cfg.Snapshot, PageSize: cfg.PageSize, Turn: cfg.Memory.snapshots, Log: cfg.Log,
 		})
 	}
 	f.viewer = &viewer{cfg: &cfg, topic: pages.topic, snapshots: f.snapshots, outage: out}
-	f.handler = &handler{cfg: &cfg, pages: pages, outage: out, snapshots: &snapshotHandler{&cfg, pages.topic, f.snapshots}}
+	f.handler = &handler{cfg: &cfg, credentials: f.credentials, pages: pages, outage: out, snapshots: &snapshotHandler{&cfg, pages.topic, f.snapshots}}
 	return f, nil
 }
 

@@ -48,8 +48,14 @@ type ServerOptions struct {
 
 // Server serves feeds, and a page at / that lists them for people.
 type Server struct {
-	opts  ServerOptions
-	feeds []*Feed // sorted by name
+	opts ServerOptions
+
+	mu    sync.Mutex // protects the fields below
+	feeds []*Feed    // sorted by name
+	// run starts to build the snapshots of a feed; nil while the server does not serve.
+	run func(f *Feed)
+	// stop ends that, by feed.
+	stop map[*Feed]context.CancelFunc
 }
 
 // NewServer returns a Server of feeds, whose names differ.
@@ -60,9 +66,66 @@ func NewServer(opts ServerOptions, feeds ...*Feed) *Server {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, feeds: slices.Clone(feeds)}
-	slices.SortFunc(s.feeds, func(a, b *Feed) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
+	s := &Server{opts: opts, stop: map[*Feed]context.CancelFunc{}}
+	s.Replace(nil, feeds)
 	return s
+}
+
+// Replace removes feeds from the server and adds others. Requests that are under way
+// end with the feed that they began with.
+func (s *Server) Replace(remove, add []*Feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feeds = slices.DeleteFunc(slices.Clone(s.feeds), func(f *Feed) bool { return slices.Contains(remove, f) })
+	s.feeds = append(s.feeds, add...)
+	slices.SortFunc(s.feeds, func(a, b *Feed) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
+	for _, f := range remove {
+		if stop := s.stop[f]; stop != nil {
+			stop()
+			delete(s.stop, f)
+		}
+	}
+	if s.run != nil {
+		for _, f := range add {
+			s.run(f)
+		}
+	}
+}
+
+// currentFeeds returns the feeds of now. The caller does not change them.
+func (s *Server) currentFeeds() []*Feed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.feeds
+}
+
+// runFeeds builds the snapshots of all feeds, also of those that are added later, until ctx
+// ends. building counts the feeds that do.
+func (s *Server) runFeeds(ctx context.Context, building *sync.WaitGroup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.run = func(f *Feed) {
+		if ctx.Err() != nil {
+			return
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		s.stop[f] = cancel
+		building.Go(func() {
+			f.awaitTopic(ctx)
+			_, _ = f.View(ctx) // the log says at the start what cannot be read
+			f.Run(ctx)
+		})
+	}
+	for _, f := range s.feeds {
+		s.run(f)
+	}
+}
+
+// endFeeds keeps feeds that are added from now on from being run.
+func (s *Server) endFeeds() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.run = nil
 }
 
 // ServeHTTP answers at /feeds/NAME/ for every feed, and at /.
@@ -70,7 +133,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	rest, ok := strings.CutPrefix(r.URL.Path, "/feeds/")
 	name, _, _ := strings.Cut(rest, "/")
-	for _, f := range s.feeds {
+	for _, f := range s.currentFeeds() {
 		if ok && f.cfg.Name == name {
 			f.ServeHTTP(w, r)
 			return
@@ -105,13 +168,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	var building sync.WaitGroup
 	defer building.Wait()
-	for _, f := range s.feeds {
-		building.Go(func() {
-			f.awaitTopic(ctx)
-			_, _ = f.View(ctx) // the log says at the start what cannot be read
-			f.Run(ctx)
-		})
-	}
+	s.runFeeds(ctx, &building)
+	defer s.endFeeds()
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)

@@ -16,10 +16,17 @@ type Process struct {
 	Started *time.Time `json:"started"`
 	// Writer names this copy, as its checkpoints do.
 	Writer string `json:"writer"`
+	Config Config `json:"config"`
 	Buses  []Bus  `json:"buses"`
 	// Feeds are sorted by name, and so is Served.
 	Feeds  []Feed   `json:"feeds"`
 	Served []Served `json:"served"`
+}
+
+// Config describes the configuration in use.
+type Config struct {
+	LoadedAt *time.Time `json:"loaded_at"`
+	Error    *Error     `json:"error"` // of a newer one that was refused
 }
 
 // Bus is a bus that feeds are copied to, or that topics are served from.

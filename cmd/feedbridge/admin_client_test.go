@@ -26,22 +26,22 @@ func TestDaemonIsFoundByTheConfiguration(t *testing.T) {
 	}
 	for _, c := range []struct {
 		situation   string
-		a           app
+		a           *app
 		at, wantErr string
 		hasToken    bool
 	}{
-		{"nothing is configured", app{}, "http://127.0.0.1:9321", "", false},
-		{"a file with an error elsewhere", app{file: file}, "http://127.0.0.1:9400", "", true},
-		{"a variable", app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=[::]:9401"}}, "http://127.0.0.1:9401", "", false},
-		{"a socket", app{file: file, environ: []string{"FEEDBRIDGE_ADMIN_SOCKET=/run/feedbridge.sock"}}, "unix:/run/feedbridge.sock", "", true},
-		{"the flag", app{file: file, admin: adminFlags{url: "https://feedbridge.example.com"}}, "https://feedbridge.example.com", "", true},
-		{"the flag for the token", app{admin: adminFlags{tokenFile: tokenFile}}, "http://127.0.0.1:9321", "", true},
-		{"no server", app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=off"}}, "", "admin.listen is off", false},
-		{"any port", app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:0"}}, "", "name the address with --admin", false},
-		{"an error in the address", app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=x"}}, "", "FEEDBRIDGE_ADMIN_LISTEN: admin.listen: want host:port", false},
-		{"a flag that is no URL", app{admin: adminFlags{url: "127.0.0.1:9321"}}, "", "invalid --admin", false},
-		{"a token file that is missing", app{admin: adminFlags{tokenFile: file + "x"}}, "", "admin.token_file: open ", false},
-		{"a file that is no YAML", app{file: tokenFile + "x"}, "", "no such file", false},
+		{"nothing is configured", &app{}, "http://127.0.0.1:9321", "", false},
+		{"a file with an error elsewhere", &app{file: file}, "http://127.0.0.1:9400", "", true},
+		{"a variable", &app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=[::]:9401"}}, "http://127.0.0.1:9401", "", false},
+		{"a socket", &app{file: file, environ: []string{"FEEDBRIDGE_ADMIN_SOCKET=/run/feedbridge.sock"}}, "unix:/run/feedbridge.sock", "", true},
+		{"the flag", &app{file: file, admin: adminFlags{url: "https://feedbridge.example.com"}}, "https://feedbridge.example.com", "", true},
+		{"the flag for the token", &app{admin: adminFlags{tokenFile: tokenFile}}, "http://127.0.0.1:9321", "", true},
+		{"no server", &app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=off"}}, "", "admin.listen is off", false},
+		{"any port", &app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=127.0.0.1:0"}}, "", "name the address with --admin", false},
+		{"an error in the address", &app{environ: []string{"FEEDBRIDGE_ADMIN_LISTEN=x"}}, "", "FEEDBRIDGE_ADMIN_LISTEN: admin.listen: want host:port", false},
+		{"a flag that is no URL", &app{admin: adminFlags{url: "127.0.0.1:9321"}}, "", "invalid --admin", false},
+		{"a token file that is missing", &app{admin: adminFlags{tokenFile: file + "x"}}, "", "admin.token_file: open ", false},
+		{"a file that is no YAML", &app{file: tokenFile + "x"}, "", "no such file", false},
 	} {
 		t.Run(c.situation, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -34,10 +35,18 @@ type app struct {
 	// redact hides the secrets of URLs in output. Until a configuration is loaded it is
 	// nil, and hides parameters with the usual names only.
 	redact *safetext.Redactor
+	// log is that of a daemon whose log is JSON: its errors are lines of it, too.
+	log atomic.Pointer[slog.Logger]
 }
 
 // newLog returns a logger that writes to w, which writes to standard error.
 func (a *app) newLog(w io.Writer, cfg config.Log) *slog.Logger {
+	log, _ := a.newLeveledLog(w, cfg)
+	return log
+}
+
+// newLeveledLog is newLog with the level, which can be changed.
+func (a *app) newLeveledLog(w io.Writer, cfg config.Log) (*slog.Logger, *slog.LevelVar) {
 	// The method value would keep the redactor of now: a configuration may be loaded later.
 	clip := func(text string, most int) string { return a.redact.Clip(text, most) }
 	return daemon.NewLog(w, cfg, isTerminal(a.err), clip)
@@ -50,6 +59,10 @@ const longestError = 2000
 func (a *app) reportError(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitDone
+	}
+	if log := a.log.Load(); log != nil {
+		log.Error("feedbridge ended with an error", "error", err)
+		return exitFailed
 	}
 	w := a.err
 	if errs, ok := errors.AsType[config.Errors](err); ok {

@@ -16,7 +16,7 @@ JetStream or Kafka. The topic of a feed has exactly the feed's entities, in
 order, each once, after any crash and on any number of copies of the program.
 
 Start with 'feedbridge demo', which needs no other program, or 'feedbridge run URL'.`,
-		runCommand(a), demoCommand(a), tailCommand(a), inspectCommand(a), verifyCommand(a), checkCommand(a),
+		runCommand(a), reloadCommand(a), demoCommand(a), tailCommand(a), inspectCommand(a), verifyCommand(a), checkCommand(a),
 		statusCommand(a),
 		checkpointCommand(a), configCommand(a), completionCommand(a), versionCommand(a))
 	if man := manCommand(a); man != nil {

@@ -61,7 +61,9 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 	if err != nil {
 		return err
 	}
-	opts := daemon.Options{Version: programVersion(), Log: a.newLog(status, cfg.Log), Observer: progress, Started: func(at daemon.Addresses) {
+	log := a.newLog(status, cfg.Log)
+	daemon.CaptureStandardLog(log)
+	opts := daemon.Options{Version: programVersion(), Log: log, Observer: progress, Started: func(at daemon.Addresses) {
 		fmt.Fprintf(status, demoBanner, feedURL, programName(), feedURL, at.Bus, at.Bus, at.Feeds, at.Status, dir)
 	}}
 

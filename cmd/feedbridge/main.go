@@ -3,13 +3,13 @@
 //
 // It is configured by a YAML file (-c, or FEEDBRIDGE_CONFIG) and by
 // environment variables, which package config describes. It logs to standard
-// error: text on a terminal and JSON otherwise, except for a few lines of Go's HTTP
-// client and runtime. It serves /healthz, /readyz, /metrics and /status at
+// error: text on a terminal and JSON otherwise, except for the stack trace of a crash. It serves /healthz, /readyz, /metrics and /status at
 // admin.listen (127.0.0.1:9321).
 //
 // It exits with 0 on success, with 1 on failure, and with 2 if the command line or the configuration is wrong. The
 // first SIGINT or SIGTERM lets the commits in flight finish, for as long as
-// grace says; the second ends it at once.
+// grace says; another one, more than a second later, ends it at once. SIGHUP makes
+// 'feedbridge run' read its configuration again.
 package main
 
 import (
@@ -34,9 +34,9 @@ func main() {
 
 // runProgram runs the program and returns its exit code.
 func runProgram(args, environ []string, in io.Reader, out, errw io.Writer) int {
-	ctx, stop := untilSignal(errw)
-	defer stop()
 	a := &app{environ: environ, in: in, out: out, err: errw}
+	ctx, stop := untilSignal(a.reportKilled)
+	defer stop()
 	root := newRootCommand(a)
 	root.SetArgs(args)
 	root.SetIn(in)

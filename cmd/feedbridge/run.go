@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 )
 
@@ -16,6 +17,7 @@ func runCommand(a *app) *cobra.Command {
 		Short: "Copy feeds until stopped",
 		Long: `Run copies every configured feed to its topic until it is stopped. SIGTERM or
 Ctrl-C stops reading and waits for the commits in flight; a second one does not wait.
+SIGHUP, or 'feedbridge reload', reads the configuration again.
 
 With only a URL, that feed is copied to a NATS server inside feedbridge, which
 stores its data in ./feedbridge-data and listens on 127.0.0.1:4222. Its topic has
@@ -40,7 +42,21 @@ a name made from the URL, or the name that --topic gives.`,
 			}
 			status, progress := newStatusLine(a.err), &progress{feeds: len(cfg.Feeds)}
 			defer status.showUntilStopped(progress.statusText)()
-			opts := daemon.Options{Version: programVersion(), Log: a.newLog(status, cfg.Log)}
+			log, level := a.newLeveledLog(status, cfg.Log)
+			if !daemon.IsText(cfg.Log, isTerminal(a.err)) {
+				a.log.Store(log)
+			}
+			daemon.CaptureStandardLog(log)
+			reload, stopReload := reloadSignal()
+			defer stopReload()
+			opts := daemon.Options{
+				Version: programVersion(), Log: log, Level: level, Reload: reload,
+				// The environment is that of the process. The redactor in use stays: a change of
+				// secret_parameters needs a restart.
+				Load: func() (*config.Config, error) {
+					return config.Load(config.Options{File: a.file, Environ: a.environ, URL: url})
+				},
+			}
 			if status.width != nil {
 				opts.Observer = progress
 			}

@@ -67,16 +67,29 @@ func processOf(ts *testscript.TestScript, name string) *process {
 }
 
 var signals = map[string]os.Signal{
-	"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT,
+	"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "HUP": syscall.SIGHUP,
 }
 
 func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, neg, args, 2, 2)
-	sig := signals[args[1]]
+	want(ts, neg, args, 2, 3)
+	sig, p := signals[args[1]], processOf(ts, args[0])
 	if sig == nil {
 		ts.Fatalf("there is no signal %s", args[1])
 	}
-	ts.Check(processOf(ts, args[0]).cmd.Process.Signal(sig))
+	ts.Check(p.cmd.Process.Signal(sig))
+	if len(args) == 2 {
+		return
+	}
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-ticker.C {
+		select {
+		case <-p.ended:
+			return
+		default:
+			_ = p.cmd.Process.Signal(sig) // it may have ended meanwhile
+		}
+	}
 }
 
 // ends waits for the end of a process, and checks its exit code, which is -1 if

@@ -27,7 +27,8 @@ import (
 //	port VAR                    VAR gets 127.0.0.1 and a port that is free
 //	exits CODE COMMAND          run it, and look at its exit code
 //	start NAME [K=V] COMMAND    start a process; its output is in NAME.out and NAME.err
-//	signal NAME SIGNAL          INT, TERM, KILL, STOP or CONT
+//	signal NAME SIGNAL          INT, TERM, KILL, HUP, STOP or CONT; with a third word,
+//	                            again and again until the process has ended
 //	ends NAME CODE              wait for its end, and look at its exit code
 //	await WHERE REGEXP [VAR]    wait until a file or a URL has what matches; VAR gets
 //	                            the first group

@@ -636,6 +636,11 @@ func TestClientsThatCommitAreClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(0, "after the place was moved")
+	resume(t, s)
+	commit(t, s, 4, 5)
+	want(1, "at work again")
+	s.Close()
+	want(0, "after it was closed")
 }
 
 // begin leaves a transaction open that has a record on a partition.

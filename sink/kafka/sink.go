@@ -55,6 +55,10 @@ func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
 	return s
 }
 
+// Close closes the connections of the sink's producer. It is called after the last commit has
+// ended, so no transaction is open. The [Conn] stays open.
+func (s *Sink) Close() { s.transactions.closeProducer() }
+
 // IDs returns the newest IDs that the topic holds, and all of its marks, as of the
 // last Resume or Commit. It always returns the same.
 func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }

@@ -41,6 +41,10 @@ type Config struct {
 	// Timeout bounds connecting and every request to the bus but a commit's
 	// acknowledgement, which has three times as long. Default 10s.
 	Timeout time.Duration `yaml:"timeout"`
+
+	// FullCure is what to do when the streams of the account have no more room. Default: raise
+	// the limits. The embedded server sets the limits itself.
+	FullCure string `yaml:"-"`
 }
 
 // apiPrefix returns the prefix of the subjects of JetStream requests, with its last dot.

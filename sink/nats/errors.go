@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -42,6 +43,9 @@ const (
 	codeBatchTooLarge       = 10199
 )
 
+// codesFull are the errors of a server or an account without room for more messages.
+var codesFull = []jetstream.ErrorCode{codeAccountResources, codeInsufficient, codeStorageResources}
+
 // cures has the actions of a person that cure an error, by its code. An error with a cure
 // is permanent, whatever its status.
 var cures = map[jetstream.ErrorCode]string{
@@ -63,7 +67,7 @@ var cures = map[jetstream.ErrorCode]string{
 
 // apiError turns an error of the JetStream API into one that matches [feed.ErrPermanent] if
 // a retry cannot help, and that names the cure if there is one.
-func apiError(e *jetstream.APIError, stream string) error {
+func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 	err := fmt.Errorf("%s (NATS error %d)", e.Description, e.ErrorCode)
 	switch e.ErrorCode {
 	case codeWrongLastSequence, codeWrongLastReplicated:
@@ -75,6 +79,9 @@ func apiError(e *jetstream.APIError, stream string) error {
 			return feed.Permanent(fmt.Errorf("%w; the stream is full and refuses new messages: raise its limits, and do not purge it, which deletes the checkpoint, too", err))
 		}
 		return err
+	}
+	if cfg.FullCure != "" && slices.Contains(codesFull, e.ErrorCode) {
+		return feed.Permanent(fmt.Errorf("%s (NATS error %d)", cfg.FullCure, e.ErrorCode))
 	}
 	if cure, ok := cures[e.ErrorCode]; ok {
 		if strings.Contains(cure, "%s") {
@@ -124,7 +131,7 @@ func (e explainer) explainError(ctx context.Context, err error) error {
 		// A cluster that has no leader yet answers like that, too.
 		return fmt.Errorf("JetStream does not answer on NATS at %s: it is off, or has no leader; %s", e.servers, e.cureForNoJetStream())
 	case errors.As(err, &api) && api.APIError() != nil:
-		return apiError(api.APIError(), "")
+		return apiError(api.APIError(), "", e.cfg)
 	}
 	return causeOf(ctx, err)
 }

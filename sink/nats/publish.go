@@ -176,7 +176,7 @@ func (p *publisher) parseAck(data []byte, id string, n int) (sequence uint64, er
 	case err != nil:
 		return 0, fmt.Errorf("NATS answered without an acknowledgement: %w", err)
 	case ack.Error != nil:
-		return 0, apiError(ack.Error, stream)
+		return 0, apiError(ack.Error, stream, p.client.cfg)
 	case ack.Stream != stream:
 		return 0, feed.Permanent(fmt.Errorf("stream %s acknowledged a commit for %s; find out which of them has the subject %s",
 			ack.Stream, stream, subject))

@@ -58,6 +58,10 @@ func (c *Conn) Sink(t Topic) *Sink {
 	}
 }
 
+// Close frees what the sink has of the connection. It is called once, after the last commit has
+// ended. The connection stays open.
+func (s *Sink) Close() { s.staging.sinks.decrement(s.topic.Stream.Name) }
+
 // IDs returns the newest IDs that the topic holds, and all of its marks, as of the
 // last Resume or Commit. It always returns the same.
 func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }

@@ -22,7 +22,7 @@ const (
 	stagingSinksAStream = 10
 )
 
-// sinkCounts counts the sinks that were made, by stream. It is safe for concurrent use.
+// sinkCounts counts the open sinks by stream. It is safe for concurrent use.
 type sinkCounts struct {
 	mu       sync.Mutex
 	byStream map[string]int
@@ -35,6 +35,15 @@ func (c *sinkCounts) increment(stream string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.byStream[stream]++
+}
+
+// decrement counts one sink less of a stream.
+func (c *sinkCounts) decrement(stream string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byStream[stream]--; c.byStream[stream] == 0 {
+		delete(c.byStream, stream)
+	}
 }
 
 // allowStaging reports whether there are few enough sinks for each to have an incomplete

@@ -29,3 +29,20 @@ func TestStagedBatchIsUsedForItsEntitiesWhileItLasts(t *testing.T) {
 		})
 	}
 }
+
+// A daemon that reloads its configuration opens and closes sinks on the same connection.
+func TestClosedSinksDoNotCount(t *testing.T) {
+	conn := &Conn{client: &client{}, sinks: newSinkCounts()}
+	topic := Topic{Feed: "orders", Subject: "orders", Stream: Stream{Name: "S"}}
+	open := conn.Sink(topic)
+	for range 2 * stagingSinks {
+		conn.Sink(topic).Close()
+	}
+	if !open.staging.isAllowed() || conn.sinks.byStream["S"] != 1 {
+		t.Errorf("%d sinks count", conn.sinks.byStream["S"])
+	}
+	open.Close()
+	if len(conn.sinks.byStream) != 0 {
+		t.Errorf("%v remains", conn.sinks.byStream)
+	}
+}

@@ -90,7 +90,7 @@ func (s *streamChecker) createStream(ctx context.Context) (*streamInfo, error) {
 	case api.APIError().ErrorCode == codeSubjectOverlap:
 		return nil, s.overlapError(ctx)
 	}
-	return nil, fmt.Errorf("create stream %s: %w", want.Name, apiError(api.APIError(), want.Name))
+	return nil, fmt.Errorf("create stream %s: %w", want.Name, apiError(api.APIError(), want.Name, s.client.cfg))
 }
 
 // waitUntilKnown returns the description of a stream that was just created. The servers of a

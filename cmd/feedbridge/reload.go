@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/daemon"
+)
+
+func reloadCommand(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := a.addAdminFlags(&cobra.Command{
+		Use:   "reload",
+		Short: "Make the running daemon read its configuration again",
+		Long: `Reload makes the running daemon read its configuration again, as SIGHUP does,
+and prints what has changed. Only feeds and buses whose settings or files differ
+are restarted. A wrong configuration changes nothing: its errors are printed, and
+the exit code is 1.`,
+		Example: `  feedbridge reload -c feedbridge.yaml
+  feedbridge reload --admin unix:/run/feedbridge/admin.sock`,
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.openAdmin()
+			if err != nil {
+				return err
+			}
+			var done daemon.Reloaded
+			if err := client.post(cmd.Context(), "/reload", &done); err != nil {
+				return err
+			}
+			if asJSON {
+				return printReport(a.out, a.redact, done)
+			}
+			return printReloaded(&printer{w: a.out, redact: a.redact}, done)
+		},
+	})
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printReloaded prints a line for each kind of change.
+func printReloaded(p *printer, done daemon.Reloaded) error {
+	lines := 0
+	for _, kind := range []struct {
+		name    string
+		changed daemon.Changed
+	}{{"buses", done.Buses}, {"feeds", done.Feeds}, {"served feeds", done.Served}} {
+		for i, names := range [][]string{kind.changed.Added, kind.changed.Restarted, kind.changed.Removed} {
+			if len(names) > 0 {
+				how := []string{"added", "restarted", "removed"}[i]
+				p.printLine("%s", fmt.Sprintf("%s %s: %d (%s)", kind.name, how, len(names), strings.Join(names, ", ")))
+				lines++
+			}
+		}
+	}
+	if lines == 0 {
+		p.printLine("no feed, bus or served feed has changed")
+	}
+	return p.err
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTwoSignalsWithinASecondAreOne(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		situation string
+		after     []time.Duration // of further signals, after the first one
+		ends      bool
+	}{
+		{"one signal", nil, false},
+		{"systemd and an orchestrator send one each", []time.Duration{10 * time.Millisecond}, false},
+		{"several within a second", []time.Duration{0, 300 * time.Millisecond, time.Second}, false},
+		{"another one later", []time.Duration{2 * time.Second}, true},
+		{"a pair, and another one later", []time.Duration{10 * time.Millisecond, 5 * time.Second}, true},
+	} {
+		t.Run(c.situation, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				signals := make(chan os.Signal, 2)
+				for _, after := range c.after {
+					time.AfterFunc(after, func() { signals <- syscall.SIGTERM })
+				}
+				time.AfterFunc(time.Minute, func() { close(signals) })
+				begun := time.Now()
+				if got := awaitKill(signals); got != c.ends {
+					t.Errorf("got %v after %v", got, time.Since(begun))
+				}
+				time.Sleep(2 * time.Minute) // until the timers are over
+			})
+		})
+	}
+}

@@ -1,0 +1,265 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/config"
+)
+
+// Reloaded lists what a reload has changed, by name.
+type Reloaded struct {
+	Buses  Changed `json:"buses"`
+	Feeds  Changed `json:"feeds"`
+	Served Changed `json:"served"`
+}
+
+// Changed lists the names of one kind, sorted.
+type Changed struct {
+	Added []string `json:"added"`
+	// Restarted are those whose settings or files have changed, and feeds whose bus has.
+	Restarted []string `json:"restarted"`
+	Removed   []string `json:"removed"`
+}
+
+func (c Changed) all() []string { return slices.Concat(c.Added, c.Restarted, c.Removed) }
+
+// stopped returns the names that were there and have to be stopped, and started those that have
+// to be started then.
+func (c Changed) stopped() []string { return slices.Concat(c.Restarted, c.Removed) }
+func (c Changed) started() []string { return slices.Concat(c.Added, c.Restarted) }
+
+// reloadOnRequest reloads the configuration for each value of Options.Reload.
+func (d *daemon) reloadOnRequest(ctx context.Context) {
+	for {
+		select {
+		case <-d.opts.Reload:
+			_, _ = d.reload() // it logs its errors
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// serveReload reloads the configuration for a request.
+func (d *daemon) serveReload(context.Context, *http.Request) (any, error) {
+	reloaded, err := d.reload()
+	if err == nil {
+		return reloaded, nil
+	}
+	failed := &admin.ChangeError{Status: http.StatusUnprocessableEntity, Errs: []error{err}}
+	if errs, ok := errors.AsType[config.Errors](err); ok {
+		failed.Errs = nil
+		for _, err := range errs {
+			failed.Errs = append(failed.Errs, err)
+		}
+	}
+	return nil, failed
+}
+
+// reload reads the configuration again and changes what differs. After an error nothing has
+// changed. Every reload begins and ends in this function.
+//
+// A feed that is restarted finishes its commit in flight first. Its successor reads the
+// checkpoint from the bus, as at any start, so the topic stays exact.
+func (d *daemon) reload() (*Reloaded, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	cfg, err := d.loadChanged()
+	if err == nil && d.ctx.Err() != nil {
+		return nil, errors.New("feedbridge is stopping, and nothing was reloaded")
+	}
+	var reloaded *Reloaded
+	if err == nil {
+		reloaded, err = d.apply(cfg)
+	}
+	d.adm.ConfigLoaded(err)
+	if err != nil {
+		errs, ok := errors.AsType[config.Errors](err)
+		if !ok {
+			d.log.Error("the configuration was not reloaded; the one before stays in use", "error", err)
+		}
+		for _, err := range errs {
+			d.log.Error("the configuration was not reloaded; the one before stays in use", "error", err)
+		}
+		return nil, err
+	}
+	attrs := []any{"feeds", len(cfg.Feeds)}
+	for _, kind := range []struct {
+		name    string
+		changed Changed
+	}{{"buses", reloaded.Buses}, {"feeds", reloaded.Feeds}, {"served", reloaded.Served}} {
+		for i, names := range [][]string{kind.changed.Added, kind.changed.Restarted, kind.changed.Removed} {
+			if len(names) > 0 {
+				attrs = append(attrs, kind.name+[]string{"_added", "_restarted", "_removed"}[i], strings.Join(names, ", "))
+			}
+		}
+	}
+	d.log.Info("the configuration was reloaded", attrs...)
+	return reloaded, nil
+}
+
+// loadChanged loads the configuration and returns it if the daemon can change to it.
+func (d *daemon) loadChanged() (*config.Config, error) {
+	if d.opts.Load == nil {
+		return nil, errors.New("this feedbridge has no configuration that it could read again")
+	}
+	cfg, err := d.opts.Load()
+	if err != nil {
+		return nil, err
+	}
+	if errs := needRestart(d.cfg, cfg, d.opts.Level != nil); len(errs) > 0 {
+		return nil, errs
+	}
+	return cfg, nil
+}
+
+// needRestart returns an error for each key that has another value and cannot be changed
+// while feedbridge runs.
+func needRestart(old, now *config.Config, levelCanChange bool) config.Errors {
+	var errs config.Errors
+	check := func(same bool, key string) {
+		if !same {
+			errs = append(errs, &config.Error{Key: key, Text: "cannot be changed while feedbridge runs; restart it, or set the value that it was started with"})
+		}
+	}
+	check(old.DataDir == now.DataDir, "data_dir")
+	check(old.Log.Level == now.Log.Level || levelCanChange, "log.level")
+	check(old.Log.Format == now.Log.Format, "log.format")
+	check(slices.Equal(old.SecretParameters, now.SecretParameters), "secret_parameters")
+	check(old.Grace == now.Grace, "grace")
+	check(old.ReadAhead == now.ReadAhead, "read_ahead")
+	check(reflect.DeepEqual(old.Admin, now.Admin), "admin")
+	names := maps.Clone(old.Buses)
+	maps.Copy(names, now.Buses)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if before, after := old.Buses[name].Embedded, now.Buses[name].Embedded; before != nil || after != nil {
+			check(reflect.DeepEqual(before, after), fmt.Sprintf("buses.%s.embedded", name))
+		}
+	}
+	switch {
+	case old.Serve == nil && now.Serve == nil:
+	case old.Serve == nil || now.Serve == nil:
+		check(false, "serve")
+	default:
+		check(old.Serve.Listen == now.Serve.Listen, "serve.listen")
+		check(old.Serve.TLS == now.Serve.TLS, "serve.tls")
+		check(old.Serve.Connections == now.Serve.Connections, "serve.connections")
+		check(old.Serve.Memory == now.Serve.Memory, "serve.memory")
+	}
+	return errs
+}
+
+// apply changes the daemon to a configuration. After an error nothing has changed.
+func (d *daemon) apply(cfg *config.Config) (*Reloaded, error) {
+	changed := d.compare(cfg)
+	// Connections that are not needed any more are closed after their feeds have ended.
+	next := &buses{byName: maps.Clone(d.buses.Load().byName), server: d.buses.Load().server}
+	var unused []*bus
+	for _, name := range changed.Buses.stopped() {
+		unused = append(unused, next.byName[name])
+		delete(next.byName, name)
+	}
+	for _, name := range changed.Buses.started() {
+		next.byName[name] = newBus(name, cfg.Buses[name], d.log)
+	}
+	served := map[string]*runningServed{}
+	for _, name := range changed.Served.started() {
+		r, err := d.served.prepare(name, cfg.Serve.Feeds[name], next)
+		if err != nil {
+			return nil, err
+		}
+		served[name] = r
+	}
+	// Nothing fails from here on.
+	prepared := map[string]*runningFeed{}
+	for _, name := range changed.Feeds.started() {
+		f := cfg.Feeds[name]
+		prepared[name] = d.feeds.prepare(name, f, next.byName[f.To.Bus])
+	}
+	d.feeds.stop(changed.Feeds.stopped())
+	d.served.replace(changed.Served.stopped(), served)
+	for _, bus := range unused {
+		bus.close()
+	}
+	d.forget(changed)
+	before := d.buses.Load().readinessChecks(d.cfg)
+	d.buses.Store(next)
+	d.cfg = cfg
+	for name, check := range next.readinessChecks(cfg) {
+		if slices.Contains(changed.Buses.started(), name) || check.ServedOnly != before[name].ServedOnly {
+			d.adm.AddBus(check)
+		}
+	}
+	go next.connectAll(d.ctx)
+	for name, f := range prepared {
+		d.feeds.start(d.ctx, name, f)
+	}
+	if d.opts.Level != nil {
+		_ = d.opts.Level.UnmarshalText([]byte(cfg.Log.Level)) // it was checked
+	}
+	return changed, nil
+}
+
+// forget removes what the configuration does not have any more from the admin server.
+func (d *daemon) forget(changed *Reloaded) {
+	for _, name := range changed.Feeds.Removed {
+		d.adm.RemoveFeed(name)
+	}
+	for _, name := range changed.Served.Removed {
+		d.adm.RemoveServed(name)
+	}
+	for _, name := range changed.Buses.Removed {
+		d.adm.RemoveBus(name)
+	}
+}
+
+// compare returns what differs in a configuration from the one in use, and in the files that
+// it names.
+func (d *daemon) compare(cfg *config.Config) *Reloaded {
+	changed := &Reloaded{}
+	changed.Buses = compareNames(d.cfg.Buses, cfg.Buses, func(name string) bool {
+		return reflect.DeepEqual(d.cfg.Buses[name], cfg.Buses[name]) && d.buses.Load().byName[name].files == fingerprintFiles(cfg.Buses[name])
+	})
+	busRestarted := func(name string) bool { return slices.Contains(changed.Buses.all(), name) }
+	changed.Feeds = compareNames(d.cfg.Feeds, cfg.Feeds, func(name string) bool {
+		f := cfg.Feeds[name]
+		return reflect.DeepEqual(d.cfg.Feeds[name], f) && d.feeds.running[name].files == fingerprintFiles(f) && !busRestarted(f.To.Bus)
+	})
+	if cfg.Serve != nil {
+		changed.Served = compareNames(d.cfg.Serve.Feeds, cfg.Serve.Feeds, func(name string) bool {
+			f := cfg.Serve.Feeds[name]
+			return reflect.DeepEqual(d.cfg.Serve.Feeds[name], f) && !busRestarted(f.From.Bus)
+		})
+	}
+	return changed
+}
+
+// compareNames compares the names of one kind. same reports whether a name that both have means
+// the same in both.
+func compareNames[T any](old, now map[string]T, same func(name string) bool) (c Changed) {
+	c = Changed{Added: []string{}, Restarted: []string{}, Removed: []string{}}
+	for name := range old {
+		if _, ok := now[name]; !ok {
+			c.Removed = append(c.Removed, name)
+		} else if !same(name) {
+			c.Restarted = append(c.Restarted, name)
+		}
+	}
+	for name := range now {
+		if _, ok := old[name]; !ok {
+			c.Added = append(c.Added, name)
+		}
+	}
+	for _, names := range [][]string{c.Added, c.Restarted, c.Removed} {
+		slices.Sort(names)
+	}
+	return c
+}
