@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
@@ -42,7 +43,21 @@ type reloadable struct {
 	client *http.Client // for its socket
 	next   atomic.Pointer[config.Options]
 	log    *lockedLog
+	stops  atomic.Int64 // bridges that have ended
 	stop   func()
+}
+
+// Polled implements bridge.Observer.
+func (*reloadable) Polled(feed.Batch, error, time.Duration) {}
+
+// Settled implements bridge.Observer.
+func (*reloadable) Settled(feed.Batch, time.Duration) {}
+
+// Entered implements bridge.Observer.
+func (r *reloadable) Entered(s bridge.Status) {
+	if s.State == bridge.Stopped {
+		r.stops.Add(1)
+	}
 }
 
 // lockedLog keeps the lines of a log.
@@ -101,7 +116,7 @@ func startReloadable(t *testing.T, environ []string) *reloadable {
 	started, done := make(chan daemon.Addresses, 1), make(chan error, 1)
 	go func() {
 		done <- daemon.Run(ctx, cfg, daemon.Options{
-			Version: "v0-test", Log: slog.New(slog.NewTextHandler(r.log, nil)), Level: new(slog.LevelVar),
+			Version: "v0-test", Log: slog.New(slog.NewTextHandler(r.log, nil)), Level: new(slog.LevelVar), Observer: r,
 			Started: func(at daemon.Addresses) { started <- at }, Load: load,
 		})
 	}()
@@ -210,19 +225,8 @@ func TestReloadRestartsOnlyWhatChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	_, url := newUpstream(t, 12)
-	var stopped atomic.Bool
-	sampleFeed := sample.New(sample.Options{PageSize: 5, Entity: sample.Sized(100)})
-	sampleFeed.SetLen(12)
-	before := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if stopped.Load() {
-			t.Error("a feed that was stopped is read")
-		}
-		sampleFeed.ServeHTTP(w, r)
-	}))
-	t.Cleanup(before.Close)
-	old := before.URL + "/feed/latest"
 	served := []string{"FEEDBRIDGE_SERVE_LISTEN=localhost:0", "FEEDBRIDGE_SERVE_FEEDS_ONE_FROM_TOPIC=kept", "FEEDBRIDGE_SERVE_FEEDS_TWO_FROM_TOPIC=changed"}
-	r := startReloadable(t, reloadableEnviron(dir, map[string][]string{"kept": {url}, "changed": {old}, "removed": {old}}, served...))
+	r := startReloadable(t, reloadableEnviron(dir, map[string][]string{"kept": {url}, "changed": {url}, "removed": {url}}, served...))
 	for _, name := range []string{"kept", "changed", "removed"} {
 		r.awaitFeed(t, name, entities(12))
 	}
@@ -230,13 +234,15 @@ func TestReloadRestartsOnlyWhatChanged(t *testing.T) {
 		t.Errorf("the served feed answers with %d", status)
 	}
 
-	now := reloadableEnviron(dir, map[string][]string{"kept": {url}, "changed": {url}, "added": {url}},
+	now := reloadableEnviron(dir, map[string][]string{"kept": {url}, "changed": {url, "FRESHNESS=1h"}, "added": {url}},
 		"FEEDBRIDGE_SERVE_LISTEN=localhost:0", "FEEDBRIDGE_SERVE_FEEDS_TWO_FROM_TOPIC=changed", "FEEDBRIDGE_SERVE_FEEDS_TWO_PAGE_SIZE=3", "FEEDBRIDGE_SERVE_FEEDS_THREE_FROM_TOPIC=added")
 	done, errs := r.reload(t, now)
 	if errs != nil {
 		t.Fatal(errs)
 	}
-	stopped.Store(true)
+	if n := r.stops.Load(); n != 2 {
+		t.Errorf("%d feeds have ended when the reload is over, want 2", n)
+	}
 	wantChanged(t, "feeds", done.Feeds, "added", "changed", "removed")
 	wantChanged(t, "served feeds", done.Served, "three", "two", "one")
 	wantChanged(t, "buses", done.Buses, "", "", "")
