@@ -127,7 +127,8 @@ func (p *program) writeLicenses(ctx context.Context) error {
 	}
 	for _, c := range components {
 		for _, name := range slices.Sorted(maps.Keys(c.files)) {
-			fmt.Fprintf(&text, "\n%s\n%s %s, %s\n%[1]s\n\n%s\n", strings.Repeat("=", 80), c.path, c.version, name, bytes.TrimSpace(c.files[name]))
+			line := strings.Repeat("=", 80)
+			fmt.Fprintf(&text, "\n%s\n%s %s, %s\n%s\n\n%s\n", line, c.path, c.version, name, line, bytes.TrimSpace(c.files[name]))
 		}
 	}
 	return os.WriteFile(filepath.Join(p.dir(), licensesFile), text.Bytes(), 0o644)

@@ -113,6 +113,12 @@ func TestArchive(t *testing.T) {
 		}
 		packed[strings.TrimPrefix(header.Name, "feedbridge_0.1.0-rc.1_linux_"+runtime.GOARCH+"/")] = string(text)
 	}
+	// The whole text of each licence, and the notice of a module.
+	for _, text := range []string{"Permission is hereby granted, free of charge", "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION", "The Prometheus Authors"} {
+		if !strings.Contains(packed[licensesFile], text) {
+			t.Errorf("%s does not have %q", licensesFile, text)
+		}
+	}
 	for name, want := range map[string]string{
 		"feedbridge":                "\x7fELF",
 		"LICENSE":                   "Apache License",
