@@ -45,6 +45,7 @@ type feedStatus struct {
 	LastCommit  *commitStatus              `json:"last_commit"`
 	LastError   *errorStatus               `json:"last_error"`
 	NextAttempt *time.Time                 `json:"next_attempt"` // null while one is under way
+	Paused      *time.Time                 `json:"paused"`       // since when, for all copies
 }
 
 type violationStatus struct {
@@ -120,6 +121,7 @@ func (f *Feed) feedStatus(now time.Time) feedStatus {
 		Oversized:   r.oversized,
 		Violations:  make(map[string]violationStatus, len(r.violations)),
 		LastSuccess: formatTime(r.goodPoll),
+		Paused:      formatTime(cp.Paused),
 	}
 	row.Format, row.Cursor = f.describeCursor(cp)
 	for kind, b := range r.violations {
