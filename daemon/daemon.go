@@ -86,6 +86,8 @@ func (d *daemon) run(ctx context.Context) error {
 		Version: d.opts.Version, Started: time.Now(), Writer: writer, Buses: buses.readinessChecks(d.cfg), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: func() []string { return d.cfg.Admin.Hosts },
 	})
+	commands := &feedCommands{}
+	commands.addTo(adm)
 	bridges, err := d.bridges(writer, buses, adm, redact)
 	if err != nil {
 		return err
@@ -117,7 +119,11 @@ func (d *daemon) run(ctx context.Context) error {
 
 	var work errgroup.Group
 	for _, b := range bridges {
-		work.Go(func() error { return b.Run(ctx) })
+		remove := commands.add(b)
+		work.Go(func() error {
+			defer remove()
+			return b.Run(ctx)
+		})
 	}
 	err = d.waitForWork(ctx, &work)
 	stopServing()
