@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
 )
 
 // ErrStopped is matched by errors about a command to a bridge whose Run has returned.
@@ -26,6 +28,25 @@ type commandResult struct {
 	poll  PollResult
 	pause PauseResult
 	err   error
+}
+
+// PauseResult is the result of a command that pauses or resumes a feed.
+type PauseResult struct {
+	// Checkpoint is the newest checkpoint of the feed.
+	Checkpoint checkpoint.Checkpoint
+	// Changed is false if the feed was already paused, or not paused.
+	Changed bool
+}
+
+// PollResult is the result of a poll that a person has requested.
+type PollResult struct {
+	// Status has the state that the bridge has entered after the poll: Idle if everything
+	// in the feed is published, Retrying or Halted with the error if the poll or a commit
+	// failed, Standby if another copy publishes the feed, and Paused if there was no poll.
+	Status Status
+	// Published and Duplicates count the entities that were published, and those that were
+	// left out because the topic has them.
+	Published, Duplicates int
 }
 
 // turn is the time between two points at which a bridge reads the checkpoint again: a session

@@ -16,14 +16,6 @@ import (
 // commit until it has read one that is not paused. If the process dies here, the pause is
 // either stored or not.
 
-// PauseResult is the result of a command that pauses or resumes a feed.
-type PauseResult struct {
-	// Checkpoint is the newest checkpoint of the feed.
-	Checkpoint checkpoint.Checkpoint
-	// Changed is false if the feed was already paused, or not paused.
-	Changed bool
-}
-
 // SetPaused pauses a feed for all copies, or resumes it, by a commit to its topic. It keeps
 // everything else in the checkpoint. A feed that was never published can be paused too.
 //
@@ -92,17 +84,6 @@ func (b *Bridge) logPause(cp checkpoint.Checkpoint) {
 		b.Log.Info("the feed is resumed")
 	}
 	b.paused = cp.Paused
-}
-
-// PollResult is the result of a poll that a person has requested.
-type PollResult struct {
-	// Status has the state that the bridge has entered after the poll: Idle if everything
-	// in the feed is published, Retrying or Halted with the error if the poll or a commit
-	// failed, Standby if another copy publishes the feed, and Paused if there was no poll.
-	Status Status
-	// Published and Duplicates count the entities that were published, and those that were
-	// left out because the topic has them.
-	Published, Duplicates int
 }
 
 // Poll makes a running bridge read the checkpoint and poll now, whatever it waits for, and
