@@ -486,3 +486,28 @@ func TestCommandsEnd(t *testing.T) {
 		}
 	})
 }
+
+// A stop, or another command, lets the commit of a pause finish.
+func TestCommitOfAPauseIsNotCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic sinktest.Memory
+		sink := &slowSink{topic.Open(sinktest.Faults{}), make(chan struct{}, 1), 10 * time.Second}
+		b := newBridge(upTo(5), sink)
+		stop := start(t, b)
+		time.Sleep(time.Minute)
+		<-sink.begun // of the entities
+		result := make(chan error, 1)
+		go func() {
+			r, err := b.SetPaused(t.Context(), true)
+			if err == nil && !r.Changed {
+				err = errors.New("unchanged")
+			}
+			result <- err
+		}()
+		<-sink.begun
+		stop()
+		if err := <-result; err != nil || !topic.Checkpoint().IsPaused() {
+			t.Errorf("%v, checkpoint %+v", err, topic.Checkpoint())
+		}
+	})
+}
