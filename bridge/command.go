@@ -14,7 +14,7 @@ var ErrStopped = errors.New("the feed is stopped")
 
 // command is a request by a person to a running bridge.
 type command struct {
-	// ctx ends when nobody waits for the result any more. The command is dropped then.
+	// ctx is the caller's. When it ends, the command is dropped.
 	ctx context.Context
 	// pause is the requested state of the feed, for a command that pauses or resumes it. It
 	// is nil for a poll.
