@@ -57,7 +57,7 @@ var layers = map[string][]string{
 	"chaos":          {},
 
 	"config": {"feed", "credential", "safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
-	"daemon": {"admin", "bridge", "checkpoint", "config", "credential", "feed", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
+	"daemon": {"admin", "bridge", "checkpoint", "config", "credential", "feed", "retry", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
 	"cmd/feedbridge": {"bridge", "checkpoint", "config", "credential", "daemon", "feed", "message", "retry", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},

@@ -52,6 +52,9 @@ func (f *Feed) describeActivity(r *feedRecord, now time.Time) string {
 			other = "another copy"
 		}
 		return fmt.Sprintf("standing by: %s publishes this feed; this copy takes over when the checkpoint no longer moves", other)
+	case bridge.Paused:
+		return fmt.Sprintf("paused for all copies since %s: the feed is neither read nor published; continue with 'feedbridge resume %s'",
+			r.status.Checkpoint.Paused.UTC().Format(time.RFC3339), f.opts.Name)
 	case bridge.Retrying:
 		if due {
 			return fmt.Sprintf("trying again now after attempt %d: %s", r.attempts, r.lastError.text)

@@ -137,6 +137,18 @@ func TestExplanations(t *testing.T) {
 			"reading", "polling: 20000 entities are published, the last commit was 32s ago, and the feed has not answered for 20s",
 		},
 		{
+			"paused",
+			func(f *admin.Feed) {
+				f.Polled(batch("a", 1, true), nil, 0)
+				f.Settled(batch("a", 1, true), 0)
+				cp := at(3, "host-12", 0)
+				cp.Paused = time.Now()
+				enter(f, bridge.Paused, cp, 0, nil)
+			},
+			time.Hour,
+			"paused", "paused for all copies since 2000-01-01T00:00:00Z: the feed is neither read nor published; continue with 'feedbridge resume orders'",
+		},
+		{
 			"another copy was faster",
 			func(f *admin.Feed) { enter(f, bridge.Standby, at(3, "host-12", 0), 20*time.Second, lost) },
 			time.Second,

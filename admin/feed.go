@@ -191,9 +191,12 @@ func (f *Feed) Entered(s bridge.Status) {
 			r.commitErrors[classOf(s.Err)]++
 		}
 	}
-	if s.State == bridge.Standby || !bytes.Equal(s.Checkpoint.Cursor, r.status.Checkpoint.Cursor) {
-		// Somebody else moves the checkpoint: what this copy knew of the lag
-		// is out of date.
+	if r.status.State == bridge.Paused {
+		r.freshAt = s.Since // the limit begins when the pause ends
+	}
+	if s.State == bridge.Standby || s.State == bridge.Paused || !bytes.Equal(s.Checkpoint.Cursor, r.status.Checkpoint.Cursor) {
+		// Somebody else moves the checkpoint, or the feed is not read: what this copy
+		// knew of the lag is out of date.
 		r.caughtUp, r.newest, r.reached = false, time.Time{}, time.Time{}
 	}
 	r.status = s

@@ -134,7 +134,7 @@ func oneIf(is bool) float64 {
 }
 
 var states = []bridge.State{
-	bridge.Starting, bridge.Reading, bridge.Idle, bridge.Standby, bridge.Retrying, bridge.Halted, bridge.Stopped,
+	bridge.Starting, bridge.Reading, bridge.Idle, bridge.Standby, bridge.Paused, bridge.Retrying, bridge.Halted, bridge.Stopped,
 }
 
 // metrics returns the metrics that are made from records.

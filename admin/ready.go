@@ -71,7 +71,7 @@ func (s *Server) serveReady(w http.ResponseWriter, req *http.Request) {
 }
 
 // staleReason returns why the feed makes the process not ready, "" if it does not. A halted
-// feed is ready until its limit has passed, like any other.
+// feed is ready until its limit has passed, like any other. A paused feed is always ready.
 func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
 	age, limit := now.Sub(r.freshAt), f.opts.Freshness
 	if r.due.After(r.freshAt) {
@@ -81,6 +81,8 @@ func (f *Feed) staleReason(r *feedRecord, now time.Time) string {
 	switch {
 	case r.status.State == bridge.Stopped:
 		return "stopping"
+	case r.status.State == bridge.Paused:
+		return ""
 	case r.freshAt.IsZero() && r.goodPoll.IsZero():
 		what = "has not been read yet"
 	case r.freshAt.IsZero():

@@ -109,6 +109,16 @@ func TestReadiness(t *testing.T) {
 		time.Sleep(4 * time.Minute)
 		wantReasons(t, s)
 
+		// A pause is no failure, and the limit begins when it ends.
+		enter(f, bridge.Paused, cp, 0, nil)
+		time.Sleep(48 * time.Hour)
+		wantReasons(t, s)
+		enter(f, bridge.Reading, cp, 0, nil)
+		time.Sleep(4 * time.Minute)
+		wantReasons(t, s)
+		time.Sleep(2 * time.Minute)
+		wantReasons(t, s, "feed orders: has not been read for 6m (limit 5m): reading for 6m")
+
 		enter(f, bridge.Stopped, cp, 0, nil)
 		wantReasons(t, s, "feed orders: stopping")
 	})

@@ -43,7 +43,7 @@ func (p pageSource) Feeds(ctx context.Context, q page.Query) (page.Feeds, error)
 		row.PublishedByMinute = key.feed.publishedByMinute(now)
 		answer.Rows = append(answer.Rows, &row)
 	}
-	for _, bus := range s.buses {
+	for _, bus := range s.allBuses() {
 		answer.Buses = append(answer.Buses, bus.lastStatus(ctx, s.opts.Redact))
 	}
 	return redacted(s, answer)

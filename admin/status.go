@@ -11,7 +11,7 @@ import (
 
 func (s *Server) serveStatus(w http.ResponseWriter, req *http.Request) {
 	buses := []status.Bus{}
-	for _, bus := range checkBuses(req.Context(), s.buses, s.opts.Redact) {
+	for _, bus := range checkBuses(req.Context(), s.allBuses(), s.opts.Redact) {
 		buses = append(buses, bus.Bus)
 	}
 	answer := status.Process{
@@ -70,21 +70,21 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 	cp := r.status.Checkpoint
 	state, since := r.bridgeState(now)
 	row := status.Feed{
-		Feed:        f.opts.Name,
-		State:       string(state),
-		Since:       formatTime(since),
-		Explanation: f.explainState(&r, now),
-		URL:         f.opts.URL,
-		Every:       status.FormatDuration(f.opts.Every),
-		Bus:         f.opts.Bus,
-		Topic:       f.opts.Topic,
-		Entities:    cp.Count,
-		Published:   r.published,
-		Duplicates:  r.duplicates,
-		Oversized:   r.oversized,
-		Violations:  make(map[string]status.Violation, len(r.violations)),
-		LastSuccess: formatTime(r.goodPoll),
-
+		Feed:              f.opts.Name,
+		State:             string(state),
+		Since:             formatTime(since),
+		Explanation:       f.explainState(&r, now),
+		URL:               f.opts.URL,
+		Every:             status.FormatDuration(f.opts.Every),
+		Bus:               f.opts.Bus,
+		Topic:             f.opts.Topic,
+		Entities:          cp.Count,
+		Published:         r.published,
+		Duplicates:        r.duplicates,
+		Oversized:         r.oversized,
+		Violations:        make(map[string]status.Violation, len(r.violations)),
+		LastSuccess:       formatTime(r.goodPoll),
+		Paused:            formatTime(cp.Paused),
 		RecentlyPublished: f.recentlyPublished(now),
 	}
 	row.Format, row.Cursor = f.describeCursor(cp)

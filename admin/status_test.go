@@ -197,6 +197,41 @@ func TestLag(t *testing.T) {
 	}
 }
 
+// A paused feed has no next attempt, and no lag that grows.
+func TestStatusOfAPausedFeed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		f := addOrders(s)
+		enter(f, bridge.Reading, at(3, own, 0), 0, nil)
+		older := batch("a", 1, true)
+		older.Entities[0].Modified = time.Now().Add(-time.Hour)
+		older.Newest = time.Now()
+		f.Polled(older, nil, 0)
+		f.Settled(older, 0)
+		lag := func() any { return row(t, s)["lag"].(map[string]any)["seconds"] }
+		if lag() == nil {
+			t.Fatal("there is no lag before the pause, so nothing is tested")
+		}
+		cp := at(4, own, 0)
+		cp.Cursor = older.Cursor
+		cp.Paused = time.Now()
+		enter(f, bridge.Paused, cp, 0, nil)
+		got := row(t, s)
+		if got["state"] != "paused" || got["next_attempt"] != nil || lag() != nil {
+			t.Errorf("got %v", got)
+		}
+		if want := time.Now().UTC().Format(time.RFC3339); got["paused"] != want {
+			t.Errorf("paused since %v, want %v", got["paused"], want)
+		}
+		cp.Paused = time.Time{}
+		enter(f, bridge.Reading, cp, 0, nil)
+		if got := row(t, s)["paused"]; got != nil {
+			t.Errorf("after the pause: %v", got)
+		}
+	})
+}
+
 // Field next_attempt is the end of the wait. It is null during an attempt.
 func TestNextAttempt(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,8 @@
 //     committed are dropped with their session.
 //   - A stop lets the commit in flight finish. Otherwise the next start would have to find out
 //     whether it took place.
+//   - A command of a person (pause, resume, poll) ends the session or the wait, and never a commit
+//     in flight. It is carried out after Resume, like everything else.
 //   - A feed waits for budget in three ways, so that feeds never wait for each other. A poll
 //     reads without budget until it has found 64 KiB. A feed with a backlog that holds no
 //     batch waits a second, keeping its place in the queue, and then reads one without. Of the

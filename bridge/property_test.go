@@ -42,6 +42,8 @@ type history struct {
 	// rewinds are the times at which the topic is restored from a backup, with its
 	// checkpoint.
 	rewinds []rewind
+	// pauses are made one after the other.
+	pauses []pause
 	// loss is the part that the topic also loses at lossAt.
 	loss   loss
 	lossAt time.Duration
@@ -50,6 +52,15 @@ type history struct {
 type rewind struct {
 	at   time.Duration // when the backup is taken
 	back time.Duration // how much later it is restored
+}
+
+// pause is a time for which a person pauses the feed.
+type pause struct {
+	after time.Duration // since the end of the one before
+	takes time.Duration
+	// by is the copy whose bridge makes the change; a sink of its own makes it if there is no
+	// such copy.
+	by int
 }
 
 // loss is the part that a topic loses permanently.
@@ -84,6 +95,13 @@ func drawHistory(t *rapid.T) history {
 				back: time.Duration(rapid.IntRange(0, 120).Draw(t, "back")) * time.Second,
 			}
 		}), 0, 4).Draw(t, "rewinds"),
+		pauses: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) pause {
+			return pause{
+				after: time.Duration(rapid.IntRange(0, 300).Draw(t, "after")) * time.Second,
+				takes: time.Duration(rapid.IntRange(0, 200).Draw(t, "takes")) * time.Second,
+				by:    rapid.IntRange(0, 4).Draw(t, "by"),
+			}
+		}), 0, 3).Draw(t, "pauses"),
 	}
 }
 
@@ -99,6 +117,8 @@ type outcome struct {
 	left []feed.Entity
 	// states are those of the copies at the end.
 	states []bridge.State
+	// broken is the error of a pause that did not hold.
+	broken error
 }
 
 // play runs the history.
@@ -122,13 +142,18 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 				return sinktest.Fault{Kind: kinds[dice.roll(len(kinds))], After: time.Duration(dice.roll(20_000)) * time.Millisecond}
 			},
 		}
+		var rewound atomic.Int64
 		for _, r := range h.rewinds {
 			if h.loss != nothing && r.at+r.back >= h.lossAt {
 				continue // it would restore the lost messages
 			}
 			time.AfterFunc(r.at, func() {
 				if !topic.Checkpoint().IsZero() {
-					time.AfterFunc(r.back, topic.Backup())
+					restore := topic.Backup()
+					time.AfterFunc(r.back, func() {
+						rewound.Add(1)
+						restore()
+					})
 				}
 			})
 		}
@@ -138,6 +163,8 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 		budget := bridge.NewBudget(int64(h.budget))
 		end.states = make([]bridge.State, h.copies)
 		var copies sync.WaitGroup
+		person := &person{topic: topic, faults: faults, begin: begin, rewound: &rewound, bridges: make([]atomic.Pointer[bridge.Bridge], h.copies)}
+		copies.Go(func() { end.broken = person.makePauses(h.pauses) })
 		for n := range h.copies {
 			copies.Go(func() {
 				for time.Since(begin) < trouble+calm {
@@ -159,6 +186,7 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 					if h.seldom {
 						b.Every = time.Minute
 					}
+					person.bridges[n].Store(b)
 					if err := b.Run(ctx); err != nil {
 						t.Errorf("Run: %v", err)
 					}
@@ -175,10 +203,60 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 	return end
 }
 
+// person pauses and resumes the feed.
+type person struct {
+	topic  *sinktest.Memory
+	faults sinktest.Faults
+	begin  time.Time
+	// bridges are those that run at present, one of each copy.
+	bridges []atomic.Pointer[bridge.Bridge]
+	// rewound counts how often the topic has gone back.
+	rewound *atomic.Int64
+}
+
+// makePauses makes the pauses, and resumes the feed at the end of the trouble, because a backup
+// may have brought a pause back.
+func (p *person) makePauses(pauses []pause) error {
+	for _, pause := range pauses {
+		time.Sleep(pause.after)
+		if time.Since(p.begin)+pause.takes > trouble || !p.setPaused(pause.by, true) {
+			break
+		}
+		held, rewound := len(p.topic.Entities()), p.rewound.Load()
+		time.Sleep(pause.takes)
+		if now := len(p.topic.Entities()); now > held && p.rewound.Load() == rewound {
+			return fmt.Errorf("%d entities were published while the feed was paused", now-held)
+		}
+		p.setPaused(pause.by, false)
+	}
+	time.Sleep(trouble - time.Since(p.begin))
+	p.setPaused(len(p.bridges), false)
+	return nil
+}
+
+// setPaused tries until it works, and reports whether it does.
+func (p *person) setPaused(by int, pause bool) bool {
+	for time.Since(p.begin) < trouble+time.Minute {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		var err error
+		if by < len(p.bridges) && p.bridges[by].Load() != nil {
+			_, err = p.bridges[by].Load().SetPaused(ctx, pause)
+		} else {
+			_, err = bridge.SetPaused(ctx, p.topic.Open(p.faults), "numbers", "person", pause)
+		}
+		cancel()
+		if err == nil {
+			return true
+		}
+		time.Sleep(time.Second)
+	}
+	return false
+}
+
 // lose removes the part of the topic that the history names. It reports whether the topic had
 // it, and returns the remaining entities.
 func (h history) lose(topic *sinktest.Memory) (lost bool, left []feed.Entity) {
-	if topic.Checkpoint().IsZero() {
+	if len(topic.Entities()) == 0 {
 		return false, nil
 	}
 	if h.loss == lostCheckpoint {
@@ -191,6 +269,9 @@ func (h history) lose(topic *sinktest.Memory) (lost bool, left []feed.Entity) {
 
 // check returns the errors in the topic.
 func (h history) check(topic *sinktest.Memory, end outcome) error {
+	if end.broken != nil {
+		return end.broken
+	}
 	want := h.published()
 	if end.lost {
 		want = nil

@@ -75,8 +75,12 @@ type Bridge struct {
 	Log      *slog.Logger
 	Observer Observer
 
+	commands commandQueue
+
 	// The rest is owned by the goroutine in Run.
 
+	// turn is the present one.
+	turn *turn
 	// failing is set from the first session that ended in an error to the next one that
 	// committed or found nothing new.
 	failing bool
@@ -91,6 +95,8 @@ type Bridge struct {
 	last checkpoint.Checkpoint
 	// unstored is a newer cursor that is equivalent to that of last, or nil.
 	unstored feed.Cursor
+	// For the log: the pause that was logged last, zero if the feed is not paused.
+	paused time.Time
 	// For the log: when the current read began or was last logged, and the number of
 	// entities published since.
 	stretch time.Time
@@ -101,21 +107,32 @@ type Bridge struct {
 // are reported to the Observer, which logs them, and retried without limit.
 func (b *Bridge) Run(ctx context.Context) error {
 	b.setState(Status{State: Starting})
-	defer func() { b.setState(Status{State: Stopped}) }()
-	for {
-		// Taken before the session, so that a reconnect at any time from here on ends
-		// the wait after its error.
-		reconnected := b.reconnected()
-		err := b.session(ctx)
-		for errors.Is(err, checkpoint.ErrConflict) && ctx.Err() == nil {
-			err = b.waitForTurn(ctx, err)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			b.waitAfterError(ctx, err, reconnected)
-		}
+	defer func() {
+		b.commands.stop(b.turn)
+		b.setState(Status{State: Stopped})
+	}()
+	for ctx.Err() == nil {
+		b.turn = b.commands.beginTurn(ctx, b.turn)
+		b.runTurn(b.turn.ctx)
+		b.turn.end()
+	}
+	return nil
+}
+
+// runTurn runs a session and the wait after its error, until ctx ends.
+func (b *Bridge) runTurn(ctx context.Context) {
+	// Taken before the session, so that a reconnect at any time from here on ends the wait
+	// after its error.
+	reconnected := b.reconnected()
+	err := b.session(ctx)
+	if err != nil && ctx.Err() == nil {
+		b.turn.failPauses(err)
+	}
+	for errors.Is(err, checkpoint.ErrConflict) && ctx.Err() == nil {
+		err = b.waitForTurn(ctx, err)
+	}
+	if err != nil && ctx.Err() == nil {
+		b.waitAfterError(ctx, err, reconnected)
 	}
 }
 
@@ -159,6 +176,16 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 	cp, err := b.resumeSink(ctx)
 	if err != nil {
 		return err
+	}
+	if cp, err = b.obeyPauses(ctx, cp); err != nil {
+		return err
+	}
+	b.logPause(cp)
+	if cp.IsPaused() && cp.Feed == b.Feed {
+		if err := b.releaseSource(); err != nil {
+			return err
+		}
+		return b.waitWhilePaused(ctx, cp)
 	}
 	source, kind, err := b.openSource(ctx, cp)
 	if err != nil {
@@ -278,7 +305,7 @@ func ofResume(err error) bool {
 }
 
 func sameCheckpoint(a, b checkpoint.Checkpoint) bool {
-	return bytes.Equal(a.Cursor, b.Cursor) && a.Count == b.Count && a.Moved.Equal(b.Moved)
+	return bytes.Equal(a.Cursor, b.Cursor) && a.Count == b.Count && a.Moved.Equal(b.Moved) && a.Paused.Equal(b.Paused)
 }
 
 // commitBatch commits the batch, unless it has no entities and its cursor need not be
@@ -287,6 +314,7 @@ func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, next func() 
 	if len(batch.Entities) == 0 && (bytes.Equal(batch.Cursor, b.last.Cursor) || b.canDeferCursor(batch)) {
 		// If the process dies here, the next poll is made without the newest validators.
 		b.unstored, batch.Cursor = batch.Cursor, b.last.Cursor
+		b.turn.duplicates += batch.Duplicates
 		b.Observer.Settled(batch, 0)
 		b.logPublished(false)
 		return false, nil
@@ -312,6 +340,8 @@ func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, next func() 
 		b.stretch = cp.At
 	}
 	b.moved += len(batch.Entities)
+	b.turn.published += len(batch.Entities)
+	b.turn.duplicates += batch.Duplicates
 	b.Observer.Settled(batch, took)
 	b.Log.Debug("committed", "entities", len(batch.Entities), "bytes", batch.Size(), "count", cp.Count, "took", took)
 	b.logPublished(batch.More)
@@ -422,4 +452,7 @@ func (b *Bridge) setState(s Status) {
 	s.Since = time.Now()
 	s.Checkpoint = b.last
 	b.Observer.Entered(s)
+	if b.turn != nil && b.turn.answerPolls(s) {
+		b.commands.endPoll()
+	}
 }

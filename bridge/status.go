@@ -25,6 +25,9 @@ const (
 	// Halted: a permanent error has occurred, which requires action by a person. It tries
 	// again slowly and publishes nothing meanwhile.
 	Halted State = "halted"
+	// Paused: a person has paused the feed, for all copies. It waits until the feed is
+	// resumed.
+	Paused State = "paused"
 	// Stopped: Run has returned.
 	Stopped State = "stopped"
 )

@@ -34,7 +34,17 @@ type Checkpoint struct {
 	// Moved holds the time when a person last moved the checkpoint, zero if that never
 	// happened. Commits keep it. A copy that sees a new value drops its memory of the topic.
 	Moved time.Time
+	// Paused holds the time since when a person has paused the feed, zero if it is not
+	// paused. No entity is published after a paused checkpoint.
+	Paused time.Time
 }
+
+// UnknownSource is the Source of a checkpoint of a feed whose kind of source is not known yet:
+// one that was paused before it was ever read. Such a checkpoint has no cursor.
+const UnknownSource = "unknown"
+
+// IsPaused reports whether a person has paused the feed.
+func (cp Checkpoint) IsPaused() bool { return !cp.Paused.IsZero() }
 
 // IsZero reports whether nothing has been published yet.
 func (cp Checkpoint) IsZero() bool {
@@ -98,12 +108,13 @@ type storedForm struct {
 	At      time.Time `json:"at"`
 	Writer  string    `json:"writer,omitempty"`
 	Moved   time.Time `json:"moved,omitzero"`
+	Paused  time.Time `json:"paused,omitzero"`
 }
 
 // Encode returns the bytes in which cp is stored: a JSON object with a version.
 // Every version reads the bytes of all released versions; see testdata.
 func Encode(cp Checkpoint) []byte {
-	data, err := json.Marshal(storedForm{version, cp.Feed, cp.Source, cp.Cursor, cp.Count, cp.At.UTC().Truncate(time.Millisecond), cp.Writer, cp.Moved.UTC().Truncate(time.Millisecond)})
+	data, err := json.Marshal(storedForm{version, cp.Feed, cp.Source, cp.Cursor, cp.Count, storedTime(cp.At), cp.Writer, storedTime(cp.Moved), storedTime(cp.Paused)})
 	if err != nil {
 		// Strings, bytes, an integer, and a time: the last fails for years
 		// that have more than four digits.
@@ -111,6 +122,9 @@ func Encode(cp Checkpoint) []byte {
 	}
 	return data
 }
+
+// storedTime returns a time as it is stored: in UTC, to the millisecond.
+func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 // Decode reads what [Encode] wrote. Its errors match [ErrUnreadable] and
 // [feed.ErrPermanent]. Keys that it does not know are ignored, so that a later
@@ -131,7 +145,7 @@ func Decode(data []byte) (Checkpoint, error) {
 	if len(s.Cursor) == 0 {
 		s.Cursor = nil
 	}
-	return Checkpoint{s.Feed, s.Source, s.Cursor, s.Count, s.At.UTC(), s.Writer, s.Moved.UTC()}, nil
+	return Checkpoint{s.Feed, s.Source, s.Cursor, s.Count, s.At.UTC(), s.Writer, s.Moved.UTC(), s.Paused.UTC()}, nil
 }
 
 func unreadableError(err error) error {

@@ -27,20 +27,31 @@ var golden = Checkpoint{
 	Writer: "host-7-a1b2c3",
 }
 
+// goldenPaused is the checkpoint in testdata/paused/v1.json.
+func goldenPaused() Checkpoint {
+	cp := golden
+	cp.Paused = time.Date(2026, 11, 22, 17, 40, 1, 5_000_000, time.UTC)
+	return cp
+}
+
 func TestEncodeWritesTheGoldenBytes(t *testing.T) {
-	file := filepath.Join("testdata", "v1.json")
-	got := append(Encode(golden), '\n')
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
+	for file, cp := range map[string]Checkpoint{
+		filepath.Join("testdata", "v1.json"):           golden,
+		filepath.Join("testdata", "paused", "v1.json"): goldenPaused(),
+	} {
+		got := append(Encode(cp), '\n')
+		if *update {
+			if err := os.WriteFile(file, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("the stored form has changed (-golden +now):\n%s", diff)
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("the stored form of %s has changed (-golden +now):\n%s", file, diff)
+		}
 	}
 }
 
@@ -62,6 +73,20 @@ func TestWhatEveryVersionWroteIsRead(t *testing.T) {
 		if diff := cmp.Diff(golden, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", file, diff)
 		}
+	}
+}
+
+func TestPauseIsRead(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("testdata", "paused", "v1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(goldenPaused(), got); diff != "" || !got.IsPaused() || golden.IsPaused() {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -99,11 +124,13 @@ func TestCheck(t *testing.T) {
 		cp      Checkpoint
 		foreign bool
 	}{
-		"an empty topic": {Checkpoint{}, false},
-		"ours":           {golden, false},
-		"another feed":   {Checkpoint{Feed: "letters", Source: "datareplication"}, true},
-		"another kind":   {Checkpoint{Feed: "orders", Source: "atom", Cursor: feed.Cursor("7")}, true},
-		"a reset":        {Checkpoint{Feed: "orders", Source: "atom", Count: 7}, false},
+		"an empty topic":                 {Checkpoint{}, false},
+		"ours":                           {golden, false},
+		"another feed":                   {Checkpoint{Feed: "letters", Source: "datareplication"}, true},
+		"another kind":                   {Checkpoint{Feed: "orders", Source: "atom", Cursor: feed.Cursor("7")}, true},
+		"paused before the first entity": {Checkpoint{Feed: "orders", Source: UnknownSource, Paused: golden.At}, false},
+		"paused, another feed":           {Checkpoint{Feed: "letters", Source: UnknownSource, Paused: golden.At}, true},
+		"a reset":                        {Checkpoint{Feed: "orders", Source: "atom", Count: 7}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := test.cp.Check("orders", "datareplication")
@@ -129,7 +156,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		// Encode keeps milliseconds.
-		cp.At, cp.Moved = cp.At.Truncate(time.Millisecond), cp.Moved.Truncate(time.Millisecond)
+		cp.At, cp.Moved, cp.Paused = storedTime(cp.At), storedTime(cp.Moved), storedTime(cp.Paused)
 		again, err := Decode(Encode(cp))
 		if err != nil {
 			t.Fatalf("what was decoded cannot be encoded and decoded: %v", err)

@@ -35,11 +35,11 @@ var options = map[string]option{
 	"grace":             {text: "How long a stop may take before it is cut short. Give the supervisor more."},
 	"read_ahead.total":  {text: "Limit for what all feeds together hold of entities and documents that are being read or are not published yet; see [Sizing](sizing.md)."},
 	"read_ahead.feed":   {text: "Limit for one feed, at least 65536. Half of it is the largest commit."},
-	"admin.listen":      {text: "Address of the status pages, health, metrics and status, which have no password. `off`, or an empty variable, disables it. It is read-only unless there is a token; see [Admin server](operations.md#admin-server)."},
+	"admin.listen":      {text: "Address of the status pages, health, metrics and status, which have no password. `off`, or an empty variable, disables it. It is read-only unless there is a token; see [Admin server](admin-server.md)."},
 	"admin.socket":      {text: "Path of a Unix socket for the same server, with mode 0600. Commands such as `feedbridge reload` use it without a token."},
 	"admin.token":       {text: "Token for changes at `admin.listen`, which commands such as `feedbridge reload` send. At least 16 characters."},
 	"admin.token_file":  {text: "A file with the token, read for every change."},
-	"admin.hosts":       {text: "Names in the public DNS by which clients may reach `admin.listen`; see [Admin server](operations.md#admin-server)."},
+	"admin.hosts":       {text: "Names in the public DNS by which clients may reach `admin.listen`; see [Admin server](admin-server.md)."},
 
 	"buses.*.nats.url":              {text: "One server, or several of one system separated by commas: `nats://`, `tls://`, `ws://`, `wss://`.", preset: "required"},
 	"buses.*.nats.credentials_file": {text: "A `.creds` file. Set at most one of `credentials_file`, `nkey_file`, `username`, `token` and `token_file`."},

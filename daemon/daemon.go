@@ -152,7 +152,9 @@ func (d *daemon) openFeeds(writer string) {
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
 	})
 	d.adm.AddChange("/reload", d.serveReload)
-	d.feeds = &feeds{running: map[string]*runningFeed{}, pipelines: &pipelines{
+	commands := &feedCommands{}
+	commands.addTo(d.adm)
+	d.feeds = &feeds{running: map[string]*runningFeed{}, commands: commands, pipelines: &pipelines{
 		writer: writer, hosts: &source.Hosts{}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), opts: d.opts,
 		reading: readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: bridge.NewBudget(d.cfg.ReadAhead.Total)},
 	}}

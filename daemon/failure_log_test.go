@@ -33,7 +33,9 @@ func (s brokenSink) Resume(context.Context) (checkpoint.Checkpoint, error) {
 	return checkpoint.Checkpoint{}, nil
 }
 
-func (s brokenSink) Commit(context.Context, []feed.Entity, checkpoint.Checkpoint, func() []feed.Entity) error { return nil }
+func (s brokenSink) Commit(context.Context, []feed.Entity, checkpoint.Checkpoint, func() []feed.Entity) error {
+	return nil
+}
 
 // emptySource is a feed without entities.
 type emptySource struct{}

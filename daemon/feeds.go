@@ -10,6 +10,7 @@ import (
 type feeds struct {
 	pipelines *pipelines
 	running   map[string]*runningFeed
+	commands  *feedCommands
 }
 
 // runningFeed is a feed that is being copied, or is about to be.
@@ -32,6 +33,7 @@ func (f *feeds) prepare(name string, cfg config.Feed, b *bus) *runningFeed {
 		cfg: cfg, files: fingerprintFiles(cfg),
 		run: func(ctx context.Context) {
 			defer snk.Close()
+			defer f.commands.add(bridge)()
 			_ = bridge.Run(ctx) // which returns nil
 		},
 	}

@@ -72,6 +72,10 @@ func (d *daemon) serveReload(context.Context, *http.Request) (any, error) {
 func (d *daemon) reload() (*Reloaded, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.ctx.Err() == nil {
+		d.supervisor.reportReloading()
+		defer d.supervisor.reportReady()
+	}
 	cfg, err := d.loadChanged()
 	if err == nil && d.ctx.Err() != nil {
 		return nil, errors.New("feedbridge is stopping, and nothing was reloaded")

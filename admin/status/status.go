@@ -69,6 +69,7 @@ type Feed struct {
 	LastCommit        *Commit    `json:"last_commit"`
 	LastError         *Error     `json:"last_error"`
 	NextAttempt       *time.Time `json:"next_attempt"` // null while one is under way
+	Paused            *time.Time `json:"paused"`       // since when, for all copies
 
 	// The fields below are only in the answer for a single feed. They are lost when the
 	// process ends.

@@ -118,6 +118,12 @@ func newAdminClient(at string, token credential.Secret) (*adminClient, error) {
 	return c, nil
 }
 
+// mayChange reports whether the daemon may accept changes: a token is known, or the address is
+// a socket.
+func (c *adminClient) mayChange() bool {
+	return c.token != "" || strings.HasPrefix(c.at, "unix:")
+}
+
 // get decodes the JSON at a path into answer. The path begins with a slash.
 func (c *adminClient) get(ctx context.Context, path string, answer any) error {
 	return c.do(ctx, http.MethodGet, path, answer)

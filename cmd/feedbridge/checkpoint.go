@@ -26,6 +26,7 @@ feed is halted.`,
 type topic struct {
 	config.Feed
 	feed  string // its name
+	bus   *daemon.Bus
 	store *daemon.CheckpointStore
 	log   *slog.Logger
 	close func()
@@ -48,5 +49,5 @@ func openTopic(ctx context.Context, a *app, name string) (*topic, error) {
 		b.Close()
 		return nil, fmt.Errorf("bus %s: %w", f.To.Bus, err)
 	}
-	return &topic{f, name, b.Checkpoints(name, f), log, b.Close, a.redact}, nil
+	return &topic{f, name, b, b.Checkpoints(name, f), log, b.Close, a.redact}, nil
 }

@@ -35,7 +35,7 @@ The command shows the effect and asks, unless --yes is given.
 After a move back, entities that the topic has are not published again: in Atom
 and RSS all that are unchanged, in datareplication feeds those among the newest
 dedupe_window entities. After a move forward, the skipped entities are never
-published.`,
+published. A paused feed stays paused.`,
 		Example:           `  feedbridge checkpoint set -c feedbridge.yaml orders 2026-01-01T00:00:00Z`,
 		Args:              exactArgs("FEED", "POSITION"),
 		ValidArgsFunction: a.completeFeeds,
@@ -113,14 +113,20 @@ func moveCheckpoint(ctx context.Context, a *app, name, position string, yes bool
 			return err
 		}
 	}
+	paused := false
 	err = retryConflicts(ctx, func() error {
 		return t.store.Overwrite(ctx, func(old checkpoint.Checkpoint) checkpoint.Checkpoint {
+			paused = old.IsPaused()
 			// A daemon may have published since the checkpoint was shown.
-			return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: daemon.WriterName(), Moved: time.Now()}
+			return checkpoint.Checkpoint{Feed: name, Source: kind, Cursor: to, Count: old.Count, At: time.Now(), Writer: daemon.WriterName(), Moved: time.Now(), Paused: old.Paused}
 		})
 	})
 	if err != nil {
 		return err
+	}
+	if paused {
+		p.printLine("moved; the feed stays paused: 'feedbridge resume %s' continues there", name)
+		return p.err
 	}
 	p.printLine("moved; a running daemon continues there within half a minute, or within 5 minutes if the feed is halted")
 	return p.err

@@ -51,6 +51,7 @@ type checkpointReport struct {
 	Entities uint64    `json:"entities"`
 	At       time.Time `json:"at,omitzero"`
 	Writer   string    `json:"writer,omitempty"`
+	Paused   time.Time `json:"paused,omitzero"` // since when
 	GoesOn   string    `json:"goes_on"`
 	Place    any       `json:"place,omitempty"`
 	Cursor   string    `json:"cursor,omitempty"`
@@ -59,7 +60,7 @@ type checkpointReport struct {
 func newPosition(cp checkpoint.Checkpoint, f config.Feed) checkpointReport {
 	p := checkpointReport{
 		Topic: f.To.Topic, Bus: f.To.Bus, Feed: cp.Feed, Source: cp.Source,
-		Entities: cp.Count, At: cp.At, Writer: cp.Writer, GoesOn: cursorText(cp.Source, cp.Cursor, f.Start), Cursor: string(cp.Cursor),
+		Entities: cp.Count, At: cp.At, Writer: cp.Writer, Paused: cp.Paused, GoesOn: cursorText(cp.Source, cp.Cursor, f.Start), Cursor: string(cp.Cursor),
 	}
 	if info, err := daemon.DescribeCursor(cp.Source, cp.Cursor); err == nil {
 		p.Place = info
@@ -77,6 +78,9 @@ func (p checkpointReport) printText(w io.Writer, redact *safetext.Redactor) erro
 		to.printLine("feed       %s (%s)", p.Feed, p.Source)
 		to.printLine("entities   %d", p.Entities)
 		to.printLine("committed  %s by %s", p.At.Format(time.RFC3339), p.Writer)
+	}
+	if !p.Paused.IsZero() {
+		to.printLine("paused     since %s, until 'feedbridge resume'", p.Paused.Format(time.RFC3339))
 	}
 	to.printLine("continues  %s", p.GoesOn)
 	return to.err

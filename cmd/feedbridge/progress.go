@@ -101,6 +101,8 @@ func (p *progress) stateText(now time.Time) string {
 		return "waiting for the bus"
 	case bridge.Standby:
 		return "another copy publishes"
+	case bridge.Paused:
+		return "paused"
 	case bridge.Retrying, bridge.Halted:
 		return fmt.Sprintf("%s, next attempt in %s", p.status.State, max(p.status.Until.Sub(now), 0).Round(time.Second))
 	case bridge.Stopped:

@@ -68,6 +68,8 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"a checkpoint comes back byte for byte", checkpointComesBack},
 		{"entities come back in order", order},
 		{"a commit without entities moves the checkpoint", moveCheckpoint},
+		{"a feed is paused before its first entity", pausedBeforeFirst},
+		{"a pause makes every writer stale, and entities come after its end", pausedBetween},
 		{"a writer that resumed from an empty topic is stale after another's commit", staleFromZero},
 		{"a writer is stale after another's commit, whatever it committed before", staleAfterCommits},
 		{"a stale writer that moves the checkpoint alone is refused", staleMove},

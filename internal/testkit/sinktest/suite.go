@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -70,6 +71,59 @@ func moveCheckpoint(t *testing.T, topic Topic) {
 	wantCheckpoint(t, resume(t, topic.Open()), moved)
 	commit(t, s, 3, 5)
 	wantFeed(t, topic, 5)
+}
+
+// pausedAt returns the checkpoint behind the first n entities, which is paused.
+func pausedAt(n int) checkpoint.Checkpoint {
+	cp := At(n)
+	cp.Paused = cp.At.Add(time.Minute)
+	return cp
+}
+
+func pausedBeforeFirst(t *testing.T, topic Topic) {
+	s, stale := topic.Open(), topic.Open()
+	resume(t, s)
+	resume(t, stale)
+	paused := pausedAt(0)
+	paused.Source, paused.Cursor = checkpoint.UnknownSource, nil
+	if err := s.Commit(t.Context(), nil, paused, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := stale.Commit(t.Context(), Entities(0, 2), At(2), nil); !errors.Is(err, checkpoint.ErrConflict) {
+		t.Errorf("commit of a writer that does not know of the pause: %v, want ErrConflict", err)
+	}
+	other := topic.Open()
+	wantCheckpoint(t, resume(t, other), paused)
+	wantFeed(t, topic, 0)
+	resumed := paused
+	resumed.Paused = time.Time{}
+	if err := other.Commit(t.Context(), nil, resumed, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantCheckpoint(t, resume(t, s), resumed)
+	commit(t, s, 0, 3)
+	wantFeed(t, topic, 3)
+}
+
+func pausedBetween(t *testing.T, topic Topic) {
+	busy, other := topic.Open(), topic.Open()
+	resume(t, busy)
+	commit(t, busy, 0, 3)
+	resume(t, other)
+	if err := other.Commit(t.Context(), nil, pausedAt(3), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := busy.Commit(t.Context(), Entities(3, 2), At(5), nil); !errors.Is(err, checkpoint.ErrConflict) {
+		t.Errorf("commit of a writer that does not know of the pause: %v, want ErrConflict", err)
+	}
+	wantCheckpoint(t, resume(t, busy), pausedAt(3))
+	wantFeed(t, topic, 3)
+	if err := busy.Commit(t.Context(), nil, At(3), nil); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, busy, 3, 5)
+	wantFeed(t, topic, 5)
+	wantCheckpoint(t, resume(t, topic.Open()), At(5))
 }
 
 // wantConflict checks that a stale writer's commit is refused and leaves the

@@ -1,0 +1,166 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+)
+
+// ErrStopped is matched by errors about a command to a bridge whose Run has returned.
+var ErrStopped = errors.New("the feed is stopped")
+
+// command is a request by a person to a running bridge.
+type command struct {
+	// ctx is the caller's. When it ends, the command is dropped.
+	ctx context.Context
+	// pause is the requested state of the feed, for a command that pauses or resumes it. It
+	// is nil for a poll.
+	pause *bool
+	// done gets the result. It has a capacity of one.
+	done chan commandResult
+}
+
+type commandResult struct {
+	// poll is the result of a poll, pause that of any other command.
+	poll  PollResult
+	pause PauseResult
+	err   error
+}
+
+// PauseResult is the result of a command that pauses or resumes a feed.
+type PauseResult struct {
+	// Checkpoint is the newest checkpoint of the feed.
+	Checkpoint checkpoint.Checkpoint
+	// Changed is false if the feed was already paused, or not paused.
+	Changed bool
+}
+
+// PollResult is the result of a poll that a person has requested.
+type PollResult struct {
+	// Status has the state that the bridge has entered after the poll: Idle if everything
+	// in the feed is published, Retrying or Halted with the error if the poll or a commit
+	// failed, Standby if another copy publishes the feed, and Paused if there was no poll.
+	Status Status
+	// Published and Duplicates count the entities that were published, and those that were
+	// left out because the topic has them.
+	Published, Duplicates int
+}
+
+// turn is the time between two points at which a bridge reads the checkpoint again: a session
+// and the wait after it.
+type turn struct {
+	// ctx ends when a command arrives. That does not cancel a commit.
+	ctx context.Context
+	end context.CancelFunc
+	// commands are those that have no result yet.
+	commands []*command
+	// published and duplicates count the entities of the turn.
+	published, duplicates int
+}
+
+// commandQueue hands commands from any goroutine to the one in Run. The zero value is ready.
+type commandQueue struct {
+	mu      sync.Mutex
+	waiting []*command
+	endTurn context.CancelFunc // of the present turn; nil if there is none
+	// polling is set while the present turn has a poll without a result. Other polls wait for
+	// its end, so that a feed makes progress however often it is polled.
+	polling bool
+	stopped bool
+}
+
+// send hands a command over, for which the present turn ends. It returns the result.
+func (q *commandQueue) send(ctx context.Context, c *command) (commandResult, error) {
+	c.ctx, c.done = ctx, make(chan commandResult, 1)
+	q.mu.Lock()
+	if q.stopped {
+		q.mu.Unlock()
+		return commandResult{}, ErrStopped
+	}
+	q.waiting = append(q.waiting, c)
+	if q.endTurn != nil && (c.pause != nil || !q.polling) {
+		q.endTurn()
+	}
+	q.mu.Unlock()
+	select {
+	case r := <-c.done:
+		return r, r.err
+	case <-ctx.Done():
+		return commandResult{}, context.Cause(ctx)
+	}
+}
+
+// beginTurn returns the next turn, which has the commands that wait and those of the last turn
+// that have no result.
+func (q *commandQueue) beginTurn(ctx context.Context, last *turn) *turn {
+	t := &turn{}
+	t.ctx, t.end = context.WithCancel(ctx)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if last != nil {
+		t.commands = last.commands
+	}
+	t.commands = append(t.commands, q.waiting...)
+	t.commands = slices.DeleteFunc(t.commands, func(c *command) bool { return c.ctx.Err() != nil })
+	q.waiting, q.endTurn = nil, t.end
+	q.polling = slices.ContainsFunc(t.commands, func(c *command) bool { return c.pause == nil })
+	return t
+}
+
+// endPoll is called when the polls of the present turn have their result. If other commands wait,
+// the turn ends.
+func (q *commandQueue) endPoll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.polling = false; len(q.waiting) > 0 {
+		q.endTurn()
+	}
+}
+
+// stop answers the commands that have no result, and all that follow, with ErrStopped. last
+// is nil if there was no turn.
+func (q *commandQueue) stop(last *turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stopped = true
+	if last != nil {
+		q.waiting = append(q.waiting, last.commands...)
+	}
+	for _, c := range q.waiting {
+		c.done <- commandResult{err: ErrStopped}
+	}
+	q.waiting = nil
+}
+
+// answer gives the commands for which result returns one their result.
+func (t *turn) answer(result func(*command) (commandResult, bool)) {
+	var left []*command
+	for _, c := range t.commands {
+		if r, ok := result(c); ok {
+			c.done <- r
+		} else {
+			left = append(left, c)
+		}
+	}
+	t.commands = left
+}
+
+// failPauses answers the commands that pause or resume the feed with an error.
+func (t *turn) failPauses(err error) {
+	t.answer(func(c *command) (commandResult, bool) { return commandResult{err: err}, c.pause != nil })
+}
+
+// answerPolls answers polls when the bridge enters a state in which no poll is running, and
+// reports whether it is one.
+func (t *turn) answerPolls(s Status) bool {
+	if s.State == Starting || s.State == Reading || s.State == Stopped {
+		return false
+	}
+	t.answer(func(c *command) (commandResult, bool) {
+		return commandResult{poll: PollResult{Status: s, Published: t.published, Duplicates: t.duplicates}}, c.pause == nil
+	})
+	return true
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/daemon"
+)
+
+// pauseCommand returns the command "pause", which pauses a feed for all copies.
+func pauseCommand(a *app) *cobra.Command {
+	return a.addAdminFlags(&cobra.Command{
+		Use:   "pause FEED",
+		Short: "Pause a feed for all copies",
+		Long: `Pause stops the reading and publishing of a feed on all copies of the program, also
+after restarts, until 'feedbridge resume'. The pause is part of the checkpoint on
+the bus. Nothing is lost unless entities leave the feed meanwhile.
+
+If admin.socket or admin.token is configured and the daemon runs, or with --admin,
+the daemon makes the change. Otherwise the command makes it on the bus itself;
+running copies then stop reading within half a minute.`,
+		Example:           `  feedbridge pause -c feedbridge.yaml orders`,
+		Args:              exactArgs("FEED"),
+		ValidArgsFunction: a.completeFeeds,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			changed, onBus, err := a.setPaused(cmd.Context(), args[0], true)
+			if err != nil {
+				return err
+			}
+			p := &printer{w: a.out, redact: a.redact}
+			since := changed.Paused.Format(time.RFC3339)
+			switch {
+			case !changed.Changed:
+				p.printLine("%s was paused already, since %s", changed.Feed, since)
+			case onBus:
+				p.printLine("%s is paused since %s: nothing more is published, and running copies stop reading within half a minute", changed.Feed, since)
+			default:
+				p.printLine("%s is paused since %s", changed.Feed, since)
+			}
+			return p.err
+		},
+	})
+}
+
+// resumeCommand returns the command "resume", which ends a pause.
+func resumeCommand(a *app) *cobra.Command {
+	return a.addAdminFlags(&cobra.Command{
+		Use:   "resume FEED",
+		Short: "End the pause of a feed",
+		Long: `Resume ends the pause of a feed. Reading continues after the last published entity.
+The change is made like that of 'feedbridge pause'; if the command makes it on the
+bus itself, running copies continue within half a minute.`,
+		Example:           `  feedbridge resume -c feedbridge.yaml orders`,
+		Args:              exactArgs("FEED"),
+		ValidArgsFunction: a.completeFeeds,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			changed, onBus, err := a.setPaused(cmd.Context(), args[0], false)
+			if err != nil {
+				return err
+			}
+			p := &printer{w: a.out, redact: a.redact}
+			switch {
+			case !changed.Changed:
+				p.printLine("%s was not paused", changed.Feed)
+			case onBus:
+				p.printLine("%s is resumed; running copies continue within half a minute", changed.Feed)
+			default:
+				p.printLine("%s is resumed", changed.Feed)
+			}
+			return p.err
+		},
+	})
+}
+
+// setPaused pauses or resumes a feed: by the daemon if the user may change it and it answers,
+// or has named it; otherwise on the bus.
+func (a *app) setPaused(ctx context.Context, name string, pause bool) (changed daemon.Pause, onBus bool, err error) {
+	named := a.admin.url != "" || a.admin.tokenFile != ""
+	client, err := a.openAdmin()
+	if err != nil && named {
+		return daemon.Pause{}, false, err
+	}
+	if err == nil && (named || client.mayChange()) {
+		action := "resume"
+		if pause {
+			action = "pause"
+		}
+		err := client.post(ctx, "/feeds/"+url.PathEscape(name)+"/"+action, &changed)
+		if named || !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) {
+			return changed, false, err
+		}
+	}
+	t, err := openTopic(ctx, a, name)
+	if err != nil {
+		return daemon.Pause{}, false, err
+	}
+	defer t.close()
+	changed, err = t.bus.PauseFeed(ctx, name, t.Feed, pause)
+	return changed, true, err
+}
+
+// pollCommand returns the command "poll", which polls a feed now.
+func pollCommand(a *app) *cobra.Command {
+	return a.addAdminFlags(&cobra.Command{
+		Use:   "poll FEED",
+		Short: "Make a running daemon poll a feed now",
+		Long: `Poll makes a running daemon poll a feed now, also one that waits after an error, and
+prints what it has published. It waits for a minute; a longer poll continues
+without it. It needs admin.socket or admin.token. The exit code is 0 unless the
+poll fails or the feed is paused.`,
+		Example:           `  feedbridge poll -c feedbridge.yaml orders`,
+		Args:              exactArgs("FEED"),
+		ValidArgsFunction: a.completeFeeds,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.openAdmin()
+			if err != nil {
+				return err
+			}
+			var polled daemon.Poll
+			if err := client.post(cmd.Context(), "/feeds/"+url.PathEscape(args[0])+"/poll", &polled); err != nil {
+				return err
+			}
+			return printPoll(&printer{w: a.out, redact: a.redact}, polled)
+		},
+	})
+}
+
+// printPoll prints the result of a poll. Its error is that of the poll.
+func printPoll(p *printer, polled daemon.Poll) error {
+	count := func(n int) string { return withNoun(n, "entity", "entities") }
+	switch polled.State {
+	case bridge.Paused:
+		return fmt.Errorf("the feed is paused; continue with 'feedbridge resume %s'", polled.Feed)
+	case bridge.Retrying, bridge.Halted:
+		return fmt.Errorf("the feed is %s: %s", polled.State, polled.Error)
+	case bridge.Standby:
+		p.printLine("another copy publishes %s, and this one stands by", polled.Feed)
+	case bridge.Idle:
+		p.printLine("%s: %s published, %s left out as duplicates; the topic has all of the feed", polled.Feed, count(polled.Published), count(polled.Duplicates))
+	default:
+		p.printLine("%s: the poll takes longer than a minute and continues; follow it with 'feedbridge status --watch %[1]s'", polled.Feed)
+	}
+	return p.err
+}

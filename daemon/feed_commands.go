@@ -1,0 +1,167 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/feedbridge/feedbridge/admin"
+	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/config"
+	"github.com/feedbridge/feedbridge/retry"
+)
+
+const (
+	// pauseTimeout limits how long a pause or its end is tried again while other copies
+	// commit to the topic.
+	pauseTimeout = time.Minute
+	// pollTimeout limits how long a request waits for the poll that it has caused.
+	pollTimeout = time.Minute
+)
+
+// Pause is the answer to a request that pauses or resumes a feed.
+type Pause struct {
+	Feed string `json:"feed"`
+	// Paused holds the time since when the feed is paused; nil if it is not.
+	Paused *time.Time `json:"paused"`
+	// Changed is false if the feed was paused already, or was not paused.
+	Changed bool `json:"changed"`
+}
+
+// Poll is the answer to a request that polls a feed.
+type Poll struct {
+	Feed string `json:"feed"`
+	// State is the state of the feed after the poll. It is reading if the poll takes longer
+	// than a minute; it continues then.
+	State bridge.State `json:"state"`
+	// Error is the error of a feed that is retrying or halted.
+	Error string `json:"error,omitempty"`
+	// Published and Duplicates count the entities that were published, and those that were
+	// left out because the topic has them.
+	Published  int `json:"published"`
+	Duplicates int `json:"duplicates"`
+}
+
+// PauseFeed pauses a feed for all copies, or resumes it, by a commit to its topic, which must be
+// on this bus. Daemons may be running. If one commits at the same time, PauseFeed tries again
+// for a minute; then the error matches [checkpoint.ErrConflict].
+func (b *Bus) PauseFeed(ctx context.Context, name string, f config.Feed, pause bool) (Pause, error) {
+	snk := newSink(b.conn, name, f)
+	defer snk.Close()
+	return retryPause(ctx, name, func(ctx context.Context) (bridge.PauseResult, error) {
+		return bridge.SetPaused(ctx, snk, name, WriterName(), pause)
+	})
+}
+
+// retryPause calls set, and calls it again while its error is that another copy has committed.
+func retryPause(ctx context.Context, name string, set func(context.Context) (bridge.PauseResult, error)) (Pause, error) {
+	for end := time.Now().Add(pauseTimeout); ; {
+		r, err := set(ctx)
+		switch {
+		case err == nil && r.Checkpoint.IsPaused():
+			return Pause{name, &r.Checkpoint.Paused, r.Changed}, nil
+		case err == nil:
+			return Pause{name, nil, r.Changed}, nil
+		case !errors.Is(err, checkpoint.ErrConflict):
+			return Pause{}, err
+		case time.Now().After(end):
+			return Pause{}, fmt.Errorf("nothing was changed: %w, again and again; send the request to that copy", err)
+		}
+		if err := retry.Sleep(ctx, rand.N(500*time.Millisecond)); err != nil {
+			return Pause{}, err
+		}
+	}
+}
+
+// feedCommands carries out requests of the admin server for running feeds.
+type feedCommands struct {
+	mu      sync.Mutex
+	bridges map[string]*bridge.Bridge // by the name of the feed
+}
+
+// add makes a bridge the one of its feed, until remove is called.
+func (c *feedCommands) add(b *bridge.Bridge) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bridges == nil {
+		c.bridges = map[string]*bridge.Bridge{}
+	}
+	c.bridges[b.Feed] = b
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.bridges[b.Feed] == b {
+			delete(c.bridges, b.Feed)
+		}
+	}
+}
+
+// addTo makes the admin server answer the requests.
+func (c *feedCommands) addTo(adm *admin.Server) {
+	adm.AddChange("/feeds/{feed}/pause", c.servePause(true))
+	adm.AddChange("/feeds/{feed}/resume", c.servePause(false))
+	adm.AddChange("/feeds/{feed}/poll", c.servePoll)
+}
+
+// find returns the bridge of the feed that a request names.
+func (c *feedCommands) find(r *http.Request) (*bridge.Bridge, error) {
+	name := r.PathValue("feed")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b := c.bridges[name]; b != nil {
+		return b, nil
+	}
+	names := slices.Sorted(maps.Keys(c.bridges))
+	return nil, &admin.ChangeError{Status: http.StatusNotFound, Errs: []error{
+		fmt.Errorf("there is no feed %q; there are: %s", name, strings.Join(names, ", ")),
+	}}
+}
+
+func (c *feedCommands) servePause(pause bool) admin.Change {
+	return func(ctx context.Context, r *http.Request) (any, error) {
+		b, err := c.find(r)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := retryPause(ctx, b.Feed, func(ctx context.Context) (bridge.PauseResult, error) { return b.SetPaused(ctx, pause) })
+		if err != nil {
+			return nil, commandError(b, err)
+		}
+		return answer, nil
+	}
+}
+
+func (c *feedCommands) servePoll(ctx context.Context, r *http.Request) (any, error) {
+	b, err := c.find(r)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	answer := Poll{Feed: b.Feed, State: bridge.Reading}
+	polled, err := b.Poll(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return answer, nil
+	case err != nil:
+		return nil, commandError(b, err)
+	}
+	answer.State, answer.Published, answer.Duplicates = polled.Status.State, polled.Published, polled.Duplicates
+	if err := polled.Status.Err; err != nil {
+		answer.Error = err.Error()
+	}
+	return answer, nil
+}
+
+// commandError returns the answer to a command that failed with err.
+func commandError(b *bridge.Bridge, err error) error {
+	return &admin.ChangeError{Status: http.StatusServiceUnavailable, Errs: []error{fmt.Errorf("feed %s: %w", b.Feed, err)}}
+}
