@@ -68,7 +68,7 @@ func initProducerID(ctx context.Context, p *kgo.Client) error {
 		return err
 	}
 	if id < 0 {
-		// kgo goes on without one if the brokers do not know the request.
+		// kgo continues without one if the brokers do not support the request.
 		return errors.New("the cluster gave no producer id")
 	}
 	return nil

@@ -85,8 +85,8 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 		return committed{}, err
 	}
 	now := time.Now()
-	// It starts when this goroutine waits for the answer, so that the message that makes
-	// the commit goes out first.
+	// meanwhile starts when this goroutine waits for the answer, so that the message that
+	// makes the commit is sent first.
 	var waiting sync.WaitGroup
 	waiting.Go(meanwhile)
 	reply, err := p.client.nc.RequestMsgWithContext(ctx, last)
@@ -105,7 +105,7 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 	if err := p.checkpoints.confirmStored(ctx, stored); err != nil {
 		return committed{}, err
 	}
-	// A batch has consecutive sequences. If it had not, holds would not recognise the
+	// A batch has consecutive sequences. If it had not, topicHolds would not recognise the
 	// entity, and the IDs would be loaded again.
 	newest := identity{sequence - 1, id + "/" + strconv.Itoa(len(b.entities))}
 	return committed{fence{stored, now}, newest}, nil
