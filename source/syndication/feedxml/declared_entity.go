@@ -217,7 +217,7 @@ func isContent(b []byte) bool {
 	return len(open) == 0
 }
 
-// withoutUndefined returns an element in which no reference is left to an entity
+// ReplaceUndefined returns an element in which no reference is left to an entity
 // that XML does not define: those that HTML has are characters, and the others text.
 func ReplaceUndefined(b []byte) []byte {
 	return mapReferences(b, func(name string, _ bool) (string, bool) {

@@ -29,7 +29,7 @@ type child struct {
 // span is a part of the unread bytes.
 type span struct{ start, end int }
 
-// element reads the element that the unread bytes start with, the tag of which
+// readElement reads the element that the unread bytes start with, the tag of which
 // is t, into r.element. It may not have more than limit bytes. outer is how many elements
 // are open around it.
 func (r *tokenizer) readElement(t tag, limit, outer int) error {

@@ -20,9 +20,9 @@ var usualPrefixes = map[string]string{
 // the usual ones.
 const undeclaredURI = "urn:undeclared-prefix:"
 
-// declarePrefixes returns a well-formed element with a declaration for each prefix of
-// an element or attribute in it that has none: parsers that know namespaces refuse it
-// otherwise. The prefixes are in the order of their first use.
+// DeclarePrefixes returns a well-formed element with a declaration for each prefix of
+// an element or attribute in it that has none. Parsers that know namespaces refuse an
+// undeclared prefix. The prefixes are in the order of their first use.
 func DeclarePrefixes(b []byte) (declared []byte, prefixes []string) {
 	if bytes.IndexByte(b, ':') < 0 {
 		return b, nil
