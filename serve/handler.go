@@ -258,7 +258,7 @@ func (f *handler) gzipBody(ctx context.Context, p *page) []byte {
 	if b := f.pages.memory.gzipBody(p); b != nil {
 		return b
 	}
-	b, err := together(ctx, &f.pages.topic.flights, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
+	b, err := shareCall(ctx, &f.pages.topic.flights, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
 		// It takes a megabyte, and a core.
 		if err := f.pages.memory.builds.Acquire(ctx, 1); err != nil {
 			return nil, err

@@ -52,7 +52,7 @@ func (pb *pageBuilder) currentPage(ctx context.Context, key pageKey) (*page, err
 		pb.memory.releasePage(p)
 	}
 	name := fmt.Sprint(key.kind, " ", key.base, " ", key.id)
-	p, err := together(ctx, &pb.topic.flights, name, func(ctx context.Context) (*page, error) {
+	p, err := shareCall(ctx, &pb.topic.flights, name, func(ctx context.Context) (*page, error) {
 		// It may have been made since we looked.
 		if p := pb.memory.acquirePage(key); p != nil {
 			pb.memory.releasePage(p)

@@ -55,7 +55,7 @@ func (v *viewer) currentView(ctx context.Context) (View, error) {
 		return last, err
 	}
 	// A caller that leaves early does not decide what others see.
-	return together(ctx, &v.topic.flights, "view", func(ctx context.Context) (View, error) {
+	return shareCall(ctx, &v.topic.flights, "view", func(ctx context.Context) (View, error) {
 		view, err := v.readView(ctx)
 		v.outage.logChange(err)
 		v.mu.Lock()
