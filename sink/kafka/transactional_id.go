@@ -74,10 +74,10 @@ func initProducerID(ctx context.Context, p *kgo.Client) error {
 	return nil
 }
 
-// mayUse returns an error if this user may not use the transactional id. It asks
+// checkPermission returns an error if this user may not use the transactional id. It asks
 // for the end of a transaction of a producer that does not exist, so it touches no
 // transaction. A new cluster has no coordinator until it has been asked for one.
-func (id transactionalID) mayUse(ctx context.Context) error {
+func (id transactionalID) checkPermission(ctx context.Context) error {
 	c := id.client
 	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
