@@ -23,12 +23,12 @@ type handler struct {
 	snapshots *snapshotHandler
 }
 
-// ServeHTTP answers what asks for /feeds/NAME/….
+// ServeHTTP answers requests for /feeds/NAME/….
 func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun, watched := time.Now(), &watchedWriter{ResponseWriter: w}
 	w = watched
 	defer func() {
-		// Who left before there was an answer got none.
+		// A client that left before its answer is not observed.
 		if f.cfg.Observe != nil && watched.status != 0 {
 			f.cfg.Observe(watched.status, time.Since(begun))
 		}
