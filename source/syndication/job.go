@@ -46,7 +46,7 @@ type job struct {
 	fresh           int
 	// at is the document that is being published.
 	at *document
-	// found are the documents that are held while pincer looks for more.
+	// found are the documents that are held while bridgeGap looks for more.
 	found []*document
 }
 
