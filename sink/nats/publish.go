@@ -52,6 +52,7 @@ type committed struct {
 
 // publish stores a batch, if the newest checkpoint is still that of f. It calls meanwhile, in
 // another goroutine, while it waits for the acknowledgement, and returns after meanwhile has.
+// It panics if meanwhile does.
 func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile func()) (committed, error) {
 	last := &nats.Msg{Subject: p.topic.checkpointSubject(), Data: checkpoint.Encode(b.checkpoint), Header: nats.Header{
 		expectedLast: {strconv.FormatUint(f.sequence(), 10)},
@@ -88,9 +89,17 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 	// meanwhile starts when this goroutine waits for the answer, so that the message that
 	// makes the commit is sent first.
 	var waiting sync.WaitGroup
-	waiting.Go(meanwhile)
+	var panicked any
+	waiting.Go(func() {
+		// A panic in this goroutine would end the process, and with it all other feeds.
+		defer func() { panicked = recover() }()
+		meanwhile()
+	})
 	reply, err := p.client.nc.RequestMsgWithContext(ctx, last)
 	waiting.Wait()
+	if panicked != nil {
+		panic(panicked)
+	}
 	if errors.Is(err, nats.ErrNoResponders) {
 		return committed{}, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", p.topic.Stream.Name)
 	}
