@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
 // spanLifetime is how long a span is cached. Clients see new messages later by
@@ -50,9 +51,11 @@ func (c *spanCache) spanNow(ctx context.Context) (feed.Span, error) {
 }
 
 // shareCall calls do once for all concurrent callers with the same key, and returns its
-// result to each. The call continues when callers leave, for at most [busTimeout].
+// result to each. The call continues when callers leave, for at most [busTimeout]. A panic of
+// do is an error that matches [feed.ErrPermanent].
 func shareCall[T any](ctx context.Context, flights *singleflight.Group, key string, do func(context.Context) (T, error)) (T, error) {
-	done := flights.DoChan(key, func() (any, error) {
+	done := flights.DoChan(key, func() (result any, err error) {
+		defer snapshot.RecoverPanic(&err)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), busTimeout)
 		defer cancel()
 		return do(ctx)
