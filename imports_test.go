@@ -16,9 +16,9 @@ import (
 
 const module = "github.com/feedbridge/feedbridge"
 
-// layers lists the packages of the module that each package may import. A package that is
-// not here is an error: whoever adds one decides where it stands. The picture has no arrow
-// up.
+// layers lists the packages of the module that each package may import. There are no cycles.
+// A package that is not listed is an error: a change that adds a package also decides what it
+// may import.
 var layers = map[string][]string{
 	"examples/consumers/go/nats":  {},
 	"examples/consumers/go/kafka": {},
@@ -63,8 +63,8 @@ var layers = map[string][]string{
 	"cmd/feedbridge": {"bridge", "checkpoint", "config", "credential", "daemon", "feed", "message", "retry", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},
 }
 
-// alone are the modules that one package (and its tests) imports, so that
-// another library in their place is a change of one package.
+// alone lists the modules that only the given packages (and their tests) import, so that
+// replacing a library changes one package.
 var alone = map[string][]string{
 	"github.com/spf13/viper":           {"config"},
 	"github.com/nats-io/nats.go":       {"sink/nats", "examples/consumers/go/nats"},

@@ -45,9 +45,9 @@ type prefetcher struct {
 	held  int      // number of batches that are being read, queued or being committed
 	taken grant    // the budget of these batches
 
-	// Owned by the caller of next, peekEntities and release.
-	joined  *joined // the next batch, if ahead has assembled it already
-	current joined  // the batch that next returned last
+	// Owned by the caller of nextBatch, peekEntities and release.
+	joined  *joined // the next batch, if peekEntities has assembled it already
+	current joined  // the batch that nextBatch returned last
 	paused  bool    // it had no more
 
 	// Owned by the reading goroutine.
@@ -234,8 +234,8 @@ func (p *prefetcher) enqueue(batch feed.Batch, err error, reserved int64, taken 
 	signal(p.arrived)
 }
 
-// nextBatch returns the next batch, joined with those after it that are in the queue and fit into
-// the limits. The caller releases it before it calls next again.
+// nextBatch returns the next batch, joined with those after it that are in the queue and
+// fit into the limits. The caller releases it before it calls nextBatch again.
 func (p *prefetcher) nextBatch(ctx context.Context) (feed.Batch, error) {
 	if p.paused {
 		p.paused = false
@@ -253,8 +253,8 @@ func (p *prefetcher) nextBatch(ctx context.Context) (feed.Batch, error) {
 	return p.current.batch, p.current.err
 }
 
-// peekEntities returns the entities of the batch that next will return, or nil if it has not
-// been read yet.
+// peekEntities returns the entities of the batch that nextBatch will return, or nil if it has
+// not been read yet.
 func (p *prefetcher) peekEntities() []feed.Entity {
 	if p.joined == nil && !p.assemble() {
 		return nil
@@ -262,7 +262,7 @@ func (p *prefetcher) peekEntities() []feed.Entity {
 	return p.joined.batch.Entities
 }
 
-// release returns the budget of the batch that next returned last.
+// release returns the budget of the batch that nextBatch returned last.
 func (p *prefetcher) release() {
 	taken := p.current.taken
 	p.mu.Lock()

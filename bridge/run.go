@@ -226,8 +226,8 @@ func (b *Bridge) session(ctx context.Context) (err error) {
 		if batch.More {
 			continue
 		}
-		// After watch has read the checkpoint, the sink would accept a commit that continues
-		// from an older cursor, so a stale session must end.
+		// After waitForRetry has read a newer checkpoint, the sink would accept a commit that
+		// continues from an older cursor, so a stale session must end.
 		if stale, err := b.waitForRetry(ctx, Status{State: Idle}, max(b.Every, min(batch.Fresh, maxFresh)), nil); stale || err != nil {
 			return err
 		}
@@ -245,7 +245,7 @@ func (b *Bridge) releaseSource() (err error) {
 	return nil
 }
 
-// openSource returns the source that goes on from the checkpoint.
+// openSource returns the source that continues from the checkpoint.
 func (b *Bridge) openSource(ctx context.Context, cp checkpoint.Checkpoint) (Source, string, error) {
 	source, kind, err := b.Open(ctx, cp.Kind())
 	if err != nil {
@@ -254,8 +254,8 @@ func (b *Bridge) openSource(ctx context.Context, cp checkpoint.Checkpoint) (Sour
 	return source, kind, cp.Check(b.Feed, kind)
 }
 
-// waitForRetry sets the state and waits for about d, or until early is closed and a random part of
-// spread has passed. Meanwhile it reads the checkpoint every recheck. If it is not the one
+// waitForRetry sets the state and waits for about d, or until early is closed and a random
+// part of spread has passed. Meanwhile it reads the checkpoint every recheck. If it is not the one
 // that this copy has seen last, another copy has committed or a person has moved it: the
 // wait ends, and stale is true. A wait after an error of Resume also ends when Resume
 // works again, because a stream can come back without a reconnect.

@@ -32,7 +32,7 @@ var options = map[string]option{
 	"log.level":         {text: "Lowest level that is logged."},
 	"log.format":        {text: "`auto` is text on a terminal and JSON otherwise."},
 	"secret_parameters": {text: "Additional query parameters of URLs whose values are replaced by `***`; see [Secrets](#secrets)."},
-	"grace":             {text: "How long a stop may take before it is cut short. Give the supervisor more."},
+	"grace":             {text: "Limit for a stop, which waits for pending commits. The supervisor (systemd, Kubernetes) needs a longer one."},
 	"read_ahead.total":  {text: "Limit for what all feeds together hold of entities and documents that are being read or are not published yet; see [Sizing](sizing.md)."},
 	"read_ahead.feed":   {text: "Limit for one feed, at least 65536. Half of it is the largest commit."},
 	"admin.listen":      {text: "Address of the status pages, health, metrics and status, which have no password. `off`, or an empty variable, disables it. It is read-only unless there is a token; see [Admin server](admin-server.md)."},

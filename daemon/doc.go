@@ -6,6 +6,7 @@
 // at any time, another Run with the same configuration continues from the checkpoints on
 // the buses.
 //
-// The rest of the package is for commands, which create nothing: [OpenBus] connects to one bus, [NewSources] reads one feed, [ServedFeed] reads a
-// topic as a feed, and [CheckConnections] tries all of them.
+// The rest of the package is for commands, which create nothing: [OpenBus] connects to one
+// bus, [NewSources] reads one feed, [ServedFeed] reads a topic as a feed, and
+// [CheckConnections] tries all of them.
 package daemon

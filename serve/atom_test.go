@@ -39,7 +39,7 @@ func itemOf(id, content string) string {
 	return fmt.Sprintf(`<item><guid isPermaLink="false">%s</guid><title>atom: %s</title><link>http://x.example/%s</link><description>%s</description></item>`, id, id, id, content)
 }
 
-// entry is a message with a body as our source for Atom and RSS writes them.
+// syndicated returns a message with a body as our source for Atom and RSS writes them.
 func syndicated(id string, op feed.Operation, taken time.Time, body string, fields ...feed.Field) feed.Record {
 	e := feed.Entity{ID: id, Op: op, Modified: taken.Add(-time.Hour), Mark: "1;p;;;00;00", Body: []byte(body), Header: fields}
 	return feed.Record{Time: taken, Body: e.Body, Header: message.Header("news", e)}

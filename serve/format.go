@@ -4,9 +4,9 @@ package serve
 type format interface {
 	// contentType returns the media type of a page.
 	contentType(p *page) string
-	// entity appends an entity to a page.
+	// appendEntity appends an entity to a page.
 	appendEntity(b []byte, p *page, e *entity) []byte
-	// frame returns the bytes before and behind the entities.
+	// headAndTail returns the bytes before and after the entities.
 	headAndTail(c *Config, p *page) (head, tail []byte)
 }
 

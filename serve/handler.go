@@ -24,12 +24,12 @@ type handler struct {
 	snapshots   *snapshotHandler
 }
 
-// ServeHTTP answers what asks for /feeds/NAME/….
+// ServeHTTP answers requests for /feeds/NAME/….
 func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun, watched := time.Now(), &watchedWriter{ResponseWriter: w}
 	w = watched
 	defer func() {
-		// Who left before there was an answer got none.
+		// A client that left before its answer is not observed.
 		if f.cfg.Observe != nil && watched.status != 0 {
 			f.cfg.Observe(watched.status, time.Since(begun))
 		}
@@ -264,7 +264,7 @@ func (f *handler) gzipBody(ctx context.Context, p *page) []byte {
 	if b := f.pages.memory.gzipBody(p); b != nil {
 		return b
 	}
-	b, err := together(ctx, &f.pages.topic.flights, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
+	b, err := shareCall(ctx, &f.pages.topic.flights, fmt.Sprintf("gzip %p", p), func(ctx context.Context) ([]byte, error) {
 		// It takes a megabyte, and a core.
 		if err := f.pages.memory.builds.Acquire(ctx, 1); err != nil {
 			return nil, err

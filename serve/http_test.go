@@ -529,7 +529,7 @@ func TestTheTopicIsAskedNowAndThen(t *testing.T) {
 			}
 			topic.during()
 		}
-		time.Sleep(spanFor)
+		time.Sleep(spanLifetime)
 		if got := look(); got != "m12" {
 			t.Errorf("got %s", got)
 		}

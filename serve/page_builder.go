@@ -52,8 +52,8 @@ func (pb *pageBuilder) currentPage(ctx context.Context, key pageKey) (*page, err
 		pb.memory.releasePage(p)
 	}
 	name := fmt.Sprint(key.kind, " ", key.base, " ", key.id)
-	p, err := together(ctx, &pb.topic.flights, name, func(ctx context.Context) (*page, error) {
-		// It may have been made since we looked.
+	p, err := shareCall(ctx, &pb.topic.flights, name, func(ctx context.Context) (*page, error) {
+		// Another goroutine may have built it since.
 		if p := pb.memory.acquirePage(key); p != nil {
 			pb.memory.releasePage(p)
 			if p.isCurrent(span) {

@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
-// spanFor is the time for which a span is cached. Clients see new messages later by
+// spanLifetime is how long a span is cached. Clients see new messages later by
 // at most that time, and thousands of clients do not cause thousands of requests to
 // the bus.
-const spanFor = 100 * time.Millisecond
+const spanLifetime = 100 * time.Millisecond
 
 // spanCache caches the span of a Log for many concurrent clients.
 type spanCache struct {
@@ -25,15 +26,15 @@ type spanCache struct {
 	at   time.Time // when span was asked for
 }
 
-// Span returns the cached span of the topic, or after spanFor a new one.
+// Span returns the cached span of the topic, or after spanLifetime a new one.
 func (c *spanCache) Span(ctx context.Context) (feed.Span, error) {
 	c.mu.Lock()
 	span, at := c.span, c.at
 	c.mu.Unlock()
-	if !at.IsZero() && time.Since(at) < spanFor {
+	if !at.IsZero() && time.Since(at) < spanLifetime {
 		return span, nil
 	}
-	return together(ctx, &c.flights, "span", c.spanNow)
+	return shareCall(ctx, &c.flights, "span", c.spanNow)
 }
 
 // spanNow reads the span from the bus and caches it.
@@ -49,11 +50,13 @@ func (c *spanCache) spanNow(ctx context.Context) (feed.Span, error) {
 	return span, err
 }
 
-// together calls do once for all concurrent callers with the same key, and returns its
-// result to each. The call continues when callers leave, for at most [busFor].
-func together[T any](ctx context.Context, flights *singleflight.Group, key string, do func(context.Context) (T, error)) (T, error) {
-	done := flights.DoChan(key, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), busFor)
+// shareCall calls do once for all concurrent callers with the same key, and returns its
+// result to each. The call continues when callers leave, for at most [busTimeout]. A panic of
+// do is an error that matches [feed.ErrPermanent].
+func shareCall[T any](ctx context.Context, flights *singleflight.Group, key string, do func(context.Context) (T, error)) (T, error) {
+	done := flights.DoChan(key, func() (result any, err error) {
+		defer snapshot.RecoverPanic(&err)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), busTimeout)
 		defer cancel()
 		return do(ctx)
 	})
@@ -156,6 +159,6 @@ func (c *spanCache) previousPage(ctx context.Context, id pageID, span feed.Span)
 	return 0, false, nil
 }
 
-// busFor limits the time that the bus has for one request, such as a page of large
+// busTimeout limits the time of one request to the bus, such as a page of large
 // messages. The Log itself detects earlier that the bus does not answer.
-const busFor = 2 * time.Minute
+const busTimeout = 2 * time.Minute

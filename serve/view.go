@@ -9,8 +9,8 @@ import (
 	"github.com/feedbridge/feedbridge/serve/snapshot"
 )
 
-// viewFor is the time for which a view of a topic is cached.
-const viewFor = time.Second
+// viewLifetime is how long a view of a topic is cached.
+const viewLifetime = time.Second
 
 // View summarizes a served feed for operators and for the list of feeds.
 type View struct {
@@ -46,16 +46,16 @@ type viewer struct {
 	at   time.Time
 }
 
-// currentView returns a view that is at most viewFor old.
+// currentView returns a view that is at most viewLifetime old.
 func (v *viewer) currentView(ctx context.Context) (View, error) {
 	v.mu.Lock()
 	last, err, at := v.last, v.err, v.at
 	v.mu.Unlock()
-	if time.Since(at) < viewFor {
+	if time.Since(at) < viewLifetime {
 		return last, err
 	}
 	// A caller that leaves early does not decide what others see.
-	return together(ctx, &v.topic.flights, "view", func(ctx context.Context) (View, error) {
+	return shareCall(ctx, &v.topic.flights, "view", func(ctx context.Context) (View, error) {
 		view, err := v.readView(ctx)
 		v.outage.logChange(err)
 		v.mu.Lock()

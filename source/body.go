@@ -12,8 +12,8 @@ import (
 
 const (
 	// bombFloor and bombRatio bound the size of a decompressed body: after the first 16
-	// MiB, text of real feeds has never shrunk to a 500th, while a body made to exhaust
-	// its reader shrinks to a 1000th.
+	// MiB, no text of a real feed was seen that compresses to a 500th, while a body made to
+	// exhaust its reader compresses to a 1000th.
 	bombFloor = 16 << 20
 	bombRatio = 500
 	// drainBytes and drainTime bound the effort to read a body to its end, so
@@ -22,7 +22,7 @@ const (
 	drainTime  = time.Second
 )
 
-// drainTimeout ends a drain. Nobody sees it: the connection is given up.
+// drainTimeout ends a drain. It is not returned to the caller: the connection is closed.
 var drainTimeout = &timeoutError{what: "the rest of the body did not arrive", limit: drainTime}
 
 // body is a response's body as the caller reads it: decoded, limited before
@@ -30,14 +30,14 @@ var drainTimeout = &timeoutError{what: "the rest of the body did not arrive", li
 type body struct {
 	request string // "GET https://..."
 	wire    *wire
-	decoded io.Reader // wire, or what unpacks it
+	decoded io.Reader // wire, or the gunzip that unpacks it
 	n       int64     // bytes read from decoded
 	limit   int64
 	err     error // what ended the body; every later Read returns it
 }
 
-// newBody returns the body of c. With idle, it bounds the wait for each read;
-// without, a deadline that is running goes on.
+// newBody returns the body of c. idle limits the wait for each read. If it is nil, the current
+// deadline of the call stays in force.
 func newBody(c *call, packed bool, idle *timeoutError) *body {
 	limit := c.client.cfg.Limits.Page
 	w := &wire{raw: c.response.Body, deadline: c.deadline, idle: idle, limit: limit}
@@ -61,7 +61,7 @@ func (b *body) Read(p []byte) (int, error) {
 		if reason := b.wire.deadline.endReason(); reason != nil {
 			err = reason
 		} else if errors.Is(err, io.ErrUnexpectedEOF) {
-			err = fmt.Errorf("the body ended early; it is read again, and if it stays so the provider sends broken pages: %w", err)
+			err = fmt.Errorf("the body ended early; it is requested again; if this persists, the provider sends broken pages: %w", err)
 		}
 		err = fmt.Errorf("%s: %w", b.request, err)
 	}
@@ -69,7 +69,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close gives the connection back, or up if too much of the body is left.
+// Close makes the connection available for other requests, or closes it if too much of the
+// body is left.
 func (b *body) Close() error {
 	if b.err == nil {
 		b.wire.drainRest()
@@ -108,7 +109,7 @@ func (w *wire) drainRest() {
 }
 
 // gunzip unpacks a body. Unlike [gzip.Reader] it reads nothing before the
-// first Read, and does not take an empty body for an empty page.
+// first Read, and returns an error for an empty body, which is not an empty page.
 type gunzip struct {
 	wire *wire
 	unz  *gzip.Reader

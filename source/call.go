@@ -56,7 +56,7 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	asked := *u
 	asked.Fragment, asked.RawFragment = "", ""
 	x.request = &http.Request{Method: r.Method, URL: &asked, Host: asked.Host, Header: make(http.Header)}
-	if err := c.hosts.checkPause(ctx, hostPort(u), c.cfg.Limits.Rate); err != nil {
+	if err := c.hosts.waitForHost(ctx, hostPort(u), c.cfg.Limits.Rate); err != nil {
 		return nil, fmt.Errorf("%s: %w", x, err)
 	}
 
@@ -69,10 +69,10 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	if r.IfModifiedSince != "" {
 		header.Set("If-Modified-Since", r.IfModifiedSince)
 	}
-	transport := c.abroad
+	transport := c.toOthers
 	if c.atOrigin(u) {
 		var err error
-		transport = c.home
+		transport = c.toOrigin
 		if x.token, err = c.credentials.setHeaders(ctx, header); err != nil {
 			return nil, fmt.Errorf("%s: %w", x, err)
 		}

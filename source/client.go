@@ -48,8 +48,7 @@ type Exchange struct {
 	Took   time.Duration // to the end of the header
 }
 
-// Client speaks to the upstream of one feed. Any number of goroutines may use
-// it.
+// Client sends requests to the upstream of one feed. It is safe for concurrent use.
 type Client struct {
 	cfg         Config
 	origin      *url.URL
@@ -59,8 +58,9 @@ type Client struct {
 	observe     func(Exchange)
 	hosts       *Hosts
 	redact      *safetext.Redactor
-	home        *http.Transport // to the origin and the token server
-	abroad      *http.Transport // to other hosts: has no client certificate
+	// toOrigin makes connections to the origin and the token server, and toOthers those to
+	// other hosts, which do not get the client certificate.
+	toOrigin, toOthers *http.Transport
 }
 
 // NewClient returns a client for cfg. Its errors are those of
@@ -94,14 +94,14 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 		}
 		c.credentials.headers.Add(name, value)
 	}
-	if c.home, err = c.hosts.transport(cfg, true); err != nil {
+	if c.toOrigin, err = c.hosts.transport(cfg, true); err != nil {
 		return nil, err
 	}
-	if c.abroad, err = c.hosts.transport(cfg, false); err != nil {
+	if c.toOthers, err = c.hosts.transport(cfg, false); err != nil {
 		return nil, err
 	}
 	if cfg.Auth.OAuth2.hasAnyKey() {
-		c.credentials.tokens = newTokens(cfg, observed{c.home, c.observe})
+		c.credentials.tokens = newTokens(cfg, observed{c.toOrigin, c.observe})
 	}
 	return c, nil
 }
@@ -109,26 +109,26 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 // CloseIdle closes the connections that wait for another request. Clients that
 // share them open new ones when they need them.
 func (c *Client) CloseIdle() {
-	c.home.CloseIdleConnections()
-	c.abroad.CloseIdleConnections()
+	c.toOrigin.CloseIdleConnections()
+	c.toOthers.CloseIdleConnections()
 }
 
-// Request is one question to the upstream.
+// Request is a request to the upstream.
 type Request struct {
-	// Method is GET or HEAD. It outlives every redirect.
+	// Method is GET or HEAD. Redirects do not change it.
 	Method string
-	// URL is absolute. It may come from the feed: what Config does not allow
-	// is refused without a request.
+	// URL is absolute. It may come from the feed: a URL that Config does not allow is
+	// refused without a request.
 	URL string
-	// IfNoneMatch and IfModifiedSince are sent if they are set. They make 304
-	// a good answer.
+	// IfNoneMatch and IfModifiedSince are sent if they are set. Only with them 304 is a
+	// valid answer.
 	IfNoneMatch, IfModifiedSince string
-	// Partial makes 226 (RFC 3229) a good answer to a GET. Its body has only the new
-	// entries.
+	// Partial makes 226 (RFC 3229) a valid answer to a GET. The body of such an answer has
+	// only the new entries.
 	Partial bool
 }
 
-// Response is a good answer: 200, 204, 304 to a conditional request, or 226 if
+// Response is a valid answer: 200, 204, 304 to a conditional request, or 226 if
 // the request allows it.
 type Response struct {
 	Status int
@@ -148,9 +148,8 @@ type Response struct {
 	Date time.Time
 }
 
-// Do asks once, following redirects. It does not try again after an error.
-// Errors name the request; a status that is not a good answer is a
-// [StatusError].
+// Do sends a request and follows redirects. It does not try again after an error. Errors
+// name the request; a status that is not a valid answer is a [StatusError].
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, fmt.Errorf("%s %s: a feed is read with GET and HEAD", r.Method, c.redact.URL(r.URL))
@@ -196,8 +195,8 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	}
 }
 
-// followed are the redirects that lead to the same thing in another place.
-// None of them turns a HEAD into a GET here.
+// followed are the status codes of redirects that are followed. None of them turns a HEAD
+// into a GET here.
 var followed = []int{
 	http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 	http.StatusTemporaryRedirect, http.StatusPermanentRedirect,

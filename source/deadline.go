@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// deadline ends a request whose upstream keeps it waiting: for a connection,
-// for the header, then for each stretch of the body. It does so by cancelling
-// the request's context, which is the one thing that ends all of them.
+// deadline ends a request that waits too long: for a connection, for the header, or for the
+// next read of the body. It cancels the request's context, which ends each of these waits.
 type deadline struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -40,8 +39,8 @@ func (d *deadline) startWait(wait *timeoutError) {
 func (d *deadline) onExpiry() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// If the wait has ended in this very moment and another has begun, that
-	// one is ended: the upstream was as late as it may be anyway.
+	// If the wait has just ended and another one has begun, this ends the new one. That is
+	// no loss: the upstream has used up the time of the first.
 	if d.wait != nil {
 		d.cancel(d.wait)
 	}

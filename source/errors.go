@@ -62,7 +62,7 @@ func (e *StatusError) Error() string {
 }
 
 // statusCure returns what an operator can do about a status. It does not mention retries,
-// which only the caller knows of.
+// which are the caller's decision.
 func statusCure(status int) string {
 	switch {
 	case status == http.StatusNotFound, status == http.StatusGone:

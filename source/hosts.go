@@ -16,9 +16,9 @@ import (
 	"github.com/feedbridge/feedbridge/feed"
 )
 
-// Hosts is shared by the clients of a process, so that a thousand feeds of one host are
-// as polite as one: the rate of requests to a host, the pause that a host has asked
-// for, and the connections. The zero Hosts is ready for use.
+// Hosts has what the clients of a process share: the rate limit of each host, the pause that
+// a host has asked for, and the connections. So a thousand feeds of one host cause no more
+// requests than the limit for one. The zero Hosts is ready for use.
 type Hosts struct {
 	// Dial makes the connections. Nil means a [net.Dialer]. It must be set before the
 	// first client is made.
@@ -26,7 +26,7 @@ type Hosts struct {
 
 	mu         sync.Mutex // guards the fields below
 	limiters   map[limiterKey]*rate.Limiter
-	pauses     map[string]time.Time // by host, until when it wants no requests
+	pauses     map[string]time.Time // by host, the end of the pause that it asked for
 	transports map[transportKey]*http.Transport
 }
 
@@ -35,9 +35,10 @@ type limiterKey struct {
 	rate float64
 }
 
-// checkPause returns when the host may be asked. A host that has asked for a pause
-// is an error at once: a feed that sleeps in here could not say why it lags.
-func (h *Hosts) checkPause(ctx context.Context, host string, perSecond float64) error {
+// waitForHost waits until the rate limit allows a request to the host. If the host has asked
+// for a pause, it returns an error at once, because a feed that waits here could not report
+// the reason.
+func (h *Hosts) waitForHost(ctx context.Context, host string, perSecond float64) error {
 	h.mu.Lock()
 	left := time.Until(h.pauses[host])
 	if left <= 0 {
@@ -49,8 +50,8 @@ func (h *Hosts) checkPause(ctx context.Context, host string, perSecond float64) 
 		if h.limiters == nil {
 			h.limiters = make(map[limiterKey]*rate.Limiter)
 		}
-		// A tenth of a second's requests at once hides scheduling jitter
-		// and is no burst that a host would notice.
+		// The burst is the number of requests of a tenth of a second. It hides scheduling
+		// jitter, and is too small to be a load for the host.
 		limiter = rate.NewLimiter(rate.Limit(perSecond), max(1, int(math.Min(perSecond/10, 100))))
 		h.limiters[key] = limiter
 	}
@@ -78,7 +79,8 @@ func (h *Hosts) pauseHost(host string, d time.Duration) {
 	}
 }
 
-// hostPort is u's host and port in the one form that hosts are compared in.
+// hostPort returns the host and port of u, in lower case and with the default port of its
+// scheme, so that two hosts can be compared.
 func hostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

@@ -40,18 +40,18 @@ func (h *Hosts) transport(cfg Config, certificate bool) (*http.Transport, error)
 	if err != nil {
 		return nil, err
 	}
-	// A dial goes on when the request that wanted it has given up, for the
-	// next request's sake. Twice the time lets the request's own deadline come
-	// first and word the error.
-	lapse := 2 * key.connect
+	// A dial continues after its request has failed, so that the next request can use the
+	// connection. It has twice the time, so that the deadline of the request comes first and
+	// the error is that of the request.
+	dialTimeout := 2 * key.connect
 	dial := h.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: lapse}).DialContext
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	t := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            dial,
-		TLSHandshakeTimeout:    lapse,
+		TLSHandshakeTimeout:    dialTimeout,
 		TLSClientConfig:        settings,
 		MaxResponseHeaderBytes: key.header,
 		MaxIdleConnsPerHost:    idlePerHost,
@@ -69,7 +69,8 @@ func (h *Hosts) transport(cfg Config, certificate bool) (*http.Transport, error)
 	return t, nil
 }
 
-// settings reads the files once, so that a wrong one is found at the start.
+// settings returns the TLS configuration. It reads the files once, so that a wrong one is
+// found at the start.
 func (t TLS) settings() (*tls.Config, error) {
 	settings, err := credential.ClientFiles{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile}.Config("auth.tls")
 	if err != nil {

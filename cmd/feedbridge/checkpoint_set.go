@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/checkpoint"
 	"github.com/feedbridge/feedbridge/daemon"
 	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/retry"
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source/syndication"
 )
@@ -50,7 +51,8 @@ published. A paused feed stays paused.`,
 	return cmd
 }
 
-// checkpointResetCommand returns the command "checkpoint reset", which moves the cursor of a feed to its configured start.
+// checkpointResetCommand returns the command "checkpoint reset", which moves the cursor of a
+// feed to its configured start.
 func checkpointResetCommand(a *app) *cobra.Command {
 	var yes bool
 	cmd := a.configurable(&cobra.Command{
@@ -139,22 +141,14 @@ const conflictsFor = time.Minute
 // retryConflicts calls write, which writes a checkpoint, again while its error is a conflict
 // with a daemon that commits at the same time.
 func retryConflicts(ctx context.Context, write func() error) error {
-	end := time.NewTimer(conflictsFor)
-	defer end.Stop()
-	for {
+	for end := time.Now().Add(conflictsFor); ; {
 		err := write()
 		if !errors.Is(err, checkpoint.ErrConflict) {
 			return err
 		}
-		again := time.NewTimer(rand.N(500 * time.Millisecond))
-		select {
-		case <-again.C:
-			continue
-		case <-end.C:
-		case <-ctx.Done():
+		if time.Now().After(end) || retry.Sleep(ctx, rand.N(500*time.Millisecond)) != nil {
+			return fmt.Errorf("%w: %w, as a running daemon does while it catches up; stop it first", errUnchanged, err)
 		}
-		again.Stop()
-		return fmt.Errorf("%w: %w, as a running daemon does while it catches up; stop it first", errUnchanged, err)
 	}
 }
 
@@ -184,7 +178,7 @@ func (t *topic) resolvePosition(ctx context.Context, old checkpoint.Checkpoint, 
 }
 
 // checkpoint returns the topic's checkpoint. If it cannot be read and another one would cure
-// that, broken says why it cannot.
+// that, broken is the error of reading it.
 func (t *topic) checkpoint(ctx context.Context) (cp checkpoint.Checkpoint, broken, err error) {
 	cp, err = t.store.Checkpoint(ctx)
 	if errors.Is(err, checkpoint.ErrMissing) || errors.Is(err, checkpoint.ErrUnreadable) || errors.Is(err, checkpoint.ErrLost) || errors.Is(err, feed.ErrNoTopic) {

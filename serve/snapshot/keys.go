@@ -18,7 +18,7 @@ func hashOf(key []byte) hash128 {
 }
 
 // entityKeys returns the hash of the key of an entity, and the hash of its record's key, which
-// is zero if the record has none. erases is whether the entity deletes everything that
+// is zero if the record has none. erases reports whether the entity deletes everything that
 // was PUT in records with that record key: a tombstone does, unless it has a key of its
 // own.
 func (c *Config) entityKeys(e *Entity) (key, record hash128, erases bool) {

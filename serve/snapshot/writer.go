@@ -20,10 +20,12 @@ type writer struct {
 	size  int
 }
 
-// noBoundary is as long as a boundary, which takes its place when the page is complete.
+// noBoundary takes the place of the boundary while a page is written, and has its length: the hash
+// in the boundary is known when the page is complete.
 var noBoundary = pageBoundary(make([]byte, sha256.Size))
 
-// pageBoundary is the same as that of pages, so that a snapshot is the same for readers.
+// pageBoundary returns the boundary for the hash of a page, in the form that the pages of a
+// served feed have.
 func pageBoundary(sum []byte) string { return "feedbridge-" + hex.EncodeToString(sum[:16]) }
 
 // addEntity writes an entity. An entity that is larger than a page has a page of its own.

@@ -200,7 +200,7 @@ func (s *checkpointStore) checkUnchanged(ctx context.Context) error {
 	if s.location != was {
 		return fmt.Errorf("topic %q for checkpoints is another one since the sink resumed", s.client.cfg.Checkpoints)
 	}
-	return s.mayFollow(feeds)
+	return s.checkNewest(feeds)
 }
 
 // readBelow returns the newest checkpoints of the topic below own, which is the offset of
@@ -223,10 +223,10 @@ func (s *checkpointStore) readBelow(ctx context.Context, own int64) (checkpoints
 	return s.topic.readCheckpoints(ctx, s.location, own, s.to.Name)
 }
 
-// mayFollow returns an error unless the feed's checkpoint among feeds is the one that this
+// checkNewest returns an error unless the feed's checkpoint among feeds is the one that this
 // sink has seen last, and there is no other feed's in a topic that is not shared. It compares
 // the content, too: a cluster that has lost its newest records gives their offsets to others.
-func (s *checkpointStore) mayFollow(feeds checkpoints) error {
+func (s *checkpointStore) checkNewest(feeds checkpoints) error {
 	if now := feeds.forFeed(s.to.Feed); !now.equals(s.newest) {
 		return fmt.Errorf("%w: the newest checkpoint has offset %d, not %d", checkpoint.ErrConflict, now.offset, s.newest.offset)
 	}

@@ -150,7 +150,7 @@ func (t *checkpointTopic) checkTopic(ctx context.Context, d kadm.TopicDetail) er
 	if err := c.checkVersions(bounded); err != nil {
 		return causeOf(bounded, err)
 	}
-	if err := mayUse(c.cfg, d); err != nil {
+	if err := checkTopicPermission(c.cfg, d); err != nil {
 		return err
 	}
 	config, err := c.topicConfig(ctx, d.Topic)

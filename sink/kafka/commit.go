@@ -89,7 +89,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	if err := transactions.sendRecords(ctx, records); err != nil {
 		return err
 	}
-	if err := s.dedupe.follow(records); err != nil {
+	if err := s.dedupe.checkOffsets(records); err != nil {
 		return err
 	}
 	written := kadm.OffsetsFromRecords(records...)
@@ -105,7 +105,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 		if err != nil {
 			return err
 		}
-		if err := store.mayFollow(feeds); err != nil {
+		if err := store.checkNewest(feeds); err != nil {
 			return err
 		}
 		s.confirmed = n
@@ -118,7 +118,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	// All of it is stored now. If the process ends here, Resume finds it so.
 	store.newest = storedCheckpoint{offset: own, data: record[0].Value, ends: ends}
 	s.hadCheckpoint = true
-	s.dedupe.committed(store.newest)
+	s.dedupe.recordCommit(store.newest)
 	s.hung.afterCommit(written)
 	return nil
 }

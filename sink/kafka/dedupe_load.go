@@ -61,7 +61,7 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 	if err != nil {
 		return err
 	}
-	if !committed || !l.follows(d, starts, ends) || !cp.Moved.Equal(l.seen.moved) {
+	if !committed || !l.matchesTopic(d, starts, ends) || !cp.Moved.Equal(l.seen.moved) {
 		// The topic is another one, or has lost messages; or a person has moved the
 		// position, perhaps after deleting some; or the cluster has lost the checkpoint with
 		// which ids was caught up, and so perhaps the messages before it.
@@ -83,8 +83,8 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 	return nil
 }
 
-// follows reports whether ids still matches the topic up to seen.next.
-func (l *dedupeLoader) follows(d kadm.TopicDetail, starts, ends []int64) bool {
+// matchesTopic reports whether ids still matches the topic up to seen.next.
+func (l *dedupeLoader) matchesTopic(d kadm.TopicDetail, starts, ends []int64) bool {
 	if !l.seen.known || l.seen.next == nil || l.seen.id != d.ID || len(l.seen.next) > len(ends) {
 		return false
 	}
@@ -300,9 +300,9 @@ func (l *dedupeLoader) checkLost(cp checkpoint.Checkpoint) error {
 	return l.seen.lost
 }
 
-// follow returns [checkpoint.ErrLost] if records that this sink has written have offsets that
-// the topic had reached before.
-func (l *dedupeLoader) follow(written []kgo.Record) error {
+// checkOffsets returns [checkpoint.ErrLost] if records that this sink has written have offsets
+// that the topic had reached before.
+func (l *dedupeLoader) checkOffsets(written []kgo.Record) error {
 	for i := range written {
 		r := &written[i]
 		if p := int(r.Partition); p < len(l.seen.next) && r.Offset < l.seen.next[p] {
@@ -313,7 +313,7 @@ func (l *dedupeLoader) follow(written []kgo.Record) error {
 	return nil
 }
 
-// committed records that ids was caught up with a checkpoint that this sink has committed.
-func (l *dedupeLoader) committed(newest storedCheckpoint) {
+// recordCommit records that ids was caught up with a checkpoint that this sink has committed.
+func (l *dedupeLoader) recordCommit(newest storedCheckpoint) {
 	l.seen.checkpoint, l.seen.next = newest, newest.ends
 }

@@ -80,7 +80,7 @@ func (s *Sink) Check(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.transactions.id.mayUse(ctx); err != nil {
+		if err := s.transactions.id.checkPermission(ctx); err != nil {
 			return err
 		}
 		d, err := c.describeTopic(ctx, s.topic.Name)

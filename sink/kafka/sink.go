@@ -77,7 +77,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 	var cp checkpoint.Checkpoint
 	err := s.withExplainedErrors(ctx, func(ctx context.Context) (err error) {
 		// If another copy commits while the IDs are read, they are ahead of the checkpoint. The
-		// next commit would be refused, but until then new entities would be taken for
+		// next commit would be refused, but until then new entities would count as
 		// duplicates.
 		for range 3 {
 			var again bool

@@ -78,7 +78,7 @@ func (t topicCheck) sameTopic(d kadm.TopicDetail, last storedCheckpoint) error {
 // checkFit returns the largest batch that the topic takes, or an error that names
 // everything that makes it unfit.
 func (t topicCheck) checkFit(ctx context.Context, d kadm.TopicDetail) (limit int64, err error) {
-	if err := mayUse(t.client.cfg, d); err != nil {
+	if err := checkTopicPermission(t.client.cfg, d); err != nil {
 		return 0, err
 	}
 	config, err := t.client.topicConfig(ctx, d.Topic)
@@ -107,9 +107,9 @@ func (t topicCheck) checkFit(ctx context.Context, d kadm.TopicDetail) (limit int
 	return defaultLimit, nil
 }
 
-// mayUse returns an error if this user may not read and write a topic. Before Kafka 2.3, and on
-// other systems, a cluster does not report the user's permissions.
-func mayUse(cfg Config, d kadm.TopicDetail) error {
+// checkTopicPermission returns an error if this user may not read and write a topic. Before
+// Kafka 2.3, and on other systems, a cluster does not report the user's permissions.
+func checkTopicPermission(cfg Config, d kadm.TopicDetail) error {
 	var lacking []string
 	for _, op := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite} {
 		if d.AuthorizedOperations != nil && !slices.Contains(d.AuthorizedOperations, op) {

@@ -68,16 +68,16 @@ func initProducerID(ctx context.Context, p *kgo.Client) error {
 		return err
 	}
 	if id < 0 {
-		// kgo goes on without one if the brokers do not know the request.
+		// kgo continues without one if the brokers do not support the request.
 		return errors.New("the cluster gave no producer id")
 	}
 	return nil
 }
 
-// mayUse returns an error if this user may not use the transactional id. It asks
+// checkPermission returns an error if this user may not use the transactional id. It asks
 // for the end of a transaction of a producer that does not exist, so it touches no
 // transaction. A new cluster has no coordinator until it has been asked for one.
-func (id transactionalID) mayUse(ctx context.Context) error {
+func (id transactionalID) checkPermission(ctx context.Context) error {
 	c := id.client
 	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()

@@ -199,3 +199,23 @@ func TestSentAheadAfterTheCommit(t *testing.T) {
 		t.Errorf("%d batches, want %d", len(batches), 2*commits)
 	}
 }
+
+// TestPanicOfNextReachesTheCaller: a panic in another goroutine would end the process, and
+// with it all other feeds.
+func TestPanicOfNextReachesTheCaller(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, t.TempDir(), "127.0.0.1:0")
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, s)
+	func() {
+		defer func() {
+			if v := recover(); v != "defect" {
+				t.Errorf("Commit panicked with %v", v)
+			}
+		}()
+		_ = s.Commit(t.Context(), sinktest.Entities(0, 3), sinktest.At(3), func() []feed.Entity { panic("defect") })
+	}()
+	if cp := resume(t, s); cp.Count != 3 {
+		t.Errorf("the checkpoint has %d entities, want 3", cp.Count)
+	}
+}

@@ -39,7 +39,7 @@ type topicState struct {
 	moved time.Time
 }
 
-// dropIDs forgets the IDs. The checkpoint that was seen is kept: whether the topic has lost it
+// dropIDs drops the IDs. The checkpoint that was seen is kept: whether the topic has lost it
 // does not depend on the IDs.
 func (d *dedupeLoader) dropIDs() {
 	d.ids.Reset()

@@ -319,21 +319,21 @@ func (p *logRead) releaseReader() {
 }
 
 const (
-	// keptFor is the time for which a reader is kept for the next Read, and
-	// keptBytes the limit of the messages that it may have received by then.
-	keptFor   = 2 * time.Second
-	keptBytes = 256 << 10
+	// keptLifetime is how long a reader is kept for the next Read, and
+	// maxKeptBytes the limit of the messages that it may have received by then.
+	keptLifetime = 2 * time.Second
+	maxKeptBytes = 256 << 10
 )
 
 // keepReader keeps a reader for the next Read, in place of the one that was kept before. An
 // iterator that serve keeps open up to the end of the topic was slower: 54% instead of 72% of
 // the rate of a bare consumer. docs/architecture.md has the details.
 func (l *Log) keepReader(r *reader) {
-	if r.incarnation == 0 || (r.outstanding+1)*r.largest > keptBytes {
+	if r.incarnation == 0 || (r.outstanding+1)*r.largest > maxKeptBytes {
 		r.close()
 		return
 	}
-	l.kept.Put(r, min(keptFor, r.consumerTTL/2), (*reader).close)
+	l.kept.Put(r, min(keptLifetime, r.consumerTTL/2), (*reader).close)
 }
 
 // takeReader returns the kept reader if it is positioned at from and the stream was not

@@ -52,6 +52,7 @@ type committed struct {
 
 // publish stores a batch, if the newest checkpoint is still that of f. It calls meanwhile, in
 // another goroutine, while it waits for the acknowledgement, and returns after meanwhile has.
+// It panics if meanwhile does.
 func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile func()) (committed, error) {
 	last := &nats.Msg{Subject: p.topic.checkpointSubject(), Data: checkpoint.Encode(b.checkpoint), Header: nats.Header{
 		expectedLast: {strconv.FormatUint(f.sequence(), 10)},
@@ -85,12 +86,20 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 		return committed{}, err
 	}
 	now := time.Now()
-	// It starts when this goroutine waits for the answer, so that the message that makes
-	// the commit goes out first.
+	// meanwhile starts when this goroutine waits for the answer, so that the message that
+	// makes the commit is sent first.
 	var waiting sync.WaitGroup
-	waiting.Go(meanwhile)
+	var panicked any
+	waiting.Go(func() {
+		// A panic in this goroutine would end the process, and with it all other feeds.
+		defer func() { panicked = recover() }()
+		meanwhile()
+	})
 	reply, err := p.client.nc.RequestMsgWithContext(ctx, last)
 	waiting.Wait()
+	if panicked != nil {
+		panic(panicked)
+	}
 	if errors.Is(err, nats.ErrNoResponders) {
 		return committed{}, fmt.Errorf("stream %s does not answer: it is gone, or has no leader", p.topic.Stream.Name)
 	}
@@ -105,7 +114,7 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 	if err := p.checkpoints.confirmStored(ctx, stored); err != nil {
 		return committed{}, err
 	}
-	// A batch has consecutive sequences. If it had not, holds would not recognise the
+	// A batch has consecutive sequences. If it had not, topicHolds would not recognise the
 	// entity, and the IDs would be loaded again.
 	newest := identity{sequence - 1, id + "/" + strconv.Itoa(len(b.entities))}
 	return committed{fence{stored, now}, newest}, nil

@@ -58,7 +58,7 @@ var dawn = time.Date(2023, 10, 5, 3, 0, 0, 0, time.UTC)
 
 func second(n int) time.Time { return dawn.Add(time.Duration(n) * time.Second) }
 
-// start is a start position in seconds since dawn.
+// startAt returns a start position in seconds since dawn.
 func startAt(n int) string                { return second(n).Format(time.RFC3339) }
 func startBehind(id string, n int) string { return "id:" + id + "@" + startAt(n) }
 

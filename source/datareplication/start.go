@@ -20,7 +20,7 @@ type Start struct {
 	// modified at that time. It matches with or without one pair of angle
 	// brackets.
 	ID string
-	// Snapshot starts with the snapshot whose index has that URL, and goes on
+	// Snapshot starts with the snapshot whose index has that URL, and continues
 	// with the feed from the snapshot's creation.
 	Snapshot string
 }
@@ -103,10 +103,10 @@ const (
 	// GapHalt stops with an error until a person decides, or until the feed has the
 	// position again.
 	GapHalt Gap = "halt"
-	// GapResume goes on with the first entity that was modified at the time of the last
+	// GapResume continues with the first entity that was modified at the time of the last
 	// published entity, or later. Entities that the topic holds already are left out.
 	GapResume Gap = "resume-at-timestamp"
-	// GapRestart goes on from the oldest entity that is left of the feed. Entities that are
+	// GapRestart continues from the oldest entity that is left of the feed. Entities that are
 	// among the newest IDs of the topic are left out.
 	GapRestart Gap = "restart"
 )
