@@ -56,8 +56,8 @@ type Served struct {
 // Answered records a request: the status of the answer, and how long it took to its
 // last byte. It may be called from any goroutine.
 func (s *Served) Answered(status int, took time.Duration) {
-	s.times.served.WithLabelValues(s.opts.Name, strconv.Itoa(status)).Inc()
-	s.times.servedSeconds.WithLabelValues(s.opts.Name).Observe(took.Seconds())
+	s.times.served.of(s.opts.Name, strconv.Itoa(status)).Inc()
+	s.times.servedSeconds.of(s.opts.Name).Observe(took.Seconds())
 }
 
 // servedStatus is a row of /status. Unknown and missing values are null.

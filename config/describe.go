@@ -39,6 +39,7 @@ var options = map[string]option{
 	"admin.socket":      {text: "Path of a Unix socket for the same server, with mode 0600. Commands such as `feedbridge reload` use it without a token."},
 	"admin.token":       {text: "Token for changes at `admin.listen`, which commands such as `feedbridge reload` send. At least 16 characters."},
 	"admin.token_file":  {text: "A file with the token, read for every change."},
+	"metrics.per_feed":  {text: "Metrics that have a series for each feed: all of them, the few in the [core](metrics-and-alerts.md#series-per-feed), or none. Counters and histograms without them are sums over all feeds."},
 	"admin.hosts":       {text: "Names in the public DNS by which clients may reach `admin.listen`; see [Admin server](operations.md#admin-server)."},
 
 	"buses.*.nats.url":              {text: "One server, or several of one system separated by commas: `nats://`, `tls://`, `ws://`, `wss://`.", preset: "required"},
@@ -184,6 +185,7 @@ var options = map[string]option{
 var groups = map[string]string{
 	"read_ahead":                "Limits for the memory of entities that are read and not yet published.",
 	"admin":                     "HTTP server for health checks, metrics and status.",
+	"metrics":                   "Metrics for Prometheus at the admin server.",
 	"log":                       "Level and format of the log.",
 	"buses":                     "Buses by name. Without any, an embedded NATS server is used.",
 	"buses.*":                   "A bus: exactly one of nats, kafka and embedded.",

@@ -85,6 +85,7 @@ func (d *daemon) run(ctx context.Context) error {
 	adm := admin.New(admin.Options{
 		Version: d.opts.Version, Started: time.Now(), Writer: writer, Buses: buses.readinessChecks(d.cfg), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: func() []string { return d.cfg.Admin.Hosts },
+		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed),
 	})
 	bridges, err := d.bridges(writer, buses, adm, redact)
 	if err != nil {
