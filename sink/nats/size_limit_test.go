@@ -106,7 +106,11 @@ func TestLargestHeaderThatFitsIsPublished(t *testing.T) {
 	if err := s.Commit(t.Context(), e, sinktest.At(1), nil); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, s.Fits(with(n+1)), false, sink.ErrTooLarge, "its headers have 65536 bytes and NATS takes 65535")
+	wantError(t, s.Fits(with(n+1)), false, sink.ErrTooLarge, "its headers have 65536 bytes and NATS accepts 65535")
+	// A trace context is a header too.
+	traced := with(n)
+	traced.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	wantError(t, s.Fits(traced), false, sink.ErrTooLarge, "and NATS accepts 65535")
 	wantFeed(t, s, 1)
 }
 
