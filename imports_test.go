@@ -51,9 +51,10 @@ var layers = map[string][]string{
 	"serve":          {"serve/snapshot", "connlimit", "feed", "message", "safetext"},
 	"serve/snapshot": {"feed"},
 	"chaos":          {},
+	"trace":          {"bridge", "checkpoint", "feed", "safetext", "sink"},
 
 	"config": {"feed", "credential", "safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
-	"daemon": {"admin", "bridge", "checkpoint", "config", "credential", "feed", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
+	"daemon": {"admin", "bridge", "checkpoint", "config", "credential", "feed", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "trace"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
 	"cmd/feedbridge": {"bridge", "checkpoint", "config", "credential", "daemon", "feed", "message", "retry", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},
@@ -71,6 +72,7 @@ var alone = map[string][]string{
 	"github.com/prometheus":            {"admin"},
 	"golang.org/x/oauth2":              {"credential"},
 	"github.com/go-viper/mapstructure": {"config"},
+	"go.opentelemetry.io":              {"trace"},
 }
 
 // standard are the packages that may import nothing but the standard library.

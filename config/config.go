@@ -164,6 +164,8 @@ type To struct {
 	// Topic is the topic's name, on NATS the subject of the feed's messages.
 	// Default: the feed's name.
 	Topic string `yaml:"topic"`
+	// TraceHeader adds a header traceparent to the messages while traces are sent.
+	TraceHeader bool `yaml:"trace_header"`
 	// Stream configures the stream of the topic. It is set for NATS buses only.
 	Stream *nats.Stream `yaml:"stream"`
 	// Kafka configures the topic and its records. It is set for Kafka buses only.

@@ -141,6 +141,7 @@ var options = map[string]option{
 	"feeds.*.bounds.memory":           {text: "Approximate memory for a document that is being read and for a walk through older ones; larger documents are read several times. See [Sizing](sizing.md#large-documents-of-atom-and-rss)."},
 
 	"feeds.*.to.bus":               {text: "Name of the bus.", preset: "the only bus"},
+	"feeds.*.to.trace_header":      {text: "Adds a header `traceparent` to every message while [traces](traces.md) are sent: the trace in which the entity was read."},
 	"feeds.*.to.topic":             {text: "Topic, on NATS a subject. It belongs to this feed only, unless it is a shared Kafka topic.", preset: "the feed's name"},
 	"feeds.*.to.stream.name":       {text: "NATS: name of the JetStream stream.", preset: "the topic, with `_` for dots"},
 	"feeds.*.to.stream.create":     {text: "NATS: whether to create the stream if it is missing. An existing stream is never changed."},

@@ -138,6 +138,14 @@ func busKind(b config.Bus) string {
 	return "nats"
 }
 
+// system returns nats or kafka, the system of a bus.
+func (b *buses) system(name string) string {
+	if _, ok := b.conns[name].(*kafka.Conn); ok {
+		return "kafka"
+	}
+	return "nats"
+}
+
 // closeAll closes the connections, and after them the embedded server.
 func (b *buses) closeAll() {
 	for _, conn := range b.conns {

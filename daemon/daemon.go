@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +18,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/trace"
 )
 
 // Options are the parameters of a daemon besides its configuration.
@@ -56,14 +58,27 @@ func Run(ctx context.Context, cfg *config.Config, o Options) error {
 
 // daemon is a running feedbridge: its buses, feeds and servers.
 type daemon struct {
-	cfg  *config.Config
-	log  *slog.Logger
-	opts Options
+	cfg    *config.Config
+	log    *slog.Logger
+	opts   Options
+	traces *trace.Tracer // nil if none are sent
+	stopBy time.Time     // when the grace time ends; set by waitForWork
 }
+
+// maxTraceStop limits how long a stop waits for the last spans to be sent.
+const maxTraceStop = 2 * time.Second
 
 func (d *daemon) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	writer := WriterName()
+	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
+	var err error
+	if d.traces, err = trace.Start(ctx, trace.Options{Version: d.opts.Version, Instance: writer, Log: d.log, Redact: redact}); err != nil {
+		return asConfigErrors(err)
+	}
+	left := d.cfg.Grace // of the time for a stop
+	defer func() { d.traces.Stop(min(left, maxTraceStop)) }()
 	d.log.Debug("connecting to the buses", "buses", len(d.cfg.Buses))
 	buses, err := openBuses(ctx, d.cfg, runEmbedded, d.log)
 	switch {
@@ -79,9 +94,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	defer listeners.close()
 
-	writer := WriterName()
 	_, connections := connectionLimits(openFiles(), 0)
-	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
 	adm := admin.New(admin.Options{
 		Version: d.opts.Version, Started: time.Now(), Writer: writer, Buses: buses.readinessChecks(d.cfg), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: func() []string { return d.cfg.Admin.Hosts },
@@ -122,7 +135,19 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	err = d.waitForWork(ctx, &work)
 	stopServing()
-	return errors.Join(err, servers.Wait())
+	err = errors.Join(err, servers.Wait())
+	left = max(0, time.Until(d.stopBy))
+	return err
+}
+
+// asConfigErrors returns each line of an error as an error of the configuration, since
+// variables are part of it.
+func asConfigErrors(err error) config.Errors {
+	var errs config.Errors
+	for line := range strings.Lines(err.Error()) {
+		errs = append(errs, &config.Error{Text: strings.TrimSpace(line)})
+	}
+	return errs
 }
 
 // bridges builds the bridges of all feeds, in the order of the feeds' names.
@@ -132,7 +157,7 @@ func (d *daemon) bridges(writer string, buses *buses, adm *admin.Server, redact 
 	var bridges []*bridge.Bridge
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(d.cfg.Feeds)) {
-		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, reading, adm, redact, d.opts)
+		b, err := newBridge(name, writer, d.cfg.Feeds[name], buses, hosts, reading, adm, redact, d.traces, d.opts)
 		bridges, errs = append(bridges, b), append(errs, err)
 	}
 	return bridges, errors.Join(errs...)
@@ -169,6 +194,7 @@ func (d *daemon) waitForWork(ctx context.Context, work *errgroup.Group) error {
 	done := make(chan error, 1)
 	go func() { done <- work.Wait() }()
 	<-ctx.Done()
+	d.stopBy = time.Now().Add(d.cfg.Grace)
 	d.log.Info("stopping", "grace", d.cfg.Grace)
 	timer := time.NewTimer(d.cfg.Grace)
 	defer timer.Stop()

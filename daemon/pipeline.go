@@ -19,6 +19,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/trace"
 )
 
 // readAhead limits how much a feed reads ahead: its own limit in bytes, and the budget that
@@ -30,13 +31,14 @@ type readAhead struct {
 
 // newBridge builds the bridge of a feed: the source, the gate that skips entities that the
 // topic holds or the bus cannot take, and the sink.
-func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, reading readAhead, adm *admin.Server, redact *safetext.Redactor, o Options) (*bridge.Bridge, error) {
+func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts, reading readAhead, adm *admin.Server, redact *safetext.Redactor, traces *trace.Tracer, o Options) (*bridge.Bridge, error) {
 	log := o.Log.With("feed", name)
 	snk, limits := b.openSink(name, f)
 	var observer *admin.Feed
 	share := reading.budget.Share()
 	sources, err := NewSources(f, SourceOptions{
 		Version: o.Version, IDs: snk.IDs(), Hosts: hosts, Budget: reading.budget, Memory: share, Redact: redact,
+		Wrap:    traces.Transport,
 		Observe: func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) },
 	}, log)
 	if err != nil {
@@ -52,6 +54,7 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 	if o.Observer != nil {
 		all = append(all, o.Observer)
 	}
+	traced := traces.Feed(trace.FeedOptions{Name: name, System: b.system(f.To.Bus), Topic: f.To.Topic, Header: f.To.TraceHeader})
 	var warned sync.Once
 	return &bridge.Bridge{
 		Feed: name, Writer: writer,
@@ -60,9 +63,9 @@ func newBridge(name, writer string, f config.Feed, b *buses, hosts *source.Hosts
 			if kind == syndication.Kind {
 				warned.Do(func() { warnOfRetention(ctx, snk, log) })
 			}
-			return &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log, Redact: redact}, kind, err
+			return &sink.Gate{Source: traced.Source(src), IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log, Redact: redact}, kind, err
 		},
-		Sink:        snk,
+		Sink:        traced.Sink(snk),
 		Reconnected: b.conns[f.To.Bus].Reconnected,
 		Every:       f.Every,
 		Limits:      limits,

@@ -15,6 +15,7 @@ import (
 	"github.com/feedbridge/feedbridge/config"
 	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/serve"
+	"github.com/feedbridge/feedbridge/trace"
 )
 
 // openServer returns the server of topics as feeds, and its listener; nil if none is
@@ -28,7 +29,7 @@ func (d *daemon) openServer(ctx context.Context, b *buses, adm *admin.Server) (*
 	if connections < cfg.Connections {
 		d.log.Warn("fewer clients can be connected than configured: the process may not have enough open files", "open_files", openFiles(), "serve.connections", cfg.Connections, "connections", connections)
 	}
-	server, err := newServer(cfg, connections, b, adm, d.log)
+	server, err := newServer(cfg, connections, b, adm, d.traces, d.log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,7 +40,7 @@ func (d *daemon) openServer(ctx context.Context, b *buses, adm *admin.Server) (*
 	return server, listener, nil
 }
 
-func newServer(cfg *config.Serve, connections int, b *buses, adm *admin.Server, log *slog.Logger) (*serve.Server, error) {
+func newServer(cfg *config.Serve, connections int, b *buses, adm *admin.Server, traces *trace.Tracer, log *slog.Logger) (*serve.Server, error) {
 	memory := serve.NewPageCache(cfg.Memory)
 	var feeds []*serve.Feed
 	var errs []error
@@ -51,7 +52,7 @@ func newServer(cfg *config.Serve, connections int, b *buses, adm *admin.Server, 
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
-	return serve.NewServer(serve.ServerOptions{Connections: connections, TLS: certificate, Log: log}, feeds...), nil
+	return serve.NewServer(serve.ServerOptions{Connections: connections, TLS: certificate, Wrap: traces.Handler, Log: log}, feeds...), nil
 }
 
 // ServedFeed returns a topic as the feed that a daemon would serve of it, to be read

@@ -32,6 +32,9 @@ type Options struct {
 	// Observe is called after each exchange with a server, for metrics. It
 	// may be called by several goroutines at a time.
 	Observe func(Exchange)
+	// Wrap returns a RoundTripper that makes requests by the one that it is given, to trace
+	// them. It may be nil.
+	Wrap func(http.RoundTripper) http.RoundTripper
 	// Hosts is shared by the clients of a process. Nil shares nothing.
 	Hosts *Hosts
 	// Redact hides the secrets of the URLs and of the answers that errors quote. Nil
@@ -61,6 +64,8 @@ type Client struct {
 	redact      *safetext.Redactor
 	home        *http.Transport // to the origin and the token server
 	abroad      *http.Transport // to other hosts: has no client certificate
+	// viaHome and viaAbroad make requests by home and abroad, and report them.
+	viaHome, viaAbroad http.RoundTripper
 }
 
 // NewClient returns a client for cfg. Its errors are those of
@@ -100,8 +105,12 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	if c.abroad, err = c.hosts.transport(cfg, false); err != nil {
 		return nil, err
 	}
+	c.viaHome, c.viaAbroad = observed{c.home, c.observe}, observed{c.abroad, c.observe}
+	if opts.Wrap != nil {
+		c.viaHome, c.viaAbroad = opts.Wrap(c.viaHome), opts.Wrap(c.viaAbroad)
+	}
 	if cfg.Auth.OAuth2.hasAnyKey() {
-		c.credentials.tokens = newTokens(cfg, observed{c.home, c.observe})
+		c.credentials.tokens = newTokens(cfg, c.viaHome)
 	}
 	return c, nil
 }
