@@ -73,7 +73,7 @@ type collected struct {
 func newCollector(s *Server, p PerFeed) *collector {
 	c := &collector{server: s}
 	for _, m := range metrics() {
-		if desc, perFeed := m.description.at(p); perFeed || m.kind == prometheus.CounterValue {
+		if desc, perFeed := m.at(p); perFeed || m.kind == prometheus.CounterValue {
 			c.metrics = append(c.metrics, collected{m, desc, perFeed})
 		}
 	}

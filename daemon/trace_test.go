@@ -129,7 +129,8 @@ func TestTraces(t *testing.T) {
 	polls, fruitful := map[string]span{}, map[string]bool{}
 	for _, p := range otel.named("poll orders") {
 		polls[p.id] = p
-		if p.attributes["feedbridge.entities"] != "0" {
+		// A poll that the stop has cut off has no count.
+		if n := p.attributes["feedbridge.entities"]; n != "" && n != "0" {
 			fruitful[p.id] = true
 		}
 	}
