@@ -41,7 +41,7 @@ type SourceOptions struct {
 	Hosts *source.Hosts
 	// Observe is called after each request. It may be nil.
 	Observe func(source.Exchange)
-	// Wrap wraps what makes the requests. It may be nil.
+	// Wrap is that of [source.Options]. It may be nil.
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// Redact hides the secrets of URLs in the headers of entities and in errors. Nil hides parameters
 	// with the usual names only.

@@ -56,7 +56,7 @@ type poll struct {
 	span   oteltrace.SpanContext
 }
 
-// Feed returns what makes the spans of a feed.
+// Feed returns the maker of the spans of a feed. It is nil if t is nil.
 func (t *Tracer) Feed(o FeedOptions) *Feed {
 	if t == nil {
 		return nil
