@@ -55,9 +55,10 @@ var layers = map[string][]string{
 	"serve":          {"serve/snapshot", "connlimit", "feed", "message", "safetext"},
 	"serve/snapshot": {"feed"},
 	"chaos":          {},
+	"trace":          {"bridge", "checkpoint", "feed", "safetext", "sink"},
 
 	"config": {"feed", "credential", "safetext", "serve", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml", "sink", "sink/nats", "sink/kafka"},
-	"daemon": {"admin", "bridge", "checkpoint", "config", "credential", "feed", "retry", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
+	"daemon": {"trace", "admin", "bridge", "checkpoint", "config", "credential", "feed", "retry", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
 	"cmd/feedbridge": {"bridge", "checkpoint", "config", "credential", "daemon", "feed", "message", "retry", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},
@@ -76,6 +77,7 @@ var alone = map[string][]string{
 	"golang.org/x/oauth2":              {"credential"},
 	"github.com/coreos/go-systemd":     {"daemon"},
 	"github.com/go-viper/mapstructure": {"config"},
+	"go.opentelemetry.io":              {"trace"},
 }
 
 // standard are the packages that may import nothing but the standard library.

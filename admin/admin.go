@@ -61,6 +61,8 @@ type Options struct {
 	// Hosts are the names that a Host header may have besides those that are not in the
 	// public DNS.
 	Hosts []string
+	// PerFeed selects the metrics that have a series for each feed. Default [Full].
+	PerFeed PerFeed
 }
 
 // Server shows the state of a process. Its methods may be called from any

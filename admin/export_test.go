@@ -18,3 +18,6 @@ func (s *Server) LockFeed() (unlock func()) {
 	f.mu.Lock()
 	return f.mu.Unlock
 }
+
+// CoreMetrics are the metrics that keep the label feed at [Core].
+var CoreMetrics = coreMetrics

@@ -47,9 +47,9 @@ type FeedOptions struct {
 
 // histograms are the metrics that cannot be made from a record.
 type histograms struct {
-	requestSeconds, commitSeconds, commitEntities *prometheus.HistogramVec
-	servedSeconds                                 *prometheus.HistogramVec
-	served                                        *prometheus.CounterVec
+	requestSeconds, commitSeconds, commitEntities feedHistogram
+	servedSeconds                                 feedHistogram
+	served                                        feedCounterVec
 }
 
 // Feed watches the bridge of one feed. It is a [bridge.Observer].
@@ -70,9 +70,9 @@ func newFeed(opts FeedOptions, writer string, redact *safetext.Redactor, h histo
 		opts:           opts,
 		writer:         writer,
 		redact:         redact,
-		requestSeconds: h.requestSeconds.WithLabelValues(opts.Name),
-		commitSeconds:  h.commitSeconds.WithLabelValues(opts.Name),
-		commitEntities: h.commitEntities.WithLabelValues(opts.Name),
+		requestSeconds: h.requestSeconds.of(opts.Name),
+		commitSeconds:  h.commitSeconds.of(opts.Name),
+		commitEntities: h.commitEntities.of(opts.Name),
 		record:         newRecord(),
 	}
 }

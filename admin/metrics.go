@@ -18,11 +18,15 @@ const namespace = "feedbridge"
 // register fills the registry. There is no default one: two Servers in one
 // process do not meet.
 func register(registry *prometheus.Registry, s *Server, version string) histograms {
-	histogram := func(name, help string, buckets ...float64) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	perFeed := s.opts.PerFeed
+	histogram := func(name, help string, buckets ...float64) feedHistogram {
+		labels, values := perFeed.feedLabels(name)
+		return feedHistogram{prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: name, Help: help, Buckets: buckets,
-		}, []string{"feed"})
+		}, labels), values}
 	}
+	const served = "served_requests_total"
+	servedLabels, servedValues := perFeed.feedLabels(served, "code")
 	h := histograms{
 		requestSeconds: histogram("http_request_duration_seconds",
 			"How long the HTTP requests to the feed's upstream took, to the end of the response's header.",
@@ -36,9 +40,9 @@ func register(registry *prometheus.Registry, s *Server, version string) histogra
 		servedSeconds: histogram("served_request_duration_seconds",
 			"How long the answers to requests for a served feed took, to their last byte.",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30),
-		served: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "served_requests_total", Help: "Requests for a served feed, by the status of the answer.",
-		}, []string{"feed", "code"}),
+		served: feedCounterVec{prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: served, Help: "Requests for a served feed, by the status of the answer.",
+		}, servedLabels), servedValues},
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace:   namespace,
@@ -47,35 +51,56 @@ func register(registry *prometheus.Registry, s *Server, version string) histogra
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	registry.MustRegister(h.requestSeconds, h.commitSeconds, h.commitEntities, h.servedSeconds, h.served, build, &collector{s, metrics()},
+	registry.MustRegister(h.requestSeconds.vec, h.commitSeconds.vec, h.commitEntities.vec, h.servedSeconds.vec, h.served.vec, build, newCollector(s, perFeed),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return h
 }
 
-// forgetFeed removes the series of a feed.
+// forgetFeed removes the series of a feed. Sums over all feeds keep what it has added.
 func (h histograms) forgetFeed(name string) {
-	for _, vec := range []*prometheus.HistogramVec{h.requestSeconds, h.commitSeconds, h.commitEntities} {
-		vec.DeleteLabelValues(name)
+	for _, h := range []feedHistogram{h.requestSeconds, h.commitSeconds, h.commitEntities} {
+		h.vec.DeletePartialMatch(prometheus.Labels{"feed": name})
 	}
 }
 
-// forgetServed removes the series of a served feed.
+// forgetServed removes the series of a served feed. Sums over all feeds keep what it has added.
 func (h histograms) forgetServed(name string) {
-	h.servedSeconds.DeleteLabelValues(name)
-	h.served.DeletePartialMatch(prometheus.Labels{"feed": name})
+	h.servedSeconds.vec.DeletePartialMatch(prometheus.Labels{"feed": name})
+	h.served.vec.DeletePartialMatch(prometheus.Labels{"feed": name})
 }
 
 // collector makes metrics from the feeds' records when they are asked for.
 type collector struct {
-	server  *Server
-	metrics []metric
+	server   *Server
+	metrics  []collected
+	servedUp *prometheus.Desc // nil if it is absent
+}
+
+// collected is a metric with the labels that it has in this process.
+type collected struct {
+	metric
+	desc    *prometheus.Desc
+	perFeed bool // it has the label feed; otherwise it is a sum
+}
+
+func newCollector(s *Server, p PerFeed) *collector {
+	c := &collector{server: s}
+	for _, m := range metrics() {
+		if desc, perFeed := m.at(p); perFeed || m.kind == prometheus.CounterValue {
+			c.metrics = append(c.metrics, collected{m, desc, perFeed})
+		}
+	}
+	if desc, perFeed := servedUp.at(p); perFeed {
+		c.servedUp = desc
+	}
+	return c
 }
 
 // metric is made from a record by calling emit for each series, with the
 // values of the labels that it has besides the feed. An unknown value is not
 // emitted.
 type metric struct {
-	desc *prometheus.Desc
+	description
 	kind prometheus.ValueType
 	each func(f *Feed, r *feedRecord, now time.Time, emit func(v float64, labels ...string))
 }
@@ -95,9 +120,13 @@ var servedUp = newDesc("served_up", "1 if the topic of a served feed can be read
 
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- busUp
-	descs <- servedUp
 	descs <- reloadSuccess
 	descs <- reloadedAt
+	descs <- feedsInState
+	descs <- staleFeeds
+	if c.servedUp != nil {
+		descs <- c.servedUp
+	}
 	for _, m := range c.metrics {
 		descs <- m.desc
 	}
@@ -107,23 +136,31 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, b := range checkBuses(context.Background(), c.server.allBuses(), c.server.opts.Redact) {
 		out <- prometheus.MustNewConstMetric(busUp, prometheus.GaugeValue, oneIf(b.OK), b.Bus.Bus, b.Kind)
 	}
-	for _, f := range inspectServed(context.Background(), c.server.allServed()) {
-		out <- prometheus.MustNewConstMetric(servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)
+	if c.servedUp != nil {
+		for _, f := range inspectServed(context.Background(), c.server.allServed()) {
+			out <- prometheus.MustNewConstMetric(c.servedUp, prometheus.GaugeValue, oneIf(f.OK), f.Feed)
+		}
 	}
 	loadedAt, err := c.server.config.lastAttempt()
 	out <- prometheus.MustNewConstMetric(reloadSuccess, prometheus.GaugeValue, oneIf(err == nil))
 	if seconds, known := unixSeconds(loadedAt); known {
 		out <- prometheus.MustNewConstMetric(reloadedAt, prometheus.GaugeValue, seconds)
 	}
-	now := time.Now()
+	now, sums := time.Now(), newTotals()
 	for _, f := range c.server.allFeeds() {
 		r := f.copyRecord()
+		sums.countFeed(f, &r, now)
 		for _, m := range c.metrics {
 			m.each(f, &r, now, func(v float64, labels ...string) {
+				if !m.perFeed {
+					sums.add(m.desc, v, labels)
+					return
+				}
 				out <- prometheus.MustNewConstMetric(m.desc, m.kind, v, append([]string{f.opts.Name}, labels...)...)
 			})
 		}
 	}
+	sums.emit(out)
 }
 
 func oneIf(is bool) float64 {
@@ -269,10 +306,6 @@ func stateGauges() []metric {
 			},
 		},
 	}
-}
-
-func newDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, append([]string{"feed"}, labels...), nil)
 }
 
 func feedCounter(name, help string, value func(*feedRecord) uint64) metric {

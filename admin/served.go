@@ -64,8 +64,8 @@ func (s *Served) Answered(status int, took time.Duration) {
 	if s.removed {
 		return // the series are gone
 	}
-	s.times.served.WithLabelValues(s.opts.Name, strconv.Itoa(status)).Inc()
-	s.times.servedSeconds.WithLabelValues(s.opts.Name).Observe(took.Seconds())
+	s.times.served.of(s.opts.Name, strconv.Itoa(status)).Inc()
+	s.times.servedSeconds.of(s.opts.Name).Observe(took.Seconds())
 }
 
 // remove deletes the metrics, and keeps them from coming back.

@@ -53,8 +53,9 @@ type Config struct {
 	// Feeds are by name; there is at least one, or one to serve.
 	Feeds map[string]Feed `yaml:"feeds"`
 	// Serve is nil unless topics are served.
-	Serve *Serve `yaml:"serve"`
-	Admin Admin  `yaml:"admin"`
+	Serve   *Serve  `yaml:"serve"`
+	Admin   Admin   `yaml:"admin"`
+	Metrics Metrics `yaml:"metrics"`
 }
 
 // Log configures the log.
@@ -163,6 +164,8 @@ type To struct {
 	// Topic is the topic's name, on NATS the subject of the feed's messages.
 	// Default: the feed's name.
 	Topic string `yaml:"topic"`
+	// TraceHeader adds a header traceparent to the messages while traces are sent.
+	TraceHeader bool `yaml:"trace_header"`
 	// Stream configures the stream of the topic. It is set for NATS buses only.
 	Stream *nats.Stream `yaml:"stream"`
 	// Kafka configures the topic and its records. It is set for Kafka buses only.
@@ -215,6 +218,18 @@ func checkToken(what string, token credential.Secret) error {
 	}
 	return nil
 }
+
+// Metrics configures /metrics.
+type Metrics struct {
+	// PerFeed selects the metrics that have a series for each feed. Default full.
+	PerFeed PerFeed `yaml:"per_feed"`
+}
+
+// PerFeed is a set of the metrics that have a series for each feed.
+type PerFeed string
+
+// Values returns the valid values.
+func (PerFeed) Values() []string { return []string{"full", "core", "none"} }
 
 // Options are the sources of a configuration. A setting in more than one of them is
 // taken from URL, else from Set, else from Environ, else from File.

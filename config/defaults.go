@@ -27,6 +27,7 @@ func defaultsOf(t reflect.Type) reflect.Value {
 			Grace:     30 * time.Second,
 			ReadAhead: ReadAhead{Total: 64 << 20, Feed: 8 << 20},
 			Admin:     Admin{Listen: "127.0.0.1:9321"},
+			Metrics:   Metrics{PerFeed: "full"},
 		},
 		Feed{
 			Source:       source.Defaults(),

@@ -40,6 +40,7 @@ var options = map[string]option{
 	"admin.token":       {text: "Token for changes at `admin.listen`, which commands such as `feedbridge reload` send. At least 16 characters."},
 	"admin.token_file":  {text: "A file with the token, read for every change."},
 	"admin.hosts":       {text: "Names in the public DNS by which clients may reach `admin.listen`; see [Admin server](admin-server.md)."},
+	"metrics.per_feed":  {text: "Metrics that have a series for each feed: all of them, the few in the [core](metrics-and-alerts.md#series-per-feed), or none. Counters and histograms without them are sums over all feeds."},
 
 	"buses.*.nats.url":              {text: "One server, or several of one system separated by commas: `nats://`, `tls://`, `ws://`, `wss://`.", preset: "required"},
 	"buses.*.nats.credentials_file": {text: "A `.creds` file. Set at most one of `credentials_file`, `nkey_file`, `username`, `token` and `token_file`."},
@@ -140,6 +141,7 @@ var options = map[string]option{
 	"feeds.*.bounds.memory":           {text: "Approximate memory for a document that is being read and for a walk through older ones; larger documents are read several times. See [Sizing](sizing.md#large-documents-of-atom-and-rss)."},
 
 	"feeds.*.to.bus":               {text: "Name of the bus.", preset: "the only bus"},
+	"feeds.*.to.trace_header":      {text: "Adds a header `traceparent` to every message while [traces](traces.md) are sent: the trace in which the entity was read."},
 	"feeds.*.to.topic":             {text: "Topic, on NATS a subject. It belongs to this feed only, unless it is a shared Kafka topic.", preset: "the feed's name"},
 	"feeds.*.to.stream.name":       {text: "NATS: name of the JetStream stream.", preset: "the topic, with `_` for dots"},
 	"feeds.*.to.stream.create":     {text: "NATS: whether to create the stream if it is missing. An existing stream is never changed."},
@@ -184,6 +186,7 @@ var options = map[string]option{
 var groups = map[string]string{
 	"read_ahead":                "Limits for the memory of entities that are read and not yet published.",
 	"admin":                     "HTTP server for health checks, metrics and status.",
+	"metrics":                   "Metrics for Prometheus at the admin server.",
 	"log":                       "Level and format of the log.",
 	"buses":                     "Buses by name. Without any, an embedded NATS server is used.",
 	"buses.*":                   "A bus: exactly one of nats, kafka and embedded.",

@@ -155,6 +155,14 @@ func (s *busSink) Close() {
 	}
 }
 
+// system returns the name of the messaging system, as traces have it.
+func (b *bus) system() string {
+	if b.conf.Kafka != nil {
+		return "kafka"
+	}
+	return "nats"
+}
+
 // openLog returns a topic to read. While the bus has no connection, each use of the topic
 // tries to make one.
 func (b *bus) openLog(from config.From) serve.Log {

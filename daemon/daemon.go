@@ -22,6 +22,7 @@ import (
 	"github.com/feedbridge/feedbridge/safetext"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source"
+	"github.com/feedbridge/feedbridge/trace"
 )
 
 // Options are the parameters of a daemon besides its configuration.
@@ -79,13 +80,26 @@ type daemon struct {
 	feeds  *feeds
 	served *servedFeeds
 
-	buses atomic.Pointer[buses] // stored with mu held
-	adm   *admin.Server
+	buses  atomic.Pointer[buses] // stored with mu held
+	adm    *admin.Server
+	traces *trace.Tracer // nil if none are sent
+	stopBy time.Time     // when the grace time ends; set by waitForWork
 }
+
+// maxTraceStop limits how long a stop waits for the last spans to be sent.
+const maxTraceStop = 2 * time.Second
 
 func (d *daemon) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	writer := WriterName()
+	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
+	var err error
+	if d.traces, err = trace.Start(ctx, trace.Options{Version: d.opts.Version, Instance: writer, Log: d.log, Redact: redact}); err != nil {
+		return asConfigErrors(err)
+	}
+	left := d.cfg.Grace // of the time for a stop
+	defer func() { d.traces.Stop(min(left, maxTraceStop)) }()
 	d.mu.Lock() // until the feeds have been started
 	starting := sync.OnceFunc(d.mu.Unlock)
 	defer starting()
@@ -106,9 +120,8 @@ func (d *daemon) run(ctx context.Context) error {
 		return err
 	}
 	defer listeners.close()
-	writer := WriterName()
-	d.openFeeds(writer)
-	if d.served, err = openServer(ctx, d.cfg.Serve, opened, d.adm, d.log); err != nil {
+	d.openFeeds(writer, redact)
+	if d.served, err = openServer(ctx, d.cfg.Serve, opened, d.adm, d.traces, d.log); err != nil {
 		return err
 	}
 	defer d.served.close()
@@ -139,23 +152,35 @@ func (d *daemon) run(ctx context.Context) error {
 	go d.reloadOnRequest(ctx)
 	err = d.waitForWork(ctx, grace)
 	stopServing()
-	return errors.Join(err, servers.Wait())
+	err = errors.Join(err, servers.Wait())
+	left = max(0, time.Until(d.stopBy))
+	return err
+}
+
+// asConfigErrors returns each line of an error as an error of the configuration, since
+// variables are part of it.
+func asConfigErrors(err error) config.Errors {
+	var errs config.Errors
+	for line := range strings.Lines(err.Error()) {
+		errs = append(errs, &config.Error{Text: strings.TrimSpace(line)})
+	}
+	return errs
 }
 
 // openFeeds makes the admin server, and all that the feeds share.
-func (d *daemon) openFeeds(writer string) {
+func (d *daemon) openFeeds(writer string, redact *safetext.Redactor) {
 	_, connections := connectionLimits(openFiles(), 0)
-	redact := safetext.NewRedactor(d.cfg.SecretParameters...)
 	d.adm = admin.New(admin.Options{
 		Version: d.opts.Version, Started: time.Now(), Writer: writer,
 		Buses: slices.Collect(maps.Values(d.buses.Load().readinessChecks(d.cfg))), Log: d.log, Connections: connections, Redact: redact,
 		Token: tokenReader(d.cfg.Admin), Hosts: d.cfg.Admin.Hosts,
+		PerFeed: admin.PerFeed(d.cfg.Metrics.PerFeed),
 	})
 	d.adm.AddChange("/reload", d.serveReload)
 	commands := &feedCommands{}
 	commands.addTo(d.adm)
 	d.feeds = &feeds{running: map[string]*runningFeed{}, commands: commands, pipelines: &pipelines{
-		writer: writer, hosts: &source.Hosts{}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), opts: d.opts,
+		writer: writer, hosts: &source.Hosts{}, adm: d.adm, redact: redact, failures: newFailureLog(d.log), traces: d.traces, opts: d.opts,
 		reading: readAhead{feed: int(d.cfg.ReadAhead.Feed), budget: bridge.NewBudget(d.cfg.ReadAhead.Total)},
 	}}
 }
@@ -232,6 +257,7 @@ func namedList(names []string) string {
 // time is over.
 func (d *daemon) waitForWork(ctx context.Context, grace time.Duration) error {
 	<-ctx.Done()
+	d.stopBy = time.Now().Add(grace)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

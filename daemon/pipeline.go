@@ -21,6 +21,7 @@ import (
 	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/source"
 	"github.com/feedbridge/feedbridge/source/syndication"
+	"github.com/feedbridge/feedbridge/trace"
 )
 
 // readAhead limits how much a feed reads ahead: its own limit in bytes, and the budget that
@@ -39,6 +40,7 @@ type pipelines struct {
 	redact  *safetext.Redactor
 	// failures logs the errors of all feeds.
 	failures *failureLog
+	traces   *trace.Tracer // nil if none are sent
 	opts     Options
 }
 
@@ -61,12 +63,14 @@ func (p *pipelines) newBridge(name string, f config.Feed, snk *busSink) *bridge.
 	if p.opts.Observer != nil {
 		all = append(all, p.opts.Observer)
 	}
+	traced := p.traces.Feed(trace.FeedOptions{Name: name, System: snk.bus.system(), Topic: f.To.Topic, Header: f.To.TraceHeader})
 	var warned sync.Once
 	return &bridge.Bridge{
 		Feed: name, Writer: p.writer,
 		Open: func(ctx context.Context, kind string) (bridge.Source, string, error) {
 			opened, err := sources.open(SourceOptions{
 				Version: p.opts.Version, IDs: snk.IDs(), Hosts: p.hosts, Budget: p.reading.budget, Memory: share, Redact: p.redact,
+				Wrap:    p.traces.Transport,
 				Observe: func(e source.Exchange) { observer.Exchanged(e.Method, e.Status, e.Err, e.Took) },
 			}, log)
 			if err != nil {
@@ -76,9 +80,9 @@ func (p *pipelines) newBridge(name string, f config.Feed, snk *busSink) *bridge.
 			if kind == syndication.Kind {
 				warned.Do(func() { warnOfRetention(ctx, snk, log) })
 			}
-			return &sink.Gate{Source: src, IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log, Redact: p.redact}, kind, err
+			return &sink.Gate{Source: traced.Source(src), IDs: snk.IDs(), Fits: snk.Fits, Oversize: f.Oversize, Log: log, Redact: p.redact}, kind, err
 		},
-		Sink:        snk,
+		Sink:        traced.Sink(snk),
 		Reconnected: snk.bus.reconnected,
 		Every:       f.Every,
 		Limits:      commitLimits(snk.bus.conf),

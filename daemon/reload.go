@@ -141,6 +141,7 @@ func needRestart(old, now *config.Config, levelCanChange bool) config.Errors {
 	check(old.Grace == now.Grace, "grace")
 	check(old.ReadAhead == now.ReadAhead, "read_ahead")
 	check(reflect.DeepEqual(old.Admin, now.Admin), "admin")
+	check(old.Metrics == now.Metrics, "metrics")
 	names := maps.Clone(old.Buses)
 	maps.Copy(names, now.Buses)
 	for _, name := range slices.Sorted(maps.Keys(names)) {

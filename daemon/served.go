@@ -13,6 +13,7 @@ import (
 	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
 	"github.com/feedbridge/feedbridge/serve"
+	"github.com/feedbridge/feedbridge/trace"
 )
 
 // servedFeeds are the topics that are served as feeds, by name, and their server. One goroutine
@@ -33,7 +34,7 @@ type runningServed struct {
 }
 
 // openServer opens the server of topics as feeds and its listener, if one is configured.
-func openServer(ctx context.Context, cfg *config.Serve, b *buses, adm *admin.Server, log *slog.Logger) (*servedFeeds, error) {
+func openServer(ctx context.Context, cfg *config.Serve, b *buses, adm *admin.Server, traces *trace.Tracer, log *slog.Logger) (*servedFeeds, error) {
 	s := &servedFeeds{adm: adm, log: log, running: map[string]*runningServed{}}
 	if cfg == nil {
 		return s, nil
@@ -47,7 +48,7 @@ func openServer(ctx context.Context, cfg *config.Serve, b *buses, adm *admin.Ser
 		return nil, err
 	}
 	s.memory = serve.NewPageCache(cfg.Memory)
-	s.server = serve.NewServer(serve.ServerOptions{Connections: connections, TLS: certificate, Log: log})
+	s.server = serve.NewServer(serve.ServerOptions{Connections: connections, TLS: certificate, Wrap: traces.Handler, Log: log})
 	add := map[string]*runningServed{}
 	for name, f := range cfg.Feeds {
 		if add[name], err = s.prepare(name, f, b); err != nil {

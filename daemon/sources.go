@@ -41,6 +41,8 @@ type SourceOptions struct {
 	Hosts *source.Hosts
 	// Observe is called after each request. It may be nil.
 	Observe func(source.Exchange)
+	// Wrap is that of [source.Options]. It may be nil.
+	Wrap func(http.RoundTripper) http.RoundTripper
 	// Redact hides the secrets of URLs in the headers of entities and in errors. Nil hides parameters
 	// with the usual names only.
 	Redact *safetext.Redactor
@@ -67,7 +69,7 @@ type Sources struct {
 // file that the feed's configuration names cannot be read.
 func NewSources(f config.Feed, o SourceOptions, log *slog.Logger) (*Sources, error) {
 	userAgent := "feedbridge/" + o.Version + " (+https://github.com/feedbridge/feedbridge)"
-	client, err := source.NewClient(f.Source, source.Options{UserAgent: userAgent, Hosts: o.Hosts, Observe: o.Observe, Redact: o.Redact})
+	client, err := source.NewClient(f.Source, source.Options{UserAgent: userAgent, Hosts: o.Hosts, Observe: o.Observe, Wrap: o.Wrap, Redact: o.Redact})
 	if err != nil {
 		return nil, err
 	}

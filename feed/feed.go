@@ -67,12 +67,15 @@ type Entity struct {
 	// can detect changes. It is visible ASCII and opaque to all other packages. It is empty for
 	// sources whose entities never change.
 	Mark string
+	// Trace is the trace context in which the entity was read, as the header traceparent has it.
+	// It becomes a header of the message. It is empty unless the configuration asks for it.
+	Trace string
 }
 
 // Size returns the approximate size of an entity in memory and on the bus, in bytes:
 // its body and headers.
 func (e Entity) Size() int {
-	n := len(e.Body) + len(e.Page) + len(e.Mark)
+	n := len(e.Body) + len(e.Page) + len(e.Mark) + len(e.Trace)
 	for _, f := range e.Header {
 		n += len(f.Name) + len(f.Value) + len(": \r\n")
 	}

@@ -9,6 +9,7 @@ package message
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 	FeedName = "Feedbridge-Feed"
 	Page     = "Feedbridge-Page"
 	Mark     = "Feedbridge-Mark"
+	// Trace marks a message whose Traceparent is that of feedbridge and not of the entity. Its
+	// value is 1.
+	Trace = "Feedbridge-Trace"
 	// Names holds the names of the entity's well-known headers in the case that
 	// the feed uses, in the order of the headers and separated by blanks. A
 	// message has it only if one of these names differs from the canonical one.
@@ -39,6 +43,10 @@ const (
 	Escape = "Feedbridge-Header-"
 )
 
+// Traceparent is the header of W3C Trace Context, which a message has if its entity has a
+// trace context. An entity's own header of that name is escaped then.
+const Traceparent = "traceparent"
+
 const (
 	ours       = "Feedbridge-"
 	natsServer = "Nats-"
@@ -47,7 +55,7 @@ const (
 // Header returns the headers of the message that carries e: the headers of the
 // entity, in their order and with all their values, then [ContentID],
 // [LastModified] and [OperationType] as far as they are missing, then
-// [FeedName], [Page], [Mark] and [Names] unless they are empty.
+// [FeedName], [Page], [Mark], [Traceparent] and [Names] unless they are empty.
 func Header(feedName string, e feed.Entity) feed.Header {
 	return AppendHeader(make(feed.Header, 0, len(e.Header)+6), feedName, e)
 }
@@ -65,7 +73,7 @@ func AppendHeader(h feed.Header, feedName string, e feed.Entity) feed.Header {
 			hasOperation = hasOperation || name == OperationType
 			renamed = renamed || name != f.Name
 			f.Name = name
-		case reserved(f.Name):
+		case reserved(f.Name), e.Trace != "" && isTraceparent(f.Name):
 			f.Name = Escape + f.Name
 		}
 		h = append(h, f)
@@ -88,6 +96,10 @@ func AppendHeader(h feed.Header, feedName string, e feed.Entity) feed.Header {
 	}
 	if e.Mark != "" {
 		add(Mark, e.Mark)
+	}
+	if e.Trace != "" {
+		add(Traceparent, e.Trace)
+		add(Trace, "1")
 	}
 	if renamed {
 		add(Names, namesOf(e.Header))
@@ -128,6 +140,10 @@ func canonical(name string) string {
 	return known
 }
 
+func isTraceparent(name string) bool {
+	return len(name) == len(Traceparent) && strings.EqualFold(name, Traceparent)
+}
+
 // reserved reports whether a header cannot travel under its own name. A NATS
 // server obeys Nats-Rollup, which would purge a stream, and others with that
 // prefix. A NATS client takes a message without a body that has a Status for a
@@ -164,6 +180,7 @@ type Decoded struct {
 func Decode(h feed.Header, into feed.Header) Decoded {
 	d := Decoded{Header: into, Foreign: true}
 	names := ""
+	traced, traceAt := false, -1
 	for _, f := range h {
 		switch {
 		case hasPrefixFold(f.Name, ours):
@@ -181,12 +198,19 @@ func Decode(h feed.Header, into feed.Header) Decoded {
 				d.Mark = f.Value
 			case strings.EqualFold(f.Name, Names):
 				names = f.Value
+			case strings.EqualFold(f.Name, Trace):
+				traced = true
 			}
 			continue
 		case hasPrefixFold(f.Name, natsServer):
 			continue
+		case isTraceparent(f.Name):
+			traceAt = len(d.Header)
 		}
 		d.Header = append(d.Header, f)
+	}
+	if traced && traceAt >= 0 {
+		d.Header = slices.Delete(d.Header, traceAt, traceAt+1)
 	}
 	if names != "" {
 		restoreNames(d.Header[len(into):], names)

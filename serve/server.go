@@ -42,6 +42,9 @@ type ServerOptions struct {
 	Connections int
 	// TLS has the server's certificate; nil serves without.
 	TLS *tls.Config
+	// Wrap returns a Handler that answers by the one that it is given, to trace the requests.
+	// It may be nil.
+	Wrap func(http.Handler) http.Handler
 	// Log gets the errors of the server itself.
 	Log *slog.Logger
 }
@@ -155,8 +158,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if s.opts.TLS != nil {
 		l = tls.NewListener(l, s.opts.TLS)
 	}
+	handler := http.Handler(s)
+	if s.opts.Wrap != nil {
+		handler = s.opts.Wrap(s)
+	}
 	server := &http.Server{
-		Handler:           s,
+		Handler:           handler,
 		ReadHeaderTimeout: headerFor,
 		ReadTimeout:       headerFor, // includes bodies, which requests to a feed do not have
 		IdleTimeout:       idleFor,

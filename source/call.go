@@ -69,10 +69,10 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	if r.IfModifiedSince != "" {
 		header.Set("If-Modified-Since", r.IfModifiedSince)
 	}
-	transport := c.toOthers
+	transport := c.viaOthers
 	if c.atOrigin(u) {
 		var err error
-		transport = c.toOrigin
+		transport = c.viaOrigin
 		if x.token, err = c.credentials.setHeaders(ctx, header); err != nil {
 			return nil, fmt.Errorf("%s: %w", x, err)
 		}
@@ -87,7 +87,7 @@ func (c *Client) startCall(ctx context.Context, r Request, u *url.URL) (*call, e
 	}))
 	x.deadline.startWait(&timeoutError{"no connection was made", timeouts.Connect, "timeouts.connect", "check the host and port of the url, and the firewalls on the way"})
 	var err error
-	x.response, err = observed{transport, c.observe}.RoundTrip(x.request) //nolint:bodyclose // the call owns it
+	x.response, err = transport.RoundTrip(x.request) //nolint:bodyclose // the call owns it
 	x.deadline.stopWait()
 	if err != nil {
 		if reason := x.deadline.endReason(); reason != nil {

@@ -32,6 +32,9 @@ type Options struct {
 	// Observe is called after each exchange with a server, for metrics. It
 	// may be called by several goroutines at a time.
 	Observe func(Exchange)
+	// Wrap returns a RoundTripper that makes requests by the one that it is given, to trace
+	// them. It may be nil.
+	Wrap func(http.RoundTripper) http.RoundTripper
 	// Hosts is shared by the clients of a process. Nil shares nothing.
 	Hosts *Hosts
 	// Redact hides the secrets of the URLs and of the answers that errors quote. Nil
@@ -61,6 +64,8 @@ type Client struct {
 	// toOrigin makes connections to the origin and the token server, and toOthers those to
 	// other hosts, which do not get the client certificate.
 	toOrigin, toOthers *http.Transport
+	// viaOrigin and viaOthers make requests by them, and report each.
+	viaOrigin, viaOthers http.RoundTripper
 }
 
 // NewClient returns a client for cfg. Its errors are those of
@@ -100,8 +105,12 @@ func NewClient(cfg Config, opts Options) (*Client, error) {
 	if c.toOthers, err = c.hosts.transport(cfg, false); err != nil {
 		return nil, err
 	}
+	c.viaOrigin, c.viaOthers = observed{c.toOrigin, c.observe}, observed{c.toOthers, c.observe}
+	if opts.Wrap != nil {
+		c.viaOrigin, c.viaOthers = opts.Wrap(c.viaOrigin), opts.Wrap(c.viaOthers)
+	}
 	if cfg.Auth.OAuth2.hasAnyKey() {
-		c.credentials.tokens = newTokens(cfg, observed{c.toOrigin, c.observe})
+		c.credentials.tokens = newTokens(cfg, c.viaOrigin)
 	}
 	return c, nil
 }

@@ -107,6 +107,10 @@ func TestLargestHeaderThatFitsIsPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, s.Fits(with(n+1)), false, sink.ErrTooLarge, "its headers have 65536 bytes and NATS accepts 65535")
+	// A trace context is a header too.
+	traced := with(n)
+	traced.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	wantError(t, s.Fits(traced), false, sink.ErrTooLarge, "and NATS accepts 65535")
 	wantFeed(t, s, 1)
 }
 

@@ -1,0 +1,149 @@
+package admin
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/feedbridge/feedbridge/bridge"
+)
+
+// PerFeed selects the metrics that have a series for each feed, which are those with the
+// label feed. Of the others, counters and histograms lose that label and are the sums over
+// all feeds, and gauges are absent.
+type PerFeed string
+
+const (
+	// Full keeps the label on all metrics. It is the default.
+	Full PerFeed = "full"
+	// Core keeps it on the metrics in coreMetrics.
+	Core PerFeed = "core"
+	// None keeps it on no metric.
+	None PerFeed = "none"
+)
+
+// coreMetrics are the metrics that keep the label feed at Core, without the prefix of their
+// names: those of the alerts in deploy/alerts.yaml, and the few that show whether a feed
+// works.
+var coreMetrics = []string{
+	"feed_info", "feed_state", "feed_fresh", "lag_seconds", "last_successful_poll_timestamp_seconds",
+	"entities_published_total", "oversized_total", "violations_total", "commit_errors_total",
+	"feed_gaps", "feed_deletes_held",
+	"served_up", "served_requests_total",
+}
+
+// keepsFeed reports whether a metric has the label feed.
+func (p PerFeed) keepsFeed(name string) bool {
+	switch p {
+	case None:
+		return false
+	case Core:
+		return slices.Contains(coreMetrics, name)
+	}
+	return true
+}
+
+// description describes a metric that may have the label feed.
+type description struct {
+	name, help string
+	labels     []string // besides feed
+}
+
+// newDesc describes a metric of feeds. labels are those that it has besides feed.
+func newDesc(name, help string, labels ...string) description {
+	return description{name, help, labels}
+}
+
+// at returns the description as a registry needs it, and whether it has the label feed.
+func (d description) at(p PerFeed) (desc *prometheus.Desc, perFeed bool) {
+	labels := d.labels
+	if perFeed = p.keepsFeed(d.name); perFeed {
+		labels = append([]string{"feed"}, labels...)
+	}
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", d.name), d.help, labels, nil), perFeed
+}
+
+// feedLabels returns the labels of a metric of feeds, and the function that returns the values
+// of them.
+func (p PerFeed) feedLabels(name string, others ...string) (labels []string, values func(feed string, others ...string) []string) {
+	if p.keepsFeed(name) {
+		return append([]string{"feed"}, others...), func(feed string, others ...string) []string {
+			return append([]string{feed}, others...)
+		}
+	}
+	return others, func(_ string, others ...string) []string { return others }
+}
+
+// feedHistogram is a histogram of each feed, or of all feeds together.
+type feedHistogram struct {
+	vec    *prometheus.HistogramVec
+	values func(feed string, others ...string) []string
+}
+
+func (h feedHistogram) of(feed string) prometheus.Observer {
+	return h.vec.WithLabelValues(h.values(feed)...)
+}
+
+// feedCounterVec is a counter of each feed, or of all feeds together.
+type feedCounterVec struct {
+	vec    *prometheus.CounterVec
+	values func(feed string, others ...string) []string
+}
+
+func (c feedCounterVec) of(feed string, others ...string) prometheus.Counter {
+	return c.vec.WithLabelValues(c.values(feed, others...)...)
+}
+
+var feedsInState = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "feeds"),
+	"Number of feeds that are copied, by state.", []string{"state"}, nil)
+
+var staleFeeds = prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "stale_feeds"),
+	"Number of feeds that were not copied within their freshness limit, as /readyz requires.", nil, nil)
+
+// totals are the sums over all feeds that are made in one scrape.
+type totals struct {
+	counters map[*prometheus.Desc]map[string]float64 // by the label values, joined by zero bytes
+	states   map[bridge.State]int
+	stale    int
+}
+
+func newTotals() *totals {
+	return &totals{counters: map[*prometheus.Desc]map[string]float64{}, states: map[bridge.State]int{}}
+}
+
+// countFeed counts a feed by its state.
+func (t *totals) countFeed(f *Feed, r *feedRecord, now time.Time) {
+	state, _ := r.bridgeState(now)
+	t.states[state]++
+	if f.staleReason(r, now) != "" {
+		t.stale++
+	}
+}
+
+// add adds a feed's value of a counter.
+func (t *totals) add(desc *prometheus.Desc, v float64, labels []string) {
+	if t.counters[desc] == nil {
+		t.counters[desc] = map[string]float64{}
+	}
+	t.counters[desc][strings.Join(labels, "\x00")] += v
+}
+
+// emit sends all sums.
+func (t *totals) emit(out chan<- prometheus.Metric) {
+	for _, state := range states {
+		out <- prometheus.MustNewConstMetric(feedsInState, prometheus.GaugeValue, float64(t.states[state]), string(state))
+	}
+	out <- prometheus.MustNewConstMetric(staleFeeds, prometheus.GaugeValue, float64(t.stale))
+	for desc, sums := range t.counters {
+		for _, key := range slices.Sorted(maps.Keys(sums)) {
+			var labels []string
+			if key != "" {
+				labels = strings.Split(key, "\x00")
+			}
+			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, sums[key], labels...)
+		}
+	}
+}
