@@ -13,17 +13,11 @@ import (
 type abandonedTransaction struct {
 	transactions *transactions
 	hung         *hungTransaction
-	grace        time.Duration
-	next         time.Duration // when to look again
+	next         time.Duration // when to look again; at first half of the grace time
 	// seen is the open transaction, and since when it was seen open; nil for none.
 	seen  *kadm.DescribedTransaction
 	since time.Duration
 	ended bool // by this sink; once is enough, for a living copy may have gone on with the id
-}
-
-func newAbandonedTransaction(t *transactions, h *hungTransaction) *abandonedTransaction {
-	grace := t.client.graceTime()
-	return &abandonedTransaction{transactions: t, hung: h, grace: grace, next: grace / 2}
 }
 
 // abortIfAbandoned aborts the feed's transaction once the same one has been open for the grace
@@ -33,8 +27,9 @@ func (a *abandonedTransaction) abortIfAbandoned(ctx context.Context, waited time
 	if waited < a.next {
 		return nil
 	}
-	a.next = waited + a.grace/2
-	if a.hung.hasCure() {
+	grace := a.transactions.client.graceTime()
+	a.next = waited + grace/2
+	if a.hung.cure != nil {
 		return a.hung.continueCure(ctx)
 	}
 	id := a.transactions.id
@@ -49,7 +44,7 @@ func (a *abandonedTransaction) abortIfAbandoned(ctx context.Context, waited time
 		return a.hung.endIfHung(ctx, now)
 	case a.seen == nil || !sameTransaction(a.seen, now):
 		a.seen, a.since = now, waited
-	case waited-a.since >= a.grace:
+	case waited-a.since >= grace:
 		a.ended = true
 		a.transactions.client.log.Warn("ending a transaction that was left open", "transactional_id", id.name)
 		a.transactions.closeProducer()

@@ -203,17 +203,6 @@ func (s *checkpointStore) checkUnchanged(ctx context.Context) error {
 	return s.mayFollow(feeds)
 }
 
-// confirmNewest returns [checkpoint.ErrConflict] if another copy has committed a checkpoint of
-// this feed since the one that this sink has resumed from. It is called within the transaction,
-// once its own checkpoint is acknowledged; own is the offset of that.
-func (s *checkpointStore) confirmNewest(ctx context.Context, own int64) error {
-	feeds, err := s.readBelow(ctx, own)
-	if err != nil {
-		return err
-	}
-	return s.mayFollow(feeds)
-}
-
 // readBelow returns the newest checkpoints of the topic below own, which is the offset of
 // the first record of the open transaction in the partition. It is a linearizable read.
 //

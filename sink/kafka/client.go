@@ -166,7 +166,7 @@ func (c *client) newProducer(transactionalID string, batch int32, hooks ...kgo.H
 		// sent after a short linger, a busy machine would have several batches of a partition
 		// in flight, and a broker that receives them in another order refuses the commit.
 		kgo.ProducerLinger(time.Second),
-		kgo.RecordPartitioner(partitioner{c.cfg.Checkpoints}),
+		kgo.RecordPartitioner(partitioner(c.cfg.Checkpoints)),
 		kgo.ProducerBatchCompression(c.cfg.Compression.codecs()...),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
 			if topic == c.cfg.Checkpoints || topic == "" {
@@ -204,31 +204,18 @@ func (c *client) closeProducer(p *kgo.Client) {
 	delete(c.producers, p)
 }
 
-// partitioner places a record with a key where the Java client does, and any
-// other in the partition that it names.
-type partitioner struct{ checkpoints string }
-
-func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
-	if topic == p.checkpoints {
-		return fixed{}
-	}
-	return keyed{kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
-}
-
-type fixed struct{}
-
-func (fixed) RequiresConsistency(*kgo.Record) bool { return true }
-func (fixed) Partition(r *kgo.Record, n int) int   { return int(r.Partition) }
-
-type keyed struct{ murmur2 kgo.TopicPartitioner }
-
-func (keyed) RequiresConsistency(*kgo.Record) bool { return true }
-
-func (k keyed) Partition(r *kgo.Record, n int) int {
-	if r.Key == nil {
-		return int(r.Partition)
-	}
-	return k.murmur2.Partition(r, n)
+// partitioner places a record with a key where the Java client does, and any other in the
+// partition that it names. So are the records of the checkpoint topic, which have keys.
+func partitioner(checkpoints string) kgo.Partitioner {
+	return kgo.BasicConsistentPartitioner(func(topic string) func(*kgo.Record, int) int {
+		byKey := kgo.StickyKeyPartitioner(nil).ForTopic(topic)
+		return func(r *kgo.Record, n int) int {
+			if r.Key == nil || topic == checkpoints {
+				return int(r.Partition)
+			}
+			return byKey.Partition(r, n)
+		}
+	})
 }
 
 // partitionOf returns the partition of n that a key belongs to.

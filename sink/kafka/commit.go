@@ -101,7 +101,11 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	own := record[0].Offset
 	// 4.
 	if n := transactions.connections.changes.Load(); n != s.confirmed {
-		if err := store.confirmNewest(ctx, own); err != nil {
+		feeds, err := store.readBelow(ctx, own)
+		if err != nil {
+			return err
+		}
+		if err := store.mayFollow(feeds); err != nil {
 			return err
 		}
 		s.confirmed = n
@@ -115,7 +119,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	store.newest = storedCheckpoint{offset: own, data: record[0].Value, ends: ends}
 	s.hadCheckpoint = true
 	s.dedupe.committed(store.newest)
-	s.hung.afterCommit(ctx, written)
+	s.hung.afterCommit(written)
 	return nil
 }
 

@@ -76,6 +76,11 @@ type TLS struct {
 	ServerName string `yaml:"server_name"`
 }
 
+// aclCommand returns the start of a command that grants this user rights.
+func (c Config) aclCommand() string {
+	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s", c.Brokers[0], cmp.Or(c.SASL.Username, "NAME"))
+}
+
 func (t TLS) isEnabled() bool { return t != TLS{} }
 
 // SASL is the authentication of the client. Files are read again at every connect.
@@ -153,36 +158,24 @@ func unmarshalEnum[T interface {
 	~string
 	Values() []string
 }](v *T, text []byte) error {
-	all := []T{""}
-	for _, value := range (*v).Values() {
-		all = append(all, T(value))
+	if values := (*v).Values(); len(text) > 0 && !slices.Contains(values, string(text)) {
+		return fmt.Errorf("%q: want %s", text, orList(values))
 	}
-	return oneOf(v, text, all...)
-}
-
-// oneOf sets v to text if that is one of those, of which the empty one is not
-// named in the error.
-func oneOf[T ~string](v *T, text []byte, those ...T) error {
-	if slices.Contains(those, T(text)) {
-		*v = T(text)
-		return nil
-	}
-	named := slices.DeleteFunc(those, func(t T) bool { return t == "" })
-	return fmt.Errorf("%q: want %s", text, orList(named))
+	*v = T(text)
+	return nil
 }
 
 // orList returns names as "a, b or c".
-func orList[T ~string](those []T) string {
+func orList[T ~string](names []T) string {
 	var list strings.Builder
-	for i, t := range those {
-		switch i {
-		case 0:
-		case len(those) - 1:
+	for i, name := range names {
+		switch {
+		case i > 0 && i == len(names)-1:
 			list.WriteString(" or ")
-		default:
+		case i > 0:
 			list.WriteString(", ")
 		}
-		list.WriteString(string(t))
+		list.WriteString(string(name))
 	}
 	return list.String()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,22 +43,13 @@ func (t newTopic) createTopic(ctx context.Context) (kadm.TopicDetail, error) {
 		switch {
 		case err != nil && !isTransient(err):
 			return d, err
-		case err == nil && hasLeaders(d):
+		case err == nil && len(d.Partitions) > 0 && !slices.ContainsFunc(d.Partitions.Sorted(), func(p kadm.PartitionDetail) bool { return p.Leader < 0 }):
 			return d, nil
 		}
 		if cause := retry.Sleep(ctx, 50*time.Millisecond); cause != nil {
 			return d, fmt.Errorf("topic %s was created and has no leaders yet: %w", t.name, cause)
 		}
 	}
-}
-
-func hasLeaders(d kadm.TopicDetail) bool {
-	for _, p := range d.Partitions {
-		if p.Leader < 0 {
-			return false
-		}
-	}
-	return len(d.Partitions) > 0
 }
 
 // mayCreate returns the error that create would return, and creates nothing.
@@ -82,9 +74,8 @@ func (t newTopic) explainCreateError(ctx context.Context, answer kadm.CreateTopi
 	case errors.Is(err, kerr.TopicAlreadyExists):
 		return nil
 	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return feed.Permanent(fmt.Errorf("there is no topic %s, and this user may not create it; create it with '%s', or run "+
-			"'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s --operation Create --topic %[1]s'",
-			t.name, t.command(), c.cfg.Brokers[0], cmp.Or(c.cfg.SASL.Username, "NAME")))
+		return feed.Permanent(fmt.Errorf("there is no topic %s, and this user may not create it; create it with '%s', or run '%s --operation Create --topic %[1]s'",
+			t.name, t.command(), c.cfg.aclCommand()))
 	case kerr.IsRetriable(err), !isKafka(err):
 		return causeOf(ctx, fmt.Errorf("create topic %s: %w", t.name, err))
 	}

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,12 +37,10 @@ type dedupeLoader struct {
 	}
 }
 
-func (l *dedupeLoader) windowSize() int { return cmp.Or(max(0, l.topic.Window), sink.DefaultWindow) }
-
 // searchLimit returns how many offsets of a partition are read at most to find a window of this
 // feed's newest messages. Not every offset has one: there are markers, records that were
 // aborted or compacted away, and messages of other feeds.
-func (l *dedupeLoader) searchLimit() int64 { return 16 * int64(l.windowSize()) }
+func (l *dedupeLoader) searchLimit() int64 { return 16 * int64(l.topic.Window) }
 
 // resetIDs empties ids, for the topic that d describes.
 func (l *dedupeLoader) resetIDs(d kadm.TopicDetail) {
@@ -106,7 +103,7 @@ func (l *dedupeLoader) follows(d kadm.TopicDetail, starts, ends []int64) bool {
 // marks.
 func (l *dedupeLoader) loadNewest(ctx context.Context, starts, ends []int64, some bool) error {
 	all, limit := false, l.searchLimit()
-	for span := 2*int64(l.windowSize())/int64(len(ends)) + 1; ; span *= 4 {
+	for span := 2*int64(l.topic.Window)/int64(len(ends)) + 1; ; span *= 4 {
 		from := slices.Clone(starts)
 		for p := range ends {
 			if !all {
@@ -123,7 +120,7 @@ func (l *dedupeLoader) loadNewest(ctx context.Context, starts, ends []int64, som
 			return nil
 		case l.ids.Marked():
 			all = true
-		case loaded >= l.windowSize(), span >= limit && (l.ids.Len() > 0 || !some):
+		case loaded >= l.topic.Window, span >= limit && (l.ids.Len() > 0 || !some):
 			return nil
 		case span >= limit:
 			limit = math.MaxInt64

@@ -6,8 +6,8 @@
 // key <topic>/<feed>, those of one topic in one partition. [Conn.Log] reads a topic back,
 // including messages of other programs.
 //
-// Consumers must read with isolation.level=read_committed. Others see aborted records, too.
-// docs/kafka.md has the rest of what a user must know: permissions, keys, compaction, durability.
+// Consumers must read with isolation.level=read_committed. docs/kafka.md has the rest of what a
+// user must know, such as permissions, keys, compaction and durability.
 //
 // # How a commit works
 //
@@ -38,9 +38,7 @@
 //
 //   - If C was confirmed to its coordinator before S initialized the id, its checkpoint has an
 //     offset below O, and C has ended when the last stable offset reaches O. So S reads it. The
-//     read is linearizable: only a broker that knows everything below O can report that the
-//     last stable offset has reached O (see readBelow). A deposed leader, which answers other
-//     reads with old offsets, cannot.
+//     read is linearizable (see readBelow), which no read before step 3 is.
 //   - If another sink initialized the id after S did and before S committed, S fails.
 //   - If C comes after S, its sink has initialized the id after S committed. Its own step 4
 //     finds the checkpoint of S.
@@ -60,12 +58,9 @@
 //
 // # Several copies
 //
-// A copy that is fenced gets ErrConflict, and waits before it tries again. A Resume waits for
-// open transactions in the feed's partitions, so it sees a commit that is in flight. A copy
-// that dies within a transaction leaves it open; Resume aborts the feed's own transaction when
-// it has been open for a fifth of the configured timeout (abandonedTransaction). On a cluster
-// where a commit takes longer than that, two copies achieve less than one. A transaction of
-// another feed or program is not touched; Resume reports its transactional id.
+// A Resume waits for open transactions in the feed's partitions, so it sees a commit that is in
+// flight. A copy that dies within a transaction leaves it open; see abandonedTransaction. A
+// transaction of another feed or program is not touched.
 //
 // # Messages that are lost
 //
@@ -81,11 +76,7 @@
 //
 //   - KAFKA-20734 leaves transactions open that their coordinator reports as ended; see
 //     hung_transaction.go.
-//   - Before Kafka 4 the transactions of a producer have one epoch, and a broker before 3.6
-//     takes records of that epoch also after the transaction has ended: records that arrive
-//     after their abort would be published by the next commit. So a sink aborts by initializing
-//     the id, which raises the epoch.
-//   - The coordinator writes the markers of a transaction after it has confirmed the commit,
+//   - A coordinator writes the markers of a transaction after it has confirmed the commit,
 //     partition by partition. So Resume waits for the partitions of the topic, too.
 //   - The last offset of a partition is mostly that of a marker. Progress is counted in offsets,
 //     not in records.
@@ -95,30 +86,21 @@
 //     counts without compression.
 //   - The time of a message is that of its commit. With the entity's own, retention by time
 //     would delete old entities at once.
-//   - kgo race: EndTransaction before kgo has stored the topic's metadata sends an abort and
-//     returns nil. So a commit waits until PartitionLeader is known.
 //   - kgo initializes a transactional id again by itself after some errors. From Kafka 2.5 on
 //     the cluster refuses that if another producer has initialized it since (KIP-360).
 //
 // # Duplicates
 //
-// They are detected by the IDs of the messages that are in the topic, so in a compacted topic
-// an entity is published again if the feed repeats it after its message was compacted away and
-// the process was restarted. The same holds for marks, all of which are held in memory. A
-// tombstone keeps its mark in its headers until it is compacted away (delete.retention.ms). If
-// several entities share a key, only the mark of one of them stays.
-//
-// In a shared topic only messages whose Feedbridge-Feed header names the feed count. To load
-// their IDs at most the newest 16 windows of each partition are read; more if there is none
-// among them, until one is found; and the whole topic if one has a mark.
+// They are detected by the IDs of the messages that are in the topic; see dedupeLoader. In a
+// shared topic only messages whose Feedbridge-Feed header names the feed count. A tombstone
+// keeps its mark in its headers until it is compacted away (delete.retention.ms). If several
+// entities share a key, only the mark of one of them stays.
 //
 // # Errors
 //
 // kgo retries retriable errors until the configured timeout. If they persist, they are
-// transient, as are unknown outcomes: no answer, no connection, UNKNOWN_SERVER_ERROR,
-// OUT_OF_ORDER_SEQUENCE_NUMBER, and a transactional id that the cluster has deleted after 7
-// idle days. PRODUCER_FENCED, INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE are
-// [checkpoint.ErrConflict]: another copy has taken the id, or the transaction timed out.
-// MESSAGE_TOO_LARGE is [sink.ErrTooLarge]. An error that a person must correct is permanent;
-// errors.go has the list. After any error the sink must resume.
+// transient, as are unknown outcomes. PRODUCER_FENCED, INVALID_PRODUCER_EPOCH and
+// INVALID_TXN_STATE are [checkpoint.ErrConflict]: another copy has taken the id, or the
+// transaction timed out. MESSAGE_TOO_LARGE is [sink.ErrTooLarge]. An error that a person must
+// correct is permanent; errors.go has the list. After any error the sink must resume.
 package kafka

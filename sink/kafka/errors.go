@@ -10,7 +10,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/feedbridge/feedbridge/credential"
 	"github.com/feedbridge/feedbridge/feed"
 )
 
@@ -77,9 +77,8 @@ type diagnosis struct {
 	// refused reports that a broker has closed a connection during authentication, which
 	// is how some of them refuse credentials, and that none has taken them since.
 	refused atomic.Bool
-
-	mu   sync.Mutex
-	down error // of the newest attempt, nil if it succeeded
+	// down is the error of the newest attempt; that or the pointer is nil if there is none.
+	down atomic.Pointer[error]
 }
 
 func newDiagnosis(cfg Config) *diagnosis {
@@ -91,10 +90,7 @@ func (d *diagnosis) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net
 	if timedOut(err) {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.down = err
-	if err == nil {
+	if d.down.Store(&err); err == nil {
 		d.refused.Store(false)
 	}
 }
@@ -110,12 +106,6 @@ func (d *diagnosis) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ ti
 	if key == kmsg.SASLAuthenticate.Int16() && errors.Is(err, io.EOF) {
 		d.refused.Store(true)
 	}
-}
-
-func (d *diagnosis) lastDown() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.down
 }
 
 // silence reports that no answer came in time.
@@ -144,27 +134,28 @@ func (d *diagnosis) explainError(ctx context.Context, err error) error {
 		if d.refused.Load() {
 			return d.errRefused()
 		}
-		down := d.lastDown()
-		if down == nil {
+		down := d.down.Load()
+		if down == nil || *down == nil {
 			return err
 		}
-		if isKafka(down) {
-			return d.explainKafka(down)
+		if err = *down; isKafka(err) {
+			return d.explainKafka(err)
 		}
-		err = down
 	}
 	var (
 		untrusted *tls.CertificateVerificationError
 		plaintext tls.RecordHeaderError
 		eof       *kgo.ErrFirstReadEOF
-		token     *tokenError
+		token     *credential.TokenError
 		op        *net.OpError
 		late      net.Error
 	)
 	first, foreign := notKafka(err)
 	switch {
-	case errors.Is(err, feed.ErrPermanent), errors.Is(err, context.Canceled), errors.As(err, &token):
+	case errors.Is(err, feed.ErrPermanent), errors.Is(err, context.Canceled):
 		return err
+	case errors.As(err, &token):
+		return fmt.Errorf("fetching a token (sasl.oauth2) from %s: %w; check token_url, client_id, the client's secret, and scopes", d.cfg.SASL.OAuth2.TokenURL, token)
 	case foreign && first[0] == 21: // a TLS alert
 		return feed.Permanent(fmt.Errorf("Kafka at %s expects TLS on this port; set tls.enabled, or name the port without it in brokers", d.brokers))
 	case foreign:

@@ -390,6 +390,49 @@ func TestLeaderMovesWhileManyAskForOffsets(t *testing.T) {
 	wantError(t, err, false, nil, "resume")
 }
 
+// The feeds of a cluster go on while a broker is frozen that leads no partition of theirs. kadm
+// lists the offsets of all partitions of a topic, so it would wait for each broker that leads
+// one of the checkpoint topic.
+func TestFeedDependsOnTheLeadersOfItsPartitionsOnly(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, kfake.NumBrokers(2))
+	s := connect(t, configFor(c)).Sink(orders())
+	resume(t, s)
+	commit(t, s, 0, 1)
+	own := beside(t, c)
+	for p := range int32(12) {
+		leader := int32(1)
+		if p == own.Partition {
+			leader = 0
+		}
+		if err := c.MoveTopicPartition(own.Topic, p, leader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.MoveTopicPartition("shop.orders", 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, 1, 2) // learns the leaders
+	s.AwaitEnd(t)
+	var asked atomic.Int64
+	c.ControlKey(kmsg.ListOffsets.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if c.CurrentNode() == 1 {
+			asked.Add(1)
+		}
+		return nil, nil, false
+	})
+	resume(t, s)
+	commit(t, s, 2, 3)
+	s.AwaitEnd(t)
+	commit(t, s, 3, 4)
+	s.AwaitEnd(t)
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the other broker was asked for offsets %d times", n)
+	}
+	wantFeed(t, s, 4)
+}
+
 // hold stops the first such request at the broker until it is let go.
 func hold(c *kfake.Cluster, key kmsg.Key, which func(kmsg.Request) bool) (held <-chan struct{}, release func()) {
 	arrived, gate := make(chan struct{}), make(chan struct{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -41,10 +42,9 @@ type hungTransaction struct {
 	topic        string
 	checkpoints  *checkpointStore
 	transactions *transactions
-	// unsure reports that the last commit may hang; ended receives whether it ended soon.
-	unsure bool
-	ended  <-chan bool
-	cure   *cure // nil unless one is under way
+	// last is what the last commit of this sink has written, as long as it may hang.
+	last kadm.Offsets
+	cure *cure // nil unless one is under way
 }
 
 // cure is an empty transaction that ends a hung one. It begins when the transactional id is
@@ -57,19 +57,12 @@ type cure struct {
 }
 
 // outcome is how a hung transaction ended.
-type outcome bool
+type outcome string
 
 const (
-	aborted   outcome = false
-	committed outcome = true
+	aborted   outcome = "abort"
+	committed outcome = "commit"
 )
-
-func (o outcome) String() string {
-	if o {
-		return "commit"
-	}
-	return "abort"
-}
 
 // possible reports whether the cluster may have the bug: Kafka 4.0 and newer, which know
 // transactions of version 2, whether or not they are turned on. No fixed version is known.
@@ -104,66 +97,57 @@ func (h *hungTransaction) newStableWait(topic string, partitions ...int32) stabl
 // another program's transaction holds a partition back, the coordinator is asked.
 const endsWithin = 100 * time.Millisecond
 
-// afterCommit starts to watch whether a commit is ended where it wrote. The next commit
-// waits for the answer: a transaction that begins before the markers of the last one are
-// written is made to wait 20 ms and more by the broker
-// (add.partitions.to.txn.retry.backoff.ms).
-func (h *hungTransaction) afterCommit(ctx context.Context, written kadm.Offsets) {
-	h.unsure, h.ended = h.possible(), nil
-	if !h.unsure {
-		return
+// afterCommit records what a commit of this sink has written.
+func (h *hungTransaction) afterCommit(written kadm.Offsets) {
+	if h.possible() {
+		h.last = written
 	}
-	answer := make(chan bool, 1)
-	h.ended = answer
-	ctx, cancel := h.client.withTimeout(context.WithoutCancel(ctx), endsWithin)
-	go func() {
-		defer cancel()
-		for topic, partitions := range written {
-			var numbers []int32
-			var behind []int64
-			for n, last := range partitions {
-				numbers, behind = append(numbers, n), append(behind, last.At)
-			}
-			if _, err := h.newStableWait(topic, numbers...).upTo(ctx, behind); err != nil {
-				answer <- false
-				return
-			}
-		}
-		answer <- true
-	}()
 }
 
 // errHangs reports that the last commit hangs. The next Resume ends it.
 var errHangs = errors.New("the last commit is not ended in all partitions, though the cluster reports it as ended")
 
-// awaitEnd waits until the last commit of this sink is ended wherever it wrote. It returns
-// an error if it hangs, or if the cluster does not report it for twice the timeout.
+// awaitEnd waits until the last commit of this sink is ended wherever it wrote. It returns an
+// error if it hangs, or if the cluster does not report it for twice the timeout. The wait costs
+// no time: a transaction that begins before the markers of the last one are written is made to
+// wait 20 ms and more by the broker (add.partitions.to.txn.retry.backoff.ms).
 func (h *hungTransaction) awaitEnd(ctx context.Context) error {
-	if !h.unsure {
+	if h.endsSoon(ctx) {
+		h.last = nil
 		return nil
-	}
-	if h.ended != nil {
-		select {
-		case ended := <-h.ended:
-			if h.ended, h.unsure = nil, !ended; ended {
-				return nil
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
 	}
 	backoff := retry.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}
 	for began := time.Now(); ; {
 		ended, err := h.lastEnded(ctx)
 		// A connection that is dead is closed after the timeout. Then kgo opens another one.
-		if ended || errors.Is(err, errHangs) || err != nil && time.Since(began) > 2*h.client.cfg.Timeout {
-			h.unsure = !ended
+		switch {
+		case ended:
+			h.last = nil
+			return nil
+		case errors.Is(err, errHangs), err != nil && time.Since(began) > 2*h.client.cfg.Timeout:
 			return err
 		}
 		if err := backoff.Wait(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// endsSoon reports whether the last commit is ended within endsWithin, as the partitions show.
+func (h *hungTransaction) endsSoon(ctx context.Context) bool {
+	ctx, cancel := h.client.withTimeout(ctx, endsWithin)
+	defer cancel()
+	for topic, partitions := range h.last {
+		var numbers []int32
+		var behind []int64
+		for n, end := range partitions {
+			numbers, behind = append(numbers, n), append(behind, end.At)
+		}
+		if _, err := h.newStableWait(topic, numbers...).upTo(ctx, behind); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // lastEnded reports whether the last commit of this sink is ended wherever it wrote. It
@@ -180,20 +164,13 @@ func (h *hungTransaction) lastEnded(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// openPartition is a partition in which a transaction is open, and the epoch of that.
-type openPartition struct {
-	topic     string
-	partition int32
-	epoch     int16
-}
-
-// stillOpen returns the partitions in which a producer has a transaction open, among those of
-// the feed's topic and that of its checkpoint.
-func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]openPartition, error) {
-	ctx, cancel := h.client.withTimeout(ctx, h.client.graceTime())
-	defer cancel()
+// stillOpen returns where a producer has a transaction open, among the partitions of the feed's
+// topic and that of its checkpoint.
+func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]kadm.DescribedProducer, error) {
 	var asked kadm.TopicsSet
 	asked.Add(h.client.cfg.Checkpoints, h.checkpoints.location.partition)
+	ctx, cancel := h.client.withTimeout(ctx, h.client.graceTime())
+	defer cancel()
 	d, err := h.client.describeTopic(ctx, h.topic)
 	switch {
 	case err == nil:
@@ -201,25 +178,8 @@ func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]open
 	case !isMissingTopic(err):
 		return nil, err
 	}
-	producers, err := h.client.admin.DescribeProducers(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	var open []openPartition
-	for topic, partitions := range asked {
-		for partition := range partitions {
-			described := producers[topic].Partitions[partition]
-			if described.Err != nil {
-				return nil, described.Err
-			}
-			for _, p := range described.ActiveProducers {
-				if p.ProducerID == producer && p.CurrentTxnStartOffset >= 0 {
-					open = append(open, openPartition{topic, partition, p.ProducerEpoch})
-				}
-			}
-		}
-	}
-	return open, nil
+	open, err := h.client.openTransactions(ctx, asked)
+	return slices.DeleteFunc(open, func(p kadm.DescribedProducer) bool { return p.ProducerID != producer }), err
 }
 
 // endIfHung ends the feed's transaction if it hangs; now is the state of the transactional id.
@@ -266,12 +226,12 @@ func (h *hungTransaction) findHung(ctx context.Context, now *kadm.DescribedTrans
 	}
 	version2 := h.client.transactions2.Load()
 	for i, o := range open {
-		ended, known := outcomeOf(now, o.epoch, version2, version2 && newest.committedBy(committer{now.ProducerID, o.epoch}))
+		ended, known := outcomeOf(now, o.ProducerEpoch, version2, version2 && newest.committedBy(committer{now.ProducerID, o.ProducerEpoch}))
 		if !known || i > 0 && ended != how {
 			return nil, aborted, nil
 		}
 		how = ended
-		where.Add(o.topic, o.partition)
+		where.Add(o.Topic, o.Partition)
 	}
 	return where, how, nil
 }
@@ -304,9 +264,6 @@ func outcomeOf(now *kadm.DescribedTransaction, epoch int16, version2, hasCheckpo
 	}
 	return aborted, false
 }
-
-// hasCure reports whether a cure has begun and has not ended.
-func (h *hungTransaction) hasCure() bool { return h.cure != nil }
 
 // dropCure discards a cure that another copy has completed. To continue it would disturb that
 // copy.
@@ -366,7 +323,7 @@ func (c *cure) endHung(ctx context.Context, transactionalID string) error {
 		return err
 	}
 	end := kmsg.NewPtrEndTxnRequest()
-	end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = transactionalID, id, epoch, bool(c.how)
+	end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = transactionalID, id, epoch, c.how == committed
 	ended, err := end.RequestWith(ctx, c.producer)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func TestOutcomeOfAHangingTransaction(t *testing.T) {
 		{"Ongoing", 6, true, unknown},
 	} {
 		how, known := outcomeOf(&kadm.DescribedTransaction{State: test.state, ProducerEpoch: test.epoch}, 6, test.version2, false)
-		got := how.String()
+		got := string(how)
 		if !known {
 			got = unknown
 		}

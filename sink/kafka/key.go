@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/feedbridge/feedbridge/feed"
@@ -126,42 +127,28 @@ func findValue(d *json.Decoder, names []string) ([]byte, error) {
 	if len(names) == 0 {
 		return keyText(t)
 	}
-	switch t {
-	case json.Delim('{'):
-		for d.More() {
-			name, err := d.Token()
-			if err != nil {
-				return nil, err
-			}
-			if name == names[0] {
-				return findValue(d, names[1:])
-			}
-			if err := skipValue(d); err != nil {
-				return nil, err
-			}
-		}
-	case json.Delim('['):
-		for i := 0; d.More(); i++ {
-			if fmt.Sprint(i) == names[0] {
-				return findValue(d, names[1:])
-			}
-			if err := skipValue(d); err != nil {
-				return nil, err
-			}
-		}
-	default:
+	if t != json.Delim('{') && t != json.Delim('[') {
 		return nil, errNothing
+	}
+	for i := 0; d.More(); i++ {
+		var name json.Token = strconv.Itoa(i)
+		if t == json.Delim('{') {
+			if name, err = d.Token(); err != nil {
+				return nil, err
+			}
+		}
+		if name == names[0] {
+			return findValue(d, names[1:])
+		}
+		if err := d.Decode(new(json.RawMessage)); err != nil {
+			return nil, err
+		}
 	}
 	// The closing bracket: without it there may have been more.
 	if _, err := d.Token(); err != nil {
 		return nil, err
 	}
 	return nil, errNothing
-}
-
-func skipValue(d *json.Decoder) error {
-	var ignored json.RawMessage
-	return d.Decode(&ignored)
 }
 
 // keyText returns the key for a JSON value.

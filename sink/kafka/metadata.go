@@ -47,7 +47,8 @@ var (
 )
 
 // listOffsets returns the selected offset of each partition, in their order. It retries while a
-// partition changes its leader.
+// partition changes its leader. Unlike kadm it asks about no other partition of the topic, so
+// that it does not wait for their leaders.
 func (c *client) listOffsets(ctx context.Context, topic string, partitions []int32, of offsetSpec) ([]int64, error) {
 	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
@@ -55,11 +56,11 @@ func (c *client) listOffsets(ctx context.Context, topic string, partitions []int
 	t.Topic = topic
 	for _, n := range partitions {
 		p := kmsg.NewListOffsetsRequestTopicPartition()
-		p.Partition, p.CurrentLeaderEpoch, p.Timestamp = n, -1, of.timestamp
+		p.Partition, p.Timestamp = n, of.timestamp
 		t.Partitions = append(t.Partitions, p)
 	}
 	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID, req.IsolationLevel, req.Topics = -1, of.isolation, []kmsg.ListOffsetsRequestTopic{t}
+	req.IsolationLevel, req.Topics = of.isolation, append(req.Topics, t)
 	backoff := retry.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
 		offsets, err := c.listOffsetsOnce(ctx, req)
@@ -76,6 +77,7 @@ func (c *client) listOffsetsOnce(ctx context.Context, req *kmsg.ListOffsetsReque
 	if err != nil {
 		return nil, causeOf(ctx, err)
 	}
+	asked := req.Topics[0]
 	found := map[int32]int64{}
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
@@ -85,14 +87,12 @@ func (c *client) listOffsetsOnce(ctx context.Context, req *kmsg.ListOffsetsReque
 			found[p.Partition] = p.Offset
 		}
 	}
-	asked := req.Topics[0]
 	offsets := make([]int64, len(asked.Partitions))
 	for i, p := range asked.Partitions {
-		offset, ok := found[p.Partition]
-		if !ok {
+		var ok bool
+		if offsets[i], ok = found[p.Partition]; !ok {
 			return nil, fmt.Errorf("the cluster says nothing about partition %d of %s", p.Partition, asked.Topic)
 		}
-		offsets[i] = offset
 	}
 	return offsets, nil
 }
@@ -103,21 +103,39 @@ func (c *client) topicConfig(ctx context.Context, topic string) (map[string]stri
 	ctx, cancel := c.withRequestTimeout(ctx)
 	defer cancel()
 	all, err := c.admin.DescribeTopicConfigs(ctx, topic)
-	if err == nil && len(all) == 1 {
+	if err == nil && len(all) != 1 {
+		err = errors.New("the cluster describes another topic than it was asked about")
+	} else if err == nil {
 		err = all[0].Err
 	}
-	switch {
-	case errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
+	if errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed) {
 		c.log.Debug("cannot see the configuration of a topic; the defaults are assumed", "topic", topic, "error", err)
 		return nil, nil
-	case err != nil:
+	}
+	if err != nil {
 		return nil, causeOf(ctx, err)
-	case len(all) != 1:
-		return nil, errors.New("the cluster describes another topic than it was asked about")
 	}
 	config := map[string]string{}
 	for _, kv := range all[0].Configs {
 		config[kv.Key] = kv.MaybeValue()
 	}
 	return config, nil
+}
+
+// openTransactions returns the producers that have a transaction open in partitions.
+func (c *client) openTransactions(ctx context.Context, partitions kadm.TopicsSet) (open []kadm.DescribedProducer, err error) {
+	ctx, cancel := c.withTimeout(ctx, c.graceTime())
+	defer cancel()
+	described, err := c.admin.DescribeProducers(ctx, partitions)
+	described.EachPartition(func(p kadm.DescribedProducersPartition) {
+		if err == nil {
+			err = p.Err
+		}
+	})
+	described.EachProducer(func(p kadm.DescribedProducer) {
+		if p.CurrentTxnStartOffset >= 0 {
+			open = append(open, p)
+		}
+	})
+	return open, err
 }

@@ -51,17 +51,9 @@ func (c Config) options(log *slog.Logger) ([]kgo.Opt, error) {
 // codecs returns the codecs for batches, in order of preference: none if a broker does not
 // support the configured one.
 func (c Compression) codecs() []kgo.CompressionCodec {
-	switch c {
-	case Gzip:
-		return []kgo.CompressionCodec{kgo.GzipCompression(), kgo.NoCompression()}
-	case LZ4:
-		return []kgo.CompressionCodec{kgo.Lz4Compression(), kgo.NoCompression()}
-	case Zstd:
-		return []kgo.CompressionCodec{kgo.ZstdCompression(), kgo.NoCompression()}
-	case Snappy:
-		return []kgo.CompressionCodec{kgo.SnappyCompression(), kgo.NoCompression()}
-	}
-	return []kgo.CompressionCodec{kgo.NoCompression()}
+	return []kgo.CompressionCodec{map[Compression]kgo.CompressionCodec{
+		None: kgo.NoCompression(), Gzip: kgo.GzipCompression(), Snappy: kgo.SnappyCompression(), LZ4: kgo.Lz4Compression(), Zstd: kgo.ZstdCompression(),
+	}[c], kgo.NoCompression()}
 }
 
 func (t TLS) settings() (*tls.Config, error) {

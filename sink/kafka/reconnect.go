@@ -3,9 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,9 +30,8 @@ type reconnects struct {
 
 	mu   sync.Mutex
 	next chan struct{} // closed when a broker is next found reachable again
-	// suspects are the brokers to probe, by ID. The value is true if it was found
-	// unreachable, and false if it is only known that a request has failed. A goroutine
-	// runs while there are any.
+	// suspects are the brokers to probe, by ID, each by a goroutine. The value is true if the
+	// broker was found unreachable, and false if it is only known that a request has failed.
 	suspects map[int32]bool
 }
 
@@ -72,34 +69,18 @@ func (r *reconnects) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, request kgo.B
 func (r *reconnects) suspect(broker int32, unreachable bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ctx.Err() != nil {
-		return
-	}
-	if len(r.suspects) == 0 {
-		go r.probeSuspects()
-	}
+	_, probing := r.suspects[broker]
 	r.suspects[broker] = r.suspects[broker] || unreachable
+	if !probing && r.ctx.Err() == nil {
+		go r.probeBroker(broker)
+	}
 }
 
-// probeSuspects probes all suspects until there are none.
-func (r *reconnects) probeSuspects() {
+// probeBroker probes a suspect until it is none any more.
+func (r *reconnects) probeBroker(broker int32) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
-	for {
-		r.mu.Lock()
-		brokers := slices.Collect(maps.Keys(r.suspects))
-		r.mu.Unlock()
-		var asking sync.WaitGroup
-		for _, broker := range brokers {
-			asking.Go(func() { r.probeBroker(broker) })
-		}
-		asking.Wait()
-		r.mu.Lock()
-		left := len(r.suspects)
-		r.mu.Unlock()
-		if left == 0 {
-			return
-		}
+	for r.probeOnce(broker) {
 		select {
 		case <-ticker.C:
 		case <-r.ctx.Done():
@@ -108,26 +89,24 @@ func (r *reconnects) probeSuspects() {
 	}
 }
 
-// probeBroker probes one suspect, and closes r.next if it is reachable again.
-func (r *reconnects) probeBroker(broker int32) {
+// probeOnce probes a suspect, and closes r.next if it is reachable again. It reports whether it
+// is still a suspect.
+func (r *reconnects) probeOnce(broker int32) bool {
 	ctx, cancel := context.WithTimeout(r.ctx, probeTimeout)
 	defer cancel()
 	err := r.ping(ctx, broker)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.ctx.Err() != nil:
-	case err == nil:
-		if r.suspects[broker] {
-			close(r.next)
-			r.next = make(chan struct{})
-		}
-		delete(r.suspects, broker)
-	case errors.Is(err, errGone), errors.Is(err, feed.ErrPermanent):
-		// A broker that refuses is not probed again, because repeated attempts could lock the
-		// account. The feeds retry with their own backoff.
-		delete(r.suspects, broker)
-	default:
+	// A broker that refuses is not probed again, because repeated attempts could lock the
+	// account. The feeds retry with their own backoff.
+	if err != nil && !errors.Is(err, errGone) && !errors.Is(err, feed.ErrPermanent) {
 		r.suspects[broker] = true
+		return true
 	}
+	if err == nil && r.suspects[broker] {
+		close(r.next)
+		r.next = make(chan struct{})
+	}
+	delete(r.suspects, broker)
+	return false
 }

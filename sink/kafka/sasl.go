@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -42,13 +43,10 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 		return scram.Sha512(auth), err
 	case OAuthBearer:
 		token, err := c.newTokenSource()
-		if err != nil {
-			return nil, err
-		}
 		return oauthMechanism{oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
 			t, err := token(ctx)
 			return oauth.Auth{Token: t.Reveal()}, err
-		})}, nil
+		})}, err
 	case MSKIAM:
 		_, err := s.awsCredentials()
 		return aws.ManagedStreamingIAM(func(context.Context) (aws.Auth, error) { return s.awsCredentials() }), err
@@ -58,16 +56,26 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 
 // newTokenSource returns a function that returns a valid token.
 func (c Config) newTokenSource() (func(context.Context) (credential.Secret, error), error) {
-	s := c.SASL
-	if s.TokenFile == "" {
-		_, err := s.OAuth2.readSecret()
-		return newToken(s.OAuth2, c.Timeout), err
+	if file := c.SASL.TokenFile; file != "" {
+		read := func(context.Context) (credential.Secret, error) { return credential.Read("", "sasl.token_file", file) }
+		_, err := read(context.Background())
+		return read, err
 	}
-	read := func(context.Context) (credential.Secret, error) {
-		return credential.Read("", "sasl.token_file", s.TokenFile)
+	o := c.SASL.OAuth2
+	secret := func() (credential.Secret, error) {
+		return credential.Read(o.ClientSecret, "sasl.oauth2.client_secret_file", o.ClientSecretFile)
 	}
-	_, err := read(context.Background())
-	return read, err
+	tokens := credential.NewTokens(credential.ClientCredentials{
+		TokenURL: o.TokenURL, ClientID: o.ClientID, Scopes: o.Scopes, Secret: secret,
+	}, http.Client{Timeout: c.Timeout}, nil)
+	_, err := secret()
+	return func(ctx context.Context) (credential.Secret, error) {
+		token, err := tokens.Get(ctx)
+		if err != nil {
+			return "", err
+		}
+		return token.Value, nil
+	}, err
 }
 
 func (s SASL) awsCredentials() (aws.Auth, error) {

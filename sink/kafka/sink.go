@@ -40,7 +40,7 @@ type Sink struct {
 }
 
 func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
-	t.Partitions = max(1, t.Partitions)
+	t.Partitions, t.Window = max(1, t.Partitions), cmp.Or(max(0, t.Window), sink.DefaultWindow)
 	id := newTransactionalID(c, t.Name, t.Feed)
 	s := &Sink{
 		client: c, topic: t,
@@ -157,7 +157,8 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 
 // watchTransaction returns the function to call while Resume waits for a partition.
 func (s *Sink) watchTransaction() meanwhile {
-	return newAbandonedTransaction(&s.transactions, &s.hung).abortIfAbandoned
+	a := abandonedTransaction{transactions: &s.transactions, hung: &s.hung, next: s.client.graceTime() / 2}
+	return a.abortIfAbandoned
 }
 
 func decodeCheckpoint(data []byte, feedName string) (checkpoint.Checkpoint, error) {
@@ -194,14 +195,12 @@ func (s *Sink) explainError(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: another producer has taken the transactional id %q (%w); if no other copy of this feed runs, "+
 			"another program uses it: set transactional_id_prefix", checkpoint.ErrConflict, id, err)
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
-			"--allow-principal User:%s --operation Write --operation Describe --transactional-id %[1]q'",
-			id, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
+		return feed.Permanent(fmt.Errorf("this user may not use the transactional id %q (%w); run '%s --operation Write --operation Describe --transactional-id %[1]q'",
+			id, err, cfg.aclCommand()))
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		// The error does not name the topic.
-		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run 'kafka-acls.sh --bootstrap-server %s --add "+
-			"--allow-principal User:%s --operation Read --operation Write --operation Create --operation DescribeConfigs --topic %[1]s --topic %[2]s'",
-			s.topic.Name, cfg.Checkpoints, err, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
+		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run '%s --operation Read --operation Write --operation Create "+
+			"--operation DescribeConfigs --topic %[1]s --topic %[2]s'", s.topic.Name, cfg.Checkpoints, err, cfg.aclCommand()))
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
 	case isMissingTopic(err) && !s.topic.Create:

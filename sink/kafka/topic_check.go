@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,9 +119,8 @@ func mayUse(cfg Config, d kadm.TopicDetail) error {
 	if len(lacking) == 0 {
 		return nil
 	}
-	return feed.Permanent(fmt.Errorf("this user may not %s topic %s; run 'kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s "+
-		"--operation Read --operation Write --operation DescribeConfigs --topic %[2]s'",
-		strings.Join(lacking, " or "), d.Topic, cfg.Brokers[0], cmp.Or(cfg.SASL.Username, "NAME")))
+	return feed.Permanent(fmt.Errorf("this user may not %s topic %s; run '%s --operation Read --operation Write --operation DescribeConfigs --topic %[2]s'",
+		strings.Join(lacking, " or "), d.Topic, cfg.aclCommand()))
 }
 
 // retentionLimits returns the settings in the topic's configuration by which it loses messages of the

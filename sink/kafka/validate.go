@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,12 +203,10 @@ func checkName(s string) error {
 		return fmt.Errorf("%q has %d characters, and the name of a topic has at most 249", s, len(s))
 	case strings.HasPrefix(s, "__"):
 		return fmt.Errorf("%q: names that start with __ are Kafka's own", s)
-	}
-	for i := range len(s) {
-		b := s[i]
-		if legal := 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || strings.IndexByte("._-", b) >= 0; !legal {
-			return fmt.Errorf("%q is not the name of a topic: those have letters, digits, dots, underscores and hyphens alone", s)
-		}
+	case !legalName.MatchString(s):
+		return fmt.Errorf("%q is not the name of a topic: those have letters, digits, dots, underscores and hyphens alone", s)
 	}
 	return nil
 }
+
+var legalName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)

@@ -91,7 +91,7 @@ func (w stableWait) explainTimeout(ctx context.Context, partition int32, after t
 		}
 	}
 	whose := "a transaction that is not ended"
-	if holders := w.openTransactions(ctx, partition); len(holders) > 0 {
+	if holders := w.describeHolders(ctx, partition); len(holders) > 0 {
 		whose = "a transaction of " + strings.Join(holders, ", ")
 	}
 	return fmt.Errorf("partition %d of %s %w %s for %v or longer; if its program is gone, the cluster aborts it "+
@@ -99,31 +99,21 @@ func (w stableWait) explainTimeout(ctx context.Context, partition int32, after t
 		"the documentation says how to do it by hand", partition, w.topic, errHeldBack, whose, after.Round(time.Millisecond))
 }
 
-// openTransactions returns the transactional ids, and states, of the transactions that
-// are open in a partition. It returns none if the cluster does not report them: that takes Kafka
-// 3.0 and the right to ask.
-func (w stableWait) openTransactions(ctx context.Context, partition int32) []string {
-	c := w.client
-	ctx, cancel := c.withTimeout(ctx, c.graceTime())
+// describeHolders returns the transactional ids, and states, of the transactions that are open in
+// a partition. It returns none if the cluster does not report them: that takes Kafka 3.0 and the
+// right to ask.
+func (w stableWait) describeHolders(ctx context.Context, partition int32) (names []string) {
+	ctx, cancel := w.client.withTimeout(ctx, w.client.graceTime())
 	defer cancel()
-	producers, err := c.admin.DescribeProducers(ctx, kadm.TopicsSet{w.topic: {partition: {}}})
-	if err != nil {
+	open, err := w.client.openTransactions(ctx, kadm.TopicsSet{w.topic: {partition: {}}})
+	if err != nil || len(open) == 0 {
 		return nil
 	}
 	var ids []int64
-	for _, p := range producers[w.topic].Partitions[partition].ActiveProducers {
-		if p.CurrentTxnStartOffset >= 0 {
-			ids = append(ids, p.ProducerID)
-		}
+	for _, p := range open {
+		ids = append(ids, p.ProducerID)
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	transactions, err := c.admin.ListTransactions(ctx, ids, nil)
-	if err != nil {
-		return nil
-	}
-	var names []string
+	transactions, _ := w.client.admin.ListTransactions(ctx, ids, nil)
 	for _, t := range transactions.Sorted() {
 		names = append(names, fmt.Sprintf("%q (%s)", t.TxnID, t.State))
 	}

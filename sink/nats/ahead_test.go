@@ -69,6 +69,24 @@ func TestEntitiesThatWereSentAheadAreNotSentAgain(t *testing.T) {
 	}
 }
 
+// A server that was restarted has dropped what was sent ahead. A Resume forgets it, so that the
+// next commit does not rely on it.
+func TestWhatWasSentAheadIsForgottenByAResume(t *testing.T) {
+	t.Parallel()
+	dir, listen := t.TempDir(), freeAddress(t)
+	server := startServer(t, dir, listen)
+	s := connect(t, nats.Config{URL: server.URL()}).Sink(orders())
+	resume(t, s)
+	next := commitAhead(t, s, sinktest.Entities(0, 3), 3, 10)
+	server.Close()
+	startServer(t, dir, listen)
+	resumeAgain(t, s)
+	if err := s.Commit(t.Context(), next, sinktest.At(10)); err != nil {
+		t.Fatal(err)
+	}
+	wantFeed(t, s, 10)
+}
+
 // A server that takes few batches at a time drops those beyond without a word,
 // and a commit that relies on one fails. Sending ahead must not make that last.
 func TestNothingIsSentAheadSoonAfterAFailedCommit(t *testing.T) {
