@@ -81,7 +81,7 @@ func TestWhatWasSentAheadIsForgottenByAResume(t *testing.T) {
 	server.Close()
 	startServer(t, dir, listen)
 	resumeAgain(t, s)
-	if err := s.Commit(t.Context(), next, sinktest.At(10)); err != nil {
+	if err := s.Commit(t.Context(), next, sinktest.At(10), nil); err != nil {
 		t.Fatal(err)
 	}
 	wantFeed(t, s, 10)
