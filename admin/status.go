@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedbridge/feedbridge/bridge"
+	"github.com/feedbridge/feedbridge/feed"
 )
 
 // status is the answer of /status: the process with its buses, feeds and served feeds.
@@ -38,6 +39,7 @@ type feedStatus struct {
 	Published   uint64                     `json:"published"`
 	Duplicates  uint64                     `json:"duplicates"`
 	Oversized   uint64                     `json:"oversized"`
+	DeadLetters map[feed.DeadKind]uint64   `json:"dead_letters"`
 	Violations  map[string]violationStatus `json:"violations"`
 	Lag         lagStatus                  `json:"lag"`
 	LastPoll    *pollStatus                `json:"last_poll"`
@@ -118,6 +120,7 @@ func (f *Feed) feedStatus(now time.Time) feedStatus {
 		Published:   r.published,
 		Duplicates:  r.duplicates,
 		Oversized:   r.oversized,
+		DeadLetters: r.dead,
 		Violations:  make(map[string]violationStatus, len(r.violations)),
 		LastSuccess: formatTime(r.goodPoll),
 	}

@@ -162,10 +162,10 @@ func (b *buses) openLog(from config.From) serve.Log {
 // openSink returns the sink of a feed's topic, and the limits of its commits.
 func (b *buses) openSink(name string, f config.Feed) (topicSink, bridge.Limits) {
 	if c, ok := b.conns[f.To.Bus].(*kafka.Conn); ok {
-		topic := kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, Options: *f.To.Kafka}
+		topic := kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Options: *f.To.Kafka}
 		return c.Sink(topic), bridge.Limits{Entities: kafka.MaxEntities, Bytes: kafka.MaxBytes}
 	}
-	topic := nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, Stream: *f.To.Stream}
+	topic := nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Stream: *f.To.Stream}
 	return b.conns[f.To.Bus].(*nats.Conn).Sink(topic), bridge.Limits{Entities: nats.MaxEntities, Bytes: nats.MaxBytes}
 }
 
