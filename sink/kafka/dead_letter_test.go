@@ -97,7 +97,7 @@ func TestDeadLetterTopicIsUnfit(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := connect(t, configFor(c)).Sink(ordersWithDead())
-	wantError(t, s.Check(t.Context()), true, nil, "dead-letter topic shop.orders.dead is compacted", "--add-config cleanup.policy=delete")
+	wantError(t, s.Check(t.Context()), true, nil, "dead-letter topic shop.orders.dead is compacted", "change its cleanup.policy")
 	_, err := s.Resume(t.Context())
 	wantError(t, err, true, nil, "dead-letter topic shop.orders.dead is compacted")
 	topic := ordersWithDead()
@@ -115,7 +115,7 @@ func TestDeadLetterTopicRefuses(t *testing.T) {
 		code int16
 		want []string
 	}{
-		"it is full":            {kerr.PolicyViolation.Code, []string{"dead-letter topic shop.orders.dead is full or limited", "kafka-delete-records.sh"}},
+		"it is full":            {kerr.PolicyViolation.Code, []string{"dead-letter topic shop.orders.dead is full or limited", "raise its limit"}},
 		"its limit was lowered": {kerr.MessageTooLarge.Code, []string{"dead-letter topic shop.orders.dead", "max.message.bytes"}},
 		"this user may not":     {kerr.TopicAuthorizationFailed.Code, []string{"shop.orders.dead", "--topic shop.orders.dead"}},
 	} {

@@ -101,7 +101,7 @@ func (d *deadLetters) checkFit(ctx context.Context, found kadm.TopicDetail) erro
 	}
 	if policy := config["cleanup.policy"]; strings.Contains(policy, "compact") {
 		return feed.Permanent(fmt.Errorf("dead-letter topic %s is compacted (cleanup.policy=%s), and takes no messages without a key; "+
-			"run 'kafka-configs.sh --bootstrap-server %s --alter --topic %[1]s --add-config cleanup.policy=delete'", d.name, policy, d.client.cfg.Brokers[0]))
+			"change its cleanup.policy with kafka-configs.sh", d.name, policy))
 	}
 	limit, err := strconv.ParseInt(config["max.message.bytes"], 10, 64)
 	if err != nil {
@@ -153,7 +153,7 @@ func (d *deadLetters) explainWriteError(err error) error {
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return fmt.Errorf("dead-letter topic %s: %w; was its max.message.bytes lowered? the next attempt uses the new limit", d.name, err)
 	case errors.Is(err, kerr.PolicyViolation):
-		return feed.Permanent(fmt.Errorf("dead-letter topic %s is full or limited: %w; raise its limit, or delete dead letters with kafka-delete-records.sh", d.name, err))
+		return feed.Permanent(fmt.Errorf("dead-letter topic %s is full or limited: %w; raise its limit, which is its own and not that of %s", d.name, err, d.of.Name))
 	}
 	return fmt.Errorf("dead-letter topic %s: %w", d.name, err)
 }

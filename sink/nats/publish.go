@@ -160,15 +160,13 @@ func (p *publisher) sendEntities(id string, first bool, entities []feed.Entity) 
 	return nil
 }
 
-// explainDead adds to an error about a full stream how to make room, if n messages of the commit,
+// explainDead adds the dead letters to an error about a full stream, if n messages of the commit,
 // and not none, are dead letters.
 func (p *publisher) explainDead(err error, n int) error {
 	if n == 0 || !errors.Is(err, errFull) {
 		return err
 	}
-	dead, stream := p.topic.deadSubject(), p.topic.Stream.Name
-	return fmt.Errorf("%w; the commit has dead letters for %s, and those that are no longer needed may be purged: 'nats stream purge %s --subject %s'",
-		err, dead, stream, dead)
+	return fmt.Errorf("%w; the commit has dead letters for %s, which take room there, too", err, p.topic.deadSubject())
 }
 
 // lastOf returns a slice with the last element of values. Appending to it copies.
