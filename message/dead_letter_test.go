@@ -23,8 +23,10 @@ func dead() feed.Entity {
 	return feed.Entity{
 		ID: "<1@x>", Op: feed.Put, Page: "http://x/1", Mark: "v1;a",
 		Header: feed.Header{
-			{Name: "X-Large", Value: strings.Repeat("x", 1000)}, {Name: "!", Value: "refused"},
-			{Name: "content-id", Value: "<1@x>"}, {Name: "X-Small", Value: "y"},
+			{Name: "X-Large", Value: strings.Repeat("x", 1000)},
+			{Name: "!", Value: "refused"},
+			{Name: "content-id", Value: "<1@x>"},
+			{Name: "X-Small", Value: "y"},
 		},
 		Body: []byte(strings.Repeat("0123456789", 100)),
 		Dead: &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "too large"},

@@ -108,6 +108,31 @@ func TestDeadLetterTopicIsUnfit(t *testing.T) {
 	wantError(t, err, true, nil, "dead-letter topic feedbridge.dead: this is the topic for checkpoints")
 }
 
+// The dead-letter topic may take smaller messages than the topic.
+func TestDeadLetterTopicHasALowerLimit(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	_, adm := admin(t, c)
+	limit := "2000"
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": &limit}, deadTopic); err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, configFor(c)).Sink(ordersWithDead())
+	resume(t, s)
+	entities, cp := withDead(0, 1, 0)
+	entities[0].Body = noise(100_000)
+	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		t.Fatal(err)
+	}
+	log := settled{connect(t, configFor(c)).Log(deadTopic, 0)}
+	for r, err := range log.Read(t.Context(), 0, 1) {
+		if err != nil || len(r.Body) < 1000 || len(r.Body) > 2000 {
+			t.Errorf("a body of %d bytes, %v", len(r.Body), err)
+		}
+	}
+	wantDead(t, connect(t, configFor(c)), 0)
+}
+
 // Nothing of a commit is published if its dead letter is refused, and no position moves.
 func TestDeadLetterTopicRefuses(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,9 @@ func deadLetterFirst(t *testing.T, topic Topic) {
 	s := topic.Open()
 	resume(t, s)
 	commitEntities(t, s, withDead(0, 1, 0), liveAt(1, 1))
-	resume(t, topic.Open())
+	// A sink that was not there knows that there was no entity yet.
+	s = topic.Open()
+	resume(t, s)
 	wantNumbers(t, "topic", topic.Log)
 	commitEntities(t, s, withDead(1, 3, 1), liveAt(3, 2))
 	wantNumbers(t, "topic", topic.Log, 2)
@@ -173,6 +175,14 @@ func deadLetterMark(t *testing.T, topic Topic) {
 	resume(t, fresh)
 	wantMarks(t, s, entities)
 	wantMarks(t, fresh, entities)
+	// The next version of the second entity fits.
+	changed := withDead(1, 2)
+	changed[0].Mark = "v1;c"
+	commitEntities(t, s, changed, liveAt(3, 1))
+	for _, s := range []Sink{s, fresh, topic.Open()} {
+		resume(t, s)
+		wantMarks(t, s, entities, changed)
+	}
 }
 
 // The body and the headers are larger than any bus takes.
