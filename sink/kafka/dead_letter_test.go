@@ -234,11 +234,13 @@ func TestCopyDiedWithADeadLetter(t *testing.T) {
 // A person may delete the dead letters, or their topic. The feed goes on.
 func TestDeadLetterTopicIsDeleted(t *testing.T) {
 	t.Parallel()
-	s, c, _ := open(t, ordersWithDead())
+	s, c, more := open(t, ordersWithDead())
 	entities, cp := withDead(0, 2, 0)
 	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
 		t.Fatal(err)
 	}
+	idle := more()
+	resume(t, idle)
 	_, adm := admin(t, c)
 	if _, err := adm.DeleteTopics(t.Context(), deadTopic); err != nil {
 		t.Fatal(err)
@@ -253,6 +255,11 @@ func TestDeadLetterTopicIsDeleted(t *testing.T) {
 	}
 	wantFeed(t, s, 1)
 	wantDead(t, connect(t, configFor(c)), 2)
+	// The new topic is as long as the old one was, and has another dead letter.
+	resume(t, idle)
+	if idle.IDs().Add(entities[0].ID) {
+		t.Errorf("%s is not known", entities[0].ID)
+	}
 }
 
 // A dead letter whose checkpoint is gone shows that the feed was published before.

@@ -31,6 +31,8 @@ type deadLetters struct {
 	of     Topic
 	// limit is the largest batch of records that the topic takes, in bytes; 0 while it is unknown.
 	limit atomic.Int64
+	// id is the topic's, as of the last Resume.
+	id kadm.TopicID
 }
 
 func newDeadLetters(c *client, t Topic) *deadLetters {
@@ -59,6 +61,7 @@ func (d *deadLetters) ensureTopic(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("dead-letter topic %s: %w", d.name, err)
 	}
+	d.id = found.ID
 	return d.checkFit(ctx, found)
 }
 
@@ -128,7 +131,7 @@ func (d *deadLetters) waitStable(ctx context.Context, meanwhile meanwhile) (offs
 	if err != nil {
 		return offsetRange{}, err
 	}
-	return offsetRange{topic: d.name, start: starts[0], from: starts[0], to: ends[0]}, nil
+	return offsetRange{topic: d.name, id: d.id, start: starts[0], from: starts[0], to: ends[0]}, nil
 }
 
 // makeRecord returns the record of a dead letter. topicLimit is the largest batch that the other

@@ -32,6 +32,7 @@ type dedupeLoader struct {
 		known      bool
 		moved      time.Time
 		next       []int64
+		deadID     kadm.TopicID
 		deadNext   int64
 		checkpoint storedCheckpoint
 		lost       error // the loss that a commit found since a person moved the position, or nil
@@ -42,6 +43,7 @@ type dedupeLoader struct {
 // start is where the partition starts.
 type offsetRange struct {
 	topic           string
+	id              kadm.TopicID // of dead letters only
 	partition       int32
 	start, from, to int64
 }
@@ -50,7 +52,7 @@ type offsetRange struct {
 func (l *dedupeLoader) topicRanges(starts, ends []int64, dead offsetRange) []offsetRange {
 	var all []offsetRange
 	for p, to := range ends {
-		all = append(all, offsetRange{l.topic.Name, int32(p), starts[p], starts[p], to})
+		all = append(all, offsetRange{topic: l.topic.Name, partition: int32(p), start: starts[p], from: starts[p], to: to})
 	}
 	if dead.topic != "" {
 		all = append(all, dead)
@@ -83,7 +85,7 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 		return err
 	}
 	ranges := l.topicRanges(starts, ends, dead)
-	if !committed || !l.follows(d, starts, ends) || l.seen.deadNext < dead.start || l.seen.deadNext > dead.to || !cp.Moved.Equal(l.seen.moved) {
+	if !committed || !l.follows(d, starts, ends) || !l.followsDead(dead) || !cp.Moved.Equal(l.seen.moved) {
 		// The topic is another one, or has lost messages; or a person has moved the
 		// position, perhaps after deleting some; or the cluster has lost the checkpoint with
 		// which ids was caught up, and so perhaps the messages before it.
@@ -108,7 +110,7 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 	}
-	l.seen.next, l.seen.deadNext, l.seen.checkpoint = ends, dead.to, store.newest
+	l.seen.next, l.seen.deadID, l.seen.deadNext, l.seen.checkpoint = ends, dead.id, dead.to, store.newest
 	return nil
 }
 
@@ -123,6 +125,12 @@ func (l *dedupeLoader) follows(d kadm.TopicDetail, starts, ends []int64) bool {
 		}
 	}
 	return true
+}
+
+// followsDead reports whether ids still matches the dead letters up to seen.deadNext. A person may
+// have deleted some, or their topic.
+func (l *dedupeLoader) followsDead(dead offsetRange) bool {
+	return l.seen.deadID == dead.id && l.seen.deadNext >= dead.start && l.seen.deadNext <= dead.to
 }
 
 // loadNewest loads the IDs of about a window of the newest messages, or of all messages within

@@ -155,7 +155,7 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 		}
 		if !found {
 			s.dedupe.resetIDs(d)
-			seen.next, seen.deadNext, seen.checkpoint = ends, dead.to, store.newest
+			seen.next, seen.deadID, seen.deadNext, seen.checkpoint = ends, dead.id, dead.to, store.newest
 			return cp, false, nil
 		}
 	} else if err := s.dedupe.catchUp(ctx, d, ends, dead, cp, store); err != nil {
