@@ -106,6 +106,13 @@ func (f *Feed) published(r *feedRecord, now time.Time) string {
 	if r.oversized > 0 {
 		clause += fmt.Sprintf(" (%d left out as too large for the bus)", r.oversized)
 	}
+	dead := uint64(0)
+	for _, n := range r.dead {
+		dead += n
+	}
+	if dead > 0 {
+		clause += fmt.Sprintf(" (%d are dead letters)", dead)
+	}
 	if cp.At.IsZero() {
 		return clause
 	}

@@ -115,6 +115,16 @@ func TestExplanations(t *testing.T) {
 			"idle", "caught up: 20000 entities are published (2 left out as too large for the bus), the last commit was 5s ago, the next poll is in 7s",
 		},
 		{
+			"entities are dead letters",
+			func(f *admin.Feed) {
+				idle(f)
+				letters := []feed.Entity{{Dead: &feed.DeadReason{Kind: feed.DeadNoKey}}, {Dead: &feed.DeadReason{Kind: feed.DeadTooLarge}}}
+				f.Settled(feed.Batch{Cursor: feed.Cursor(strings.Repeat("x", 20000)), Entities: letters}, 5*time.Second)
+			},
+			0,
+			"idle", "caught up: 20000 entities are published (2 are dead letters), the last commit was 5s ago, the next poll is in 7s",
+		},
+		{
 			"an archive is missing, since before the start",
 			func(f *admin.Feed) { enter(f, bridge.Idle, lacking("1 gaps"), 7*time.Second, nil) },
 			0,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -145,16 +146,28 @@ func (f *Feed) Settled(b feed.Batch, took time.Duration) {
 	// The bridge reports the checkpoint when it enters a state, and may be in one
 	// for hours while it catches up. Until then, this record follows the batches.
 	cp.Cursor, cp.At, cp.Writer = b.Cursor, now.Add(-took), f.writer
-	cp.Count += uint64(len(b.Entities))
+	published := uint64(len(b.Entities))
+	for i := range b.Entities {
+		if e := &b.Entities[i]; e.Dead != nil {
+			r.dead[e.Dead.Kind]++
+			published--
+			size -= e.Size()
+		}
+	}
+	cp.Count += published
 	if n := len(b.Entities); n > 0 {
 		r.reached = b.Entities[n-1].Modified
 	}
-	if n := len(b.Entities); n > 0 {
-		f.history.publish(n, newestEntities(b.Entities, cp.Count-uint64(n)+1, now, f.redact), now)
+	live := b.Entities
+	if published != uint64(len(live)) {
+		live = slices.DeleteFunc(slices.Clone(live), func(e feed.Entity) bool { return e.Dead != nil })
+	}
+	if n := len(live); n > 0 {
+		f.history.publish(n, newestEntities(live, cp.Count-uint64(n)+1, now, f.redact), now)
 	}
 	r.commits++
 	r.committedAt = now
-	r.published += uint64(len(b.Entities))
+	r.published += published
 	r.publishedBytes += uint64(size)
 	f.commitSeconds.Observe(took.Seconds())
 	f.commitEntities.Observe(float64(len(b.Entities)))

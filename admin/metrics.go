@@ -219,6 +219,15 @@ func labeledCounters() []metric {
 			},
 		},
 		{
+			newDesc("dead_letters_total", "Entities that this process has published to the dead-letter topic, by reason: too_large, no_key, header.", "reason"),
+			prometheus.CounterValue,
+			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {
+				for kind, n := range r.dead {
+					emit(float64(n), string(kind))
+				}
+			},
+		},
+		{
 			newDesc("http_requests_total", "HTTP requests to the feed's upstream, by the class of the response's status; error if there was no response.", "method", "code"),
 			prometheus.CounterValue,
 			func(_ *Feed, r *feedRecord, _ time.Time, emit func(float64, ...string)) {

@@ -30,7 +30,7 @@ const (
 // works.
 var coreMetrics = []string{
 	"feed_info", "feed_state", "feed_fresh", "lag_seconds", "last_successful_poll_timestamp_seconds",
-	"entities_published_total", "oversized_total", "violations_total", "commit_errors_total",
+	"entities_published_total", "oversized_total", "dead_letters_total", "violations_total", "commit_errors_total",
 	"feed_gaps", "feed_deletes_held",
 	"served_up", "served_requests_total",
 }

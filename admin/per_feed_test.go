@@ -56,7 +56,7 @@ func TestSeriesPerFeed(t *testing.T) {
 		served        int
 	}{
 		{admin.Full, 95, 8000, 20},
-		{admin.Core, 20, 1600, 2},
+		{admin.Core, 23, 1600, 2},
 		{admin.None, 0, 0, 0},
 	} {
 		t.Run(string(c.level), func(t *testing.T) {

@@ -39,6 +39,7 @@ type feedRecord struct {
 	committedAt                        time.Time
 	commitErrors                       map[class]uint64
 	duplicates, oversized              uint64
+	dead                               map[feed.DeadKind]uint64 // dead letters
 	panics                             uint64
 
 	violations map[string]breach // by kind
@@ -113,6 +114,10 @@ func newRecord() feedRecord {
 		requests:     make(map[request]uint64),
 		commitErrors: map[class]uint64{conflict: 0, transient: 0, permanent: 0},
 		violations:   make(map[string]breach),
+		dead:         make(map[feed.DeadKind]uint64),
+	}
+	for _, kind := range feed.DeadKinds() {
+		r.dead[kind] = 0
 	}
 	for _, method := range []string{"GET", "HEAD", "other"} {
 		for _, code := range []string{"2xx", "3xx", "4xx", "5xx", "error"} {
@@ -144,6 +149,7 @@ func (r *feedRecord) deepCopy() feedRecord {
 	c.requests = maps.Clone(r.requests)
 	c.commitErrors = maps.Clone(r.commitErrors)
 	c.violations = maps.Clone(r.violations)
+	c.dead = maps.Clone(r.dead)
 	return c
 }
 

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"github.com/feedbridge/feedbridge/feed"
 	"net/http"
 	"strings"
 	"time"
@@ -82,6 +83,7 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 		Published:         r.published,
 		Duplicates:        r.duplicates,
 		Oversized:         r.oversized,
+		DeadLetters:       deadLetters(r.dead),
 		Violations:        make(map[string]status.Violation, len(r.violations)),
 		LastSuccess:       formatTime(r.goodPoll),
 		Paused:            formatTime(cp.Paused),
@@ -113,4 +115,13 @@ func (f *Feed) feedStatus(now time.Time) status.Feed {
 		row.NextAttempt = formatTime(r.status.Until)
 	}
 	return row
+}
+
+// deadLetters returns the counts with the reasons as text.
+func deadLetters(counts map[feed.DeadKind]uint64) map[string]uint64 {
+	named := make(map[string]uint64, len(counts))
+	for kind, n := range counts {
+		named[string(kind)] = n
+	}
+	return named
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,8 @@ type history struct {
 	reserves bool // the source reserves memory for its batches
 	// repeats makes the feed repeat some IDs, which a gate leaves out.
 	repeats bool
+	// dead makes a part of the entities dead letters.
+	dead bool
 	// rewinds are the times at which the topic is restored from a backup, with its
 	// checkpoint.
 	rewinds []rewind
@@ -89,6 +92,7 @@ func drawHistory(t *rapid.T) history {
 		budget:   rapid.IntRange(1, 300).Draw(t, "budget"),
 		reserves: rapid.Bool().Draw(t, "reserves"),
 		repeats:  rapid.Bool().Draw(t, "repeats"),
+		dead:     rapid.Bool().Draw(t, "dead"),
 		rewinds: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) rewind {
 			return rewind{
 				at:   time.Duration(rapid.IntRange(0, 600).Draw(t, "at")) * time.Second,
@@ -177,8 +181,8 @@ func (h history) play(t *testing.T, topic *sinktest.Memory) (end outcome) {
 					share := budget.Share()
 					numbers := &numbers{h: h, begin: begin, dice: dice, happens: happens, share: share, t: t}
 					var src bridge.Source = numbers
-					if h.repeats {
-						src = &sink.Gate{Source: numbers, IDs: snk.IDs(), Fits: func(feed.Entity) error { return nil }, Log: discard}
+					if h.repeats || h.dead {
+						src = &sink.Gate{Source: numbers, IDs: snk.IDs(), Fits: h.fits, Oversize: sink.DeadLetter, Log: discard}
 					}
 					b := newBridge(src, snk)
 					b.Writer, b.Observer = fmt.Sprintf("copy-%d", n), seen
@@ -256,7 +260,7 @@ func (p *person) setPaused(by int, pause bool) bool {
 // lose removes the part of the topic that the history names. It reports whether the topic had
 // it, and returns the remaining entities.
 func (h history) lose(topic *sinktest.Memory) (lost bool, left []feed.Entity) {
-	if len(topic.Entities()) == 0 {
+	if len(topic.Entities())+len(topic.DeadLetters()) == 0 || h.loss == lostMessages && len(topic.Entities()) == 0 {
 		return false, nil
 	}
 	if h.loss == lostCheckpoint {
@@ -272,7 +276,7 @@ func (h history) check(topic *sinktest.Memory, end outcome) error {
 	if end.broken != nil {
 		return end.broken
 	}
-	want := h.published()
+	want, dead := h.published()
 	if end.lost {
 		want = nil
 		for _, e := range end.left {
@@ -295,6 +299,9 @@ func (h history) check(topic *sinktest.Memory, end outcome) error {
 			return fmt.Errorf("entity number %d of the topic is %s, want %s", i, held[i].ID, want[i])
 		}
 	}
+	if letters := topic.DeadLetters(); !end.lost && !slices.EqualFunc(letters, dead, func(e feed.Entity, id string) bool { return e.ID == id }) {
+		return fmt.Errorf("the topic has the dead letters %+v, want %v", letters, dead)
+	}
 	if cp := topic.Checkpoint(); h.length > 0 && !end.lost && (cp.Count != uint64(len(want)) || string(cp.Cursor) != strconv.Itoa(h.length)) {
 		return fmt.Errorf("the checkpoint says %d entities, cursor %s, want %d, cursor %d", cp.Count, cp.Cursor, len(want), h.length)
 	}
@@ -309,17 +316,28 @@ func (h history) id(i int) string {
 	return strconv.Itoa(i)
 }
 
-// published are the IDs that the topic should have in the end.
-func (h history) published() []string {
-	var ids []string
+// fits returns an error for an entity that is to become a dead letter.
+func (h history) fits(e feed.Entity) error {
+	if n, _ := strconv.Atoi(e.ID); h.dead && n%5 < 2 {
+		return sink.ErrTooLarge
+	}
+	return nil
+}
+
+// published returns the IDs that the topic should have in the end, and those of its dead letters.
+func (h history) published() (ids, dead []string) {
 	seen := map[string]bool{}
 	for i := range h.length {
 		if id := h.id(i); !seen[id] {
 			seen[id] = true
+			if h.fits(feed.Entity{ID: id}) != nil {
+				dead = append(dead, id)
+				continue
+			}
 			ids = append(ids, id)
 		}
 	}
-	return ids
+	return ids, dead
 }
 
 // Whatever fails, however many copies run, and however often the topic returns to

@@ -323,7 +323,8 @@ func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, next func() 
 		Feed:   b.Feed,
 		Source: b.kind,
 		Cursor: batch.Cursor,
-		Count:  b.last.Count + uint64(len(batch.Entities)),
+		// Dead letters do not count: they are not in the topic.
+		Count:  b.last.Count + uint64(len(batch.Entities)-feed.CountDead(batch.Entities)),
 		At:     time.Now(),
 		Writer: b.Writer,
 		Moved:  b.last.Moved,
@@ -335,15 +336,16 @@ func (b *Bridge) commitBatch(ctx context.Context, batch feed.Batch, next func() 
 		return false, &sinkError{err, false}
 	}
 	took := time.Since(cp.At)
+	published := int(cp.Count - b.last.Count)
 	b.last, b.unstored = cp, nil
 	if b.stretch.IsZero() {
 		b.stretch = cp.At
 	}
-	b.moved += len(batch.Entities)
-	b.turn.published += len(batch.Entities)
+	b.moved += published
+	b.turn.published += published
 	b.turn.duplicates += batch.Duplicates
 	b.Observer.Settled(batch, took)
-	b.Log.Debug("committed", "entities", len(batch.Entities), "bytes", batch.Size(), "count", cp.Count, "took", took)
+	b.Log.Debug("committed", "entities", published, "dead", len(batch.Entities)-published, "bytes", batch.Size(), "count", cp.Count, "took", took)
 	b.logPublished(batch.More)
 	return true, nil
 }

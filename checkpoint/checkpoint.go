@@ -24,7 +24,8 @@ type Checkpoint struct {
 	Source string
 	// Cursor is the position in the feed from which to read on.
 	Cursor feed.Cursor
-	// Count is the number of entities that were published to the topic so far.
+	// Count is the number of entities that were published to the topic so far. Dead letters
+	// are not among them.
 	Count uint64
 	// At holds the time of the commit, by the clock of the copy that made it.
 	At time.Time

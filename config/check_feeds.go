@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/feedbridge/feedbridge/sink"
 	"github.com/feedbridge/feedbridge/sink/kafka"
 	"github.com/feedbridge/feedbridge/sink/nats"
 	"github.com/feedbridge/feedbridge/source/datareplication"
@@ -27,6 +28,9 @@ func (v *validator) checkFeeds() {
 		v.require(f.Freshness >= 0, joinPath(path, "freshness"), "must not be negative")
 		v.checkTo(path, f)
 
+		if f.DeadLetters() {
+			v.checkDeadLetters(path, f)
+		}
 		topic := [2]string{f.To.Bus, f.To.Topic}
 		if other := owners[topic]; other != "" && (!f.To.isShared() || !v.cfg.Feeds[other].To.isShared()) {
 			text := fmt.Sprintf("%s on bus %s belongs to the feed %s already; each feed needs its own", topic[1], topic[0], other)
@@ -36,6 +40,22 @@ func (v *validator) checkFeeds() {
 			v.addError(joinPath(path, "to.topic"), text)
 		}
 		owners[topic] = name
+	}
+}
+
+// checkDeadLetters reports a dead-letter topic that is used for something else.
+func (v *validator) checkDeadLetters(path string, f Feed) {
+	dead, key := f.To.Topic+sink.DeadSuffix, joinPath(path, "oversize")
+	if f.Oversize != sink.DeadLetter {
+		key = joinPath(path, "to.kafka.missing_key")
+	}
+	for _, other := range v.locations.namesBelow("feeds") {
+		if to := v.cfg.Feeds[other].To; to.Bus == f.To.Bus && to.Topic == dead {
+			v.addError(key, fmt.Sprintf("the dead letters of this feed would go to %s on bus %s, which is the topic of the feed %s; give one of the two another topic", dead, to.Bus, other))
+		}
+	}
+	if bus := v.cfg.Buses[f.To.Bus].Kafka; bus != nil && bus.Checkpoints == dead {
+		v.addError(key, fmt.Sprintf("the dead letters of this feed would go to %s on bus %s, which is its topic for checkpoints; give one of the two another name", dead, f.To.Bus))
 	}
 }
 
@@ -66,7 +86,7 @@ func (v *validator) checkTo(feed string, f Feed) {
 	switch {
 	case bus.Kafka != nil:
 		v.require(to.Stream == nil, joinPath(path, "stream"), fmt.Sprintf("is for NATS, and the bus %s is Kafka; leave it out, or see to.kafka", to.Bus))
-		v.reportAll(path, kafka.Topic{Name: to.Topic, Key: f.Key, Options: *to.Kafka}.Validate())
+		v.reportAll(path, kafka.Topic{Name: to.Topic, Key: f.Key, DeadLetters: f.DeadLetters(), Options: *to.Kafka}.Validate())
 	case to.Kafka != nil && isKnown:
 		v.addError(joinPath(path, "kafka"), fmt.Sprintf("is for Kafka, and the bus %s is NATS; leave it out, or see to.stream", to.Bus))
 	case f.Key != "" && isKnown:

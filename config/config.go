@@ -121,8 +121,8 @@ type Feed struct {
 	Gap datareplication.Gap `yaml:"gap" kind:"datareplication"`
 	// Syndication configures the reading of Atom and RSS.
 	Syndication syndication.Settings `yaml:",inline" kind:"syndication"`
-	// Oversize selects the action for an entity that is too large for the bus.
-	// Default stop.
+	// Oversize selects the action for an entity that is too large for the bus, or that has a
+	// header that the bus cannot carry, which only dead-letter affects. Default stop.
 	Oversize sink.Oversize `yaml:"oversize"`
 	// DedupeWindow is the number of the topic's newest IDs that are kept in memory to
 	// drop repeated entities, 1 to 10,000,000. Default 100,000.
@@ -170,6 +170,11 @@ type To struct {
 	Stream *nats.Stream `yaml:"stream"`
 	// Kafka configures the topic and its records. It is set for Kafka buses only.
 	Kafka *kafka.Options `yaml:"kafka"`
+}
+
+// DeadLetters reports whether some entities are published to the dead-letter topic.
+func (f Feed) DeadLetters() bool {
+	return f.Oversize == sink.DeadLetter || f.To.Kafka != nil && f.To.Kafka.MissingKey == kafka.KeyDeadLetter
 }
 
 // isShared reports whether other feeds may be copied to the topic too.

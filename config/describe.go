@@ -117,7 +117,7 @@ var options = map[string]option{
 	"feeds.*.gap":                            {text: "Datareplication: what to do when the feed no longer has the position that was reached; see [Gaps](datareplication.md#gaps)."},
 	"feeds.*.dedupe_window":                  {text: "Datareplication: how many of the topic's newest Content-IDs are kept in memory to drop repeated entities, from 1 to 10000000. (For Atom and RSS all are kept.)"},
 	"feeds.*.freshness":                      {text: "`/readyz` fails if the feed has not been copied for longer. If the feed asked for a longer wait than `every`, the time counts from the end of that wait.", preset: "5m, or 3 × `every` if longer"},
-	"feeds.*.oversize":                       {text: "For an entity that is too large for the bus: `stop` publishes all entities before it and halts, `skip` drops, counts and logs it."},
+	"feeds.*.oversize":                       {text: "For an entity that is too large for the bus: `stop` publishes all entities before it and halts, `skip` drops, counts and logs it, `dead-letter` publishes it to `TOPIC.dead`, where entities go, too, that have a header that the bus cannot carry."},
 	"feeds.*.key":                            {text: "Kafka: where the record key is in an entity, in its body (`/id`) or its headers (`header:NAME`); see [Keys and partitions](kafka.md#keys-and-partitions)."},
 
 	"feeds.*.dialect":                 {text: "How the feed links its older documents; see [Feed types](atom-and-rss.md#feed-types)."},
@@ -155,7 +155,7 @@ var options = map[string]option{
 	"feeds.*.to.kafka.shared":      {text: "Kafka: allow [several feeds in the topic](kafka.md#several-feeds-in-one-topic). Each of them must set it."},
 	"feeds.*.to.kafka.partition":   {text: "Kafka: partition of entities without a key."},
 	"feeds.*.to.kafka.delete":      {text: "Kafka: publish a DELETE as an ordinary message, or as a null value under its key; see [Deletes and compaction](kafka.md#deletes-and-compaction)."},
-	"feeds.*.to.kafka.missing_key": {text: "Kafka: for an entity without a key where `key` points: halt, or publish it with a null key. In YAML write `\"null\"`."},
+	"feeds.*.to.kafka.missing_key": {text: "Kafka: for an entity without a key where `key` points: halt, publish it with a null key, or publish it to `TOPIC.dead` (`dead-letter`). In YAML write `\"null\"`."},
 
 	"serve.listen":                           {text: "Address where feeds are served."},
 	"serve.tls.cert_file":                    {text: "Server certificate (PEM), read again when it changes. Without it the server speaks plain HTTP."},

@@ -114,9 +114,9 @@ func commitLimits(conf config.Bus) bridge.Limits {
 // newSink returns the sink of a feed's topic.
 func newSink(c conn, name string, f config.Feed) topicSink {
 	if c, ok := c.(*kafka.Conn); ok {
-		return c.Sink(kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, Options: *f.To.Kafka})
+		return c.Sink(kafka.Topic{Feed: name, Name: f.To.Topic, Key: f.Key, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Options: *f.To.Kafka})
 	}
-	return c.(*nats.Conn).Sink(nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, Stream: *f.To.Stream})
+	return c.(*nats.Conn).Sink(nats.Topic{Feed: name, Subject: f.To.Topic, Window: f.DedupeWindow, DeadLetters: f.DeadLetters(), Stream: *f.To.Stream})
 }
 
 // newLog returns a topic to read.

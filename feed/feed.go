@@ -70,6 +70,41 @@ type Entity struct {
 	// Trace is the trace context in which the entity was read, as the header traceparent has it.
 	// It becomes a header of the message. It is empty unless the configuration asks for it.
 	Trace string
+	// Dead has the reason why the bus does not take the entity. A sink appends such an entity
+	// to the dead-letter topic, and not to the topic. It is nil for all other entities.
+	Dead *DeadReason
+}
+
+// DeadReason is the reason why an entity is a dead letter.
+type DeadReason struct {
+	// Kind is one of a small set of constants. It serves as a metric's label.
+	Kind DeadKind
+	// Text is a sentence for a person, in one line.
+	Text string
+}
+
+// DeadKind is a kind of reason why an entity is a dead letter.
+type DeadKind string
+
+// The kinds of reason.
+const (
+	DeadTooLarge DeadKind = "too_large" // the bus takes no message of its size
+	DeadNoKey    DeadKind = "no_key"    // it has no key although the topic needs one
+	DeadHeader   DeadKind = "header"    // the bus cannot carry one of its headers
+)
+
+// DeadKinds returns all kinds.
+func DeadKinds() []DeadKind { return []DeadKind{DeadTooLarge, DeadNoKey, DeadHeader} }
+
+// CountDead returns how many of the entities are dead letters.
+func CountDead(entities []Entity) int {
+	n := 0
+	for i := range entities {
+		if entities[i].Dead != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // Size returns the approximate size of an entity in memory and on the bus, in bytes:

@@ -38,6 +38,11 @@ const (
 	// the feed uses, in the order of the headers and separated by blanks. A
 	// message has it only if one of these names differs from the canonical one.
 	Names = "Feedbridge-Names"
+	// DeadReason and DeadLength are in messages of a dead-letter topic only: the reason why the
+	// entity is there, as a sentence, and the length of its body in bytes. The message may have
+	// only the beginning of the body.
+	DeadReason = "Feedbridge-Dead-Reason"
+	DeadLength = "Feedbridge-Dead-Length"
 	// Escape precedes the name of an entity's header that a bus would obey, or
 	// that looks like a header of feedbridge.
 	Escape = "Feedbridge-Header-"

@@ -15,6 +15,13 @@ import (
 // because of its size.
 var ErrTooLarge = errors.New("the entity is too large for the bus")
 
+// ErrHeader is matched by errors about an entity with a header that the bus cannot carry.
+var ErrHeader = errors.New("the bus cannot carry a header of the entity")
+
+// ErrNoKey is matched by errors about an entity that has no key, if the configuration makes such
+// entities dead letters.
+var ErrNoKey = errors.New("the entity has no key")
+
 // RepeatedID is the kind of the violation of a feed that has the same ID twice.
 const RepeatedID = "repeated_content_id"
 
@@ -27,20 +34,24 @@ const (
 	Stop Oversize = "stop"
 	// Skip leaves the entity out.
 	Skip Oversize = "skip"
+	// DeadLetter publishes the entity to the dead-letter topic, in the commit in which it would
+	// have been published to the topic. It also applies to entities with headers that the bus
+	// cannot carry.
+	DeadLetter Oversize = "dead-letter"
 )
 
 // Values returns the valid values.
-func (Oversize) Values() []string { return []string{string(Stop), string(Skip)} }
+func (Oversize) Values() []string { return []string{string(Stop), string(Skip), string(DeadLetter)} }
 
-// ParseOversize parses "stop" or "skip"; the empty string is stop.
+// ParseOversize parses "stop", "skip" or "dead-letter"; the empty string is stop.
 func ParseOversize(s string) (Oversize, error) {
 	switch o := Oversize(s); o {
 	case "":
 		return Stop, nil
-	case Stop, Skip:
+	case Stop, Skip, DeadLetter:
 		return o, nil
 	}
-	return "", fmt.Errorf("oversize %q: want stop or skip", s)
+	return "", fmt.Errorf("oversize %q: want stop, skip or dead-letter", s)
 }
 
 // UnmarshalText is [ParseOversize].
@@ -48,6 +59,9 @@ func (o *Oversize) UnmarshalText(text []byte) (err error) {
 	*o, err = ParseOversize(string(text))
 	return err
 }
+
+// DeadSuffix follows the name of a topic in the name of its dead-letter topic.
+const DeadSuffix = ".dead"
 
 // A Source reads a feed. It is used by one goroutine at a time.
 type Source interface {
@@ -63,8 +77,8 @@ type Source interface {
 }
 
 // A Gate filters the batches of a Source: it leaves out entities that the
-// topic holds already, and entities that the bus does not take. All of its fields must be set
-// except Oversize and Redact.
+// topic holds already, and entities that the bus does not take, or makes them dead letters. All of
+// its fields must be set except Oversize and Redact.
 //
 // The gate adds the IDs of the entities that it returns, before they are
 // committed. A caller that drops a batch, or gets an error from Next, must resume the sink
@@ -75,8 +89,8 @@ type Gate struct {
 	// IDs belong to the sink that the batches are committed to.
 	IDs *IDs
 	// Fits returns an error for an entity that the bus does not take; one that
-	// matches ErrTooLarge if its size is the reason. It is called for every
-	// entity.
+	// matches ErrTooLarge if its size is the reason, ErrHeader if one of its headers is, and
+	// ErrNoKey as described there. It is called for every entity.
 	Fits     func(feed.Entity) error
 	Oversize Oversize
 	Log      *slog.Logger
@@ -89,15 +103,16 @@ type Gate struct {
 // duplicate is counted and is a violation. Entities with marks are never
 // duplicates.
 //
-// An entity that the bus does not take is an error at the call at which it would be the
-// first of its batch. Those before it are returned first.
+// An entity that the bus does not take, and that is neither left out nor a dead letter, is an
+// error at the call at which it would be the first of its batch. Those before it are returned
+// first.
 func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 	b, err := g.Source.Next(ctx, after)
 	if err != nil {
 		return b, err
 	}
 	b.Entities = g.redactPages(b.Entities)
-	tooLarge, fit, unfit := g.checkSizes(b.Entities)
+	refused, fit, unfit := g.checkEntities(b.Entities)
 	for unfit != nil {
 		if fit == 0 {
 			return feed.Batch{}, unfit
@@ -109,7 +124,7 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 		b.Entities = g.redactPages(b.Entities)
 		// Upstream may have other entities there now. A source that returns more than
 		// it was asked for must not be asked without end.
-		if tooLarge, fit, unfit = g.checkSizes(b.Entities); fit >= most && unfit != nil {
+		if refused, fit, unfit = g.checkEntities(b.Entities); fit >= most && unfit != nil {
 			return feed.Batch{}, unfit
 		}
 	}
@@ -117,12 +132,16 @@ func (g *Gate) Next(ctx context.Context, after feed.Cursor) (feed.Batch, error) 
 	var kept []feed.Entity
 	b.Violations = slices.Clip(b.Violations)
 	for i, e := range b.Entities {
-		pass := g.admitEntity(e, tooLarge[i], &b)
-		switch {
-		case pass && kept != nil:
-			kept = append(kept, e)
-		case !pass && kept == nil:
+		e.Dead = g.deadReason(refused[i])
+		pass := g.admitEntity(e, refused[i], &b)
+		if kept == nil && (!pass || e.Dead != nil) {
 			kept = append(make([]feed.Entity, 0, len(b.Entities)), b.Entities[:i]...)
+		}
+		if pass && e.Dead != nil {
+			g.Log.Warn("an entity goes to the dead-letter topic", "id", e.ID, "page", e.Page, "size", e.Size(), "reason", e.Dead.Kind, "error", refused[i])
+		}
+		if pass && kept != nil {
+			kept = append(kept, e)
 		}
 	}
 	if kept != nil {
@@ -155,33 +174,59 @@ func (g *Gate) redactPages(entities []feed.Entity) []feed.Entity {
 	return redacted
 }
 
-// checkSizes finds the first entity that the bus does not take and that the configuration does
-// not leave out. It returns the error about it, nil if there is none, and how many entities are
-// before it. tooLarge has the errors about the entities to leave out, by index.
-func (g *Gate) checkSizes(entities []feed.Entity) (tooLarge map[int]error, fit int, unfit error) {
+// checkEntities finds the first entity that the bus does not take and that the configuration
+// neither leaves out nor makes a dead letter. It returns the error about it, nil if there is none,
+// and how many entities are before it. refused has the errors about the other entities that the
+// bus does not take, by index.
+func (g *Gate) checkEntities(entities []feed.Entity) (refused map[int]error, fit int, unfit error) {
 	for i, e := range entities {
-		switch err := g.Fits(e); {
+		err := g.Fits(e)
+		switch {
 		case err == nil:
-		case !errors.Is(err, ErrTooLarge):
-			return tooLarge, i, feed.Permanent(fmt.Errorf("entity %q on %s: %w", e.ID, e.Page, err))
-		case g.Oversize != Skip:
-			return tooLarge, i, feed.Permanent(fmt.Errorf("entity %q on %s: %w, or set \"oversize: skip\" for this feed to leave such entities out", e.ID, e.Page, err))
+			continue
+		case g.deadReason(err) != nil, errors.Is(err, ErrTooLarge) && g.Oversize == Skip:
+		case errors.Is(err, ErrTooLarge):
+			return refused, i, feed.Permanent(fmt.Errorf("entity %q on %s: %w, or set \"oversize: skip\" for this feed to leave such entities out, or "+
+				"\"oversize: dead-letter\" to keep them in a topic of their own", e.ID, e.Page, err))
 		default:
-			if tooLarge == nil {
-				tooLarge = map[int]error{}
-			}
-			tooLarge[i] = err
+			return refused, i, feed.Permanent(fmt.Errorf("entity %q on %s: %w", e.ID, e.Page, err))
 		}
+		if refused == nil {
+			refused = map[int]error{}
+		}
+		refused[i] = err
 	}
-	return tooLarge, len(entities), nil
+	return refused, len(entities), nil
+}
+
+// longestReason is the largest number of characters of the reason in a dead letter.
+const longestReason = 500
+
+// deadReason returns why an entity is a dead letter, nil if it is none. err is the error of Fits
+// about it, or nil.
+func (g *Gate) deadReason(err error) *feed.DeadReason {
+	var kind feed.DeadKind
+	switch {
+	case errors.Is(err, ErrNoKey):
+		kind = feed.DeadNoKey
+	case g.Oversize != DeadLetter:
+		return nil
+	case errors.Is(err, ErrTooLarge):
+		kind = feed.DeadTooLarge
+	case errors.Is(err, ErrHeader):
+		kind = feed.DeadHeader
+	default:
+		return nil
+	}
+	return &feed.DeadReason{Kind: kind, Text: g.Redact.Clip(err.Error(), longestReason)}
 }
 
 // admitEntity reports whether e stays in the batch b, and otherwise records the reason in b.
-// tooLarge is the error about its size, if there is one.
-func (g *Gate) admitEntity(e feed.Entity, tooLarge error, b *feed.Batch) bool {
-	if tooLarge != nil {
+// refused is the error of Fits about it, or nil.
+func (g *Gate) admitEntity(e feed.Entity, refused error, b *feed.Batch) bool {
+	if refused != nil && e.Dead == nil {
 		b.Oversized++
-		g.Log.Warn("left out an entity that is too large for the bus", "id", e.ID, "page", e.Page, "size", e.Size(), "error", tooLarge)
+		g.Log.Warn("left out an entity that is too large for the bus", "id", e.ID, "page", e.Page, "size", e.Size(), "error", refused)
 		return false
 	}
 	if e.Mark != "" {

@@ -47,6 +47,12 @@ func gate(batch feed.Batch) (*sink.Gate, *bytes.Buffer) {
 			if e.ID == "unsendable" {
 				return errors.New("it has a header without a name")
 			}
+			switch e.ID {
+			case "keyless":
+				return fmt.Errorf("%w: its body has nothing at /id", sink.ErrNoKey)
+			case "uncarried":
+				return fmt.Errorf("%w: it has\n no name", sink.ErrHeader)
+			}
 			if len(e.Body) > 3 {
 				return fmt.Errorf("%w: it has %d bytes and the bus takes 3; raise max", sink.ErrTooLarge, len(e.Body))
 			}
@@ -113,6 +119,69 @@ func TestGatePassesABatchOnAsItIs(t *testing.T) {
 	}
 }
 
+func TestGateMakesDeadLetters(t *testing.T) {
+	t.Parallel()
+	in := batchOf("a", "large", "keyless", "old", "large", "uncarried", "b")
+	g, log := gate(in)
+	g.Oversize = sink.DeadLetter
+	got, err := g.Next(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The second one of that ID is a duplicate, as anywhere else.
+	if diff := cmp.Diff([]string{"a", "large", "keyless", "uncarried", "b"}, idsOf(got)); diff != "" {
+		t.Errorf("entities (-want +got):\n%s", diff)
+	}
+	want := []*feed.DeadReason{
+		nil,
+		{Kind: feed.DeadTooLarge, Text: "the entity is too large for the bus: it has 4 bytes and the bus takes 3; raise max"},
+		{Kind: feed.DeadNoKey, Text: "the entity has no key: its body has nothing at /id"},
+		{Kind: feed.DeadHeader, Text: "the bus cannot carry a header of the entity: it has no name"},
+		nil,
+	}
+	for i, e := range got.Entities {
+		if diff := cmp.Diff(want[i], e.Dead); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", e.ID, diff)
+		}
+	}
+	if got.Duplicates != 2 || got.Oversized != 0 || len(in.Entities) != 7 {
+		t.Errorf("batch %+v", got)
+	}
+	for _, e := range in.Entities {
+		if e.Dead != nil {
+			t.Errorf("the source's own entity %s was written to", e.ID)
+		}
+	}
+	if text := log.String(); strings.Count(text, "goes to the dead-letter topic") != 3 || !strings.Contains(text, "reason=no_key") {
+		t.Errorf("log:\n%s", text)
+	}
+}
+
+// An entity without a key is a dead letter where its sink says so, and one that is too large is not.
+func TestGateMakesDeadLettersOfKeylessEntitiesOnly(t *testing.T) {
+	t.Parallel()
+	g, _ := gate(batchOf("keyless", "large"))
+	got, err := g.Next(t.Context(), nil)
+	if err != nil || len(got.Entities) != 1 || got.Entities[0].Dead == nil {
+		t.Errorf("batch %+v, %v; want the dead letter before the large entity", got, err)
+	}
+	g, _ = gate(batchOf("uncarried"))
+	if _, err := g.Next(t.Context(), nil); !errors.Is(err, sink.ErrHeader) || !errors.Is(err, feed.ErrPermanent) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestGateBoundsTheReasonOfADeadLetter(t *testing.T) {
+	t.Parallel()
+	g, _ := gate(batchOf("a"))
+	g.Oversize = sink.DeadLetter
+	g.Fits = func(feed.Entity) error { return fmt.Errorf("%w: %s", sink.ErrTooLarge, strings.Repeat("ü", 10_000)) }
+	got, err := g.Next(t.Context(), nil)
+	if err != nil || len([]rune(got.Entities[0].Dead.Text)) > 500 {
+		t.Errorf("%v, reason of %d bytes", err, len(got.Entities[0].Dead.Text))
+	}
+}
+
 // The URL of an entity's page becomes a header of its message.
 func TestGateHidesTheSecretsOfPages(t *testing.T) {
 	t.Parallel()
@@ -145,7 +214,7 @@ func TestGateStopsAtALargeEntity(t *testing.T) {
 		t.Fatalf("error %v, want one that matches ErrTooLarge and ErrPermanent", err)
 	}
 	want := `entity "large" on http://x/1: the entity is too large for the bus: it has 4 bytes and the bus takes 3; raise max, ` +
-		`or set "oversize: skip" for this feed to leave such entities out`
+		`or set "oversize: skip" for this feed to leave such entities out, or "oversize: dead-letter" to keep them in a topic of their own`
 	if err.Error() != want {
 		t.Errorf("error\n%s\nwant\n%s", err, want)
 	}
@@ -334,13 +403,13 @@ func TestGateReleasesItsSource(t *testing.T) {
 
 func TestParseOversize(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]sink.Oversize{"": sink.Stop, "stop": sink.Stop, "skip": sink.Skip} {
+	for in, want := range map[string]sink.Oversize{"": sink.Stop, "stop": sink.Stop, "skip": sink.Skip, "dead-letter": sink.DeadLetter} {
 		var got sink.Oversize
 		if err := got.UnmarshalText([]byte(in)); err != nil || got != want {
 			t.Errorf("%q is %q (%v), want %q", in, got, err, want)
 		}
 	}
-	if _, err := sink.ParseOversize("ignore"); err == nil || err.Error() != `oversize "ignore": want stop or skip` {
+	if _, err := sink.ParseOversize("ignore"); err == nil || err.Error() != `oversize "ignore": want stop, skip or dead-letter` {
 		t.Errorf("error %v", err)
 	}
 }

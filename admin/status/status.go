@@ -55,11 +55,13 @@ type Feed struct {
 	Cursor any `json:"cursor"`
 	// Entities counts the entities of the topic, published by any copy; the following
 	// counts are of this process.
-	Entities   uint64               `json:"entities"`
-	Published  uint64               `json:"published"`
-	Duplicates uint64               `json:"duplicates"`
-	Oversized  uint64               `json:"oversized"`
-	Violations map[string]Violation `json:"violations"` // by kind
+	Entities   uint64 `json:"entities"`
+	Published  uint64 `json:"published"`
+	Duplicates uint64 `json:"duplicates"`
+	Oversized  uint64 `json:"oversized"`
+	// DeadLetters counts the entities in the dead-letter topic, by reason.
+	DeadLetters map[string]uint64    `json:"dead_letters"`
+	Violations  map[string]Violation `json:"violations"` // by kind
 	// RecentlyPublished counts the entities that this process published in the last
 	// [Minutes] minutes of the clock, the present one included.
 	RecentlyPublished uint64     `json:"recently_published"`

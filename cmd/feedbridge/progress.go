@@ -47,11 +47,12 @@ func (p *progress) Settled(b feed.Batch, _ time.Duration) {
 	if n := len(b.Entities); n > 0 {
 		p.reached = b.Entities[n-1].Modified
 	}
-	p.entities += len(b.Entities)
-	p.total += uint64(len(b.Entities))
+	published := len(b.Entities) - feed.CountDead(b.Entities)
+	p.entities += published
+	p.total += uint64(published)
 	p.bytes += int64(size)
 	p.left += b.Duplicates
-	p.recent.addSample(time.Now(), len(b.Entities))
+	p.recent.addSample(time.Now(), published)
 	p.newest = b.Newest
 	p.settled, p.more = true, b.More
 }

@@ -196,6 +196,8 @@ type feedStatus struct {
 	Published   uint64       `json:"published"`
 	Duplicates  uint64       `json:"duplicates"`
 	Oversized   uint64       `json:"oversized"`
+	// DeadLetters counts the dead letters by reason.
+	DeadLetters map[string]uint64 `json:"dead_letters"`
 	Lag         struct {
 		Seconds *float64 `json:"seconds"`
 	} `json:"lag"`
@@ -309,6 +311,13 @@ func (f *feedStatus) printDetails(p *printer, now time.Time) {
 	p.printLine("topic          %s on bus %s", f.Topic, f.Bus)
 	p.printLine("entities       %d in the topic", f.Entities)
 	p.printLine("this process   %d published, %d duplicates dropped, %d too large", f.Published, f.Duplicates, f.Oversized)
+	dead := uint64(0)
+	for _, n := range f.DeadLetters {
+		dead += n
+	}
+	if dead > 0 {
+		p.printLine("dead letters   %d", dead)
+	}
 	p.printLine("lag            %s", f.lag())
 	if f.LastCommit != nil {
 		p.printLine("last commit    %s, by %s", f.committed(now), f.LastCommit.Writer)

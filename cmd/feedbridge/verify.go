@@ -34,6 +34,8 @@ topic that any program filled: NAME is one of serve.feeds in the configuration.
 Then the topic is compared in the form in which it is served: with the IDs and
 times that messages get there, and without repeated messages.
 
+Entities in the dead-letter topic TOPIC.dead are not reported as missing.
+
 It exits with 0 if both are the same, with 1 if they differ or one of them cannot
 be read, and with 2 if the command line or the configuration is wrong. Entities
 that are published during the comparison may be reported as differences at the
@@ -123,10 +125,15 @@ func runVerification(ctx context.Context, a *app, v verification) (*comparison, 
 	started := time.Now()
 	var err error
 	r.Summary, err = verify.Compare(progress.first.countEntities(streams[0].entities), progress.second.countEntities(streams[1].entities), int(v.window), func(d verify.Difference) bool {
+		if d.Kind == verify.Missing && streams[1].dead[d.ID] {
+			r.DeadLetters++
+			return true
+		}
 		progress.differences.Add(1)
 		r.Differences = append(r.Differences, d)
 		return len(r.Differences) < int(v.limit)
 	})
+	r.Missing -= r.DeadLetters
 	r.addRemarks(streams)
 	r.Took = time.Since(started).Round(time.Millisecond).String()
 	switch {

@@ -17,6 +17,9 @@ type comparison struct {
 	Window int    `json:"window"`
 	Took   string `json:"took"`
 	verify.Summary
+	// DeadLetters is the number of entities that only the feed has because they are dead
+	// letters. They are not missing.
+	DeadLetters int `json:"dead_letters"`
 	// Remarks are sentences that explain the numbers.
 	Remarks []string `json:"remarks,omitempty"`
 	// Differences are the first ones, up to the limit.
@@ -30,6 +33,9 @@ func (r *comparison) addRemarks(streams []stream) {
 		if s.remark != nil && s.remark() != "" {
 			r.Remarks = append(r.Remarks, s.remark())
 		}
+	}
+	if r.DeadLetters > 0 {
+		r.Remarks = append(r.Remarks, fmt.Sprintf("%s in the dead-letter topic instead.", withNoun(r.DeadLetters, "entity of the feed is", "entities of the feed are")))
 	}
 	only := func(n int) bool { return n > 0 && n == r.Missing+r.Extra+r.Reordered+r.Different }
 	short := "%s is shorter by %d, and otherwise the same. If something was published meanwhile, or is still being copied, compare again."

@@ -24,6 +24,8 @@ type stream struct {
 	entities iter.Seq2[feed.Entity, error]
 	// remark returns a remark once the entities have been read; it may be nil.
 	remark func() string
+	// dead has the IDs of the topic's dead letters, which it lacks on purpose.
+	dead map[string]bool
 }
 
 // feedStream returns a feed from its start to the end that it has now.
@@ -122,6 +124,9 @@ func topicStream(ctx context.Context, a *app, v verification, log *slog.Logger) 
 	if err == nil {
 		s.entities, err = topicEntities(ctx, topic, &foreign)
 	}
+	if err == nil {
+		s.dead, err = deadLetterIDs(ctx, v.retryLog(b.Log(config.From{Topic: v.topic + sink.DeadSuffix}), log))
+	}
 	s.remark = func() string {
 		if foreign == 0 {
 			return ""
@@ -161,6 +166,29 @@ func (v verification) orderedLog(ctx context.Context, b *daemon.Bus, partitioned
 		return nil, err
 	}
 	return topic, nil
+}
+
+// deadLetterIDs returns the IDs of the dead letters in a dead-letter topic, which need not exist.
+func deadLetterIDs(ctx context.Context, topic serve.Log) (map[string]bool, error) {
+	span, err := topic.Span(ctx)
+	if errors.Is(err, feed.ErrNoTopic) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for r, err := range topic.Read(ctx, span.First, span.End) {
+		if err != nil {
+			return nil, fmt.Errorf("the dead-letter topic: %w", err)
+		}
+		// A topic of that name may belong to another feed.
+		if _, isDead := r.Header.Get(message.DeadReason); isDead {
+			id, _ := r.Header.Get(message.ContentID)
+			ids[id] = true
+		}
+	}
+	return ids, nil
 }
 
 // topicEntities returns the entities that a topic has now. A message that has no

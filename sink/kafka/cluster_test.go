@@ -201,11 +201,12 @@ func TestSink(t *testing.T) {
 	t.Parallel()
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
 		c, topic := startCluster(t), orders()
-		topic.Window = 50
+		topic.Window, topic.DeadLetters = 50, true
 		open := func() *kafka.Sink { return connect(t, configFor(c)).Sink(topic) }
 		return sinktest.Topic{
 			Open:        func() sinktest.Sink { return open() },
 			Log:         settled{connect(t, configFor(c)).Log(topic.Name, 0)},
+			DeadLetters: settled{connect(t, configFor(c)).Log(topic.Name+".dead", 0)},
 			MaxEntities: kafka.MaxEntities,
 			Window:      topic.Window,
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -45,12 +46,12 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	return nil
 }
 
-// commitTransaction makes one transaction. The numbers are those of the steps in the package comment,
+// commitTransaction makes one transaction: the entities, the dead letters, and the checkpoint. The numbers are those of the steps in the package comment,
 // which argues why they are enough. The checkpoint goes last, for it names the offsets at
 // which the entities end.
 func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp checkpoint.Checkpoint) error {
 	store, transactions := &s.checkpoints, &s.transactions
-	records, err := s.records.makeRecords(entities)
+	records, dead, err := s.records.makeRecords(entities)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,10 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	if err := s.dedupe.checkOffsets(records); err != nil {
 		return err
 	}
-	written := kadm.OffsetsFromRecords(records...)
+	if err := transactions.sendRecords(ctx, dead); err != nil {
+		return s.dead.explainWriteError(err)
+	}
+	written := kadm.OffsetsFromRecords(slices.Concat(records, dead)...)
 	ends := s.dedupe.endsAfter(written)
 	record := []kgo.Record{store.checkpointRecord(cp, s.id, ends)}
 	if err := transactions.sendRecords(ctx, record); err != nil {
@@ -118,7 +122,7 @@ func (s *Sink) commitTransaction(ctx context.Context, entities []feed.Entity, cp
 	// All of it is stored now. If the process ends here, Resume finds it so.
 	store.newest = storedCheckpoint{offset: own, data: record[0].Value, ends: ends}
 	s.hadCheckpoint = true
-	s.dedupe.recordCommit(store.newest)
+	s.dedupe.recordCommit(store.newest, dead)
 	s.hung.afterCommit(written)
 	return nil
 }

@@ -101,7 +101,7 @@ func TestTopicIsWrong(t *testing.T) {
 			"kafka.partition: -1: a topic of 1 partitions has 0 to 0",
 			`kafka.config[0]: "retention.ms": want name=value, such as retention.ms=604800000`,
 			`kafka.delete: "drop": want message or tombstone`,
-			`kafka.missing_key: "skip": want stop or null`,
+			`kafka.missing_key: "skip": want stop, null or dead-letter`,
 		}},
 		"no name":                {func(t *kafka.Topic) { t.Name = "" }, []string{`topic: "" is not the name of a topic`}},
 		"Kafka's own":            {func(t *kafka.Topic) { t.Name = "__x" }, []string{`topic: "__x": names that start with __ are Kafka's own`}},

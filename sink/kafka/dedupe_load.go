@@ -25,16 +25,39 @@ type dedupeLoader struct {
 	ids    *sink.IDs
 
 	// seen is the state of the topic that ids was last caught up with: the topic's id, the next
-	// offset of each partition, the checkpoint, and when a person last moved the position. It
-	// outlives errors, and so does lost.
+	// offset of each partition and of the dead letters, the checkpoint, and when a person last
+	// moved the position. It outlives errors, and so does lost.
 	seen struct {
 		id         kadm.TopicID
 		known      bool
 		moved      time.Time
 		next       []int64
+		deadID     kadm.TopicID
+		deadNext   int64
 		checkpoint storedCheckpoint
 		lost       error // the loss that a commit found since a person moved the position, or nil
 	}
+}
+
+// An offsetRange is a part of a partition: the records from one offset on and before another.
+// start is where the partition starts.
+type offsetRange struct {
+	topic           string
+	id              kadm.TopicID // of dead letters only
+	partition       int32
+	start, from, to int64
+}
+
+// topicRanges returns the ranges of all partitions of the topic, and that of its dead letters.
+func (l *dedupeLoader) topicRanges(starts, ends []int64, dead offsetRange) []offsetRange {
+	var all []offsetRange
+	for p, to := range ends {
+		all = append(all, offsetRange{topic: l.topic.Name, partition: int32(p), start: starts[p], from: starts[p], to: to})
+	}
+	if dead.topic != "" {
+		all = append(all, dead)
+	}
+	return all
 }
 
 // searchLimit returns how many offsets of a partition are read at most to find a window of this
@@ -45,14 +68,14 @@ func (l *dedupeLoader) searchLimit() int64 { return 16 * int64(l.topic.Window) }
 // resetIDs empties ids, for the topic that d describes.
 func (l *dedupeLoader) resetIDs(d kadm.TopicDetail) {
 	l.ids.Reset()
-	l.seen.id, l.seen.known, l.seen.next = d.ID, true, make([]int64, len(d.Partitions))
+	l.seen.id, l.seen.known, l.seen.next, l.seen.deadNext = d.ID, true, make([]int64, len(d.Partitions)), 0
 }
 
 // catchUp makes ids hold the newest IDs that the topic holds of this feed, and all
 // of its marks, for cp, which is the newest checkpoint of the store. The partitions end at
-// ends. It reads nothing that it has read before, and of a topic without marks never much
+// ends; dead is the range of the dead letters, zero if there are none. It reads nothing that it has read before, and of a topic without marks never much
 // more than the window, unless other messages are between.
-func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []int64, cp checkpoint.Checkpoint, store *checkpointStore) error {
+func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []int64, dead offsetRange, cp checkpoint.Checkpoint, store *checkpointStore) error {
 	starts, err := l.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), firstOffset)
 	if err != nil {
 		return err
@@ -61,25 +84,33 @@ func (l *dedupeLoader) catchUp(ctx context.Context, d kadm.TopicDetail, ends []i
 	if err != nil {
 		return err
 	}
-	if !committed || !l.matchesTopic(d, starts, ends) || !cp.Moved.Equal(l.seen.moved) {
+	ranges := l.topicRanges(starts, ends, dead)
+	if !committed || !l.matchesTopic(d, starts, ends) || !l.followsDead(dead) || !cp.Moved.Equal(l.seen.moved) {
 		// The topic is another one, or has lost messages; or a person has moved the
 		// position, perhaps after deleting some; or the cluster has lost the checkpoint with
 		// which ids was caught up, and so perhaps the messages before it.
 		l.resetIDs(d)
 		l.seen.moved = cp.Moved
-		if err := l.loadNewest(ctx, starts, ends, cp.Count > 0); err != nil {
+		if err := l.loadNewest(ctx, ranges, cp.Count > 0); err != nil {
 			return err
 		}
 	} else {
-		// Partitions may have been added.
-		from := append(slices.Clone(l.seen.next), starts[len(l.seen.next):]...)
-		if _, err := l.loadRange(ctx, from, from, ends); err != nil {
+		for i := range ranges {
+			r := &ranges[i]
+			switch {
+			case r.topic == dead.topic:
+				r.start, r.from = l.seen.deadNext, l.seen.deadNext
+			case i < len(l.seen.next): // partitions may have been added
+				r.start, r.from = l.seen.next[i], l.seen.next[i]
+			}
+		}
+		if _, err := l.loadRanges(ctx, ranges); err != nil {
 			// Some may be loaded already, and would be loaded twice.
 			l.seen.next = nil
 			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 	}
-	l.seen.next, l.seen.checkpoint = ends, store.newest
+	l.seen.next, l.seen.deadID, l.seen.deadNext, l.seen.checkpoint = ends, dead.id, dead.to, store.newest
 	return nil
 }
 
@@ -96,27 +127,35 @@ func (l *dedupeLoader) matchesTopic(d kadm.TopicDetail, starts, ends []int64) bo
 	return true
 }
 
+// followsDead reports whether ids still matches the dead letters up to seen.deadNext. A person may
+// have deleted some, or their topic.
+func (l *dedupeLoader) followsDead(dead offsetRange) bool {
+	return l.seen.deadID == dead.id && l.seen.deadNext >= dead.start && l.seen.deadNext <= dead.to
+}
+
 // loadNewest loads the IDs of about a window of the newest messages, or of all messages within
 // searchLimit. If one of them has a mark, it loads all messages, because their source needs
 // every mark, however old. If there is no message within searchLimit although some were
 // published (some), it reads further back until it finds one, to learn whether messages have
 // marks.
-func (l *dedupeLoader) loadNewest(ctx context.Context, starts, ends []int64, some bool) error {
+func (l *dedupeLoader) loadNewest(ctx context.Context, ranges []offsetRange, some bool) error {
 	all, limit := false, l.searchLimit()
-	for span := 2*int64(l.topic.Window)/int64(len(ends)) + 1; ; span *= 4 {
-		from := slices.Clone(starts)
-		for p := range ends {
-			if !all {
-				from[p] = max(starts[p], ends[p]-min(span, limit))
+	for span := 2*int64(l.topic.Window)/int64(len(ranges)) + 1; ; span *= 4 {
+		complete := true
+		for i := range ranges {
+			r := &ranges[i]
+			if r.from = r.start; !all {
+				r.from = max(r.start, r.to-min(span, limit))
 			}
+			complete = complete && r.from == r.start
 		}
-		loaded, err := l.loadRange(ctx, starts, from, ends)
+		loaded, err := l.loadRanges(ctx, ranges)
 		if err != nil {
 			l.seen.next = nil
 			return fmt.Errorf("load the IDs of the topic: %w", err)
 		}
 		switch {
-		case slices.Equal(from, starts):
+		case complete:
 			return nil
 		case l.ids.Marked():
 			all = true
@@ -129,22 +168,21 @@ func (l *dedupeLoader) loadNewest(ctx context.Context, starts, ends []int64, som
 	}
 }
 
-// loadRange loads the IDs of this feed's messages between offsets of all partitions,
-// the oldest first. It returns how many there were since the time from which on
-// the messages of all partitions are known to be among them; starts are where
-// the partitions start.
-func (l *dedupeLoader) loadRange(ctx context.Context, starts, from, to []int64) (int, error) {
+// loadRanges loads the IDs of this feed's messages in ranges of all partitions, the oldest
+// first. It returns how many there were since the time from which on the messages of all
+// partitions are known to be among them.
+func (l *dedupeLoader) loadRanges(ctx context.Context, ranges []offsetRange) (int, error) {
 	var open []*partitionReader
 	since, whole := int64(0), true
 	size := int64(0)
-	for p := range from {
-		size += to[p] - from[p]
+	for _, r := range ranges {
+		size += r.to - r.from
 	}
 	defer sink.Announce(l.client.log, l.topic.Name, uint64(size))()
-	for p := range from {
+	for _, part := range ranges {
 		t := &partitionReader{
-			reader: reader{client: l.client, topic: l.topic.Name, partition: int32(p)},
-			next:   from[p], to: to[p], atMost: max(64<<10, fetchBytes/int32(len(from))),
+			reader: reader{client: l.client, topic: part.topic, partition: part.partition},
+			next:   part.from, to: part.to, atMost: max(64<<10, fetchBytes/int32(len(ranges))),
 		}
 		r, err := t.peekRecord(ctx)
 		if err != nil {
@@ -153,7 +191,7 @@ func (l *dedupeLoader) loadRange(ctx context.Context, starts, from, to []int64) 
 		if r != nil {
 			open = append(open, t)
 		}
-		if from[p] > starts[p] {
+		if part.from > part.start {
 			// Records before the first one that was read here are unknown.
 			if r == nil {
 				whole = false
@@ -218,22 +256,22 @@ func (t *partitionReader) peekRecord(ctx context.Context) (*kgo.Record, error) {
 }
 
 // hasMessages reports whether the topic has messages of this feed, or may have had some, before
-// the ends of its partitions.
-func (l *dedupeLoader) hasMessages(ctx context.Context, d kadm.TopicDetail, ends []int64) (found bool, err error) {
+// the ends of its partitions, or has dead letters of it, whose range is dead.
+func (l *dedupeLoader) hasMessages(ctx context.Context, d kadm.TopicDetail, ends []int64, dead offsetRange) (found bool, err error) {
 	starts, err := l.client.listOffsets(ctx, d.Topic, d.Partitions.Numbers(), firstOffset)
 	if err != nil {
 		return false, err
 	}
-	for p, to := range ends {
-		from := starts[p]
+	for _, part := range l.topicRanges(starts, ends, dead) {
+		from := part.start
 		if l.topic.Shared {
 			// A shared topic may be too large to be read completely.
-			from = max(from, to-l.searchLimit())
+			from = max(from, part.to-l.searchLimit())
 		} else if from > 0 {
 			// Deleted messages count, too.
 			return true, nil
 		}
-		err := l.client.scanRecords(ctx, d.Topic, int32(p), from, to, func(r *kgo.Record) (bool, error) {
+		err := l.client.scanRecords(ctx, part.topic, part.partition, from, part.to, func(r *kgo.Record) (bool, error) {
 			found = l.isOwnRecord(r)
 			return !found, nil
 		})
@@ -313,7 +351,11 @@ func (l *dedupeLoader) checkOffsets(written []kgo.Record) error {
 	return nil
 }
 
-// recordCommit records that ids was caught up with a checkpoint that this sink has committed.
-func (l *dedupeLoader) recordCommit(newest storedCheckpoint) {
+// recordCommit records that ids was caught up with a checkpoint that this sink has committed, with
+// these dead letters.
+func (l *dedupeLoader) recordCommit(newest storedCheckpoint, dead []kgo.Record) {
 	l.seen.checkpoint, l.seen.next = newest, newest.ends
+	for i := range dead {
+		l.seen.deadNext = max(l.seen.deadNext, dead[i].Offset+1)
+	}
 }

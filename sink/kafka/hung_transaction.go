@@ -39,7 +39,7 @@ import (
 type hungTransaction struct {
 	client       *client
 	id           transactionalID
-	topic        string
+	topics       []string // that the feed's entities and dead letters are published to
 	checkpoints  *checkpointStore
 	transactions *transactions
 	// last is what the last commit of this sink has written, as long as it may hang.
@@ -78,15 +78,19 @@ func (h *hungTransaction) beforeReuse(ctx context.Context) error {
 	if _, err := h.newStableWait(h.client.cfg.Checkpoints, h.checkpoints.location.partition).toEnd(ctx, nil); err != nil {
 		return err
 	}
-	d, err := h.client.describeTopic(ctx, h.topic)
-	switch {
-	case isMissingTopic(err):
-		return nil // the commit reports it, unless it has no entities
-	case err != nil:
-		return err
+	for _, topic := range h.topics {
+		d, err := h.client.describeTopic(ctx, topic)
+		if isMissingTopic(err) {
+			continue // the commit reports it, unless it has no entities
+		}
+		if err == nil {
+			_, err = h.newStableWait(d.Topic, d.Partitions.Numbers()...).toEnd(ctx, nil)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	_, err = h.newStableWait(d.Topic, d.Partitions.Numbers()...).toEnd(ctx, nil)
-	return err
+	return nil
 }
 
 func (h *hungTransaction) newStableWait(topic string, partitions ...int32) stableWait {
@@ -165,18 +169,19 @@ func (h *hungTransaction) lastEnded(ctx context.Context) (bool, error) {
 }
 
 // stillOpen returns where a producer has a transaction open, among the partitions of the feed's
-// topic and that of its checkpoint.
+// topics and that of its checkpoint.
 func (h *hungTransaction) stillOpen(ctx context.Context, producer int64) ([]kadm.DescribedProducer, error) {
 	var asked kadm.TopicsSet
 	asked.Add(h.client.cfg.Checkpoints, h.checkpoints.location.partition)
 	ctx, cancel := h.client.withTimeout(ctx, h.client.graceTime())
 	defer cancel()
-	d, err := h.client.describeTopic(ctx, h.topic)
-	switch {
-	case err == nil:
-		asked.Add(h.topic, d.Partitions.Numbers()...)
-	case !isMissingTopic(err):
-		return nil, err
+	for _, topic := range h.topics {
+		switch d, err := h.client.describeTopic(ctx, topic); {
+		case err == nil:
+			asked.Add(topic, d.Partitions.Numbers()...)
+		case !isMissingTopic(err):
+			return nil, err
+		}
 	}
 	open, err := h.client.openTransactions(ctx, asked)
 	return slices.DeleteFunc(open, func(p kadm.DescribedProducer) bool { return p.ProducerID != producer }), err

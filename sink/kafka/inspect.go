@@ -40,7 +40,11 @@ func (s *Sink) Checkpoint(ctx context.Context) (checkpoint.Checkpoint, error) {
 		if err != nil {
 			return err
 		}
-		written, err := s.dedupe.hasMessages(ctx, d, ends)
+		dead, err := s.dead.waitStable(ctx, nil)
+		if err != nil {
+			return err
+		}
+		written, err := s.dedupe.hasMessages(ctx, d, ends, dead)
 		if err == nil && written {
 			err = s.errMissing()
 		}
@@ -81,6 +85,9 @@ func (s *Sink) Check(ctx context.Context) error {
 			return err
 		}
 		if err := s.transactions.id.checkPermission(ctx); err != nil {
+			return err
+		}
+		if err := s.dead.check(ctx); err != nil {
 			return err
 		}
 		d, err := c.describeTopic(ctx, s.topic.Name)

@@ -52,6 +52,9 @@ func (s *Sink) overwrite(ctx context.Context, next func(old checkpoint.Checkpoin
 			return err
 		}
 	}
+	if _, err := s.dead.waitStable(ctx, s.watchTransaction()); err != nil {
+		return err
+	}
 	ctx, cancel := c.withTimeout(ctx, 3*c.cfg.Timeout)
 	defer cancel()
 	var records []kgo.Record

@@ -63,11 +63,12 @@ func TestRealSink(t *testing.T) {
 	b := kafkatest.Shared(t)
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
 		topic := ordersIn(t)
-		topic.Window = 50
+		topic.Window, topic.DeadLetters = 50, true
 		open := func() *kafka.Sink { return connect(t, atReal(b.Addr())).Sink(topic) }
 		return sinktest.Topic{
 			Open:        func() sinktest.Sink { return open() },
 			Log:         settled{connect(t, atReal(b.Addr())).Log(topic.Name, 0)},
+			DeadLetters: settled{connect(t, atReal(b.Addr())).Log(topic.Name+".dead", 0)},
 			MaxEntities: kafka.MaxEntities,
 			Window:      topic.Window,
 		}

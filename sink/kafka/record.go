@@ -15,8 +15,9 @@ import (
 // recordMaker makes records of entities. It is safe for concurrent use.
 type recordMaker struct {
 	topic  Topic
-	key    keyer  // nil if there are no keys
-	broker string // for errors
+	key    keyer        // nil if there are no keys
+	broker string       // for errors
+	dead   *deadLetters // nil if they are not configured
 	// limit is the largest batch of records that the topic takes, in bytes; 0 while it is unknown.
 	limit atomic.Int64
 }
@@ -53,7 +54,7 @@ func (m *recordMaker) checkMessage(h feed.Header, key, body int) error {
 	for i := range h {
 		// Header names are strings in Kafka, and its Java clients replace invalid UTF-8.
 		if !utf8.ValidString(h[i].Name) {
-			return fmt.Errorf("the header %q cannot be carried by Kafka: its name is not UTF-8", h[i].Name)
+			return fmt.Errorf("%w: %q: its name is not UTF-8", sink.ErrHeader, h[i].Name)
 		}
 		size += headerOverhead + len(h[i].Name) + len(h[i].Value)
 	}
@@ -73,18 +74,29 @@ func (m *recordMaker) entityKey(e feed.Entity) ([]byte, error) {
 	if err == nil {
 		return key, nil
 	}
-	if m.topic.MissingKey == KeyNull {
+	switch m.topic.MissingKey {
+	case KeyNull:
 		return nil, nil
+	case KeyDeadLetter:
+		return nil, fmt.Errorf("%w: %w", sink.ErrNoKey, err)
 	}
-	return nil, fmt.Errorf("it has no key: %w; correct the feed or its \"key\", or set \"missing_key: 'null'\" to publish such entities without one", err)
+	return nil, fmt.Errorf("it has no key: %w; correct the feed or its \"key\", or set \"missing_key: 'null'\" to publish such entities without one, or \"missing_key: dead-letter\" to keep them in a topic of their own", err)
 }
 
-// makeRecords returns the records of entities.
-func (m *recordMaker) makeRecords(entities []feed.Entity) ([]kgo.Record, error) {
-	records := make([]kgo.Record, 0, len(entities))
+// makeRecords returns the records of entities, and those of dead letters.
+func (m *recordMaker) makeRecords(entities []feed.Entity) (records, dead []kgo.Record, err error) {
+	records = make([]kgo.Record, 0, len(entities))
 	var fields feed.Header
 	for i := range entities {
 		e := &entities[i]
+		if e.Dead != nil {
+			r, err := m.dead.makeRecord(*e, int64(m.largestBatch()))
+			if err != nil {
+				return nil, nil, err
+			}
+			dead = append(dead, r)
+			continue
+		}
 		fields = message.AppendHeader(fields[:0], m.topic.Feed, *e)
 		key, err := m.entityKey(*e)
 		if err == nil {
@@ -92,12 +104,12 @@ func (m *recordMaker) makeRecords(entities []feed.Entity) ([]kgo.Record, error) 
 		}
 		if err != nil {
 			// The gate has checked it, but the topic's limit may be lower since.
-			return nil, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
+			return nil, nil, feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
 		}
 		r := kgo.Record{Topic: m.topic.Name, Partition: int32(m.topic.Partition), Key: key, Value: m.messageValue(e), Headers: recordHeaders(fields)}
 		records = append(records, r)
 	}
-	return records, nil
+	return records, dead, nil
 }
 
 // messageValue returns the value of an entity's message: null only for a tombstone.

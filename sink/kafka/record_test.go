@@ -85,5 +85,5 @@ func TestHeadersThatKafkaCannotCarry(t *testing.T) {
 	s := connect(t, kafka.Config{Brokers: []string{"127.0.0.1:1"}}).Sink(orders())
 	e := sinktest.Entities(0, 1)[0]
 	e.Header = append(e.Header, feed.Field{Name: "X-\xff", Value: "v"})
-	wantError(t, s.Fits(e), false, nil, `the header "X-\xff" cannot be carried by Kafka`)
+	wantError(t, s.Fits(e), false, nil, `cannot carry a header of the entity: "X-\xff": its name is not UTF-8`)
 }

@@ -26,7 +26,7 @@ func TestSinkConformsAfterARewind(t *testing.T) {
 			return to
 		}
 		cfg, topic := configFor(c), orders()
-		topic.Window = 50
+		topic.Window, topic.DeadLetters = 50, true
 		open := func() *kafka.Sink { return connect(t, cfg).Sink(topic) }
 		return sinktest.Topic{
 			Open:        func() sinktest.Sink { return open() },

@@ -24,6 +24,7 @@ type Sink struct {
 	records recordMaker
 
 	checkpoints  checkpointStore
+	dead         *deadLetters // nil if they are not configured
 	dedupe       dedupeLoader
 	transactions transactions
 	hung         hungTransaction
@@ -41,16 +42,22 @@ type Sink struct {
 
 func newSink(c *client, checkpoints *checkpointTopic, t Topic) *Sink {
 	t.Partitions, t.Window = max(1, t.Partitions), cmp.Or(max(0, t.Window), sink.DefaultWindow)
+	t.DeadLetters = t.DeadLetters || t.MissingKey == KeyDeadLetter
+	dead := newDeadLetters(c, t)
 	id := newTransactionalID(c, t.Name, t.Feed)
 	s := &Sink{
 		client: c, topic: t,
 		check:        topicCheck{c, t},
-		records:      recordMaker{topic: t, key: t.Key.newKeyer(), broker: c.cfg.Brokers[0]},
+		records:      recordMaker{topic: t, key: t.Key.newKeyer(), broker: c.cfg.Brokers[0], dead: dead},
+		dead:         dead,
 		checkpoints:  checkpointStore{client: c, topic: checkpoints, to: t, newest: noCheckpoint},
 		dedupe:       dedupeLoader{client: c, topic: t, ids: sink.NewIDs(t.Window)},
 		transactions: transactions{client: c, id: id},
 	}
-	s.hung = hungTransaction{client: c, id: id, topic: t.Name, checkpoints: &s.checkpoints, transactions: &s.transactions}
+	s.hung = hungTransaction{client: c, id: id, topics: []string{t.Name}, checkpoints: &s.checkpoints, transactions: &s.transactions}
+	if dead != nil {
+		s.hung.topics = append(s.hung.topics, dead.name)
+	}
 	s.dedupe.seen.checkpoint = noCheckpoint
 	return s
 }
@@ -64,7 +71,9 @@ func (s *Sink) Close() { s.transactions.closeProducer() }
 func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }
 
 // Fits returns an error for an entity that cannot be published: it is too large with its
-// headers, which matches [sink.ErrTooLarge], or it has no key although it needs one.
+// headers, which matches [sink.ErrTooLarge], Kafka cannot carry one of them, which matches
+// [sink.ErrHeader], or it has no key although it needs one, which matches [sink.ErrNoKey] if such
+// entities are dead letters.
 func (s *Sink) Fits(e feed.Entity) error { return s.records.checkEntity(e) }
 
 // Resume checks the topic, and creates it if it is missing and the configuration allows it. It
@@ -137,16 +146,23 @@ func (s *Sink) resumeOnce(ctx context.Context) (cp checkpoint.Checkpoint, again 
 	if err != nil {
 		return cp, false, err
 	}
+	if err := s.dead.ensureTopic(ctx); err != nil {
+		return cp, false, err
+	}
+	dead, err := s.dead.waitStable(ctx, s.watchTransaction())
+	if err != nil {
+		return cp, false, err
+	}
 	if !found {
-		if found, err = s.dedupe.hasMessages(ctx, d, ends); err != nil {
+		if found, err = s.dedupe.hasMessages(ctx, d, ends, dead); err != nil {
 			return cp, false, err
 		}
 		if !found {
 			s.dedupe.resetIDs(d)
-			seen.next, seen.checkpoint = ends, store.newest
+			seen.next, seen.deadID, seen.deadNext, seen.checkpoint = ends, dead.id, dead.to, store.newest
 			return cp, false, nil
 		}
-	} else if err := s.dedupe.catchUp(ctx, d, ends, cp, store); err != nil {
+	} else if err := s.dedupe.catchUp(ctx, d, ends, dead, cp, store); err != nil {
 		return cp, false, err
 	}
 	now, err := store.readNewest(ctx)
@@ -203,11 +219,18 @@ func (s *Sink) explainError(ctx context.Context, err error) error {
 			id, err, cfg.aclCommand()))
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		// The error does not name the topic.
-		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s or %s (%w); run '%s --operation Read --operation Write --operation Create "+
-			"--operation DescribeConfigs --topic %[1]s --topic %[2]s'", s.topic.Name, cfg.Checkpoints, err, cfg.aclCommand()))
+		topics := []string{s.topic.Name, cfg.Checkpoints}
+		if s.dead != nil {
+			topics = append(topics, s.dead.name)
+		}
+		return feed.Permanent(fmt.Errorf("this user lacks a right to topic %s (%w); run '%s --operation Read --operation Write --operation Create "+
+			"--operation DescribeConfigs --topic %s'", strings.Join(topics, " or "), err, cfg.aclCommand(), strings.Join(topics, " --topic ")))
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return feed.Permanent(fmt.Errorf("%w: %w", sink.ErrTooLarge, err))
 	case isMissingTopic(err) && !s.topic.Create:
+		if s.dead != nil && strings.Contains(err.Error(), s.dead.name) {
+			return s.dead.missingTopic().errMissing()
+		}
 		if strings.Contains(err.Error(), cfg.Checkpoints) {
 			return missingCheckpointTopic(s.client, s.topic.Replication).errMissing()
 		}

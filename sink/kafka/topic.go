@@ -11,6 +11,9 @@ type Topic struct {
 	// Window is the number of the topic's newest IDs that are held in memory to detect
 	// duplicates, besides all that have marks. Default 100,000.
 	Window int
+	// DeadLetters reports whether there is a topic for dead letters, whose name is Name with
+	// [sink.DeadSuffix].
+	DeadLetters bool
 	Options
 }
 
@@ -67,10 +70,14 @@ const (
 	KeyStop MissingKey = "stop"
 	// KeyNull publishes it without a key, on the partition for such.
 	KeyNull MissingKey = "null"
+	// KeyDeadLetter publishes it to the dead-letter topic.
+	KeyDeadLetter MissingKey = "dead-letter"
 )
 
 // Values returns the valid values.
-func (MissingKey) Values() []string { return []string{string(KeyStop), string(KeyNull)} }
+func (MissingKey) Values() []string {
+	return []string{string(KeyStop), string(KeyNull), string(KeyDeadLetter)}
+}
 
 // UnmarshalText returns an error for an invalid value.
 func (m *MissingKey) UnmarshalText(text []byte) error { return unmarshalEnum(m, text) }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/feedbridge/feedbridge/sink"
 )
 
 // Validate returns everything that is wrong with c, each error starting with
@@ -160,6 +162,9 @@ func (t Topic) Validate() []error {
 
 	if err := checkName(t.Name); err != nil {
 		fail("topic: %w", err)
+	}
+	if dead := t.Name + sink.DeadSuffix; t.DeadLetters && checkName(t.Name) == nil && checkName(dead) != nil {
+		fail("topic: %q is too long for dead letters: the name of their topic has %d characters more, and %d at most", t.Name, len(sink.DeadSuffix), 249)
 	}
 	if _, err := ParseKey(string(t.Key)); err != nil {
 		fail("key: %w", err)

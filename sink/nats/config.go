@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/credential"
+	"github.com/feedbridge/feedbridge/sink"
 )
 
 // Config has the settings of a connection to a NATS system. Its yaml tags are the keys of the
@@ -95,6 +96,9 @@ type Topic struct {
 	Subject string `yaml:"topic"`
 	// Stream is the stream that stores the topic.
 	Stream Stream `yaml:"stream"`
+	// DeadLetters reports whether the stream has to have the subject for dead letters, which
+	// is Subject with [sink.DeadSuffix].
+	DeadLetters bool `yaml:"-"`
 	// Window is the number of the newest IDs of the topic that are held in memory to
 	// detect duplicates, besides all IDs with marks. Default 100,000.
 	Window int `yaml:"-"`
@@ -109,10 +113,24 @@ func (t Topic) StreamName() string { return cmp.Or(t.Stream.Name, streamName(t.S
 // checkpointSubject returns the subject of the topic's checkpoint.
 func (t Topic) checkpointSubject() string { return checkpointPrefix + t.Subject }
 
-// subjects returns the subjects of the topic and of its checkpoint.
-func (t Topic) subjects() []string { return []string{t.Subject, t.checkpointSubject()} }
+// deadSubject returns the subject of the topic's dead letters.
+func (t Topic) deadSubject() string { return t.Subject + sink.DeadSuffix }
 
-// ownsAll reports whether all subjects of a stream are the topic's.
+// entitySubjects returns the subjects of the topic's entities: its own, and that of its dead
+// letters if they are configured.
+func (t Topic) entitySubjects() []string {
+	if t.DeadLetters {
+		return []string{t.Subject, t.deadSubject()}
+	}
+	return []string{t.Subject}
+}
+
+// subjects returns the subjects of the topic's entities and of its checkpoint.
+func (t Topic) subjects() []string { return append(t.entitySubjects(), t.checkpointSubject()) }
+
+// ownsAll reports whether all subjects of a stream are the topic's. Its stream keeps the subject
+// of dead letters when they are no longer configured.
 func (t Topic) ownsAll(subjects []string) bool {
-	return !slices.ContainsFunc(subjects, func(subject string) bool { return !slices.Contains(t.subjects(), subject) })
+	own := []string{t.Subject, t.deadSubject(), t.checkpointSubject()}
+	return !slices.ContainsFunc(subjects, func(subject string) bool { return !slices.Contains(own, subject) })
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/feedbridge/feedbridge/checkpoint"
@@ -158,7 +159,7 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 				return errors.New("the stream has lost its newest messages while it was read")
 			}
 		}
-		if seen = m.sequence; seen <= to && m.Subject == d.topic.Subject {
+		if seen = m.sequence; seen <= to && slices.Contains(d.topic.entitySubjects(), m.Subject) {
 			d.ids.LoadMessage(m.headerFields())
 			d.seen.newest = identityOf(m.sequence, m.Header, m.time)
 		}
@@ -166,7 +167,7 @@ func (d *dedupeLoader) loadMessages(ctx context.Context, info *streamInfo, r *re
 	return nil
 }
 
-// openHeaders opens a reader of the headers of the topic and its checkpoint.
+// openHeaders opens a reader of the headers of the topic, its dead letters and its checkpoint.
 func (d *dedupeLoader) openHeaders(ctx context.Context, from uint64) (*reader, error) {
 	return openReader(ctx, d.client, d.topic.Stream.Name, d.topic.subjects(), from, true)
 }

@@ -65,6 +65,9 @@ var cures = map[jetstream.ErrorCode]string{
 	codeBatchTooLarge:    "raise max_batch_size in the server's JetStream limits to 1000",
 }
 
+// errFull reports a limit of the stream, with its cure.
+var errFull = errors.New("the stream is full and refuses new messages: raise its limits, and do not purge it, which deletes the checkpoint, too")
+
 // apiError turns an error of the JetStream API into one that matches [feed.ErrPermanent] if
 // a retry cannot help, and that names the cure if there is one.
 func apiError(e *jetstream.APIError, stream string, cfg Config) error {
@@ -76,7 +79,7 @@ func apiError(e *jetstream.APIError, stream string, cfg Config) error {
 		// "maximum bytes exceeded" and "maximum messages exceeded" come from limits of the
 		// stream; the store also fails while a server stops.
 		if strings.HasPrefix(e.Description, "maximum ") {
-			return feed.Permanent(fmt.Errorf("%w; the stream is full and refuses new messages: raise its limits, and do not purge it, which deletes the checkpoint, too", err))
+			return feed.Permanent(fmt.Errorf("%w; %w", err, errFull))
 		}
 		return err
 	}

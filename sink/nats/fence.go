@@ -114,6 +114,10 @@ func (r *checkpointReader) readLastEntity(ctx context.Context) (*storedMessage, 
 	return r.client.lastMessage(ctx, r.topic.Stream.Name, r.topic.Subject)
 }
 
+func (r *checkpointReader) readLastDead(ctx context.Context) (*storedMessage, error) {
+	return r.client.lastMessage(ctx, r.topic.Stream.Name, r.topic.deadSubject())
+}
+
 // readOrMissing returns the newest checkpoint, nil if the topic has never had a message, and
 // an error that matches [checkpoint.ErrMissing] if it has had some. seen is the state in which
 // this process saw the topic last.
@@ -167,12 +171,18 @@ func (r *checkpointReader) isUnwritten(ctx context.Context, info *streamInfo, cp
 	if entity != nil || err != nil {
 		return false, err
 	}
+	if cp == nil && r.topic.DeadLetters {
+		// A dead letter without a checkpoint is half of a commit, like an entity.
+		if dead, err := r.readLastDead(ctx); dead != nil || err != nil {
+			return false, err
+		}
+	}
 	// In a stream that has no other subjects, deleted messages count, too.
 	return cp != nil || isUntouched(info) || !r.topic.ownsAll(info.Config.Subjects), nil
 }
 
 // endOfTopic returns the sequence up to which the IDs of the topic must be loaded: that of
-// the checkpoint, or of an entity behind it. There is an entity behind it only after a power
+// the checkpoint, or of an entity or a dead letter behind it. There is one behind it only after a power
 // cut that left half a batch in the log of a server that had not written all of it to the
 // disk. The checkpoint was in the half that is gone, so the entities will be read from the
 // feed again, and the gate has to know those that are there.
@@ -181,8 +191,21 @@ func (r *checkpointReader) endOfTopic(ctx context.Context, info *streamInfo, cp 
 		return cp, nil
 	}
 	entity, err := r.readLastEntity(ctx)
-	if err != nil || entity == nil {
+	if err != nil {
 		return cp, err
 	}
-	return max(cp, entity.Sequence), nil
+	end := cp
+	if entity != nil {
+		end = max(end, entity.Sequence)
+	}
+	if r.topic.DeadLetters {
+		dead, err := r.readLastDead(ctx)
+		if err != nil {
+			return cp, err
+		}
+		if dead != nil {
+			end = max(end, dead.Sequence)
+		}
+	}
+	return end, nil
 }

@@ -157,7 +157,7 @@ func conform(t *testing.T, url string, replicas int) {
 	sinktest.Test(t, func(t *testing.T) sinktest.Topic {
 		topic := orders()
 		topic.Subject = fmt.Sprintf("conform.%d", topics.Add(1))
-		topic.Stream.Replicas, topic.Window = replicas, 50
+		topic.Stream.Replicas, topic.Window, topic.DeadLetters = replicas, 50, true
 		open := func() *nats.Sink { return connect(t, nats.Config{URL: url}).Sink(topic) }
 		if replicas > 1 {
 			resume(t, open())
@@ -166,6 +166,7 @@ func conform(t *testing.T, url string, replicas int) {
 		return sinktest.Topic{
 			Open:        func() sinktest.Sink { return open() },
 			Log:         connect(t, nats.Config{URL: url}).Log(topic.Subject, ""),
+			DeadLetters: connect(t, nats.Config{URL: url}).Log(topic.Subject+".dead", ""),
 			MaxEntities: nats.MaxEntities,
 			Window:      topic.Window,
 		}

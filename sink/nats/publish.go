@@ -47,7 +47,7 @@ type batch struct {
 // A committed batch is stored.
 type committed struct {
 	fence  fence    // of the next commit
-	newest identity // of the last entity, if there is one
+	newest identity // of the last entity or dead letter, if there is one
 }
 
 // publish stores a batch, if the newest checkpoint is still that of f. It calls meanwhile, in
@@ -60,7 +60,7 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 		rollup: {"sub"},
 		ttl:    {"never"},
 	}}
-	if b.first && len(b.entities) == 0 {
+	if b.first && feed.CountDead(b.entities) == len(b.entities) {
 		last.Header[firstOf] = []string{p.topic.Subject}
 	}
 	// A checkpoint without entities is a plain message, which costs the server much less
@@ -108,7 +108,7 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 	}
 	sequence, err := p.parseAck(reply.Data, id, len(b.entities)+1)
 	if err != nil {
-		return committed{}, err
+		return committed{}, p.explainDead(err, feed.CountDead(b.entities))
 	}
 	stored := &storedMessage{Sequence: sequence, Data: last.Data}
 	if err := p.checkpoints.confirmStored(ctx, stored); err != nil {
@@ -126,16 +126,22 @@ func (p *publisher) publish(ctx context.Context, f fence, b batch, meanwhile fun
 func (p *publisher) sendEntities(id string, first bool, entities []feed.Entity) error {
 	// PublishMsg has copied the whole message when it returns, so one message with one
 	// map serves for all.
-	msg := &nats.Msg{Subject: p.topic.Subject, Header: make(nats.Header, 16)}
+	msg := &nats.Msg{Header: make(nats.Header, 16)}
 	ids := []string{id}
 	var fields feed.Header
 	var values []string
 	for i := range entities {
 		e := &entities[i]
-		fields = codec.AppendHeader(fields[:0], p.topic.Feed, *e)
-		if err := p.limit.checkEntity(fields, len(e.Body)); err != nil {
-			// The gate has checked it already, but the limit may be lower since.
-			return feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
+		msg.Subject, msg.Data = p.topic.Subject, e.Body
+		if e.Dead != nil {
+			msg.Subject = p.topic.deadSubject()
+			fields, msg.Data = codec.DeadLetter(p.topic.Feed, *e, p.limit.deadLetterRoom())
+		} else {
+			fields = codec.AppendHeader(fields[:0], p.topic.Feed, *e)
+			if err := p.limit.checkEntity(fields, len(e.Body)); err != nil {
+				// The gate has checked it already, but the limit may be lower since.
+				return feed.Permanent(fmt.Errorf("entity %q: %w", e.ID, err))
+			}
 		}
 		clear(msg.Header)
 		values = values[:0]
@@ -150,10 +156,10 @@ func (p *publisher) sendEntities(id string, first bool, entities []feed.Entity) 
 		values = append(values, strconv.Itoa(i+1))
 		msg.Header[batchSequence] = lastOf(values)
 		msg.Header[batchID] = ids
-		if first && i == 0 {
+		if first && e.Dead == nil {
 			msg.Header[firstOf] = []string{p.topic.Subject}
+			first = false
 		}
-		msg.Data = e.Body
 		if err := p.client.nc.PublishMsg(msg); errors.Is(err, nats.ErrReconnectBufExceeded) {
 			return errLost
 		} else if err != nil {
@@ -161,6 +167,15 @@ func (p *publisher) sendEntities(id string, first bool, entities []feed.Entity) 
 		}
 	}
 	return nil
+}
+
+// explainDead adds the dead letters to an error about a full stream, if n messages of the commit,
+// and not none, are dead letters.
+func (p *publisher) explainDead(err error, n int) error {
+	if n == 0 || !errors.Is(err, errFull) {
+		return err
+	}
+	return fmt.Errorf("%w; the commit has dead letters for %s, which take room there, too", err, p.topic.deadSubject())
 }
 
 // lastOf returns a slice with the last element of values. Appending to it copies.

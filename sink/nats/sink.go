@@ -68,8 +68,8 @@ func (s *Sink) IDs() *sink.IDs { return s.dedupe.ids }
 
 // Fits returns an error for an entity that cannot be published as it is: one
 // that is too large with its headers, which matches [sink.ErrTooLarge], or one
-// with a header that the NATS protocol has no way to carry. It is safe for
-// concurrent use.
+// with a header that the NATS protocol has no way to carry, which matches
+// [sink.ErrHeader]. It is safe for concurrent use.
 func (s *Sink) Fits(e feed.Entity) error {
 	var buf [24]feed.Field
 	return s.limit.checkEntity(codec.AppendHeader(buf[:0], s.topic.Feed, e), len(e.Body))
@@ -122,7 +122,7 @@ func (s *Sink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
 }
 
 // Commit appends entities, at most [MaxEntities], and stores cp in one atomic
-// batch. It waits for the acknowledgement for three times the configured
+// batch. Dead letters go to their own subject of the same stream. It waits for the acknowledgement for three times the configured
 // timeout.
 //
 // While the server stores the batch, Commit sends it the entities that next returns, as the
@@ -132,7 +132,7 @@ func (s *Sink) Commit(ctx context.Context, entities []feed.Entity, cp checkpoint
 	// After an error from here on it is unknown whether the commit is stored, until Resume
 	// has read the checkpoint. So there is no session unless the commit succeeds.
 	ses, staged, first := s.session, s.staged, s.first
-	s.session, s.staged, s.first = nil, nil, first && len(entities) == 0
+	s.session, s.staged, s.first = nil, nil, first && feed.CountDead(entities) == len(entities)
 	switch current, err := s.client.sessions.activeSession(); {
 	case ctx.Err() != nil:
 		return fmt.Errorf("commit: %w", context.Cause(ctx))

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/feedbridge/feedbridge/feed"
+	codec "github.com/feedbridge/feedbridge/message"
 	"github.com/feedbridge/feedbridge/sink"
 )
 
@@ -51,7 +52,7 @@ func (l *sizeLimit) checkEntity(h feed.Header, body int) error {
 	size := overhead + len(l.topic.Subject)
 	for i := range h {
 		if err := checkField(&h[i]); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", sink.ErrHeader, err)
 		}
 		size += len(h[i].Name) + len(": \r\n") + len(h[i].Value)
 	}
@@ -64,6 +65,18 @@ func (l *sizeLimit) checkEntity(h feed.Header, body int) error {
 			"and the stream's --max-msg-size if it has one", sink.ErrTooLarge, size, limit)
 	}
 	return nil
+}
+
+// deadLetterRoom returns the space for a dead letter.
+func (l *sizeLimit) deadLetterRoom() codec.Room {
+	most := int64(math.MaxInt32)
+	if limit := l.bytes.Load(); limit > 0 {
+		most = limit
+	}
+	used := overhead + len(l.topic.deadSubject())
+	return codec.Room{Header: maxHeader - used, Message: int(most) - used, Field: func(f feed.Field) (int, bool) {
+		return len(f.Name) + len(": \r\n") + len(f.Value), checkField(&f) == nil
+	}}
 }
 
 // checkCheckpoint returns an error if the message of a checkpoint is too large. The size of a
@@ -89,15 +102,15 @@ func (l *sizeLimit) checkCheckpoint(m *nats.Msg) error {
 // checkField returns an error for a header field that nats.go would refuse or change.
 func checkField(f *feed.Field) error {
 	if f.Name == "" {
-		return errors.New("a header has no name")
+		return errors.New("it has no name")
 	}
 	for i := range len(f.Name) {
 		if !nameBytes[f.Name[i]] {
-			return fmt.Errorf("the header %q cannot be carried by NATS: no %q in names", f.Name, f.Name[i])
+			return fmt.Errorf("%q: NATS has no %q in names", f.Name, f.Name[i])
 		}
 	}
 	if strings.IndexByte(f.Value, '\n') >= 0 || strings.IndexByte(f.Value, '\r') >= 0 {
-		return fmt.Errorf("the header %q cannot be carried by NATS: its value has a line break", f.Name)
+		return fmt.Errorf("%q: its value has a line break", f.Name)
 	}
 	return nil
 }

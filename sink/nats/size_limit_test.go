@@ -121,16 +121,16 @@ func TestHeadersThatNATSCannotCarry(t *testing.T) {
 		field feed.Field
 		want  string
 	}{
-		{feed.Field{Name: "", Value: "x"}, "a header has no name"},
-		{feed.Field{Name: "X Y", Value: "x"}, `the header "X Y" cannot be carried by NATS: no ' ' in names`},
-		{feed.Field{Name: "X(Y)", Value: "x"}, `no '(' in names`},
-		{feed.Field{Name: "Ü", Value: "x"}, `the header "Ü" cannot be carried by NATS`},
-		{feed.Field{Name: "X", Value: "a\nb"}, `the header "X" cannot be carried by NATS: its value has a line break`},
+		{feed.Field{Name: "", Value: "x"}, "the bus cannot carry a header of the entity: it has no name"},
+		{feed.Field{Name: "X Y", Value: "x"}, `cannot carry a header of the entity: "X Y": NATS has no ' ' in names`},
+		{feed.Field{Name: "X(Y)", Value: "x"}, `NATS has no '(' in names`},
+		{feed.Field{Name: "Ü", Value: "x"}, `"Ü": NATS has no`},
+		{feed.Field{Name: "X", Value: "a\nb"}, `"X": its value has a line break`},
 	} {
 		e := sinktest.Entities(0, 1)
 		e[0].Header = append(e[0].Header, test.field)
 		err := s.Fits(e[0])
-		if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, sink.ErrTooLarge) {
+		if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, sink.ErrHeader) || errors.Is(err, sink.ErrTooLarge) {
 			t.Errorf("%q: %v, want %s", test.field, err, test.want)
 		}
 		wantError(t, s.Commit(t.Context(), e, sinktest.At(1), nil), true, nil, test.want)

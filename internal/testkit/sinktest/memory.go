@@ -99,7 +99,8 @@ type Guards struct {
 // to and never written to, so a copy of the struct is a backup.
 type state struct {
 	messages   []message
-	checkpoint []byte // encoded; nil if there is none
+	dead       []message // the dead letters
+	checkpoint []byte    // encoded; nil if there is none
 	// sequence is the sequence of the newest entity or checkpoint.
 	sequence uint64
 	// end is the number of messages in the topic after the commit of the checkpoint.
@@ -129,6 +130,17 @@ func (m *Memory) Entities() []feed.Entity {
 	return all
 }
 
+// DeadLetters returns the dead letters of the topic, in order.
+func (m *Memory) DeadLetters() []feed.Entity {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []feed.Entity
+	for _, msg := range m.state.dead {
+		all = append(all, msg.Entity)
+	}
+	return all
+}
+
 // Backup takes a backup of the topic with its checkpoint and returns a function
 // that restores it. Open sinks are not informed.
 func (m *Memory) Backup() (restore func()) {
@@ -136,7 +148,7 @@ func (m *Memory) Backup() (restore func()) {
 	defer m.mu.Unlock()
 	backup := m.state
 	// Appending to the messages after a restore must not write to other backups.
-	backup.messages = slices.Clip(backup.messages)
+	backup.messages, backup.dead = slices.Clip(backup.messages), slices.Clip(backup.dead)
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -160,14 +172,20 @@ func (m *Memory) LoseMessages(n int) {
 }
 
 // Log reads the topic back. A position is the number of an entity in the order.
-func (m *Memory) Log() MemoryLog { return MemoryLog{m} }
+func (m *Memory) Log() MemoryLog { return MemoryLog{m.Entities} }
+
+// DeadLog reads the dead letters back.
+func (m *Memory) DeadLog() MemoryLog { return MemoryLog{m.DeadLetters} }
 
 // MemoryLog is a [Memory] to be read back.
-type MemoryLog struct{ topic *Memory }
+type MemoryLog struct{ entities func() []feed.Entity }
+
+// deadLetterRoom is the room for a dead letter in a [Memory].
+var deadLetterRoom = codec.Room{Header: 64 << 10, Message: 1 << 20, Field: func(f feed.Field) (int, bool) { return len(f.Name) + len(f.Value), true }}
 
 // Span returns the span of the positions.
 func (l MemoryLog) Span(ctx context.Context) (feed.Span, error) {
-	return feed.Span{End: uint64(len(l.topic.Entities())), Epoch: "memory"}, ctx.Err()
+	return feed.Span{End: uint64(len(l.entities())), Epoch: "memory"}, ctx.Err()
 }
 
 // Read returns the entities from one position to before another, as messages.
@@ -177,10 +195,14 @@ func (l MemoryLog) Read(ctx context.Context, from, to uint64) iter.Seq2[feed.Rec
 			yield(feed.Record{}, err)
 			return
 		}
-		entities := l.topic.Entities()
+		entities := l.entities()
 		for i := from; i < min(to, uint64(len(entities))); i++ {
 			e := entities[i]
-			if !yield(feed.Record{Position: i, Time: e.Modified, Header: codec.Header("", e), Body: e.Body}, nil) {
+			h, body := codec.Header("", e), e.Body
+			if e.Dead != nil {
+				h, body = codec.DeadLetter("orders", e, deadLetterRoom)
+			}
+			if !yield(feed.Record{Position: i, Time: e.Modified, Header: h, Body: body}, nil) {
 				return
 			}
 		}
@@ -224,7 +246,7 @@ func (m *Memory) apply(known state, entities []feed.Entity, cp checkpoint.Checkp
 	if _, err := checkpoint.Decode(data); err != nil {
 		m.breach("a checkpoint that cannot be read was committed: %v", err)
 	}
-	if before, err := now.decode(); err == nil && len(entities) > 0 && cp.Count != before.Count+uint64(len(entities)) && m.Broken == (Guards{}) {
+	if before, err := now.decode(); err == nil && len(entities) > 0 && cp.Count != before.Count+uint64(len(entities)-feed.CountDead(entities)) && m.Broken == (Guards{}) {
 		m.breach("the count went from %d to %d with %d entities", before.Count, cp.Count, len(entities))
 	}
 	for _, e := range entities {
@@ -232,6 +254,10 @@ func (m *Memory) apply(known state, entities []feed.Entity, cp checkpoint.Checkp
 			m.breach("an entity without ID or operation was committed: %+v", e)
 		}
 		now.sequence++
+		if e.Dead != nil {
+			now.dead = append(now.dead, message{e, now.sequence})
+			continue
+		}
 		now.messages = append(now.messages, message{e, now.sequence})
 	}
 	now.sequence++
@@ -269,6 +295,7 @@ type MemorySink struct {
 	loaded struct {
 		sequence uint64
 		count    uint64
+		dead     int // dead letters
 		moved    time.Time
 	}
 }
@@ -297,7 +324,7 @@ func (s *MemorySink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) 
 	}
 	// A topic that this sink has seen with a checkpoint is not a fresh one, even if
 	// it is empty.
-	if m.state.checkpoint == nil && (len(m.state.messages) > 0 || s.loaded.sequence > 0) && !m.Broken.Missing && !m.Broken.Checkpoint {
+	if m.state.checkpoint == nil && (len(m.state.messages)+len(m.state.dead) > 0 || s.loaded.sequence > 0) && !m.Broken.Missing && !m.Broken.Checkpoint {
 		return cp, feed.Permanent(checkpoint.ErrMissing)
 	}
 	if err := m.checkEnd(); err != nil {
@@ -312,32 +339,32 @@ func (s *MemorySink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) 
 func (s *MemorySink) load(cp checkpoint.Checkpoint) {
 	now, loaded := s.topic.state, &s.loaded
 	s.ids.Rollback()
-	behind := func(sequence uint64) []message {
-		i := slices.IndexFunc(now.messages, func(m message) bool { return m.sequence > sequence })
+	behind := func(messages []message, sequence uint64) []message {
+		i := slices.IndexFunc(messages, func(m message) bool { return m.sequence > sequence })
 		if i < 0 {
 			return nil
 		}
-		return now.messages[i:]
+		return messages[i:]
 	}
 	// The topic continues the loaded part if exactly the entities behind it were counted since.
 	// Neither number is sufficient by itself: after the topic went back, another writer may
 	// have reached a higher sequence number with fewer entities, or the same one with more.
-	fresh := behind(loaded.sequence)
+	fresh, dead := behind(now.messages, loaded.sequence), behind(now.dead, loaded.sequence)
 	continued := now.sequence >= loaded.sequence
 	if !s.topic.Broken.IDs {
 		continued = continued && cp.Moved.Equal(loaded.moved) && cp.Count >= loaded.count
 		if !s.topic.Broken.Counted {
-			continued = continued && cp.Count-loaded.count == uint64(len(fresh))
+			continued = continued && cp.Count-loaded.count == uint64(len(fresh)) && len(now.dead)-loaded.dead == len(dead)
 		}
 	}
 	if !continued {
 		s.ids.Reset()
-		fresh = now.messages
+		fresh, dead = now.messages, now.dead
 	}
-	for _, m := range fresh {
+	for _, m := range slices.Concat(dead, fresh) {
 		s.ids.LoadMessage(codec.Header("", m.Entity))
 	}
-	loaded.sequence, loaded.count, loaded.moved = now.sequence, cp.Count, cp.Moved
+	loaded.sequence, loaded.count, loaded.dead, loaded.moved = now.sequence, cp.Count, len(now.dead), cp.Moved
 }
 
 // Commit appends entities and stores cp, unless a fault says otherwise. It calls next and
@@ -382,6 +409,7 @@ func (s *MemorySink) Commit(ctx context.Context, entities []feed.Entity, cp chec
 	s.known.sequence += uint64(len(entities)) + 1
 	s.known.checkpoint = checkpoint.Encode(cp)
 	s.loaded.sequence, s.loaded.count, s.loaded.moved = s.known.sequence, cp.Count, cp.Moved
+	s.loaded.dead += feed.CountDead(entities)
 	return nil
 }
 

@@ -35,6 +35,7 @@ func open(*testing.T) sinktest.Topic {
 	return sinktest.Topic{
 		Open:        func() sinktest.Sink { return m.Open(sinktest.Faults{}) },
 		Log:         m.Log(),
+		DeadLetters: m.DeadLog(),
 		MaxEntities: 1000,
 		Window:      50,
 		Backup:      func(*testing.T) func() { return m.Backup() },

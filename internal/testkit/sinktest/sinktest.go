@@ -42,6 +42,8 @@ type Topic struct {
 	// Log reads the topic back. There may be none before the first Resume; then it
 	// says feed.ErrNoTopic.
 	Log Log
+	// DeadLetters reads the topic's dead letters back.
+	DeadLetters Log
 	// MaxEntities limits the entities of one commit.
 	MaxEntities int
 	// Window limits the IDs without marks that a sink holds; at least 50.
@@ -86,6 +88,14 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"a sink learns all marks that another committed, however many", marksOfOther},
 		{"a person who moves the checkpoint gets the newest one", movedFromNewest},
 		{"a move and a commit at the same moment do not both take place", movedAtOnce},
+		{"a dead letter goes to its own topic, in the same commit, with its reason and all that fits", deadLetter},
+		{"a topic may begin with a dead letter", deadLetterFirst},
+		{"a new sink knows the dead letters", deadLettersOfNewSink},
+		{"a sink learns the dead letters that another committed", deadLettersOfOther},
+		{"a dead letter of a stale writer is refused with its commit", deadLetterStale},
+		{"dead letters that were sent ahead are committed once", deadLetterStaged},
+		{"a dead letter keeps the mark of its entity", deadLetterMark},
+		{"an entity of any size becomes a dead letter", deadLetterHuge},
 		{"entities that were sent ahead are committed once", stagedOnce},
 		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
 		{"entities that a stale writer sent ahead are refused with its commit", stagedStale},

@@ -1,0 +1,111 @@
+package message_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
+)
+
+// room has space for so many bytes, and carries no header whose name begins with a !.
+func room(header, all int) message.Room {
+	return message.Room{Header: header, Message: all, Field: func(f feed.Field) (int, bool) {
+		return len(f.Name) + len(f.Value), !strings.HasPrefix(f.Name, "!")
+	}}
+}
+
+func dead() feed.Entity {
+	return feed.Entity{
+		ID: "<1@x>", Op: feed.Put, Page: "http://x/1", Mark: "v1;a",
+		Header: feed.Header{
+			{Name: "X-Large", Value: strings.Repeat("x", 1000)},
+			{Name: "!", Value: "refused"},
+			{Name: "content-id", Value: "<1@x>"},
+			{Name: "X-Small", Value: "y"},
+		},
+		Body: []byte(strings.Repeat("0123456789", 100)),
+		Dead: &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "too large"},
+	}
+}
+
+func names(h feed.Header) (all []string) {
+	for _, f := range h {
+		all = append(all, f.Name)
+	}
+	return all
+}
+
+func TestDeadLetterKeepsWhatThereIsRoomFor(t *testing.T) {
+	t.Parallel()
+	ours := []string{message.FeedName, message.Page, message.Mark, message.Names, message.DeadReason, message.DeadLength}
+	for name, test := range map[string]struct {
+		room message.Room
+		want []string
+		cut  bool // the body is
+	}{
+		"all":                       {room(1<<20, 1<<20), slices.Concat([]string{"X-Large", "Content-ID", "X-Small", "Operation-Type"}, ours), false},
+		"a part of the body":        {room(1<<20, 1500), slices.Concat([]string{"X-Large", "Content-ID", "X-Small", "Operation-Type"}, ours), true},
+		"no room for a header":      {room(500, 1<<20), slices.Concat([]string{"Content-ID", "X-Small", "Operation-Type"}, ours), false},
+		"a header or the body":      {room(1<<20, 400), slices.Concat([]string{"Content-ID", "X-Small", "Operation-Type"}, ours), true},
+		"room for the ID and marks": {room(60, 60), []string{"Content-ID", message.FeedName, message.Mark}, true},
+		"no room at all":            {room(0, 0), nil, true},
+		"less than none":            {room(-10, -10), nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, body := message.DeadLetter("orders", dead(), test.room)
+			if diff := cmp.Diff(test.want, names(h)); diff != "" {
+				t.Errorf("headers (-want +got):\n%s", diff)
+			}
+			size := len(body)
+			for _, f := range h {
+				n, _ := test.room.Field(f)
+				size += n
+			}
+			if test.cut && size != max(0, test.room.Message) || !test.cut && len(body) != 1000 {
+				t.Errorf("a body of %d bytes in a message of %d; room for %d", len(body), size, test.room.Message)
+			}
+		})
+	}
+}
+
+// Values that are too long lose their end, and line breaks.
+func TestDeadLetterClipsIDAndPage(t *testing.T) {
+	t.Parallel()
+	e := dead()
+	e.Header = nil
+	e.ID, e.Page = "a\r\n"+strings.Repeat("ü", 500), "p"
+	h, _ := message.DeadLetter("orders", e, room(100, 100))
+	id, _ := h.Get(message.ContentID)
+	if want := "a  " + strings.Repeat("ü", 43); id != want {
+		t.Errorf("ID %q, want %q", id, want)
+	}
+	if _, ok := h.Get(message.Page); ok {
+		t.Error("there is a page, and was no room for it")
+	}
+}
+
+// A consumer reads a dead letter like any message.
+func TestDeadLetterIsReadBack(t *testing.T) {
+	t.Parallel()
+	h, body := message.DeadLetter("orders", dead(), room(1<<20, 1<<20))
+	e, err := message.Entity(h, body)
+	if err != nil || e.ID != "<1@x>" || e.Page != "http://x/1" || len(e.Body) != 1000 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	for name, want := range map[string]string{message.DeadReason: "too large", message.DeadLength: fmt.Sprint(1000)} {
+		if got, _ := h.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	for _, f := range e.Header {
+		if strings.HasPrefix(f.Name, "Feedbridge-") {
+			t.Errorf("the entity has the header %s", f.Name)
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package kafka_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/feedbridge/feedbridge/checkpoint"
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/internal/testkit/sinktest"
+	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/sink"
+	"github.com/feedbridge/feedbridge/sink/kafka"
+)
+
+const deadTopic = "shop.orders.dead"
+
+// ordersWithDead is a topic with dead letters.
+func ordersWithDead() kafka.Topic {
+	topic := orders()
+	topic.DeadLetters = true
+	return topic
+}
+
+// withDead returns the entities from up to to, of which the last is a dead letter, and the
+// checkpoint behind them, before which there were dead ones.
+func withDead(from, to, dead int) ([]feed.Entity, checkpoint.Checkpoint) {
+	entities, cp := sinktest.Entities(from, to-from), sinktest.At(to)
+	entities[len(entities)-1].Dead = &feed.DeadReason{Kind: feed.DeadTooLarge, Text: "it is too large"}
+	cp.Count -= uint64(dead + 1)
+	return entities, cp
+}
+
+// wantDead checks the IDs of the dead letters.
+func wantDead(t *testing.T, c *kafka.Conn, numbers ...int) {
+	t.Helper()
+	log := settled{c.Log(deadTopic, 0)}
+	span, err := log.Span(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for r, err := range log.Read(t.Context(), span.First, span.End) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, _ := r.Header.Get(message.ContentID)
+		got = append(got, id)
+	}
+	for _, n := range numbers {
+		want = append(want, sinktest.Entities(n, 1)[0].ID)
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("dead letters %v, want %v", got, want)
+	}
+}
+
+func TestDeadLetterTopicIsCreated(t *testing.T) {
+	t.Parallel()
+	topic := ordersWithDead()
+	topic.Partitions, topic.Key = 6, "/n"
+	topic.Config = []string{"cleanup.policy=compact", "max.message.bytes=5000"}
+	_, c, more := open(t, topic)
+	if n := len(c.PartitionInfos(deadTopic)); n != 1 {
+		t.Errorf("%d partitions, want 1", n)
+	}
+	got := config(t, c, deadTopic)
+	if strings.Contains(got["cleanup.policy"], "compact") || got["retention.ms"] != "-1" || got["max.message.bytes"] != "5000" {
+		t.Errorf("configuration %v", got)
+	}
+	if err := more().Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDeadLetterTopicIsNotCreated(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	_, c, _ := open(t, topic)
+	topic.DeadLetters, topic.Create = true, false
+	s := connect(t, configFor(c)).Sink(topic)
+	want := "there is no topic shop.orders.dead, and create is off; create it with 'kafka-topics.sh"
+	wantError(t, s.Check(t.Context()), true, nil, want)
+	_, err := s.Resume(t.Context())
+	wantError(t, err, true, nil, want)
+}
+
+func TestDeadLetterTopicIsUnfit(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	_, adm := admin(t, c)
+	compact := "compact"
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": &compact}, deadTopic); err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, configFor(c)).Sink(ordersWithDead())
+	wantError(t, s.Check(t.Context()), true, nil, "dead-letter topic shop.orders.dead is compacted", "change its cleanup.policy")
+	_, err := s.Resume(t.Context())
+	wantError(t, err, true, nil, "dead-letter topic shop.orders.dead is compacted")
+	topic := ordersWithDead()
+	topic.Name = "feedbridge"
+	cfg := configFor(c)
+	cfg.Checkpoints = "feedbridge.dead"
+	_, err = connect(t, cfg).Sink(topic).Resume(t.Context())
+	wantError(t, err, true, nil, "dead-letter topic feedbridge.dead: this is the topic for checkpoints")
+}
+
+// The dead-letter topic may take smaller messages than the topic.
+func TestDeadLetterTopicHasALowerLimit(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	_, adm := admin(t, c)
+	limit := "2000"
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": &limit}, deadTopic); err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, configFor(c)).Sink(ordersWithDead())
+	resume(t, s)
+	entities, cp := withDead(0, 1, 0)
+	entities[0].Body = noise(100_000)
+	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		t.Fatal(err)
+	}
+	log := settled{connect(t, configFor(c)).Log(deadTopic, 0)}
+	for r, err := range log.Read(t.Context(), 0, 1) {
+		if err != nil || len(r.Body) < 1000 || len(r.Body) > 2000 {
+			t.Errorf("a body of %d bytes, %v", len(r.Body), err)
+		}
+	}
+	wantDead(t, connect(t, configFor(c)), 0)
+}
+
+// Nothing of a commit is published if its dead letter is refused, and no position moves.
+func TestDeadLetterTopicRefuses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		code int16
+		want []string
+	}{
+		"it is full":            {kerr.PolicyViolation.Code, []string{"dead-letter topic shop.orders.dead is full or limited", "raise its limit"}},
+		"its limit was lowered": {kerr.MessageTooLarge.Code, []string{"dead-letter topic shop.orders.dead", "max.message.bytes"}},
+		"this user may not":     {kerr.TopicAuthorizationFailed.Code, []string{"shop.orders.dead", "--topic shop.orders.dead"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, c, more := open(t, ordersWithDead())
+			entities, cp := withDead(0, 2, 0)
+			if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+				t.Fatal(err)
+			}
+			id := c.TopicInfo(deadTopic).TopicID
+			c.ControlKey(kmsg.Produce.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				c.KeepControl()
+				req := r.(*kmsg.ProduceRequest)
+				if len(req.Topics) == 0 || req.Topics[0].Topic != deadTopic && req.Topics[0].TopicID != id {
+					return nil, nil, false
+				}
+				resp := req.ResponseKind().(*kmsg.ProduceResponse)
+				topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+				topic.Topic, topic.TopicID, partition.ErrorCode = req.Topics[0].Topic, req.Topics[0].TopicID, test.code
+				topic.Partitions = append(topic.Partitions, partition)
+				resp.Topics = append(resp.Topics, topic)
+				return resp, nil, true
+			})
+			entities, next := withDead(2, 4, 1)
+			wantError(t, s.Commit(t.Context(), entities, next, nil), true, nil, test.want...)
+			if now := resume(t, more()); string(now.Cursor) != string(cp.Cursor) {
+				t.Errorf("the position has moved to %s", now.Cursor)
+			}
+			// Commits without dead letters go on.
+			resume(t, s)
+			moved := cp
+			moved.Cursor = feed.Cursor("elsewhere")
+			if err := s.Commit(t.Context(), nil, moved, nil); err != nil {
+				t.Error(err)
+			}
+			wantFeed(t, s, 1)
+			wantDead(t, connect(t, configFor(c)), 1)
+		})
+	}
+}
+
+func TestAnswerToACommitWithDeadLettersIsLost(t *testing.T) {
+	t.Parallel()
+	c, w := startWired(t)
+	s := connect(t, configFor(c)).Sink(ordersWithDead())
+	resume(t, s)
+	commit(t, s, 0, 1)
+	entities, cp := withDead(1, 3, 0)
+	w.losing(func(key kmsg.Key) bool { return key == kmsg.EndTxn })
+	wantError(t, s.Commit(t.Context(), entities, cp, nil), false, nil, "commit")
+	w.losing(nil)
+	if now := resume(t, s); now.Count != cp.Count {
+		t.Errorf("checkpoint %+v, want that of the commit whose answer was lost", now)
+	}
+	for _, e := range entities {
+		if s.IDs().Add(e.ID) {
+			t.Errorf("%s is not known", e.ID)
+		}
+	}
+	wantFeed(t, s, 2)
+	wantDead(t, connect(t, configFor(c)), 2)
+}
+
+// A copy that dies within a transaction leaves a dead letter that no consumer may see.
+func TestCopyDiedWithADeadLetter(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	s := connect(t, configFor(c)).Sink(ordersWithDead())
+	resume(t, s)
+	commit(t, s, 0, 2)
+	id := sinktest.Entities(2, 1)[0].ID
+	begin(t, c, transactionalID, &kgo.Record{Topic: deadTopic, Value: []byte("torn"), Headers: []kgo.RecordHeader{{Key: message.ContentID, Value: []byte(id)}}})
+	if cp := resume(t, s); cp.Count != 2 {
+		t.Errorf("checkpoint %+v, want that of the commit", cp)
+	}
+	fresh := connect(t, configFor(c)).Sink(ordersWithDead())
+	resume(t, fresh)
+	entities, cp := withDead(2, 3, 0)
+	for _, s := range []*kafka.Sink{s, fresh} {
+		if !s.IDs().Add(id) {
+			t.Error("an entity that was never committed is known")
+		}
+	}
+	if err := fresh.Commit(t.Context(), entities, cp, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantDead(t, connect(t, configFor(c)), 2)
+}
+
+// A person may delete the dead letters, or their topic. The feed goes on.
+func TestDeadLetterTopicIsDeleted(t *testing.T) {
+	t.Parallel()
+	s, c, more := open(t, ordersWithDead())
+	entities, cp := withDead(0, 2, 0)
+	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		t.Fatal(err)
+	}
+	idle := more()
+	resume(t, idle)
+	_, adm := admin(t, c)
+	if _, err := adm.DeleteTopics(t.Context(), deadTopic); err != nil {
+		t.Fatal(err)
+	}
+	resume(t, s)
+	entities, cp = withDead(2, 3, 1)
+	// The producer still has the topic that is gone.
+	wantError(t, s.Commit(t.Context(), entities, cp, nil), false, nil, "dead-letter topic shop.orders.dead")
+	resume(t, s)
+	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantFeed(t, s, 1)
+	wantDead(t, connect(t, configFor(c)), 2)
+	// The new topic is as long as the old one was, and has another dead letter.
+	resume(t, idle)
+	if idle.IDs().Add(entities[0].ID) {
+		t.Errorf("%s is not known", entities[0].ID)
+	}
+}
+
+// A dead letter whose checkpoint is gone shows that the feed was published before.
+func TestDeadLetterWithoutACheckpoint(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	client, adm := admin(t, c)
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, deadTopic); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: deadTopic, Value: []byte("x")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, configFor(c)).Sink(ordersWithDead())
+	_, err := s.Resume(t.Context())
+	wantError(t, err, true, checkpoint.ErrMissing)
+}
+
+func TestMissingKeyIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	topic := orders()
+	topic.Key, topic.MissingKey = "/id", kafka.KeyDeadLetter
+	s, c, _ := open(t, topic)
+	entities, cp := withDead(0, 1, 0)
+	wantError(t, s.Fits(entities[0]), false, sink.ErrNoKey, "the entity has no key: its body has nothing at /id")
+	if err := s.Commit(t.Context(), entities, cp, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantDead(t, connect(t, configFor(c)), 0)
+}
+
+// Several feeds share a topic, and so its dead letters; each knows its own only.
+func TestDeadLettersOfASharedTopic(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	topic := ordersWithDead()
+	topic.Shared = true
+	other := topic
+	other.Feed = "returns"
+	a, b := connect(t, configFor(c)).Sink(topic), connect(t, configFor(c)).Sink(other)
+	resume(t, a)
+	resume(t, b)
+	entities, cp := withDead(0, 1, 0)
+	if err := a.Commit(t.Context(), entities, cp, nil); err != nil {
+		t.Fatal(err)
+	}
+	fresh := connect(t, configFor(c)).Sink(other)
+	for _, s := range []*kafka.Sink{b, fresh} {
+		resume(t, s)
+		if s.IDs().Len() != 0 {
+			t.Error("the ID of another feed's dead letter is known")
+		}
+	}
+	fresh = connect(t, configFor(c)).Sink(topic)
+	resume(t, fresh)
+	if fresh.IDs().Len() != 1 {
+		t.Error("the dead letter is not known")
+	}
+}

@@ -1,0 +1,162 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/feedbridge/feedbridge/feed"
+	"github.com/feedbridge/feedbridge/message"
+	"github.com/feedbridge/feedbridge/sink"
+)
+
+// deadLetters is the topic for the dead letters of another topic. All of them are in partition 0
+// and have no key. A nil *deadLetters is a sink without dead letters.
+//
+// The checkpoint does not have the end of this topic. A dead letter was acknowledged before its
+// commit, so the end that the leader reports is behind it, and Resume waits until the last stable
+// offset reaches that end. A cluster that loses acknowledged records may lose dead letters
+// unnoticed.
+type deadLetters struct {
+	client *client
+	name   string
+	of     Topic
+	// limit is the largest batch of records that the topic takes, in bytes; 0 while it is unknown.
+	limit atomic.Int64
+	// id is the topic's, as of the last Resume.
+	id kadm.TopicID
+}
+
+func newDeadLetters(c *client, t Topic) *deadLetters {
+	if !t.DeadLetters {
+		return nil
+	}
+	return &deadLetters{client: c, name: t.Name + sink.DeadSuffix, of: t}
+}
+
+// ensureTopic creates the topic if it is missing and the configuration allows it, and returns an
+// error if it cannot take dead letters.
+func (d *deadLetters) ensureTopic(ctx context.Context) error {
+	if d == nil {
+		return nil
+	}
+	if d.name == d.client.cfg.Checkpoints {
+		return feed.Permanent(fmt.Errorf("dead-letter topic %s: this is the topic for checkpoints; give one of them another name", d.name))
+	}
+	found, err := d.client.describeTopic(ctx, d.name)
+	if isMissingTopic(err) {
+		if !d.of.Create {
+			return d.missingTopic().errMissing()
+		}
+		found, err = d.missingTopic().createTopic(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("dead-letter topic %s: %w", d.name, err)
+	}
+	d.id = found.ID
+	return d.checkFit(ctx, found)
+}
+
+// check returns the error that ensureTopic would return, and changes nothing.
+func (d *deadLetters) check(ctx context.Context) error {
+	if d == nil {
+		return nil
+	}
+	found, err := d.client.describeTopic(ctx, d.name)
+	switch {
+	case isMissingTopic(err) && d.of.Create:
+		return d.missingTopic().mayCreate(ctx)
+	case isMissingTopic(err):
+		return d.missingTopic().errMissing()
+	case err != nil:
+		return fmt.Errorf("dead-letter topic %s: %w", d.name, err)
+	}
+	return d.checkFit(ctx, found)
+}
+
+// missingTopic returns the settings with which the topic is created: those of the other topic,
+// with one partition, and without compaction, which needs keys.
+func (d *deadLetters) missingTopic() newTopic {
+	config := []string{"retention.ms=-1"}
+	for _, kv := range d.of.Config {
+		if !strings.HasPrefix(kv, "cleanup.policy=") {
+			config = append(config, kv)
+		}
+	}
+	return newTopic{d.client, d.name, 1, d.of.Replication, config}
+}
+
+func (d *deadLetters) checkFit(ctx context.Context, found kadm.TopicDetail) error {
+	if err := checkTopicPermission(d.client.cfg, found); err != nil {
+		return err
+	}
+	config, err := d.client.topicConfig(ctx, d.name)
+	if err != nil {
+		return err
+	}
+	if policy := config["cleanup.policy"]; strings.Contains(policy, "compact") {
+		return feed.Permanent(fmt.Errorf("dead-letter topic %s is compacted (cleanup.policy=%s), and takes no messages without a key; "+
+			"change its cleanup.policy with kafka-configs.sh", d.name, policy))
+	}
+	limit, err := strconv.ParseInt(config["max.message.bytes"], 10, 64)
+	if err != nil {
+		limit = defaultLimit
+	}
+	d.limit.Store(limit)
+	return nil
+}
+
+// waitStable waits as [stableWait] does, and returns the range of the topic's offsets. It is
+// empty if the topic does not exist.
+func (d *deadLetters) waitStable(ctx context.Context, meanwhile meanwhile) (offsetRange, error) {
+	if d == nil {
+		return offsetRange{}, nil
+	}
+	ends, err := stableWait{d.client, d.name, []int32{0}, d.client.cfg.Timeout, meanwhile}.toEnd(ctx, nil)
+	if isMissingTopic(err) {
+		return offsetRange{}, nil
+	}
+	if err != nil {
+		return offsetRange{}, fmt.Errorf("dead-letter topic %s: %w", d.name, err)
+	}
+	starts, err := d.client.listOffsets(ctx, d.name, []int32{0}, firstOffset)
+	if err != nil {
+		return offsetRange{}, err
+	}
+	return offsetRange{topic: d.name, id: d.id, start: starts[0], from: starts[0], to: ends[0]}, nil
+}
+
+// makeRecord returns the record of a dead letter. topicLimit is the largest batch that the other
+// topic takes, which is also that of the producer.
+func (d *deadLetters) makeRecord(e feed.Entity, topicLimit int64) (kgo.Record, error) {
+	if d == nil {
+		return kgo.Record{}, feed.Permanent(fmt.Errorf("entity %q is a dead letter, and the topic has no dead-letter topic", e.ID))
+	}
+	limit := int(min(topicLimit, d.limit.Load())) - batchOverhead - recordOverhead
+	fields, body := message.DeadLetter(d.of.Feed, e, message.Room{Header: limit, Message: limit, Field: func(f feed.Field) (int, bool) {
+		return headerOverhead + len(f.Name) + len(f.Value), utf8.ValidString(f.Name)
+	}})
+	if body == nil {
+		body = []byte{}
+	}
+	return kgo.Record{Topic: d.name, Value: body, Headers: recordHeaders(fields)}, nil
+}
+
+// explainWriteError returns the error of a commit whose dead letters were refused.
+func (d *deadLetters) explainWriteError(err error) error {
+	switch {
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return fmt.Errorf("dead-letter topic %s: %w; was its max.message.bytes lowered? the next attempt uses the new limit", d.name, err)
+	case errors.Is(err, kerr.PolicyViolation):
+		return feed.Permanent(fmt.Errorf("dead-letter topic %s is full or limited: %w; raise its limit, which is its own and not that of %s", d.name, err, d.of.Name))
+	}
+	return fmt.Errorf("dead-letter topic %s: %w", d.name, err)
+}
