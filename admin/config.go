@@ -1,9 +1,10 @@
 package admin
 
 import (
-	"github.com/feedbridge/feedbridge/admin/status"
 	"sync"
 	"time"
+
+	"github.com/feedbridge/feedbridge/admin/status"
 
 	"github.com/feedbridge/feedbridge/safetext"
 )

@@ -2,10 +2,11 @@ package admin
 
 import (
 	"fmt"
-	"github.com/feedbridge/feedbridge/feed"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/feedbridge/feedbridge/feed"
 
 	"github.com/feedbridge/feedbridge/admin/status"
 )
