@@ -147,7 +147,7 @@ func (d *daemon) announce(writer string, buses *buses, admin adminListeners, ser
 	}
 	if admin.tcp != nil {
 		at.Status = "http://" + admin.tcp.Addr().String()
-		attrs = append(attrs, "status", at.Status+"/status")
+		attrs = append(attrs, "status", at.Status+"/status", "status_page", at.Status+"/")
 	}
 	if admin.socket != nil {
 		attrs = append(attrs, "admin_socket", admin.socket.Addr().String())
