@@ -40,6 +40,10 @@ func (t topicTail) printTopic(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	isKafka := cfg.Buses[name].Kafka != nil
+	if t.partition >= 0 && !isKafka {
+		return &usageError{fmt.Errorf("--partition is for Kafka topics, and %s is a NATS bus", name)}
+	}
 	b, err := daemon.OpenBus(ctx, cfg, name, log)
 	if err != nil {
 		return err
@@ -50,7 +54,7 @@ func (t topicTail) printTopic(ctx context.Context, a *app) error {
 		topic := b.Log(config.From{Topic: t.topic, Partition: partition})
 		return &topicReader{topic: topic, partition: partition, from: t.from, out: out, log: log}
 	}
-	everyPartition := cfg.Buses[name].Kafka != nil && t.partition < 0
+	everyPartition := isKafka && t.partition < 0
 	readers := []*topicReader{open(max(0, t.partition))}
 	for {
 		if everyPartition {
@@ -87,14 +91,18 @@ func addPartitions(ctx context.Context, readers []*topicReader, open func(partit
 	}
 }
 
-// printNew prints the new messages of one partition after the other.
+// printNew prints the new messages of one partition after the other. A partition that cannot
+// be read does not keep the others from being read.
 func printNew(ctx context.Context, readers []*topicReader) error {
+	var errs []error
 	for _, r := range readers {
-		if err := r.printNew(ctx); err != nil {
+		err := r.printNew(ctx)
+		if errors.Is(err, errEnough) || ctx.Err() != nil {
 			return err
 		}
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // messageWriter prints messages up to a limit.
