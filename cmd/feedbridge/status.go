@@ -51,6 +51,9 @@ is also the health check of a container: feedbridge status --quiet.`,
 			if len(args) > 0 {
 				r.feed = args[0]
 			}
+			if watch && r.quiet {
+				return &usageError{errors.New("--watch and --quiet exclude each other")}
+			}
 			client, err := a.openAdmin()
 			if err != nil {
 				return err
@@ -63,7 +66,7 @@ is also the health check of a container: feedbridge status --quiet.`,
 	})
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again every two seconds, until stopped")
 	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print the JSON of the admin server")
-	cmd.Flags().BoolVarP(&r.quiet, "quiet", "q", false, "print nothing; the exit code is the answer")
+	cmd.Flags().BoolVarP(&r.quiet, "quiet", "q", false, "print nothing but an error; the exit code is the answer")
 	return cmd
 }
 
@@ -290,12 +293,12 @@ func formatAge(at *time.Time, now time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	d := now.Sub(*at).Round(time.Second)
-	switch {
+	switch d := now.Sub(*at); {
 	case d < 0:
-		return "in " + (-d).String()
+		return "in " + (-d).Round(time.Second).String()
 	case d > 48*time.Hour:
 		return at.Local().Format(time.DateTime)
+	default:
+		return d.Round(time.Second).String() + " ago"
 	}
-	return d.String() + " ago"
 }
