@@ -538,7 +538,7 @@ func TestBrowserWithTenThousandFeeds(t *testing.T) {
 		{"a page that does not exist", "/?page=99999", "9 951 to 10 000 of 10 000 feeds.", "feed-09950", "feed-09999"},
 		{"by position", "/?sort=-entities", "1 to 50 of 10 000 feeds.", "feed-09999", "feed-09950"},
 		{"a search", "/?q=-0123", "1 to 10 of 10 feeds, of 10 000 in all.", "feed-01230", "feed-01239"},
-		{"nothing is found", "/?q=nothing", "None feeds, of 10 000 in all.", "", ""},
+		{"nothing is found", "/?q=nothing", "No feeds, of 10 000 in all.", "", ""},
 	} {
 		begin := time.Now()
 		b.open(c.path)
