@@ -177,6 +177,9 @@ func isTroubled(f *status.Feed) bool {
 	return true
 }
 
+// shownReasons is how many reasons are printed. The sentences of the feeds follow in the table.
+const shownReasons = 10
+
 // printProcess prints the buses, a line for each feed, and below those in trouble the explanation.
 func printProcess(p *printer, s *status.Process, ready daemonReadiness) {
 	now := time.Now()
@@ -185,8 +188,11 @@ func printProcess(p *printer, s *status.Process, ready daemonReadiness) {
 		p.printLine("ready")
 	} else {
 		p.printLine("not ready:")
-		for _, reason := range ready.Reasons {
+		for _, reason := range ready.Reasons[:min(len(ready.Reasons), shownReasons)] {
 			p.printLine("  %s", reason)
+		}
+		if more := len(ready.Reasons) - shownReasons; more > 0 {
+			p.printLine("  and %d more", more)
 		}
 	}
 	p.printLine("")

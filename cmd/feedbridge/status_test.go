@@ -1,8 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/feedbridge/feedbridge/admin/status"
 )
 
 func TestFormatAge(t *testing.T) {
@@ -24,5 +28,21 @@ func TestFormatAge(t *testing.T) {
 	}
 	if got := formatAge(nil, now); got != "-" {
 		t.Errorf("formatAge(nil) = %q", got)
+	}
+}
+
+// With thousands of feeds, the buses and the table stay near the beginning.
+func TestFewReasonsArePrinted(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{10: "  reason 9\n\n", 13: "  reason 9\n  and 3 more\n\n"} {
+		var out strings.Builder
+		ready := daemonReadiness{}
+		for i := range n {
+			ready.Reasons = append(ready.Reasons, fmt.Sprintf("reason %d", i))
+		}
+		printProcess(&printer{w: &out}, &status.Process{}, ready)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%d reasons are printed as\n%s", n, out.String())
+		}
 	}
 }
