@@ -138,6 +138,7 @@ func TestForeignHostsAreRefused(t *testing.T) {
 		{"127.0.0.1.example.com", false},
 		{"localhost.example.com", false},
 		{"svc.example.com", false},
+		{"feedbridge.svc.example.com", false},
 		{"feedbridge.example.com.evil.org", false},
 	} {
 		for _, path := range []string{"/status", "/status/orders", "/", "/feeds/orders/touch"} {
