@@ -311,7 +311,7 @@ func TestSample(t *testing.T) {
 	}
 
 	l := newLoader([]string{
-		"API_KEY=x", "NATS_PASSWORD=x", "NATS_TOKEN=x", "KAFKA_PASSWORD=x", "KAFKA_CLIENT_SECRET=x", "KAFKA_SECRET_KEY=x", "KAFKA_SESSION_TOKEN=x", "ORDERS_TOKEN=x", "ORDERS_PASSWORD=x", "ORDERS_CLIENT_SECRET=x",
+		"API_KEY=x", "NATS_PASSWORD=x", "NATS_TOKEN=x", "KAFKA_PASSWORD=x", "KAFKA_CLIENT_SECRET=x", "KAFKA_SECRET_KEY=x", "KAFKA_SESSION_TOKEN=x", "ORDERS_TOKEN=x", "ORDERS_PASSWORD=x", "ORDERS_CLIENT_SECRET=x", "ADMIN_TOKEN=x",
 	})
 	l.readYAML(file, switchOn(t, file))
 	for _, err := range l.errs {
