@@ -61,7 +61,7 @@ var layers = map[string][]string{
 	"daemon": {"trace", "admin", "bridge", "checkpoint", "config", "credential", "feed", "retry", "safetext", "serve", "sink", "sink/kafka", "sink/nats", "sink/nats/embedded", "source", "source/datareplication", "source/syndication", "source/syndication/feedxml"},
 
 	// Commands reach buses and servers through package daemon, and nothing else imports it.
-	"cmd/feedbridge": {"bridge", "checkpoint", "config", "credential", "daemon", "feed", "message", "retry", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},
+	"cmd/feedbridge": {"admin/status", "bridge", "checkpoint", "config", "credential", "daemon", "feed", "message", "retry", "safetext", "serve", "sink", "source", "source/datareplication", "source/datareplication/sample", "source/syndication", "verify"},
 }
 
 // alone lists the modules that only the given packages (and their tests) import, so that

@@ -138,6 +138,7 @@ func TestForeignHostsAreRefused(t *testing.T) {
 		{"127.0.0.1.example.com", false},
 		{"localhost.example.com", false},
 		{"svc.example.com", false},
+		{"feedbridge.svc.example.com", false},
 		{"feedbridge.example.com.evil.org", false},
 	} {
 		for _, path := range []string{"/status", "/status/orders", "/", "/feeds/orders/touch"} {
@@ -236,5 +237,41 @@ func TestSocketReplacesNothingElse(t *testing.T) {
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
 		t.Errorf("the file has %q, %v", text, err)
+	}
+}
+
+// Errors of the socket contain their cure.
+func TestSocketErrorsHaveACure(t *testing.T) {
+	t.Parallel()
+	for path, cure := range map[string]string{
+		filepath.Join(t.TempDir(), "none", "s"):              "create its directory, or set another path",
+		filepath.Join(t.TempDir(), strings.Repeat("x", 120)): "set a path of at most 100 bytes",
+	} {
+		l, err := admin.ListenSocket(path)
+		if err == nil {
+			_ = l.Close()
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), "admin.socket: ") || !strings.Contains(err.Error(), cure) {
+			t.Errorf("%s: got %v, want %q in it", path, err, cure)
+		}
+	}
+}
+
+// A change is not left half done because its client leaves.
+func TestChangeOutlivesItsClient(t *testing.T) {
+	t.Parallel()
+	s := admin.New(admin.Options{Token: constantToken(token, nil), Log: slog.New(slog.DiscardHandler)})
+	ctx, leave := context.WithCancel(t.Context())
+	done := false
+	s.AddChange("/touch", func(ctx context.Context, _ *http.Request) (any, error) {
+		leave()
+		done = ctx.Err() == nil
+		return nil, nil
+	})
+	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:9321/touch", nil)
+	req.Header.Set("Authorization", "Bearer "+token)
+	s.Handler().ServeHTTP(httptest.NewRecorder(), req)
+	if !done {
+		t.Error("the context of the change ended with that of the request")
 	}
 }

@@ -209,3 +209,18 @@ func BenchmarkPage(b *testing.B) {
 		})
 	}
 }
+
+// A position may be a URL with a secret.
+func TestPagesHideSecretsOfPositions(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	f := s.AddFeed(admin.FeedOptions{Name: "orders", Describe: func(checkpoint.Checkpoint) (string, any) {
+		return "datareplication", map[string]any{"page": "https://shop.example.com/7?token=geheim"}
+	}})
+	enter(f, bridge.Idle, checkpoint.Checkpoint{Cursor: feed.Cursor("x")}, time.Hour, nil)
+	for _, path := range []string{"/", "/feed/orders"} {
+		if _, body := get(t, s, path); strings.Contains(body, "geheim") || !strings.Contains(body, "https://shop.example.com/7?token=***") {
+			t.Errorf("%s has\n%s", path, body)
+		}
+	}
+}

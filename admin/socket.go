@@ -21,11 +21,21 @@ func ListenSocket(path string) (net.Listener, error) {
 	if err == nil {
 		l, err = listenPrivately(path)
 	}
-	if err != nil {
-		return nil, feed.Permanent(fmt.Errorf("admin.socket: %w", err))
+	switch {
+	case err == nil:
+		return l, nil
+	case len(path) > longestSocket:
+		err = fmt.Errorf("%w; set a path of at most %d bytes", err, longestSocket)
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("%w; create its directory, or set another path", err)
+	case errors.Is(err, fs.ErrPermission):
+		err = fmt.Errorf("%w; set a path in a directory that this user may write", err)
 	}
-	return l, nil
+	return nil, feed.Permanent(fmt.Errorf("admin.socket: %w", err))
 }
+
+// longestSocket is a length of paths, in bytes, that every system allows for a Unix socket.
+const longestSocket = 100
 
 // removeStaleSocket removes the socket at path if nobody listens on it. It removes nothing else.
 func removeStaleSocket(path string) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -21,11 +22,22 @@ func (r *setReader) readSettings(settings []string) {
 	for _, setting := range settings {
 		path, text, ok := strings.Cut(setting, "=")
 		if !ok {
-			r.reportAt(location{source: setSource}, "", fmt.Sprintf("want KEY=VALUE, such as feeds.orders.every=30s, not %q", path))
+			r.reportAt(location{source: setSource}, "", fmt.Sprintf("want KEY=VALUE, such as feeds.orders.every=30s, not %q", keyOnly(path)))
 			continue
 		}
 		r.readSetting(path, text)
 	}
+}
+
+// keyOnly returns the start of a setting that can be a key. A secret may follow.
+func keyOnly(setting string) string {
+	isForeign := func(c rune) bool {
+		return c != '.' && c != '-' && c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c)
+	}
+	if i := strings.IndexFunc(setting, isForeign); i >= 0 {
+		return setting[:i] + "…"
+	}
+	return setting
 }
 
 func (r *setReader) readSetting(path, text string) {

@@ -50,6 +50,7 @@ func TestSetErrors(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{
 		"feeds":                          `want KEY=VALUE, such as feeds.orders.every=30s, not "feeds"`,
+		"admin.token: geheim":            `want KEY=VALUE, such as feeds.orders.every=30s, not "admin.token…"`,
 		"evry=3":                         "evry: unknown key; known here: ",
 		"feeds.orders.evry=3s":           `feeds.orders.evry: unknown key; did you mean "every"?`,
 		"feeds.orders.every=3":           "feeds.orders.every: want a duration with a unit, such as 30s",

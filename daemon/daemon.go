@@ -206,7 +206,7 @@ func (d *daemon) announce(writer string, admin adminListeners) {
 	}
 	if admin.tcp != nil {
 		at.Status = "http://" + admin.tcp.Addr().String()
-		attrs = append(attrs, "status", at.Status+"/status")
+		attrs = append(attrs, "status", at.Status+"/status", "status_page", at.Status+"/")
 	}
 	if admin.socket != nil {
 		attrs = append(attrs, "admin_socket", admin.socket.Addr().String())

@@ -380,3 +380,17 @@ func TestStreamsShareACore(t *testing.T) {
 		p.Close()
 	})
 }
+
+// A carriage return ends a line of an event, so text that has one would become a field.
+func TestCarriageReturnStaysInData(t *testing.T) {
+	t.Parallel()
+	p, h := newPages(newFeeds(1), page.Options{})
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/feed/none%0Devent:%20other%0Ddata:%20x", nil)
+	r.Header.Set("Accept", "text/event-stream")
+	time.AfterFunc(300*time.Millisecond, p.Close)
+	h.ServeHTTP(w, r)
+	if body := w.Body.String(); strings.Contains(body, "\r") || !strings.Contains(body, "event: other") {
+		t.Errorf("the event is %q", body)
+	}
+}

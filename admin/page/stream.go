@@ -98,12 +98,12 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, t *template.Templ
 }
 
 // event returns an event whose data is body. A client that loses the connection comes back
-// after three seconds.
+// after three seconds. A carriage return, which would end a line of the event, becomes a blank.
 func event(body []byte) []byte {
 	b := []byte("retry: 3000\n")
-	for line := range bytes.Lines(body) {
+	for line := range bytes.Lines(bytes.ReplaceAll(body, []byte("\r"), []byte(" "))) {
 		b = append(b, "data: "...)
-		b = append(b, bytes.TrimRight(line, "\r\n")...)
+		b = append(b, bytes.TrimSuffix(line, []byte("\n"))...)
 		b = append(b, '\n')
 	}
 	return append(b, '\n')

@@ -100,7 +100,7 @@ func newAdminClient(at string, token credential.Secret) (*adminClient, error) {
 	u, err := url.Parse(at)
 	switch {
 	case err != nil:
-		return nil, &usageError{fmt.Errorf("invalid --admin %q: %w", at, err)}
+		return nil, &usageError{fmt.Errorf("invalid --admin %q: want a URL such as http://127.0.0.1:9321 or unix:/run/feedbridge.sock", at)}
 	case u.Scheme == "unix":
 		path := u.Path
 		if path == "" {

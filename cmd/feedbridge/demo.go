@@ -64,7 +64,7 @@ func runDemo(ctx context.Context, a *app, dir string) error {
 	log := a.newLog(status, cfg.Log)
 	daemon.CaptureStandardLog(log)
 	opts := daemon.Options{Version: programVersion(), Log: log, Observer: progress, Started: func(at daemon.Addresses) {
-		fmt.Fprintf(status, demoBanner, feedURL, programName(), feedURL, at.Bus, at.Bus, at.Feeds, at.Status, dir)
+		fmt.Fprintf(status, demoBanner, feedURL, programName(), feedURL, at.Bus, at.Bus, at.Feeds, at.Status, programName(), at.Status, dir)
 	}}
 
 	sampleFeed := sample.New(sample.Options{PageSize: demoPageSize, Entity: sample.Orders(d.timeOf)})
@@ -93,7 +93,8 @@ A feed that keeps growing is copied to a topic, each entity once and in order.
                nats --server %s subscribe orders --all
                (go install github.com/nats-io/natscli/nats@latest)
   and back     %s, the topic as a feed again
-  the status   %s/status
+  the status   %s/ in a browser, or
+               %s status --admin %s
 
 Ctrl-C ends it, and another run continues where this one stopped. What it keeps is
 in %s; with another --data-dir it starts over.

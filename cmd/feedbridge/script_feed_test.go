@@ -72,8 +72,8 @@ func site(ts *testscript.TestScript, neg bool, args []string) {
 var faults = map[string]httpfault.Fault{
 	"healed": nil,
 	"down":   httpfault.Reset,
-	"gone":   status(http.StatusGone),
-	"broken": status(http.StatusInternalServerError),
+	"gone":   respond(http.StatusGone),
+	"broken": respond(http.StatusInternalServerError),
 	"html": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(w, "<html><body>Please log in.</body></html>")
@@ -92,7 +92,7 @@ var faults = map[string]httpfault.Fault{
 	// The second page breaks off.
 	"cut": on("/feed/pages/1", httpfault.Cut(700)),
 	// The second page is gone.
-	"hole": on("/feed/pages/1", status(http.StatusNotFound)),
+	"hole": on("/feed/pages/1", respond(http.StatusNotFound)),
 	// The second page has a date that is wrong, but not in doubt.
 	"weekday": on("/feed/pages/1", httpfault.Edit(func(_ http.Header, body []byte) []byte {
 		return bytes.Replace(body, []byte("Wed, 01 Jan 2020"), []byte("Thu, 01 Jan 2020"), 1)
@@ -103,7 +103,7 @@ var faults = map[string]httpfault.Fault{
 	})),
 }
 
-func status(code int) httpfault.Fault {
+func respond(code int) httpfault.Fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { http.Error(w, "no", code) }
 }
 

@@ -10,11 +10,14 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/feedbridge/feedbridge/admin/status"
 	"github.com/feedbridge/feedbridge/bridge"
 	"github.com/feedbridge/feedbridge/retry"
 )
@@ -48,6 +51,9 @@ is also the health check of a container: feedbridge status --quiet.`,
 			if len(args) > 0 {
 				r.feed = args[0]
 			}
+			if watch && r.quiet {
+				return &usageError{errors.New("--watch and --quiet exclude each other")}
+			}
 			client, err := a.openAdmin()
 			if err != nil {
 				return err
@@ -60,7 +66,7 @@ is also the health check of a container: feedbridge status --quiet.`,
 	})
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again every two seconds, until stopped")
 	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print the JSON of the admin server")
-	cmd.Flags().BoolVarP(&r.quiet, "quiet", "q", false, "print nothing; the exit code is the answer")
+	cmd.Flags().BoolVarP(&r.quiet, "quiet", "q", false, "print nothing but an error; the exit code is the answer")
 	return cmd
 }
 
@@ -119,11 +125,11 @@ func (r statusReport) printAnswer(p *printer, answer json.RawMessage, ready daem
 	if r.asJSON {
 		return printReport(p.w, p.redact, answer)
 	}
-	var s daemonStatus
+	var s status.Process
 	if err := json.Unmarshal(answer, &s); err != nil {
 		return err
 	}
-	s.print(p, ready)
+	printProcess(p, &s, ready)
 	return p.err
 }
 
@@ -132,7 +138,7 @@ func (r statusReport) printFeed(ctx context.Context, p *printer, client *adminCl
 	if err := client.get(ctx, "/status/"+url.PathEscape(r.feed), &answer); err != nil {
 		return err
 	}
-	var f feedStatus
+	var f status.Feed
 	if err := json.Unmarshal(answer, &f); err != nil {
 		return err
 	}
@@ -140,10 +146,10 @@ func (r statusReport) printFeed(ctx context.Context, p *printer, client *adminCl
 		if err := printReport(p.w, p.redact, answer); err != nil {
 			return err
 		}
-	} else if f.printDetails(p, time.Now()); p.err != nil {
+	} else if printDetails(p, &f, time.Now()); p.err != nil {
 		return p.err
 	}
-	if f.State == bridge.Halted {
+	if bridge.State(f.State) == bridge.Halted {
 		return errors.New("the feed is halted")
 	}
 	return nil
@@ -162,84 +168,31 @@ func (c *adminClient) getReadiness(ctx context.Context) (daemonReadiness, error)
 	return ready, err
 }
 
-// daemonStatus is what status prints of /status. Text that is not in it is in --json.
-type daemonStatus struct {
-	Version string     `json:"version"`
-	Writer  string     `json:"writer"`
-	Started *time.Time `json:"started"`
-	Buses   []struct {
-		Bus   string `json:"bus"`
-		Kind  string `json:"kind"`
-		OK    bool   `json:"ok"`
-		Error string `json:"error"`
-	} `json:"buses"`
-	Feeds  []feedStatus `json:"feeds"`
-	Served []struct {
-		Feed        string `json:"feed"`
-		OK          bool   `json:"ok"`
-		Explanation string `json:"explanation"`
-		URL         string `json:"url"`
-	} `json:"served"`
-}
-
-// feedStatus is what status prints of a feed.
-type feedStatus struct {
-	Feed        string       `json:"feed"`
-	State       bridge.State `json:"state"`
-	Since       *time.Time   `json:"since"`
-	Explanation string       `json:"explanation"`
-	URL         string       `json:"url"`
-	Format      string       `json:"format"`
-	Bus         string       `json:"bus"`
-	Topic       string       `json:"topic"`
-	Entities    uint64       `json:"entities"`
-	Published   uint64       `json:"published"`
-	Duplicates  uint64       `json:"duplicates"`
-	Oversized   uint64       `json:"oversized"`
-	// DeadLetters counts the dead letters by reason.
-	DeadLetters map[string]uint64 `json:"dead_letters"`
-	Lag         struct {
-		Seconds *float64 `json:"seconds"`
-	} `json:"lag"`
-	Cursor     json.RawMessage `json:"cursor"`
-	Violations map[string]struct {
-		Count uint64 `json:"count"`
-		Last  struct {
-			At     *time.Time `json:"at"`
-			Page   string     `json:"page"`
-			Detail string     `json:"detail"`
-		} `json:"last"`
-	} `json:"violations"`
-	LastCommit *struct {
-		At     *time.Time `json:"at"`
-		Writer string     `json:"writer"`
-	} `json:"last_commit"`
-	LastError *struct {
-		At   *time.Time `json:"at"`
-		Text string     `json:"text"`
-	} `json:"last_error"`
-	NextAttempt *time.Time `json:"next_attempt"`
-}
-
 // isTroubled reports whether a person may want to read the explanation.
-func (f *feedStatus) isTroubled() bool {
-	switch f.State {
+func isTroubled(f *status.Feed) bool {
+	switch bridge.State(f.State) {
 	case bridge.Idle, bridge.Reading, bridge.Starting, bridge.Standby:
 		return false
 	}
 	return true
 }
 
-// print prints the buses, a line for each feed, and below those in trouble the explanation.
-func (s *daemonStatus) print(p *printer, ready daemonReadiness) {
+// shownReasons is how many reasons are printed. The sentences of the feeds follow in the table.
+const shownReasons = 10
+
+// printProcess prints the buses, a line for each feed, and below those in trouble the explanation.
+func printProcess(p *printer, s *status.Process, ready daemonReadiness) {
 	now := time.Now()
 	p.printLine("feedbridge %s, writer %s, started %s", s.Version, s.Writer, formatAge(s.Started, now))
 	if ready.Ready {
 		p.printLine("ready")
 	} else {
 		p.printLine("not ready:")
-		for _, reason := range ready.Reasons {
+		for _, reason := range ready.Reasons[:min(len(ready.Reasons), shownReasons)] {
 			p.printLine("  %s", reason)
+		}
+		if more := len(ready.Reasons) - shownReasons; more > 0 {
+			p.printLine("  and %d more", more)
 		}
 	}
 	p.printLine("")
@@ -252,7 +205,7 @@ func (s *daemonStatus) print(p *printer, ready daemonReadiness) {
 	}
 	if len(s.Feeds) > 0 {
 		p.printLine("")
-		s.printFeeds(p, now)
+		printFeeds(p, s.Feeds, now)
 	}
 	if len(s.Served) > 0 {
 		p.printLine("")
@@ -266,35 +219,39 @@ func (s *daemonStatus) print(p *printer, ready daemonReadiness) {
 	}
 }
 
-// printFeeds prints a table of the feeds. The rows are aligned before explanations are put
-// between them.
-func (s *daemonStatus) printFeeds(p *printer, now time.Time) {
+// printFeeds prints a table of the feeds. The cells are cleaned before the columns are aligned,
+// and explanations are put between the lines.
+func printFeeds(p *printer, feeds []status.Feed, now time.Time) {
 	var table bytes.Buffer
 	columns := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, "FEED\tSTATE\tLAG\tENTITIES\tLAST COMMIT\tNEXT ATTEMPT\tTOPIC")
-	for i := range s.Feeds {
-		f := &s.Feeds[i]
-		fmt.Fprintf(columns, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", f.Feed, f.State, f.lag(), f.Entities, f.committed(now), formatAge(f.NextAttempt, now), f.Topic)
+	for i := range feeds {
+		f := &feeds[i]
+		cells := []string{f.Feed, f.State, formatLag(f), strconv.FormatUint(f.Entities, 10), formatCommit(f, now), formatAge(f.NextAttempt, now), f.Topic}
+		for i, cell := range cells {
+			cells[i] = p.redact.Clip(cell, longestPrinted)
+		}
+		fmt.Fprintln(columns, strings.Join(cells, "\t"))
 	}
 	_ = columns.Flush() // a buffer has no errors
 	for i, line := range slices.Collect(bytes.Lines(table.Bytes())) {
-		p.printLine("%s", string(bytes.TrimRight(line, " \n")))
-		if i > 0 && s.Feeds[i-1].isTroubled() {
-			p.printLine("  %s", s.Feeds[i-1].Explanation)
+		p.printLine("%s", ownText(bytes.TrimRight(line, " \n")))
+		if i > 0 && isTroubled(&feeds[i-1]) {
+			p.printLine("  %s", feeds[i-1].Explanation)
 		}
 	}
 }
 
-// lag returns how far the topic is behind the feed; - if that is not known.
-func (f *feedStatus) lag() string {
+// formatLag returns how far the topic is behind the feed; - if that is not known.
+func formatLag(f *status.Feed) string {
 	if f.Lag.Seconds == nil {
 		return "-"
 	}
 	return time.Duration(*f.Lag.Seconds * float64(time.Second)).Round(time.Second).String()
 }
 
-// committed returns the age of the newest checkpoint.
-func (f *feedStatus) committed(now time.Time) string {
+// formatCommit returns the age of the newest checkpoint.
+func formatCommit(f *status.Feed, now time.Time) string {
 	if f.LastCommit == nil {
 		return "-"
 	}
@@ -302,9 +259,9 @@ func (f *feedStatus) committed(now time.Time) string {
 }
 
 // printDetails prints everything about a feed.
-func (f *feedStatus) printDetails(p *printer, now time.Time) {
+func printDetails(p *printer, f *status.Feed, now time.Time) {
 	p.printLine("feed           %s", f.Feed)
-	p.printLine("state          %s, since %s", string(f.State), formatAge(f.Since, now))
+	p.printLine("state          %s, since %s", f.State, formatAge(f.Since, now))
 	p.printLine("               %s", f.Explanation)
 	p.printLine("url            %s", f.URL)
 	p.printLine("format         %s", f.Format)
@@ -318,14 +275,13 @@ func (f *feedStatus) printDetails(p *printer, now time.Time) {
 	if dead > 0 {
 		p.printLine("dead letters   %d", dead)
 	}
-	p.printLine("lag            %s", f.lag())
+	p.printLine("lag            %s", formatLag(f))
 	if f.LastCommit != nil {
-		p.printLine("last commit    %s, by %s", f.committed(now), f.LastCommit.Writer)
+		p.printLine("last commit    %s, by %s", formatCommit(f, now), f.LastCommit.Writer)
 	}
 	p.printLine("next attempt   %s", formatAge(f.NextAttempt, now))
-	var cursor bytes.Buffer
-	if json.Compact(&cursor, f.Cursor) == nil {
-		p.printLine("cursor         %s", cursor.String())
+	if f.Cursor != nil {
+		p.printLine("cursor         %s", formatCursor(f.Cursor))
 	}
 	if f.LastError != nil {
 		p.printLine("last error     %s: %s", formatAge(f.LastError.At, now), f.LastError.Text)
@@ -336,17 +292,26 @@ func (f *feedStatus) printDetails(p *printer, now time.Time) {
 	}
 }
 
+// formatCursor returns a cursor as JSON on one line.
+func formatCursor(cursor any) string {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(cursor) // it was decoded from JSON
+	return strings.TrimSpace(line.String())
+}
+
 // formatAge returns how long ago a time was, or in how much time it will be.
 func formatAge(at *time.Time, now time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	d := now.Sub(*at).Round(time.Second)
-	switch {
+	switch d := now.Sub(*at); {
 	case d < 0:
-		return "in " + (-d).String()
+		return "in " + (-d).Round(time.Second).String()
 	case d > 48*time.Hour:
 		return at.Local().Format(time.DateTime)
+	default:
+		return d.Round(time.Second).String() + " ago"
 	}
-	return d.String() + " ago"
 }

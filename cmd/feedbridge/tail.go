@@ -48,6 +48,9 @@ the same form, with their positions and the time at which the bus stored them.`,
 			if topic.every < 0 || topic.every > 0 && topic.every < shortestEvery {
 				return &usageError{fmt.Errorf("--every must be at least %s", shortestEvery)}
 			}
+			if topic.partition < 0 && cmd.Flags().Changed("partition") {
+				return &usageError{errors.New("--partition must be at least 0")}
+			}
 			if topic.topic != "" {
 				topic.from, topic.limit = from, int(limit)
 				topic.every = cmp.Or(topic.every, time.Second)

@@ -40,6 +40,10 @@ func (t topicTail) printTopic(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	isKafka := cfg.Buses[name].Kafka != nil
+	if t.partition >= 0 && !isKafka {
+		return &usageError{fmt.Errorf("--partition is for Kafka topics, and %s is a NATS bus", name)}
+	}
 	b, err := daemon.OpenBus(ctx, cfg, name, log)
 	if err != nil {
 		return err
@@ -50,11 +54,11 @@ func (t topicTail) printTopic(ctx context.Context, a *app) error {
 		topic := b.Log(config.From{Topic: t.topic, Partition: partition})
 		return &topicReader{topic: topic, partition: partition, from: t.from, out: out, log: log}
 	}
-	everyPartition := cfg.Buses[name].Kafka != nil && t.partition < 0
 	readers := []*topicReader{open(max(0, t.partition))}
+	warned := ""
 	for {
-		if everyPartition {
-			readers = addPartitions(ctx, readers, open)
+		if isKafka && t.partition < 0 {
+			readers = updatePartitions(ctx, readers, open)
 		}
 		err := printNew(ctx, readers)
 		switch {
@@ -64,10 +68,14 @@ func (t topicTail) printTopic(ctx context.Context, a *app) error {
 			return errStopped
 		case err != nil && (!t.follow || errors.Is(err, feed.ErrPermanent)):
 			return fmt.Errorf("topic %s on bus %s: %w", t.topic, name, err)
-		case err != nil:
-			log.Warn("cannot read the topic; trying again", "topic", t.topic, "error", err, "in", t.every)
-		case !t.follow:
+		case err == nil && !t.follow:
 			return nil
+		case err == nil:
+			warned = ""
+			t.from = startFlag{} // a partition that is added now is read from its beginning
+		case err.Error() != warned:
+			warned = err.Error()
+			log.Warn("cannot read the topic; trying again", "topic", t.topic, "error", err, "in", t.every)
 		}
 		if retry.Sleep(ctx, t.every) != nil {
 			return nil
@@ -75,9 +83,12 @@ func (t topicTail) printTopic(ctx context.Context, a *app) error {
 	}
 }
 
-// addPartitions adds a reader for each partition behind the last of readers. Partitions may
-// be added to a topic while it is read.
-func addPartitions(ctx context.Context, readers []*topicReader, open func(partition int) *topicReader) []*topicReader {
+// updatePartitions adds a reader for each partition behind the last of readers. Partitions may
+// be added to a topic while it is read, and a topic that was created again may have fewer.
+func updatePartitions(ctx context.Context, readers []*topicReader, open func(partition int) *topicReader) []*topicReader {
+	for i := len(readers) - 1; i > 0 && readers[i].epoch != "" && readers[i].epoch != readers[0].epoch; i-- {
+		readers = readers[:i]
+	}
 	for {
 		next := open(len(readers))
 		if _, err := next.topic.Span(ctx); err != nil {
@@ -87,14 +98,20 @@ func addPartitions(ctx context.Context, readers []*topicReader, open func(partit
 	}
 }
 
-// printNew prints the new messages of one partition after the other.
+// printNew prints the new messages of one partition after the other, and returns the first
+// error. A partition that cannot be read does not keep the others from being read.
 func printNew(ctx context.Context, readers []*topicReader) error {
+	var first error
 	for _, r := range readers {
-		if err := r.printNew(ctx); err != nil {
+		err := r.printNew(ctx)
+		if errors.Is(err, errEnough) || ctx.Err() != nil {
 			return err
 		}
+		if first == nil {
+			first = err
+		}
 	}
-	return nil
+	return first
 }
 
 // messageWriter prints messages up to a limit.

@@ -393,7 +393,7 @@ type noPartition struct {
 }
 
 func (e *noPartition) Error() string {
-	return fmt.Sprintf("it has no partition %d, only 0 to %d; set serve.feeds.NAME.from.partition to one of these", e.wanted, e.has-1)
+	return fmt.Sprintf("it has no partition %d, only 0 to %d; name one of these with serve.feeds.NAME.from.partition or --partition", e.wanted, e.has-1)
 }
 
 func (e *noPartition) Is(target error) bool { return target == feed.ErrNoTopic }

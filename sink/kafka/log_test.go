@@ -193,7 +193,7 @@ func TestLogWithoutATopic(t *testing.T) {
 		want      string
 	}{
 		{"shop.parcels", 0, `topic "shop.parcels": the topic does not exist`},
-		{"shop.orders", 2, `topic "shop.orders": it has no partition 2, only 0 to 1; set serve.feeds.NAME.from.partition to one of these`},
+		{"shop.orders", 2, `topic "shop.orders": it has no partition 2, only 0 to 1; name one of these with serve.feeds.NAME.from.partition or --partition`},
 		{"shop.orders", -1, `topic "shop.orders": it has no partition -1`},
 	} {
 		log := conn.Log(test.topic, test.partition)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedbridge/feedbridge/admin/status"
+)
+
+func TestFormatAge(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	for _, test := range []struct {
+		at   time.Time
+		want string
+	}{
+		{now, "0s ago"},
+		{now.Add(-90 * time.Second), "1m30s ago"},
+		{now.Add(-49 * time.Hour), "2025-12-31 02:04:05"},
+		{now.Add(200 * time.Millisecond), "in 0s"},
+		{now.Add(90 * time.Second), "in 1m30s"},
+	} {
+		if got := formatAge(&test.at, now); got != test.want {
+			t.Errorf("formatAge(%s) = %q, want %q", test.at, got, test.want)
+		}
+	}
+	if got := formatAge(nil, now); got != "-" {
+		t.Errorf("formatAge(nil) = %q", got)
+	}
+}
+
+// With thousands of feeds, the buses and the table stay near the beginning.
+func TestFewReasonsArePrinted(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{10: "  reason 9\n\n", 13: "  reason 9\n  and 3 more\n\n"} {
+		var out strings.Builder
+		ready := daemonReadiness{}
+		for i := range n {
+			ready.Reasons = append(ready.Reasons, fmt.Sprintf("reason %d", i))
+		}
+		printProcess(&printer{w: &out}, &status.Process{}, ready)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%d reasons are printed as\n%s", n, out.String())
+		}
+	}
+}
