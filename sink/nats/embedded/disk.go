@@ -25,12 +25,18 @@ const (
 	noLimit = 1 << 60
 )
 
+// space is the size and the free space of a disk, in bytes.
+type space struct{ free, size int64 }
+
+// measureSpace returns the space of the disk that has dir: measureDisk, except in tests.
+type measureSpace func(dir string) (space, error)
+
 // diskLimit bounds the streams by the free space of their disk, which others use too. It is
 // the limit of the only account: what the streams have, and the free space without the reserve.
 type diskLimit struct {
 	account *server.Account
 	dir     string
-	measure func(dir string) (space, error)
+	measure measureSpace
 	log     *slog.Logger
 
 	stop    context.CancelFunc
@@ -39,7 +45,7 @@ type diskLimit struct {
 }
 
 // startDiskLimit sets the limit, and goes on to set it until it is closed.
-func startDiskLimit(srv *server.Server, dir string, measure func(string) (space, error), log *slog.Logger) (*diskLimit, error) {
+func startDiskLimit(srv *server.Server, dir string, measure measureSpace, log *slog.Logger) (*diskLimit, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	d := &diskLimit{account: srv.GlobalAccount(), dir: dir, measure: measure, log: log, stop: stop}
 	if err := d.update(); err != nil {

@@ -41,7 +41,7 @@ func TestLimitFollowsTheDisk(t *testing.T) {
 	const mib = 1 << 20
 	disk := &testDisk{now: space{free: 3 * mib, size: 20 * mib}} // the reserve is 1 MiB
 	var log bytes.Buffer
-	s, err := Start(Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(&log, nil)), measure: disk.measure})
+	s, err := start(Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(&log, nil))}, disk.measure)
 	if err != nil {
 		t.Fatal(err)
 	}

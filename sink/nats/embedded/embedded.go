@@ -34,13 +34,7 @@ type Config struct {
 	// Log receives the server's log: warnings and errors as warnings, the rest
 	// as debug messages.
 	Log *slog.Logger
-
-	// measure is measureDisk, except in tests.
-	measure func(dir string) (space, error)
 }
 
 // ErrNotBuilt is returned by [Start] in a program that was built with the tag noembedded.
 var ErrNotBuilt = errors.New("this program was built without the embedded NATS server (build tag noembedded): configure a bus of the kind nats or kafka, or use the standard build")
-
-// space is the size and the free space of a disk, in bytes.
-type space struct{ free, size int64 }

@@ -36,7 +36,10 @@ type Server struct {
 // Start starts a server, and returns when clients can connect. The server writes messages to
 // the disk before it acknowledges them, so that they survive a power cut. While the disk is
 // full, up to a reserve of a twentieth or 1 GiB, it refuses messages with the error 10002.
-func Start(cfg Config) (*Server, error) {
+func Start(cfg Config) (*Server, error) { return start(cfg, measureDisk) }
+
+// start starts a server that measures its disk by measure.
+func start(cfg Config, measure measureSpace) (*Server, error) {
 	if cfg.Listen == "" {
 		cfg.Listen = DefaultListen
 	}
@@ -57,14 +60,14 @@ func Start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("embedded NATS: %w %s; stop that feedbridge, or set another data_dir", ErrLocked, cfg.Dir)
 	}
 	s := &Server{lock: lock}
-	if err := s.startServer(cfg, host, port); err != nil {
+	if err := s.startServer(cfg, host, port, measure); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("embedded NATS: %w", err)
 	}
 	return s, nil
 }
 
-func (s *Server) startServer(cfg Config, host string, port int) error {
+func (s *Server) startServer(cfg Config, host string, port int, measure measureSpace) error {
 	if err := checkFree(cfg.Listen); err != nil {
 		return err
 	}
@@ -105,10 +108,7 @@ func (s *Server) startServer(cfg Config, host string, port int) error {
 	if !srv.JetStreamEnabled() {
 		return fmt.Errorf("JetStream does not start on %s; see the warnings in the log", cfg.Dir)
 	}
-	if cfg.measure == nil {
-		cfg.measure = measureDisk
-	}
-	s.disk, err = startDiskLimit(srv, cfg.Dir, cfg.measure, cfg.Log)
+	s.disk, err = startDiskLimit(srv, cfg.Dir, measure, cfg.Log)
 	return err
 }
 
