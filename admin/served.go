@@ -127,10 +127,11 @@ func (s *Served) inspectTopic(ctx context.Context) status.Served {
 // explainServed describes in one sentence the answers that readers get.
 func (s *Served) explainServed(seen ServedTopic, err error, now time.Time) string {
 	var sentence string
+	_, noCredentials := errors.AsType[CredentialsError](err)
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):
 		return fmt.Sprintf("readers get 404: %s; it is served as soon as the topic exists", s.redact.Clip(err.Error(), longestError))
-	case errors.As(err, new(CredentialsError)):
+	case noCredentials:
 		return fmt.Sprintf("readers get 503 until this is fixed: %s", s.redact.Clip(err.Error(), longestError))
 	case errors.Is(err, feed.ErrPermanent):
 		return fmt.Sprintf("readers get 500 until this is fixed: %s", s.redact.Clip(err.Error(), longestError))
