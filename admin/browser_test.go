@@ -259,8 +259,9 @@ func shop() *admin.Server {
 	enter(addNamed(s, "orders"), bridge.Halted, checkpoint.Checkpoint{}, 5*time.Minute, halted)
 	search := checkpoint.Checkpoint{Feed: "payments", Source: "datareplication", Cursor: feed.Cursor("https://shop.example.com/payments/archive/311"), At: time.Now().Add(-2 * time.Second), Writer: own}
 	enter(addNamed(s, "payments"), bridge.Reading, search, 0, nil)
-	// A state of a later version.
-	enter(addNamed(s, "prices"), bridge.State("paused"), point("prices", 12, own), 0, nil)
+	prices := point("prices", 12, own)
+	prices.Paused = time.Now().Add(-time.Hour)
+	enter(addNamed(s, "prices"), bridge.Paused, prices, 0, nil)
 	enter(addNamed(s, "stock"), bridge.Stopped, point("stock", 1200300, own), 0, nil)
 	addServed(s, "public-orders", admin.ServedTopic{Span: feed.Span{First: 3, End: 1300}, Newest: time.Now().Add(-12 * time.Second), Snapshot: "s1", Created: time.Now().Add(-time.Hour)}, nil)
 	addServed(s, "public-stock", admin.ServedTopic{}, errors.New("no NATS server answers"))
@@ -274,7 +275,7 @@ func TestBrowserShowsEachState(t *testing.T) {
 	b.await(`document.getElementById("live-text").textContent === "Live"`)
 	b.wantText("tbody tr > th a", "orders\ninvoices\naddresses\narticles\npayments\nprices\ndeliveries\ncustomers\nstock")
 	b.wantText("nav.states a", "all 9\n■ halted 1\n▲ retrying 1\n◌ starting 1\n▶ reading 2\n‖ paused 1\n◐ standby 1\n● idle 1\n□ stopped 1")
-	b.wantText("ul.buses li", "● main (nats) answers\n■ lake (kafka) fails: no broker answers at kafka:9092")
+	b.wantText("ul.buses li", "■ lake (kafka) fails: no broker answers at kafka:9092\n● main (nats) answers")
 	for name, want := range map[string]struct{ state, sentence, position, lag, recent string }{
 		"addresses":  {"◌ starting", "starting: waiting for bus main to return the checkpoint of topic addresses.v1", "0", "unknown", "0"},
 		"articles":   {"▶ reading", "catching up: 18550 entities are published", "18\u202f550 https://shop.example.com/articles/1207, entity 7", "53m", "350"},
@@ -283,7 +284,7 @@ func TestBrowserShowsEachState(t *testing.T) {
 		"invoices":   {"▲ retrying", "after attempt 4: GET https://shop.example.com/invoices/latest: 503 Service Unavailable", "18\u202f203 https://shop.example.com/invoices/1207, entity 7", "unknown", "3"},
 		"orders":     {"■ halted", "set one with 'feedbridge checkpoint set orders', or give the feed another topic; nothing is published until this is fixed", "0", "unknown", "0"},
 		"payments":   {"▶ reading", "searching for the first entity since 2020-01-01T00:00:00Z; 4100 pages are searched, back to 2023-06-01T10:00:00Z", "0 https://shop.example.com/payments/archive/311, entity 7", "unknown", "0"},
-		"prices":     {"‖ paused", "paused", "12 https://shop.example.com/prices/1207, entity 7", "unknown", "0"},
+		"prices":     {"‖ paused", "continue with 'feedbridge resume prices'", "12 https://shop.example.com/prices/1207, entity 7", "unknown", "0"},
 		"stock":      {"□ stopped", "stopped: this copy is shutting down", "1\u202f200\u202f300 https://shop.example.com/stock/1207, entity 7", "unknown", "0"},
 	} {
 		row := "#feed-" + name + " "

@@ -23,7 +23,7 @@ type pageSource struct{ server *Server }
 func (p pageSource) Feeds(ctx context.Context, q page.Query) (page.Feeds, error) {
 	s, now := p.server, time.Now()
 	all := s.allFeeds()
-	answer := page.Feeds{All: len(all), States: map[string]int{}}
+	answer := page.Feeds{Config: s.config.status(s.opts.Redact), All: len(all), States: map[string]int{}}
 	var found []sortKey
 	for _, f := range all {
 		if !matches(q.Search, f.opts.Name, f.opts.URL, f.opts.Bus, f.opts.Topic) {

@@ -36,6 +36,31 @@ func rows(t *testing.T, s *admin.Server, path string) string {
 	return strings.Join(names, " ")
 }
 
+// The page of all feeds shows that a newer configuration was refused, and that of a feed its dead
+// letters.
+func TestPagesShowRefusedConfigurationsAndDeadLetters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		f := s.AddFeed(admin.FeedOptions{Name: "orders", URL: "https://shop.example.com/orders", Bus: "main", Topic: "orders"})
+		f.Settled(feed.Batch{Entities: []feed.Entity{{Dead: &feed.DeadReason{Kind: feed.DeadTooLarge}}}}, 0)
+		if _, body := get(t, s, "/"); strings.Contains(body, "was not reloaded") {
+			t.Error("the page shows an error of the configuration, and there is none")
+		}
+		s.ConfigLoaded(errors.New("feedbridge.yaml:3: feeds.orders.evry: unknown key"))
+		if _, body := get(t, s, "/"); !strings.Contains(body, "the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key") {
+			t.Errorf("the page does not show the error of the configuration: %s", body)
+		}
+		s.ConfigLoaded(nil)
+		if _, body := get(t, s, "/"); strings.Contains(body, "was not reloaded") {
+			t.Error("the page shows an error of the configuration that is over")
+		}
+		if _, body := get(t, s, "/feed/orders"); !strings.Contains(body, "<dt>Dead letters</dt><dd>1, too_large</dd>") {
+			t.Errorf("the page does not show the dead letter: %s", body)
+		}
+	})
+}
+
 // Rows whose value is equal are sorted by name, and those whose value is not known come last.
 func TestFeedsAreSortedAndSearched(t *testing.T) {
 	t.Parallel()

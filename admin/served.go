@@ -30,6 +30,14 @@ type ServedOptions struct {
 	Look func(ctx context.Context) (ServedTopic, error)
 }
 
+// CredentialsError is the error of Look while the credentials of readers cannot be read.
+// Readers get 503.
+type CredentialsError struct{ Err error }
+
+func (e CredentialsError) Error() string { return e.Err.Error() }
+
+func (e CredentialsError) Unwrap() error { return e.Err }
+
 // ServedTopic is the state of a served topic.
 type ServedTopic struct {
 	Span feed.Span
@@ -119,9 +127,12 @@ func (s *Served) inspectTopic(ctx context.Context) status.Served {
 // explainServed describes in one sentence the answers that readers get.
 func (s *Served) explainServed(seen ServedTopic, err error, now time.Time) string {
 	var sentence string
+	_, noCredentials := errors.AsType[CredentialsError](err)
 	switch {
 	case errors.Is(err, feed.ErrNoTopic):
 		return fmt.Sprintf("readers get 404: %s; it is served as soon as the topic exists", s.redact.Clip(err.Error(), longestError))
+	case noCredentials:
+		return fmt.Sprintf("readers get 503 until this is fixed: %s", s.redact.Clip(err.Error(), longestError))
 	case errors.Is(err, feed.ErrPermanent):
 		return fmt.Sprintf("readers get 500 until this is fixed: %s", s.redact.Clip(err.Error(), longestError))
 	case err != nil:

@@ -60,6 +60,7 @@ func TestServed(t *testing.T) {
 			{"no topic", admin.ServedTopic{}, fmt.Errorf("topic %q: %w: no stream has its subject", "orders", feed.ErrNoTopic), `readers get 404: topic "orders": the topic does not exist: no stream has its subject; it is served as soon as the topic exists`, false},
 			{"no bus", admin.ServedTopic{}, errDown, "readers get 503, and are served again when the bus answers: " + errDown.Error(), false},
 			{"a compacted topic", admin.ServedTopic{}, feed.Permanent(errors.New("the topic is compacted")), "readers get 500 until this is fixed: the topic is compacted", false},
+			{"no credentials", admin.ServedTopic{}, admin.CredentialsError{Err: errors.New("open /run/secrets/token: no such file or directory")}, "readers get 503 until this is fixed: open /run/secrets/token: no such file or directory", false},
 		} {
 			s := newServer()
 			addServed(s, "orders", c.topic, c.err)

@@ -125,7 +125,7 @@ func newServed(name string, f config.Served, topic serve.Log, memory *serve.Page
 			Name: name, URL: entryOf(name, f), Format: string(f.Format), Bus: f.From.Bus, Topic: f.From.Topic, Snapshots: f.Snapshot.Every > 0,
 			Look: func(ctx context.Context) (admin.ServedTopic, error) {
 				if _, err := readAuth(); err != nil {
-					return admin.ServedTopic{}, err
+					return admin.ServedTopic{}, admin.CredentialsError{Err: err}
 				}
 				v, err := served.View(ctx)
 				return admin.ServedTopic{Span: v.Span, Newest: v.Newest, Snapshot: v.Snapshot, Created: v.Created, Unmatched: v.Unmatched}, err

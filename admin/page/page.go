@@ -36,7 +36,8 @@ type Source interface {
 
 // Feeds are the rows of one page of the table of feeds, with the buses and the counts above it.
 type Feeds struct {
-	Buses []status.Bus
+	Config status.Config
+	Buses  []status.Bus
 	// Rows have PublishedByMinute.
 	Rows []*status.Feed
 	// All is the number of feeds, and Found how many of them the query selects.

@@ -60,15 +60,15 @@ func (a *app) reportError(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitDone
 	}
-	if log := a.log.Load(); log != nil {
-		log.Error("feedbridge ended with an error", "error", err)
-		return exitFailed
-	}
 	w := a.err
 	if errs, ok := errors.AsType[config.Errors](err); ok {
 		// One line each that begins with the file and the line number, which editors parse.
 		fmt.Fprintln(w, errs)
 		return exitUsage
+	}
+	if log := a.log.Load(); log != nil {
+		log.Error("feedbridge ended with an error", "error", err)
+		return exitFailed
 	}
 	prefix := "feedbridge: "
 	for line := range strings.Lines(err.Error()) {

@@ -38,10 +38,15 @@ func (a *app) getenv(name string) string {
 // line names it: a daemon must not depend on the directory it was started in.
 const defaultFile = "feedbridge.yaml"
 
+// configOptions returns the sources of the configuration: those of the start and of each reload.
+func (a *app) configOptions(url, topic string) config.Options {
+	return config.Options{File: a.file, Environ: a.environ, Set: a.set, URL: url, Topic: topic}
+}
+
 // loadConfig reads the configuration that the command line and the environment name, and with
 // a URL adds its feed, which goes to topic, or to the default topic if that is empty.
 func (a *app) loadConfig(url, topic string) (*config.Config, error) {
-	cfg, err := config.Load(config.Options{File: a.file, Environ: a.environ, Set: a.set, URL: url, Topic: topic})
+	cfg, err := config.Load(a.configOptions(url, topic))
 	if err == nil {
 		a.redact = safetext.NewRedactor(cfg.SecretParameters...)
 	}

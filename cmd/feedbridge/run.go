@@ -51,10 +51,10 @@ a name made from the URL, or the name that --topic gives.`,
 			defer stopReload()
 			opts := daemon.Options{
 				Version: programVersion(), Log: log, Level: level, Reload: reload,
-				// The environment is that of the process. The redactor in use stays: a change of
+				// The environment and the command line are those of the process. The redactor in use stays: a change of
 				// secret_parameters needs a restart.
 				Load: func() (*config.Config, error) {
-					return config.Load(config.Options{File: a.file, Environ: a.environ, URL: url})
+					return config.Load(a.configOptions(url, topic))
 				},
 			}
 			if status.width != nil {

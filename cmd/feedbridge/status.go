@@ -195,6 +195,9 @@ func printProcess(p *printer, s *status.Process, ready daemonReadiness) {
 			p.printLine("  and %d more", more)
 		}
 	}
+	if e := s.Config.Error; e != nil {
+		p.printLine("the configuration was not reloaded (%s); the one before stays in use: %s", formatAge(e.At, now), e.Text)
+	}
 	p.printLine("")
 	for _, b := range s.Buses {
 		if b.OK {

@@ -31,6 +31,19 @@ func TestFormatAge(t *testing.T) {
 	}
 }
 
+// A daemon can be ready and use an old configuration, because the newer one was refused.
+func TestRefusedConfigurationIsPrinted(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	at := time.Now().Add(-time.Minute)
+	process := status.Process{Config: status.Config{Error: &status.Error{At: &at, Text: "feedbridge.yaml:3: feeds.orders.evry: unknown key"}}}
+	printProcess(&printer{w: &out}, &process, daemonReadiness{Ready: true})
+	const want = "ready\nthe configuration was not reloaded (1m0s ago); the one before stays in use: feedbridge.yaml:3: feeds.orders.evry: unknown key\n"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("printed\n%swant in it\n%s", out.String(), want)
+	}
+}
+
 // With thousands of feeds, the buses and the table stay near the beginning.
 func TestFewReasonsArePrinted(t *testing.T) {
 	t.Parallel()
