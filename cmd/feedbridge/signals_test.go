@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -26,17 +27,19 @@ func TestTwoSignalsWithinASecondAreOne(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				signals := make(chan os.Signal, 2)
 				first := time.Now()
-				go func() {
+				var sending sync.WaitGroup
+				sending.Go(func() {
 					for _, after := range c.after {
 						time.Sleep(after - time.Since(first))
 						signals <- syscall.SIGTERM
 					}
 					time.Sleep(time.Minute)
 					close(signals)
-				}()
+				})
 				if got := awaitKill(signals); got != c.ends {
 					t.Errorf("got %v after %v", got, time.Since(first))
 				}
+				sending.Wait()
 			})
 		})
 	}
