@@ -90,7 +90,7 @@ func (o *failureObserver) Entered(s bridge.Status) {
 		o.log.recordFailure(o.keyOf(s), o.name, s)
 	case bridge.Reading, bridge.Idle, bridge.Standby:
 		o.log.recordRecovery(o.name)
-	case bridge.Stopped:
+	case bridge.Paused, bridge.Stopped:
 		o.log.forget(o.name)
 	}
 }
@@ -216,7 +216,7 @@ func (l *failureLog) take(name string, c *cause) bool {
 	return true
 }
 
-// forget removes a feed that was stopped.
+// forget removes a feed that was paused or stopped.
 func (l *failureLog) forget(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -177,6 +177,9 @@ func TestFailuresWithOtherCausesAreLogged(t *testing.T) {
 			{"it goes on to work", func() { orders.Entered(bridge.Status{State: bridge.Idle}) }, 0},
 			{"the other one is stopped", func() { parcels.Entered(bridge.Status{State: bridge.Stopped}) }, 0},
 			{"the first error is back", func() { fail(orders, bridge.Retrying, "GET http://x/orders/7: 503") }, 1},
+			{"it is paused", func() { orders.Entered(bridge.Status{State: bridge.Paused}) }, 0},
+			{"it stays paused", func() { time.Sleep(time.Hour) }, 0},
+			{"it is resumed, and the error is back", func() { fail(orders, bridge.Retrying, "GET http://x/orders/7: 503") }, 1},
 			{"nothing else is to come", func() { orders.Entered(bridge.Status{State: bridge.Stopped}); time.Sleep(time.Hour) }, 0},
 		} {
 			c.do()

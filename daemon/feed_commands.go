@@ -125,40 +125,60 @@ func (c *feedCommands) find(r *http.Request) (*bridge.Bridge, error) {
 	}}
 }
 
+// send calls command with the bridge of the feed that a request names. If a reload stops the
+// bridge meanwhile, it calls command again with the one that takes its place.
+func (c *feedCommands) send(r *http.Request, command func(*bridge.Bridge) error) error {
+	var last *bridge.Bridge
+	var stopped error
+	for {
+		b, err := c.find(r)
+		switch {
+		case err != nil:
+			return err
+		case b == last:
+			return stopped
+		}
+		if err = command(b); err == nil {
+			return nil
+		}
+		last, stopped = b, commandError(b, err)
+		if !errors.Is(err, bridge.ErrStopped) {
+			return stopped
+		}
+	}
+}
+
 func (c *feedCommands) servePause(pause bool) admin.Change {
 	return func(ctx context.Context, r *http.Request) (any, error) {
-		b, err := c.find(r)
-		if err != nil {
-			return nil, err
-		}
-		answer, err := retryPause(ctx, b.Feed, func(ctx context.Context) (bridge.PauseResult, error) { return b.SetPaused(ctx, pause) })
-		if err != nil {
-			return nil, commandError(b, err)
-		}
-		return answer, nil
+		var answer Pause
+		err := c.send(r, func(b *bridge.Bridge) (err error) {
+			answer, err = retryPause(ctx, b.Feed, func(ctx context.Context) (bridge.PauseResult, error) { return b.SetPaused(ctx, pause) })
+			return err
+		})
+		return answer, err
 	}
 }
 
 func (c *feedCommands) servePoll(ctx context.Context, r *http.Request) (any, error) {
-	b, err := c.find(r)
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	answer := Poll{Feed: b.Feed, State: bridge.Reading}
-	polled, err := b.Poll(ctx)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return answer, nil
-	case err != nil:
-		return nil, commandError(b, err)
-	}
-	answer.State, answer.Published, answer.Duplicates = polled.Status.State, polled.Published, polled.Duplicates
-	if err := polled.Status.Err; err != nil {
-		answer.Error = err.Error()
-	}
-	return answer, nil
+	var answer Poll
+	err := c.send(r, func(b *bridge.Bridge) error {
+		answer = Poll{Feed: b.Feed, State: bridge.Reading}
+		polled, err := b.Poll(ctx)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return nil
+		case err != nil:
+			return err
+		}
+		answer.State, answer.Published, answer.Duplicates = polled.Status.State, polled.Published, polled.Duplicates
+		if err := polled.Status.Err; err != nil {
+			answer.Error = err.Error()
+		}
+		return nil
+	})
+	return answer, err
 }
 
 // commandError returns the answer to a command that failed with err.

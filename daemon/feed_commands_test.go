@@ -3,7 +3,12 @@ package daemon
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,4 +75,57 @@ func TestCommandsFindTheNewestBridge(t *testing.T) {
 	if len(c.bridges) > 0 {
 		t.Error("a bridge that has ended is still there")
 	}
+}
+
+// While a reload stops a feed, its successor is not started yet.
+func TestCommandsWaitForTheRestartOfTheirFeed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c feedCommands
+		newBridge := func(down bool) *bridge.Bridge {
+			var isDown atomic.Bool
+			isDown.Store(down)
+			return &bridge.Bridge{
+				Feed: "orders", Every: time.Hour, Log: slog.New(slog.DiscardHandler), Sink: slowSink{brokenSink{"orders", &isDown}},
+				Open:     func(context.Context, string) (bridge.Source, string, error) { return emptySource{}, "x", nil },
+				Observer: observers{},
+			}
+		}
+		run := func(b *bridge.Bridge) (stop func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = b.Run(ctx) })
+			return func() { cancel(); running.Wait() }
+		}
+		first, second := newBridge(true), newBridge(false)
+		removeFirst := c.add(first)
+		stopFirst := run(first)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/feeds/orders/poll", nil)
+		r.SetPathValue("feed", "orders")
+		var answer any
+		var err error
+		var request sync.WaitGroup
+		request.Go(func() { answer, err = c.servePoll(t.Context(), r) })
+		time.Sleep(time.Second)
+		defer c.add(second)()
+		stopFirst()
+		removeFirst()
+		time.Sleep(10 * time.Second)
+		defer run(second)()
+		request.Wait()
+		if polled, ok := answer.(Poll); !ok || err != nil || polled.State != bridge.Idle {
+			t.Errorf("%+v, %v", answer, err)
+		}
+	})
+}
+
+// slowSink has no answer while its bus is down.
+type slowSink struct{ brokenSink }
+
+func (s slowSink) Resume(ctx context.Context) (checkpoint.Checkpoint, error) {
+	if !s.down.Load() {
+		return s.brokenSink.Resume(ctx)
+	}
+	<-ctx.Done()
+	return checkpoint.Checkpoint{}, ctx.Err()
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -86,11 +87,16 @@ func (m *recordMaker) entityKey(e feed.Entity) ([]byte, error) {
 // makeRecords returns the records of entities, and those of dead letters.
 func (m *recordMaker) makeRecords(entities []feed.Entity) (records, dead []kgo.Record, err error) {
 	records = make([]kgo.Record, 0, len(entities))
+	superseded := supersededDead(entities)
 	var fields feed.Header
 	for i := range entities {
 		e := &entities[i]
 		if e.Dead != nil {
-			r, err := m.dead.makeRecord(*e, int64(m.largestBatch()))
+			letter := *e
+			if superseded[i] {
+				letter.Mark = ""
+			}
+			r, err := m.dead.makeRecord(letter, int64(m.largestBatch()))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -110,6 +116,25 @@ func (m *recordMaker) makeRecords(entities []feed.Entity) (records, dead []kgo.R
 		records = append(records, r)
 	}
 	return records, dead, nil
+}
+
+// supersededDead returns the indexes of the dead letters that are followed by a newer version of
+// their entity in the topic. Resume would load the newer mark first, because a commit sends its
+// dead letters after its entities, and the source would publish the newer version again. So
+// these dead letters have no mark.
+func supersededDead(entities []feed.Entity) map[int]bool {
+	if feed.CountDead(entities) == 0 {
+		return nil
+	}
+	superseded, newer := map[int]bool{}, map[string]bool{}
+	for i, e := range slices.Backward(entities) {
+		if e.Dead == nil {
+			newer[e.ID] = true
+		} else if newer[e.ID] {
+			superseded[i] = true
+		}
+	}
+	return superseded
 }
 
 // messageValue returns the value of an entity's message: null only for a tombstone.

@@ -185,6 +185,29 @@ func deadLetterMark(t *testing.T, topic Topic) {
 	}
 }
 
+// A commit has several versions of an entity, of which some are dead letters.
+func deadLetterVersions(t *testing.T, topic Topic) {
+	s := topic.Open()
+	resume(t, s)
+	var entities, newest []feed.Entity
+	for n, dead := range []string{"10", "01", "101", "010"} {
+		for i, kind := range dead {
+			version := withDead(n, n+1)
+			if kind == '1' {
+				version = withDead(n, n+1, n)
+			}
+			version[0].Mark = "v1;" + strconv.Itoa(i)
+			entities = append(entities, version...)
+		}
+		newest = append(newest, entities[len(entities)-1])
+	}
+	commitEntities(t, s, entities, liveAt(10, 5))
+	fresh := topic.Open()
+	resume(t, fresh)
+	wantMarks(t, s, newest)
+	wantMarks(t, fresh, newest)
+}
+
 // The body and the headers are larger than any bus takes.
 func deadLetterHuge(t *testing.T, topic Topic) {
 	s := topic.Open()

@@ -2,6 +2,7 @@ package sinktest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -361,7 +362,7 @@ func (s *MemorySink) load(cp checkpoint.Checkpoint) {
 		s.ids.Reset()
 		fresh, dead = now.messages, now.dead
 	}
-	for _, m := range slices.Concat(dead, fresh) {
+	for _, m := range slices.SortedFunc(slices.Values(slices.Concat(dead, fresh)), func(a, b message) int { return cmp.Compare(a.sequence, b.sequence) }) {
 		s.ids.LoadMessage(codec.Header("", m.Entity))
 	}
 	loaded.sequence, loaded.count, loaded.dead, loaded.moved = now.sequence, cp.Count, len(now.dead), cp.Moved

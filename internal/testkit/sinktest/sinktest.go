@@ -95,6 +95,7 @@ func Test(t *testing.T, open func(t *testing.T) Topic) {
 		{"a dead letter of a stale writer is refused with its commit", deadLetterStale},
 		{"dead letters that were sent ahead are committed once", deadLetterStaged},
 		{"a dead letter keeps the mark of its entity", deadLetterMark},
+		{"the newest version of an entity counts, in the topic or a dead letter", deadLetterVersions},
 		{"an entity of any size becomes a dead letter", deadLetterHuge},
 		{"entities that were sent ahead are committed once", stagedOnce},
 		{"entities that were sent ahead and not committed are no part of the topic", stagedInVain},
