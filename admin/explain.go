@@ -111,7 +111,7 @@ func (f *Feed) published(r *feedRecord, now time.Time) string {
 		dead += n
 	}
 	if dead > 0 {
-		clause += fmt.Sprintf(" (%d are dead letters)", dead)
+		clause += fmt.Sprintf(" (%d in the dead-letter topic)", dead)
 	}
 	if cp.At.IsZero() {
 		return clause

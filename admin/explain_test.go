@@ -122,7 +122,7 @@ func TestExplanations(t *testing.T) {
 				f.Settled(feed.Batch{Cursor: feed.Cursor(strings.Repeat("x", 20000)), Entities: letters}, 5*time.Second)
 			},
 			0,
-			"idle", "caught up: 20000 entities are published (2 are dead letters), the last commit was 5s ago, the next poll is in 7s",
+			"idle", "caught up: 20000 entities are published (2 in the dead-letter topic), the last commit was 5s ago, the next poll is in 7s",
 		},
 		{
 			"an archive is missing, since before the start",

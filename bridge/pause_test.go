@@ -406,7 +406,7 @@ func TestPollsByMany(t *testing.T) {
 		b := newBridge(sourceFunc(func(ctx context.Context, after feed.Cursor) (feed.Batch, error) {
 			calls++
 			select {
-			case <-time.After(time.Second): // longer than it takes until somebody polls
+			case <-time.After(time.Second): // longer than the interval of the polls below
 			case <-ctx.Done():
 				return feed.Batch{}, ctx.Err()
 			}

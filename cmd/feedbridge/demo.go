@@ -96,7 +96,7 @@ A feed that keeps growing is copied to a topic, each entity once and in order.
   the status   %s/ in a browser, or
                %s status --admin %s
 
-Ctrl-C ends it, and another run continues where this one stopped. What it keeps is
+Ctrl-C ends it, and another run continues where this one stopped. Its data is
 in %s; with another --data-dir it starts over.
 
 `

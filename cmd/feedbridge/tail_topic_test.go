@@ -43,8 +43,8 @@ func (p partition) Read(_ context.Context, from, to uint64) iter.Seq2[feed.Recor
 	}
 }
 
-// A partition that fails does not hide the others, and what is printed of a topic that was
-// created again is what it has, each message once.
+// A partition that fails does not hide the others, and of a topic that was created again
+// each message is printed once.
 func TestPartitionsChangeWhileTheyAreRead(t *testing.T) {
 	t.Parallel()
 	topic := &partitions{epoch: "1", messages: [][]string{{"a0"}, {"b0"}, {"c0"}}}
