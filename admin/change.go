@@ -26,7 +26,8 @@ const (
 // other error is answered with 500.
 type Change func(ctx context.Context, r *http.Request) (answer any, err error)
 
-// ChangeError is an error of a [Change] that changed nothing.
+// ChangeError is an error of a [Change]. Nothing was changed, except perhaps by a pause or its
+// end that the bus did not acknowledge; repeating it does no harm.
 type ChangeError struct {
 	// Status is the HTTP status of the answer.
 	Status int

@@ -135,7 +135,8 @@ func (c *adminClient) getReport(ctx context.Context, path string, answer any) er
 }
 
 // post requests a change and decodes the answer. After an error nothing was changed, unless
-// the connection was lost.
+// the connection was lost, or the bus did not acknowledge a pause or its end. All changes can be
+// repeated.
 func (c *adminClient) post(ctx context.Context, path string, answer any) error {
 	return c.do(ctx, http.MethodPost, path, answer)
 }
