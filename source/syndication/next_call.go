@@ -18,12 +18,12 @@ type feedState struct {
 	// search is how far the search for the oldest document of the present call has come; nil
 	// if there is none.
 	search atomic.Pointer[search]
-	// round has the pages that were read in mode tail since the last pause.
-	round map[hashedKey]bool
+	// tailPages has the pages that were read in mode tail since the last pause.
+	tailPages map[hashedKey]bool
 }
 
-// turn is one call of Next.
-type turn struct {
+// nextCall is one call of Next.
+type nextCall struct {
 	s    *feedState
 	cur  cursor
 	seen violationSet
@@ -33,46 +33,46 @@ type turn struct {
 }
 
 // dropReported drops violations that were already reported with the first part of a document.
-func (t *turn) dropReported(d *document) {
-	if p := t.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
+func (c *nextCall) dropReported(d *document) {
+	if p := c.cur.Doc; p != nil && p.URL == hashOf(d.url) && p.Hash == d.hash {
 		d.seen = violationSet{}
 	}
 }
 
 // isRecheckDue reports whether the published archives, or all pages, have to be read
 // again.
-func (t *turn) isRecheckDue(now time.Time) bool {
-	every := t.s.cfg.RecheckArchives.Every
-	switch t.cur.Dialect {
+func (c *nextCall) isRecheckDue(now time.Time) bool {
+	every := c.s.cfg.RecheckArchives.Every
+	switch c.cur.Dialect {
 	case Paged:
-		every = t.s.cfg.FullEvery
+		every = c.s.cfg.FullEvery
 	case Archived, ArchivedElement:
-		if t.s.cfg.RecheckArchives.Newest == 0 {
+		if c.s.cfg.RecheckArchives.Newest == 0 {
 			return false
 		}
 	default:
 		return false
 	}
-	return t.cur.Walked != 0 && now.Sub(time.Unix(t.cur.Walked, 0)) >= every
+	return c.cur.Walked != 0 && now.Sub(time.Unix(c.cur.Walked, 0)) >= every
 }
 
 // expectedOrder returns the order in which the entries of a document are expected.
-func (t *turn) expectedOrder() feedxml.Order {
+func (c *nextCall) expectedOrder() feedxml.Order {
 	switch {
-	case t.s.profile.order != feedxml.NoOrder:
-		return t.s.profile.order
-	case t.cur.Order != feedxml.NoOrder:
-		return t.cur.Order
+	case c.s.profile.order != feedxml.NoOrder:
+		return c.s.profile.order
+	case c.cur.Order != feedxml.NoOrder:
+		return c.cur.Order
 	}
 	return feedxml.NewestFirst
 }
 
-// recordTorn reports a page that may lack the link to the older one.
-func (t *turn) recordTorn(d *document) {
-	j := t.s.job
-	if !d.unsure || j.dialect != Paged && t.cur.Dialect != Paged {
+// recordMissingLink reports a page that may lack the link to the older one.
+func (c *nextCall) recordMissingLink(d *document) {
+	pending := c.s.pending
+	if !d.unsure || pending.dialect != Paged && c.cur.Dialect != Paged {
 		return
 	}
-	j.torn, j.lacking, j.shared = true, true, true
-	t.seen.addViolation(Incomplete, d.url, "the page is broken, and the link to what is older may be missing")
+	pending.linkMissing, pending.lacking, pending.shared = true, true, true
+	c.seen.addViolation(Incomplete, d.url, "the page is broken, and its link to the older page may be missing")
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// job is a poll that has entries to publish: those of older documents, and then those
+// pendingPoll is a poll that has entries to publish: those of older documents, and then those
 // of the subscription document. It is in memory only. After a crash the walk is
 // repeated, and ends at the archives that the cursor has.
-type job struct {
+type pendingPoll struct {
 	// steps are the documents to publish, newest first: the last comes next.
 	steps []*step
 	// frontier is the URL of the next older document; "" when the walk is done.
@@ -41,8 +41,8 @@ type job struct {
 	// permanent reports that frontier is an archive of a paged feed. lacking reports
 	// that a page of the walk is missing, so that no archive may end the next walk.
 	permanent, lacking bool
-	// torn reports that a page may lack its link to the next older one.
-	torn bool
+	// linkMissing reports that a page may lack its link to the next older one.
+	linkMissing bool
 	// shared reports that a document has an entry that the topic has, or that the walk
 	// has reached a published document or a gap. fresh counts the entries that the
 	// topic lacks, and watched reports that a poll without a shared entry is to be
@@ -73,35 +73,33 @@ func (s *search) String() string {
 	return text
 }
 
-const (
-	// stepBytes is the estimated memory of a document in a job without its entries and
-	// its URL, in bytes.
-	stepBytes = 300
-	// leastWalk is the memory that the URLs of a walk may always use, in bytes.
-	leastWalk = 1 << 20
-)
+// leastWalk is the memory that the URLs of a walk may always use, in bytes.
+const leastWalk = 1 << 20
 
-// step is a document to publish. It is read again if it was not kept.
+// step is a document to publish. It is requested again if neither its entries (doc) nor its
+// copy were kept.
 type step struct {
 	url string
 	// key is the URL under which the cursor remembers it.
-	key string
-	doc *document
-	old bool
+	key  string
+	doc  *document
+	copy *responseCopy
+	old  bool
 	// permanent reports that it is an archive of a paged feed.
 	permanent bool
 }
 
 func isOld(st *step) bool { return st.old }
 
-// bufferedBytes returns the estimated memory of the entries of the job's documents, in
-// bytes.
-func (j *job) bufferedBytes() int64 {
-	if j == nil {
+// bufferedBytes returns the estimated memory of the entries and the copies of its
+// documents, in bytes.
+func (p *pendingPoll) bufferedBytes() int64 {
+	if p == nil {
 		return 0
 	}
-	n, at := int64(0), j.at
-	for _, st := range j.steps {
+	n, at := int64(0), p.at
+	for _, st := range p.steps {
+		n += st.copy.memorySize()
 		if st.doc != nil {
 			n += st.doc.bufferedBytes()
 		}
@@ -109,7 +107,7 @@ func (j *job) bufferedBytes() int64 {
 			at = nil // do not count it twice
 		}
 	}
-	for _, d := range append([]*document{j.sub, at}, j.found...) {
+	for _, d := range append([]*document{p.sub, at}, p.found...) {
 		if d != nil {
 			n += d.bufferedBytes()
 		}
@@ -117,11 +115,63 @@ func (j *job) bufferedBytes() int64 {
 	return n
 }
 
+// dropToLimit drops documents until the others take at most limit bytes.
+func (p *pendingPoll) dropToLimit(limit int64) {
+	if p.sub != nil && (!p.sub.buffer.whole || int64(p.sub.memorySize()) > limit) {
+		p.sub = nil
+	}
+	for i, st := range p.steps {
+		if st.doc != nil && !st.doc.buffer.whole && i < len(p.steps)-1 {
+			// It has only the entries that the topic lacked. The topic will have changed when
+			// the document is published.
+			st.doc = nil
+		}
+	}
+	for p.keptBytes() > limit && p.dropDocument() {
+	}
+}
+
+// keptBytes returns the estimated memory of the documents and copies that wait to be
+// published, in bytes. A document that is read in parts does not count: it is the next one.
+func (p *pendingPoll) keptBytes() (size int64) {
+	if p.sub != nil {
+		size += int64(p.sub.memorySize())
+	}
+	for _, st := range p.steps {
+		if size += st.copy.memorySize(); st.doc != nil && st.doc.buffer.whole {
+			size += int64(st.doc.memorySize())
+		}
+	}
+	return size
+}
+
+// dropDocument drops the entries, or if there are none the copy, of the document that is
+// published last. It keeps the entries of the document that is published next. It reports
+// whether there was anything to drop.
+func (p *pendingPoll) dropDocument() bool {
+	if p == nil || len(p.steps) == 0 {
+		return false
+	}
+	for _, st := range p.steps[:len(p.steps)-1] {
+		if st.doc != nil {
+			st.doc = nil
+			return true
+		}
+	}
+	for _, st := range p.steps {
+		if st.copy != nil {
+			st.copy = nil
+			return true
+		}
+	}
+	return false
+}
+
 // dialectOf returns the dialect that applies to a document. An archive has the dialect
 // of the feed, even if it is marked as complete.
-func (j *job) dialectOf(d *document) Dialect {
+func (p *pendingPoll) dialectOf(d *document) Dialect {
 	if d.archive {
-		return j.dialect
+		return p.dialect
 	}
 	return d.dialect
 }
@@ -137,9 +187,9 @@ type topicVersion struct {
 
 // recordVersions records the entries of a document that the topic has. Documents come
 // from the newest on, and before anything of the walk is published.
-func (j *job) recordVersions(d *document) {
+func (p *pendingPoll) recordVersions(d *document) {
 	for id, in := range d.versions.ids {
-		had, ok := j.topicVersions[id]
+		had, ok := p.topicVersions[id]
 		if !in.inTopic || had.same {
 			continue
 		}
@@ -147,13 +197,13 @@ func (j *job) recordVersions(d *document) {
 		if in.deleted() {
 			is.updated = in.when
 		}
-		if ok && !is.same && had.supersedes(is.updated, is.document, j.dialect) {
+		if ok && !is.same && had.supersedes(is.updated, is.document, p.dialect) {
 			continue
 		}
-		if j.topicVersions == nil {
-			j.topicVersions = map[hashedKey]topicVersion{}
+		if p.topicVersions == nil {
+			p.topicVersions = map[hashedKey]topicVersion{}
 		}
-		j.topicVersions[id] = is
+		p.topicVersions[id] = is
 	}
 }
 
