@@ -1,4 +1,4 @@
-package page_test
+package statuspage_test
 
 import (
 	"bufio"
@@ -18,8 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/feedbridge/feedbridge/admin/page"
 	"github.com/feedbridge/feedbridge/admin/status"
+	"github.com/feedbridge/feedbridge/admin/statuspage"
 )
 
 // feeds is a source of n feeds.
@@ -27,20 +27,20 @@ type feeds struct {
 	n     atomic.Int64
 	err   error
 	asked atomic.Int64
-	last  atomic.Pointer[page.Query]
+	last  atomic.Pointer[statuspage.Query]
 	took  time.Duration
 	busy  atomic.Int64 // calls at this moment
 	most  atomic.Int64 // of busy
 }
 
-func (f *feeds) Feeds(_ context.Context, q page.Query) (page.Feeds, error) {
+func (f *feeds) Feeds(_ context.Context, q statuspage.Query) (statuspage.Feeds, error) {
 	f.asked.Add(1)
 	f.last.Store(&q)
 	f.most.Store(max(f.most.Load(), f.busy.Add(1)))
 	defer f.busy.Add(-1)
 	time.Sleep(f.took)
 	n := int(f.n.Load())
-	answer := page.Feeds{All: n, Found: n, States: map[string]int{"idle": n}}
+	answer := statuspage.Feeds{All: n, Found: n, States: map[string]int{"idle": n}}
 	from, to := q.Slice(n)
 	for i := from; i < to; i++ {
 		answer.Rows = append(answer.Rows, &status.Feed{Feed: fmt.Sprintf("feed-%d", i), State: "idle"})
@@ -52,8 +52,8 @@ func (f *feeds) Feed(name string) (status.Feed, bool, error) {
 	return status.Feed{Feed: name, State: "idle"}, name == "feed-1", f.err
 }
 
-func (f *feeds) Served(context.Context, page.Query) (page.Served, error) {
-	return page.Served{}, f.err
+func (f *feeds) Served(context.Context, statuspage.Query) (statuspage.Served, error) {
+	return statuspage.Served{}, f.err
 }
 
 func newFeeds(n int64) *feeds {
@@ -62,9 +62,10 @@ func newFeeds(n int64) *feeds {
 	return f
 }
 
-func newPages(f *feeds, opts page.Options) (*page.Pages, http.Handler) {
+func newPages(f *feeds, opts statuspage.Options) (*statuspage.Pages, http.Handler) {
 	opts.Log = slog.New(slog.DiscardHandler)
-	p := page.New(f, opts)
+	opts.Feeds, opts.Feed, opts.Served = f.Feeds, f.Feed, f.Served
+	p := statuspage.New(opts)
 	mux := http.NewServeMux()
 	p.Register(mux)
 	return p, mux
@@ -80,7 +81,7 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 // Every page has the policy, all that it refers to exists here, and nothing else does.
 func TestPagesReferToOwnFilesOnly(t *testing.T) {
 	t.Parallel()
-	_, h := newPages(newFeeds(120), page.Options{})
+	_, h := newPages(newFeeds(120), statuspage.Options{})
 	for path, code := range map[string]int{"/": 200, "/feed/feed-1": 200, "/feed/none": 404, "/served": 200} {
 		w := get(t, h, path)
 		if w.Code != code {
@@ -122,20 +123,20 @@ func TestPagesReferToOwnFilesOnly(t *testing.T) {
 // What a URL says wrongly has its default, and every link of a page leads back to the same query.
 func TestQueries(t *testing.T) {
 	t.Parallel()
-	for query, want := range map[string]page.Query{
-		"":                                     {Sort: page.ByState, Page: 1},
-		"q=+Orders+&state=halted&sort=-lag":    {Search: "orders", State: "halted", Sort: page.ByLag, Descending: true, Page: 1},
-		"page=3&sort=name":                     {Sort: page.ByName, Page: 3},
-		"page=99":                              {Sort: page.ByState, Page: 3}, // the last one
-		"page=-1&sort=constructor":             {Sort: page.ByState, Page: 1},
-		"page=99999999999999999999&sort=-":     {Sort: page.ByState, Page: 1},
-		"q=%ff%00":                             {Search: "\ufffd\x00", Sort: page.ByState, Page: 1},
-		"q=" + strings.Repeat("é", 150):        {Search: strings.Repeat("é", 100), Sort: page.ByState, Page: 1},
-		"q=" + "x" + strings.Repeat("é", 150):  {Search: "x" + strings.Repeat("é", 99), Sort: page.ByState, Page: 1},
-		"q=a%26b&state=%3Cscript%3E&sort=next": {Search: "a&b", State: "<script>", Sort: page.ByNext, Page: 1},
+	for query, want := range map[string]statuspage.Query{
+		"":                                     {Sort: statuspage.ByState, Page: 1},
+		"q=+Orders+&state=halted&sort=-lag":    {Search: "orders", State: "halted", Sort: statuspage.ByLag, Descending: true, Page: 1},
+		"page=3&sort=name":                     {Sort: statuspage.ByName, Page: 3},
+		"page=99":                              {Sort: statuspage.ByState, Page: 3}, // the last one
+		"page=-1&sort=constructor":             {Sort: statuspage.ByState, Page: 1},
+		"page=99999999999999999999&sort=-":     {Sort: statuspage.ByState, Page: 1},
+		"q=%ff%00":                             {Search: "\ufffd\x00", Sort: statuspage.ByState, Page: 1},
+		"q=" + strings.Repeat("é", 150):        {Search: strings.Repeat("é", 100), Sort: statuspage.ByState, Page: 1},
+		"q=" + "x" + strings.Repeat("é", 150):  {Search: "x" + strings.Repeat("é", 99), Sort: statuspage.ByState, Page: 1},
+		"q=a%26b&state=%3Cscript%3E&sort=next": {Search: "a&b", State: "<script>", Sort: statuspage.ByNext, Page: 1},
 	} {
 		f := newFeeds(120)
-		_, h := newPages(f, page.Options{})
+		_, h := newPages(f, statuspage.Options{})
 		body := get(t, h, "/?"+query).Body.String()
 		if got := *f.last.Load(); got != want {
 			t.Errorf("%.60q: %+v, want %+v", query, got, want)
@@ -153,7 +154,7 @@ func TestErrorsOfTheSourceAreShown(t *testing.T) {
 	t.Parallel()
 	f := newFeeds(1)
 	f.err = errors.New("the cursor cannot be shown <script>")
-	_, h := newPages(f, page.Options{})
+	_, h := newPages(f, statuspage.Options{})
 	for _, path := range []string{"/", "/feed/feed-1", "/served"} {
 		w := get(t, h, path)
 		if w.Code != 500 || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" || !strings.Contains(w.Body.String(), "the cursor cannot be shown") {
@@ -263,7 +264,7 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeeds(1)
-		p, h := newPages(f, page.Options{})
+		p, h := newPages(f, statuspage.Options{})
 		resp := serve(t, h).open()
 		if got := resp.header.Get("Content-Type"); got != "text/event-stream; charset=utf-8" || resp.header.Get("Content-Security-Policy") == "" {
 			t.Errorf("the header is %v", resp.header)
@@ -306,7 +307,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeeds(50)
-		_, h := newPages(f, page.Options{Streams: 2, Patience: 10 * time.Second})
+		_, h := newPages(f, statuspage.Options{Streams: 2, Patience: 10 * time.Second})
 		l := serve(t, h)
 		reads := events(l.open().body)
 		<-reads
@@ -341,7 +342,7 @@ func TestStreamsAreBounded(t *testing.T) {
 // A page of another site cannot use up the streams.
 func TestStreamsAreNotForOtherSites(t *testing.T) {
 	t.Parallel()
-	_, h := newPages(newFeeds(1), page.Options{})
+	_, h := newPages(newFeeds(1), statuspage.Options{})
 	for site, code := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200, "": 200} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // a stream ends at once
@@ -364,7 +365,7 @@ func TestStreamsShareACore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeeds(1)
 		f.took = 300 * time.Millisecond
-		p, h := newPages(f, page.Options{})
+		p, h := newPages(f, statuspage.Options{})
 		l := serve(t, h)
 		for range 10 {
 			go io.Copy(io.Discard, l.open().body) //nolint:errcheck // it ends with the test
@@ -384,13 +385,15 @@ func TestStreamsShareACore(t *testing.T) {
 // A carriage return ends a line of an event, so text that has one would become a field.
 func TestCarriageReturnStaysInData(t *testing.T) {
 	t.Parallel()
-	p, h := newPages(newFeeds(1), page.Options{})
-	w := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/feed/none%0Devent:%20other%0Ddata:%20x", nil)
-	r.Header.Set("Accept", "text/event-stream")
-	time.AfterFunc(300*time.Millisecond, p.Close)
-	h.ServeHTTP(w, r)
-	if body := w.Body.String(); strings.Contains(body, "\r") || !strings.Contains(body, "event: other") {
-		t.Errorf("the event is %q", body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, h := newPages(newFeeds(1), statuspage.Options{})
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/feed/none%0Devent:%20other%0Ddata:%20x", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		time.AfterFunc(time.Second, p.Close) // after the first event
+		h.ServeHTTP(w, r)
+		if body := w.Body.String(); strings.Contains(body, "\r") || !strings.Contains(body, "event: other") {
+			t.Errorf("the event is %q", body)
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package page
+package statuspage
 
 import (
 	"encoding/json"
@@ -139,7 +139,7 @@ func (d feedsData) Matching() (n int) {
 
 // symbols show a state by its shape, beside its name and colour.
 var symbols = map[string]string{
-	"halted": "■", "retrying": "▲", "starting": "◌", "reading": "▶", "idle": "●", "standby": "◐", "paused": "‖", "stopped": "□",
+	"halted": "■", "retrying": "▲", "starting": "◌", "reading": "▶", "idle": "●", "standby": "◐", "paused": "‖", "stopped": "□", "elsewhere": "↗",
 }
 
 func symbol(state string) string {

@@ -1,4 +1,4 @@
-package page
+package statuspage
 
 import (
 	"net/url"
@@ -106,7 +106,7 @@ func lastPage(n int) int { return max(1, (n+PageSize-1)/PageSize) }
 
 // severities orders the states: those that need a person come first. A state that is not here
 // comes after those that do.
-var severities = []string{"halted", "retrying", "starting", "", "reading", "paused", "standby", "idle", "stopped"}
+var severities = []string{"halted", "retrying", "starting", "", "reading", "paused", "standby", "idle", "stopped", "elsewhere"}
 
 // Severity returns the rank of a state in the order of feeds by state.
 func Severity(state string) int {

@@ -1,10 +1,10 @@
-// Package page serves the status pages of the admin server: all feeds at /, one feed at
+// Package statuspage serves the status pages of the admin server: all feeds at /, one feed at
 // /feed/NAME, and the served topics at /served. They work without JavaScript. With it they
 // are live: the server sends the content of the page again when it has changed.
 //
 // All text that comes from outside is escaped by html/template, and the Content-Security-Policy
 // allows nothing but the style sheet and the script of this package.
-package page
+package statuspage
 
 import (
 	"bytes"
@@ -21,23 +21,11 @@ import (
 	"github.com/feedbridge/feedbridge/admin/status"
 )
 
-// Source provides the data of the pages. Its methods may be called from any goroutine. The secrets
-// of URLs are hidden in its answers, and the length of every text is bounded.
-type Source interface {
-	// Feeds returns the copied feeds that the query selects.
-	Feeds(ctx context.Context, q Query) (Feeds, error)
-	// Feed returns a copied feed with its recent errors and entities, and whether there is
-	// one of that name.
-	Feed(name string) (status.Feed, bool, error)
-	// Served returns the served topics that the query selects. It ignores their order, which is
-	// that of their names, and State.
-	Served(ctx context.Context, q Query) (Served, error)
-}
-
 // Feeds are the rows of one page of the table of feeds, with the buses and the counts above it.
 type Feeds struct {
 	Config status.Config
 	Buses  []status.Bus
+	Fleet  *status.Fleet // nil without a fleet
 	// Rows have PublishedByMinute.
 	Rows []*status.Feed
 	// All is the number of feeds, and Found how many of them the query selects.
@@ -52,8 +40,19 @@ type Served struct {
 	All, Found int
 }
 
-// Options describe the process.
+// Options describe the process. Its functions provide the data of the pages. They may be called
+// from any goroutine. The secrets of URLs are hidden in their answers, and the length of every text
+// is bounded.
 type Options struct {
+	// Feeds returns the copied feeds that the query selects.
+	Feeds func(ctx context.Context, q Query) (Feeds, error)
+	// Feed returns a copied feed with its recent errors and entities, and whether there is
+	// one of that name.
+	Feed func(name string) (status.Feed, bool, error)
+	// Served returns the served topics that the query selects. It ignores their order, which is
+	// that of their names, and State.
+	Served func(ctx context.Context, q Query) (Served, error)
+
 	Version, Writer string
 	Started         time.Time
 	// Streams limits the number of live pages that are open at a time. One more gets the
@@ -69,7 +68,6 @@ type Options struct {
 
 // Pages serves the status pages.
 type Pages struct {
-	source  Source
 	opts    Options
 	streams chan struct{} // has a value for each stream
 	render  chan struct{} // has a value while a live page is rendered; see stream
@@ -77,8 +75,8 @@ type Pages struct {
 	close   context.CancelFunc
 }
 
-// New returns the pages of a source.
-func New(source Source, opts Options) *Pages {
+// New returns the pages.
+func New(opts Options) *Pages {
 	if opts.Streams <= 0 {
 		opts.Streams = 16
 	}
@@ -90,7 +88,7 @@ func New(source Source, opts Options) *Pages {
 	}
 	closing, cancel := context.WithCancel(context.Background())
 	return &Pages{
-		source: source, opts: opts,
+		opts:    opts,
 		streams: make(chan struct{}, opts.Streams), render: make(chan struct{}, 1),
 		closing: closing, close: cancel,
 	}
@@ -201,13 +199,13 @@ func (p *Pages) execute(r *http.Request, t *template.Template, name string, get 
 
 func (p *Pages) feeds(r *http.Request) (string, int, any, error) {
 	q := parseQuery(r.URL.Query(), feedColumns)
-	feeds, err := p.source.Feeds(r.Context(), q)
+	feeds, err := p.opts.Feeds(r.Context(), q)
 	if err != nil {
 		return "", 0, nil, err
 	}
 	if last := lastPage(feeds.Found); q.Page > last {
 		q.Page = last
-		if feeds, err = p.source.Feeds(r.Context(), q); err != nil {
+		if feeds, err = p.opts.Feeds(r.Context(), q); err != nil {
 			return "", 0, nil, err
 		}
 	}
@@ -216,7 +214,7 @@ func (p *Pages) feeds(r *http.Request) (string, int, any, error) {
 
 func (p *Pages) feed(r *http.Request) (string, int, any, error) {
 	name := r.PathValue("feed")
-	f, ok, err := p.source.Feed(name)
+	f, ok, err := p.opts.Feed(name)
 	switch {
 	case err != nil:
 		return "", 0, nil, err
@@ -228,13 +226,13 @@ func (p *Pages) feed(r *http.Request) (string, int, any, error) {
 
 func (p *Pages) served(r *http.Request) (string, int, any, error) {
 	q := parseQuery(r.URL.Query(), nil)
-	served, err := p.source.Served(r.Context(), q)
+	served, err := p.opts.Served(r.Context(), q)
 	if err != nil {
 		return "", 0, nil, err
 	}
 	if last := lastPage(served.Found); q.Page > last {
 		q.Page = last
-		if served, err = p.source.Served(r.Context(), q); err != nil {
+		if served, err = p.opts.Served(r.Context(), q); err != nil {
 			return "", 0, nil, err
 		}
 	}
